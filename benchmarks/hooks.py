@@ -72,7 +72,7 @@ class Host:
             self.answered += b"smp-recalled" in done.stdout
         if done.returncode or self._failures():
             raise RuntimeError(f"The hook failed: {done.stderr.decode()[-500:]}, {self._failures()}")
-        self._wait_for_work_behind(payload)
+        self._wait_for_background_work(payload)
         return [seconds]
 
     def event(self, name: str, **fields: object) -> dict[str, object]:
@@ -82,15 +82,17 @@ class Host:
         given = {"hook_event_name": name, "session_id": session, "cwd": self._project, "transcript_path": None}
         return {**given, "prompt": question, "prompt_id": session, **fields}
 
-    def _wait_for_work_behind(self, payload: dict[str, object] | None) -> None:
-        """Until the event is in its note, which is the last that is written, and in the index."""
+    def _wait_for_background_work(self, payload: dict[str, object] | None) -> None:
+        """Wait until the event is in the session's state, which is written last, and in the index."""
         if payload is None:
             return
-        from smp_memory.integrations.hooks.session_state import read
+        from smp_memory.integrations.hooks.session_state import read_state
 
         deadline = time.monotonic() + 30
-        field = {"UserPromptSubmit": "prompted", "Stop": "replied"}.get(str(payload["hook_event_name"]), "since")
-        while not getattr(read(self._root, str(payload["session_id"])), field):
+        field = {"UserPromptSubmit": "last_prompt_key", "Stop": "last_reply_key"}.get(
+            str(payload["hook_event_name"]), "since"
+        )
+        while not getattr(read_state(self._memory.store.state, str(payload["session_id"])), field):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"Nothing was recorded: {self._failures()}")
             time.sleep(0.01)
@@ -98,7 +100,7 @@ class Host:
 
     def _failures(self) -> str:
         try:
-            with open(os.path.join(self._root, ".smp", "hooks.log"), encoding="utf-8") as file:
+            with open(self._memory.store.state.path("hooks.log"), encoding="utf-8") as file:
                 return file.read()[-500:]
         except OSError:
             return ""

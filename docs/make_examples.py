@@ -237,7 +237,7 @@ def fields_table() -> str:
         f"| type | SMP's name | other names on input | {' | '.join(NAMES)} |",
         "|---|---|---|" + "---|" * len(NAMES),
     ]
-    lines.append(_row("all", "created", _columns(lambda layout: layout_named(layout).dialect.time)))
+    lines.append(_row("all", "created", _columns(lambda layout: layout_named(layout).field_names.time)))
     lines.append(_row("all", "references", _columns(lambda layout: _name_in(layout, "decision", "references"))))
     for kind in KINDS.values():
         for field in kind.rank:
@@ -253,7 +253,7 @@ def _row(kind: str, field: str, columns: str) -> str:
 
 def _name_in(layout: str, kind: str, field: str) -> str:
     """What a field is called in the files of a layout, `data.by` if it stands inside another one."""
-    written = layout_named(layout).dialect.encode(Entry(PUT, kind, "id", "time", {field: "sought"}), SESSION)
+    written = layout_named(layout).field_names.encode(Entry(PUT, kind, "id", "time", {field: "sought"}), SESSION)
     for name, value in written.items():
         if value == "sought":
             return name
@@ -272,7 +272,7 @@ def _columns(name: Callable[[str], str]) -> str:
 
 def health() -> str:
     """What `smp doctor` says of the example store after some accidents."""
-    from smp_memory.cli.commands.checks import lines
+    from smp_memory.cli.commands.checks import doctor_lines
     from smp_memory.cli.render import Screen
     from smp_memory.privacy.fence import fence
 
@@ -283,7 +283,7 @@ def health() -> str:
             step()
         session.add_finding("Login has no rate limit at all", author="ada")
         session.add_finding("The key in deploy.sh is ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8", author="veritas")
-        session.add_decision("Ask Grace about the gateway", status="pending", references=["TURN-0042"])
+        session.add_decision("Search Grace about the gateway", status="pending", references=["TURN-0042"])
         system, path = careless.store.disk.system, f"{session.folder}/learnings.jsonl"
         with_fence = json.dumps(
             {"id": "LEARN-0001", "learning": fence("Use OAuth 2.0"), "timestamp": "2026-01-31T14:30:00Z"}
@@ -294,7 +294,7 @@ def health() -> str:
         with smp_memory.open(":memory:", clock=clock, system=system) as memory:
             shown = io.StringIO()
             screen = Screen(shown)
-            for line in lines(memory.doctor(), 116):
+            for line in doctor_lines(memory.doctor(), 116):
                 screen.line(line)
     return f"```text\n{shown.getvalue()}```\n"
 

@@ -44,10 +44,6 @@ MAY_BE_LONGER = {
     "lifecycle/deletion.py": 500,
     "search/filters.py": 470,
     "privacy/redaction.py": 470,
-    "files/reader.py": 480,
-    "files/writer.py": 530,
-    "files/yaml_list.py": 460,
-    "testing/contract/writing.py": 560,
 }
 
 

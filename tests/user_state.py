@@ -7,11 +7,11 @@ from pathlib import Path
 
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
-from smp_memory.files.user_state import UserState, state_of
+from smp_memory.files.user_state import UserState, open_user_state
 
 
 def user_state(root: str | os.PathLike[str]) -> UserState:
-    return state_of(os.fspath(root), Disk(RealSystem(os.fspath(root))))
+    return open_user_state(os.fspath(root), Disk(RealSystem(os.fspath(root))))
 
 
 def state_folder(root: str | os.PathLike[str]) -> Path:

@@ -55,6 +55,10 @@ _HOMES = {
 }
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> object:
     """Load what is used when it is used: a hook must start in tens of milliseconds."""
     from importlib import import_module

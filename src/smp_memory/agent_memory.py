@@ -169,10 +169,10 @@ class AgentMemory:
     def records(self, type: str | None = None, *, last: int | None = None, include_deleted: bool = False) -> Records:
         """All memories, or those of one type, oldest first."""
         found = self._session.records(type, last=last, include_deleted=include_deleted)
-        seen = self._scope.shown(found)
+        seen = self._scope.filter_visible(found)
         if last is None or len(seen) == len(found):
             return seen
-        every = self._scope.shown(self._session.records(type, include_deleted=include_deleted))
+        every = self._scope.filter_visible(self._session.records(type, include_deleted=include_deleted))
         return Records([*every][-last:], every.problems)
 
     def history(self, id: Any) -> list[dict[str, Any]]:
@@ -280,7 +280,7 @@ class AgentMemory:
 
     def _commit(self, operation: Operation, name: str) -> Any:
         self._rights.check(operation)
-        return self._session.opened.do(operation, name)
+        return self._session.opened.commit_one(operation, name)
 
     def add(self, type: str | Mapping[str, Any], data: Mapping[str, Any] | str | None = None, **fields: Any) -> Any:
         """Add a memory of any type; see `SessionMemory.add`."""

@@ -2,8 +2,9 @@
 
 `AgentMemory`, its transactions, workflows, MACP and the MCP server all write through these checks.
 
-Guarantees: every write is attributed to the agent. The state of another agent is never changed, not even a shared one. A change of a memory that the agent may not see is refused in the same
-words as one of a memory that is not there. Checks come before the write; a refused write has changed nothing.
+Guarantees: every write is attributed to the agent. The state of another agent is never changed, not even a shared one. The error for
+a change of a memory that the agent may not see is the same as for one that does not exist. Checks come before the write; a
+refused write has changed nothing.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ if TYPE_CHECKING:
     from smp_memory.privacy.visibility import Viewer
     from smp_memory.store.file_session import FileSession
 
-    Guard = Callable[[str, str], None]  # told the kind, and whose state or which preference; raises if it must not be
+    Guard = Callable[
+        [str, str], None
+    ]  # called with the type, and the state's agent or the preference's key; raises if refused
 
-_SHARED_KINDS = ("conversation", "preference", "summary")  # never one agent's own
-_OWNERS_FIELDS = frozenset(("author", "visibility", "agent"))
+_OWNER_FIELDS = frozenset(("author", "visibility", "agent"))
 
 
 class AgentRights:
-    """The checks of one agent's operations. Operations carry it along, because some checks need the session's lock."""
+    """The checks of one agent's operations. Operations refer to it, because some checks need the session's lock."""
 
     def __init__(self, files: FileSession, agent: str | None, viewer: Viewer, guard: Guard | None = None) -> None:
         self._files = files
@@ -40,40 +42,41 @@ class AgentRights:
         self._guard = guard
 
     def check(self, operation: Operation) -> None:
-        """Refuse early what can be refused, and have the rest checked under the session's lock."""
+        """Check what can be checked before the lock; the rest is checked under the session's lock."""
         operation.rights = self
         if isinstance(operation, Add):
             self._check_new(operation)
         elif isinstance(operation, (Update, Delete)):
             if operation.by not in (None, self.agent):
                 raise NotAllowed(f"by: {self._name} cannot write as {operation.by!r}.", field="by", agent=self.agent)
-            record = self._found(operation.target) if isinstance(operation.target, str) else None
+            record = self._find_visible(operation.target) if isinstance(operation.target, str) else None
             if record is not None:
                 self._check_change(operation, record)
-            if record is None or record.type == "preference":
+            if record is None or KINDS[record.type].is_named_by_key:
                 self._check_key(getattr(operation, "changes", None))
             if isinstance(operation, Relate) and isinstance(operation.other, str):
-                self._found(operation.other)
+                self._find_visible(operation.other)
 
     def _check_known(self, record: Record) -> None:
-        """A repeated idempotency key must not give away another's memory."""
+        """Refuse an idempotency key of a memory that the agent may not see, so that it is not revealed."""
         if not self._viewer.sees(record):
             raise DuplicateId("idempotency_key: is taken in this session; use another one.", field="idempotency_key")
 
     def _check_change(self, operation: Operation, record: Record) -> None:
-        """Whether the agent may change this memory in this way."""
+        """Refuse a change that the agent may not make."""
         if not self._viewer.sees(record):
             raise self._no_memory(record.id)
-        kind, name = record.type, _name_in(record.type, record.given)
-        owner = name if kind == "agent_state" else str(record.author or "")
-        if kind == "agent_state" and owner != self.agent:
-            raise self._not_its_state(owner)
+        kind, name = record.type, _guarded_name(record.type, record.given)
+        is_state = KINDS[kind].is_named_by_agent
+        owner = name if is_state else str(record.author or "")
+        if is_state and owner != self.agent:
+            raise self._foreign_state(owner)
         if isinstance(operation, Update) and isinstance(operation.changes, dict):
             self._check_changes(kind, owner, operation.changes)
-        self._ask_guard(kind, name)
+        self._call_guard(kind, name)
 
     def _check_target(self, name: str, record: Record | None) -> None:
-        """A relation or a reference names a memory that is there for this agent."""
+        """Refuse a relation or reference to a memory that does not exist or is not visible."""
         if record is None or not self._viewer.sees(record):
             raise self._no_memory(name)
 
@@ -81,22 +84,23 @@ class AgentRights:
         return self._files.memory_not_found(id)
 
     def _check_new(self, operation: Add) -> None:
-        kind, data = operation.draft.kind.name, operation.draft.data
+        type, data = operation.draft.kind, operation.draft.data
+        kind = type.name
         author, role = data.get("author"), data.get("role")
-        if kind == "agent_state" and data.get("agent") != self.agent:
-            raise self._not_its_state(data.get("agent"))
-        if author != self.agent and not (kind == "conversation" and role in ("user", "system", "tool")):
+        if type.is_named_by_agent and data.get("agent") != self.agent:
+            raise self._foreign_state(data.get("agent"))
+        if author != self.agent and not (type.is_turn and role in ("user", "system", "tool")):
             raise NotAllowed(f"author: {self._name} cannot write as {author!r}.", field="author", agent=self.agent)
-        if kind == "preference":
+        if type.is_named_by_key:
             self._check_key(data)
         self._check_values(kind, data)
-        self._ask_guard(kind, _name_in(kind, data))
+        self._call_guard(kind, _guarded_name(kind, data))
         if "relations" in data or "references" in data:
             operation.needs_histories = True
 
     def _check_values(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Checks of new values that hold for a new memory and for a change of one."""
-        if kind in _SHARED_KINDS and data.get("visibility") not in VISIBLE_TO_ALL:
+        """Check the values of a new memory or of a change."""
+        if KINDS[kind].is_shared and data.get("visibility") not in VISIBLE_TO_ALL:
             raise InvalidRecord(
                 f"visibility: a {kind} is for all agents of a session; use a learning or the agent's state for its own notes.",
                 field="visibility",
@@ -106,28 +110,25 @@ class AgentRights:
     def _name(self) -> str:
         return "a caller without a name" if self.agent is None else f"agent {self.agent!r}"
 
-    def _not_its_state(self, owner: Any) -> NotAllowed:
+    def _foreign_state(self, owner: Any) -> NotAllowed:
         return NotAllowed(f"agent: {self._name} cannot write the state of {owner!r}.", field="agent", agent=self.agent)
 
     def _check_key(self, data: Any) -> None:
-        """The preference with the key in this data, if there is one, is for all."""
+        """Refuse the key of a preference that the agent may not see."""
         aliases = KINDS["preference"].aliases
-        named = (
-            [value for name, value in data.items() if aliases.get(name, name) == "key"]
-            if isinstance(data, dict)
-            else []
-        )
-        if not named:
+        fields = data.items() if isinstance(data, dict) else ()
+        keys = [value for name, value in fields if aliases.get(name, name) == "key"]
+        if not keys:
             return
-        name = self._files.view(lambda session_history: session_history.preferences.get(str(named[0])))
+        name = self._files.view(lambda session_history: session_history.preferences.get(str(keys[0])))
         record = find(self._files, name) if name else None
         if record is not None and not self._viewer.sees(record):
             raise NotAllowed("key: this preference cannot be set by an agent.", field="key")
 
-    def _found(self, target: str) -> Record | None:
-        """The memory that is named; it must be there for this agent. None: in another session, where only a relation may point."""
-        place, slash, id = target.rpartition("/")
-        if slash and place != self._files.session:
+    def _find_visible(self, target: str) -> Record | None:
+        """The memory of a reference; it must exist and be visible. None: it is in another session, which a relation may name."""
+        session, slash, id = target.rpartition("/")
+        if slash and session != self._files.session:
             return None
         record = find(self._files, id)
         self._check_target(id, record)
@@ -136,19 +137,20 @@ class AgentRights:
     def _check_changes(self, kind: str, owner: str, changes: Mapping[str, Any]) -> None:
         aliases = KINDS[kind].aliases
         named = {aliases.get(name, name): value for name, value in changes.items()}
-        for field in sorted(_OWNERS_FIELDS.intersection(named)):
+        for field in sorted(_OWNER_FIELDS.intersection(named)):
             if field != "visibility":
                 raise NotAllowed(f"{field}: cannot be changed; it says whose memory this is.", field=field)
             if owner != self.agent:
                 raise NotAllowed(f"{field}: only the author of a memory can change who sees it.", field=field)
         self._check_values(kind, named)
 
-    def _ask_guard(self, kind: str, name: str) -> None:
+    def _call_guard(self, kind: str, name: str) -> None:
         if self._guard is not None:
             self._guard(kind, name)
 
 
-def _name_in(kind: str, data: Mapping[str, Any]) -> str:
-    """What a workflow may name beside the kind: whose state it is, which preference."""
-    field = {"agent_state": "agent", "preference": "key"}.get(kind)
+def _guarded_name(kind: str, data: Mapping[str, Any]) -> str:
+    """The name that a workflow's declaration may contain: the agent of a state, the key of a preference."""
+    facts = KINDS[kind]
+    field = "agent" if facts.is_named_by_agent else "key" if facts.is_named_by_key else ""
     return str(data.get(field) or "") if field else ""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from smp_memory.config_values import Between, ChoiceOf, NameList, Patterns, Positive, Replacement, Switch, Whole
 from smp_memory.errors import FormatTooNew, InvalidConfig, LayoutMismatch
+from smp_memory.model.types import KINDS
 
 TYPE_CHECKING = False  # typing itself is not loaded at run time: `import smp_memory` must be fast
 if TYPE_CHECKING:
@@ -72,20 +73,20 @@ SETTINGS = (
     Setting("track_access", True, Switch(), "Whether being found raises the priority of a memory."),
     Setting("decay.enabled", True, Switch(), "Whether memories decay at all."),
     Setting("decay.policy", "smp", ChoiceOf("smp", "half-life", "boosted", "simple"), "The policy by which memories decay."),
-    Setting("decay.rates.conversation", 0.05, Between(0, 10), "The decay rate of turns per day: smp, simple."),
-    Setting("decay.rates.decision", 0.03, Between(0, 10), "The decay rate of decisions per day: smp, simple."),
-    Setting("decay.rates.finding", 0.04, Between(0, 10), "The decay rate of findings per day: smp, simple."),
-    Setting("decay.rates.preference", 0.02, Between(0, 10), "The decay rate of preferences per day: smp, simple."),
-    Setting("decay.rates.agent_state", 0.06, Between(0, 10), "The decay rate of agent states per day: smp, simple."),
-    Setting("decay.floors.conversation", 0.1, Between(0, 1), "Turns do not decay below this: smp."),
-    Setting("decay.floors.decision", 0.4, Between(0, 1), "Decisions do not decay below this: smp."),
-    Setting("decay.floors.finding", 0.3, Between(0, 1), "Findings do not decay below this: smp."),
-    Setting("decay.floors.preference", 0.6, Between(0, 1), "Preferences do not decay below this: smp; inferred ones, 0.3."),
-    Setting("decay.floors.agent_state", 0.0, Between(0, 1), "Agent states do not decay below this: smp."),
-    Setting("decay.half_life_hours.conversation", 168, Positive(10_000_000), "The half-life of turns: half-life, boosted."),
-    Setting("decay.half_life_hours.decision", 720, Positive(10_000_000), "The half-life of decisions: half-life, boosted."),
-    Setting("decay.half_life_hours.finding", 336, Positive(10_000_000), "The half-life of findings: half-life, boosted."),
-    Setting("decay.half_life_hours.preference", 1440, Positive(10_000_000), "The half-life of preferences: boosted; with half-life they do not decay."),
+    Setting("decay.rates.conversation", KINDS["conversation"].decay[1], Between(0, 10), "The decay rate of turns per day: smp, simple."),
+    Setting("decay.rates.decision", KINDS["decision"].decay[1], Between(0, 10), "The decay rate of decisions per day: smp, simple."),
+    Setting("decay.rates.finding", KINDS["finding"].decay[1], Between(0, 10), "The decay rate of findings per day: smp, simple."),
+    Setting("decay.rates.preference", KINDS["preference"].decay[1], Between(0, 10), "The decay rate of preferences per day: smp, simple."),
+    Setting("decay.rates.agent_state", KINDS["agent_state"].decay[1], Between(0, 10), "The decay rate of agent states per day: smp, simple."),
+    Setting("decay.floors.conversation", KINDS["conversation"].decay[3], Between(0, 1), "Turns do not decay below this: smp."),
+    Setting("decay.floors.decision", KINDS["decision"].decay[3], Between(0, 1), "Decisions do not decay below this: smp."),
+    Setting("decay.floors.finding", KINDS["finding"].decay[3], Between(0, 1), "Findings do not decay below this: smp."),
+    Setting("decay.floors.preference", KINDS["preference"].decay[3], Between(0, 1), "Preferences do not decay below this: smp; inferred ones, 0.3."),
+    Setting("decay.floors.agent_state", KINDS["agent_state"].decay[3], Between(0, 1), "Agent states do not decay below this: smp."),
+    Setting("decay.half_life_hours.conversation", KINDS["conversation"].half_life_hours, Positive(10_000_000), "The half-life of turns: half-life, boosted."),
+    Setting("decay.half_life_hours.decision", KINDS["decision"].half_life_hours, Positive(10_000_000), "The half-life of decisions: half-life, boosted."),
+    Setting("decay.half_life_hours.finding", KINDS["finding"].half_life_hours, Positive(10_000_000), "The half-life of findings: half-life, boosted."),
+    Setting("decay.half_life_hours.preference", KINDS["preference"].half_life_hours, Positive(10_000_000), "The half-life of preferences: boosted; with half-life they do not decay."),
     Setting("decay.half_life_hours.other", 168, Positive(10_000_000), "The half-life of all other types: half-life, boosted."),
     Setting("decay.minimum_factor", 0.1, Between(0, 1), "No memory decays below this: half-life, boosted."),
     Setting("compaction.enabled", True, Switch(), "Whether sessions are compacted automatically; `smp compact` works in any case."),
@@ -110,10 +111,10 @@ SETTINGS = (
     Setting("hooks.start_tokens", 1200, Whole(0, 100_000), "How much they recall at the start of a session."),
     Setting("hooks.prompt_tokens", 500, Whole(0, 100_000), "How much at each prompt, and for each agent that is started."),
     Setting("retention.enabled", False, Switch(), "Whether old memories are moved to the trash automatically."),
-    Setting("retention.days.conversation", 90, Whole(0, 36_500), "How long turns are kept; 0 means for ever."),
-    Setting("retention.days.decision", 365, Whole(0, 36_500), "How long decisions are kept."),
-    Setting("retention.days.finding", 180, Whole(0, 36_500), "How long findings are kept."),
-    Setting("retention.days.preference", 730, Whole(0, 36_500), "How long preferences are kept."),
+    Setting("retention.days.conversation", KINDS["conversation"].retention_days, Whole(0, 36_500), "How long turns are kept; 0 means for ever."),
+    Setting("retention.days.decision", KINDS["decision"].retention_days, Whole(0, 36_500), "How long decisions are kept."),
+    Setting("retention.days.finding", KINDS["finding"].retention_days, Whole(0, 36_500), "How long findings are kept."),
+    Setting("retention.days.preference", KINDS["preference"].retention_days, Whole(0, 36_500), "How long preferences are kept."),
 )  # fmt: skip
 
 _BY_PATH = {setting.path: setting for setting in SETTINGS}

@@ -9,11 +9,22 @@ from smp_memory.files.layouts import NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from collections.abc import Callable, Mapping
+    from typing import Any, Protocol
 
     from smp_memory.config import Config
-    from smp_memory.store.file_session import FileSession
+    from smp_memory.model.session_info import SessionInfo
+
+    class SessionFiles(Protocol):
+        """The part of a session's store that changing its settings needs."""
+
+        session: str
+
+        def info_for_update(self) -> SessionInfo: ...
+
+        def write_info(self, info: SessionInfo) -> None: ...
+
+        def run_locked(self, operation: str, work: Callable[[], Any]) -> Any: ...
 
 
 def with_store_facts_at_top(stored: dict[str, Any]) -> dict[str, Any]:
@@ -57,7 +68,7 @@ def requested_layout(config: Mapping[str, Any] | None) -> str:
     return str(layout) if layout in NAMES else "jsonl"
 
 
-def set_session_config(files: FileSession, config: Config, name: str, value: Any) -> None:
+def set_session_config(files: SessionFiles, config: Config, name: str, value: Any) -> None:
     """Set or, for None, remove one override under the session's lock. Raises InvalidConfig, and then changes nothing."""
     config.source(name)  # raises for an unknown name, with a suggestion
 

@@ -27,19 +27,6 @@ if TYPE_CHECKING:
 
 PLACES = {".bmad/memory": ("jsonl",), ".bmad/sessions": ("markdown", "single"), "memory": ("log",)}
 _LAYOUTS = ("jsonl", "markdown", "single", "log")
-_TYPE_FILES = frozenset(
-    f"{stem}.jsonl"
-    for stem in (
-        "conversation",
-        "decisions",
-        "findings",
-        "preferences",
-        "agent-states",
-        "artifacts",
-        "learnings",
-        "summaries",
-    )
-)
 _GLOBAL_FILES = frozenset(("cross-session-preferences.yaml", "learned-patterns.yaml", "user-profile.yaml"))
 
 
@@ -209,9 +196,11 @@ def layout_of(root: str, names: Callable[[str], Iterable[str]], folders: Callabl
     """The layout of a folder by the sessions in it; None if there are none. `names` and `folders` list a folder."""
     top = frozenset(names(root))
     if "sessions" in top:
+        from smp_memory.model.types import STEMS  # late: most folders that hooks look at have no sessions
+
         for session in folders(os.path.join(root, "sessions")):
             session_files = frozenset(names(os.path.join(root, "sessions", session)))
-            if "manifest.json" in session_files or session_files & _TYPE_FILES:
+            if "manifest.json" in session_files or session_files.intersection(f"{stem}.jsonl" for stem in STEMS):
                 return "jsonl"
             if "memory.jsonl" in session_files:
                 return "log"

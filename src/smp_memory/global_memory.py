@@ -1,16 +1,16 @@
-"""What holds in all sessions? Preferences, learned patterns and the user's profile, promoted from sessions.
+"""Memories for all sessions: preferences, learned patterns and the user's profile, promoted from sessions.
 
     memory.global_memory.promote("checkout-review/LEARN-0003", by="ada")
     memory.global_memory.set_profile("role", "platform engineer")
     memory.global_memory.undo("LEARN-0001")
 
-They are memories like any other, in a session of their own (`global`), in readable files, as durable as all. It is made
-with the first write, and never archived by itself. `context` uses what is in it in every session.
+They are ordinary memories in a session of their own (`global`), in readable files, as durable as all. The session is created
+with the first write, and never archived automatically. `context` uses its memories in every session.
 
-Guarantees: what was promoted says where from (`promoted_from`: session, id, revision, who, when) and is related to it
-(`derived_from`). To promote a memory again, or one that says the same, adds where it comes from, not a second copy; many
-processes may do so at once. Private memories and agent states are not promoted. `undo` takes back the last step.
-Non-guarantees: the promoted copy is a memory of its own. Who erases the first one must erase the copy, too.
+Guarantees: a promoted memory names its origins (`promoted_from`: session, id, revision, who, when) and is related to them
+(`derived_from`). Promoting a memory again, or one of the same text, adds an origin, not a second copy; many
+processes may do so at once. Private memories and agent states are not promoted. `undo` reverts the last step.
+Non-guarantees: the promoted copy is a memory of its own. Erasing the original does not erase the copy.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from smp_memory.error_mapping import maps_errors
 from smp_memory.errors import Conflict, InvalidRecord, SessionExists
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.times import to_text
+from smp_memory.model.types import KINDS
 from smp_memory.privacy.visibility import Viewer
 
 if TYPE_CHECKING:
@@ -30,15 +31,13 @@ if TYPE_CHECKING:
 
 PROFILE = "user-profile"  # the category of the preferences that make the profile
 _SETTINGS = {"lifecycle": {"auto_archive": False}, "retention": {"enabled": False}}
-_KEPT = ("topic", "tags", "confidence", "importance", "pinned", "category", "context", "source", "applies_to")
-_TRIES = 20
-_OF_PREFERENCES = ("key", "value", "preference")
-_PATTERNS = ("learning", "decision", "finding")
+_COPIED_FIELDS = ("topic", "tags", "confidence", "importance", "pinned", "category", "context", "source", "applies_to")
+_MOST_ATTEMPTS = 20
 
 
 @maps_errors
 class GlobalMemory:
-    """What holds in all sessions of a store. Made by `Memory.global_memory`."""
+    """The memories for all sessions of a store. Made by `Memory.global_memory`."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -51,58 +50,58 @@ class GlobalMemory:
 
     @property
     def session(self) -> SessionMemory:
-        """The session that it is kept in; made when it is first asked for."""
+        """The session `global`; created on first use."""
         if not self.exists:
             try:
                 return self._memory.create_session(GLOBAL_SESSION, config=_SETTINGS, purpose="holds in all sessions")
-            except SessionExists:  # another process was quicker
+            except SessionExists:  # another process has created it meanwhile
                 pass
         return self._memory.session(GLOBAL_SESSION)
 
     # -- reading
 
     def preferences(self) -> list[Preference]:
-        """Those for all sessions, without the profile."""
+        """Preferences for all sessions, without the profile."""
         return [record for record in self._records("preference") if record.category != PROFILE]
 
     def patterns(self) -> list[Learning]:
-        """What agents learned in sessions, for all of them."""
+        """Learnings for all sessions."""
         return self._records("learning")
 
     def profile(self) -> dict[str, Any]:
-        """What is known of the user."""
+        """The user's profile."""
         return {record.key: record.value for record in self._records("preference") if record.category == PROFILE}
 
     def _records(self, type: str) -> list[Any]:
-        """Those of the session `global`, and those in files of the designs whose key it does not have."""
+        """Records of the session `global`, and those in shared files of the designs whose key it does not have."""
         from smp_memory.store.design_shared_files import shared_records
 
-        own = self.session.records(type) if self.exists else []
-        keys = {(record.category, record.key) for record in own} if type == "preference" else set()
+        records = self.session.records(type) if self.exists else []
+        keys = {(record.category, record.key) for record in records} if type == "preference" else set()
         shared = shared_records(self._memory.store, type, GLOBAL_SESSION)
         others = [each for each in shared if type != "preference" or (each.category, each.key) not in keys]
-        return [*others, *own]
+        return [*others, *records]
 
     # -- writing
 
     def set_preference(self, key: str, value: Any, **fields: Any) -> Preference:
-        """A preference for all sessions; the same key again updates it."""
+        """Set a preference for all sessions; the same key again updates it."""
         return self.session.add_preference(key, value, **fields)
 
     def set_profile(self, key: str, value: Any, **fields: Any) -> Preference:
-        """Something about the user that holds everywhere."""
+        """Set a fact of the user's profile."""
         return self.session.add_preference(key, value, **{**fields, "category": PROFILE})
 
     def add_pattern(self, learning: str, **fields: Any) -> Learning:
-        """A pattern for all sessions."""
+        """Add a learning for all sessions."""
         return self.session.add_learning(learning, **fields)
 
     def promote(self, what: Record | str, *, by: str | None = None, **fields: Any) -> Record:
-        """Let a memory of a session hold in all sessions: a preference stays one, all else becomes a pattern.
+        """Copy a memory of a session to all sessions: a preference stays one, other types become a learning.
 
-        `what` is a record or `session/ID`; `fields` go above those of the memory.
+        `what` is a record or `session/ID`; `fields` override those of the memory.
         """
-        record = self._meant(what)
+        record = self._promotable(what)
         origin = {
             "session": record.session,
             "id": record.id,
@@ -110,15 +109,15 @@ class GlobalMemory:
             "at": to_text(self._memory.now()),
             **({"by": by} if by else {}),
         }
-        for _ in range(_TRIES):
-            known = self._said_before(record)
+        for _ in range(_MOST_ATTEMPTS):
+            known = self._find_promoted(record)
             if known is None:
                 break
             try:
-                return self._also_from(known, record, origin, by, fields)
-            except Conflict:  # another process promoted something that says the same
+                return self._add_origin(known, record, origin, by, fields)
+            except Conflict:  # another process promoted a memory of the same text or key
                 continue
-        data: dict[str, Any] = {name: record.given[name] for name in _KEPT if name in record.given}
+        data: dict[str, Any] = {name: record.given[name] for name in _COPIED_FIELDS if name in record.given}
         data |= {
             "author": record.author,
             "promoted_from": [origin],
@@ -126,22 +125,22 @@ class GlobalMemory:
             "idempotency_key": f"promoted {record.ref}",
         }
         if record.type == "preference":
-            data |= {name: record.given[name] for name in _OF_PREFERENCES if name in record.given}
-            return self._added("preference", {**data, **fields})
+            data |= {name: record.given[name] for name in KINDS[record.type].parts if name in record.given}
+            return self._add("preference", {**data, **fields})
         data.setdefault("category", record.type if record.type != "learning" else None)
-        return self._added("learning", {"learning": record.text, **data, **fields})
+        return self._add("learning", {"learning": record.text, **data, **fields})
 
-    def _added(self, type: str, fields: dict[str, Any]) -> Record:
+    def _add(self, type: str, fields: dict[str, Any]) -> Record:
         record: Record = self.session.add(type, fields)
         return record
 
     def demote(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Record:
-        """Take something out again; `session.restore` brings it back."""
+        """Delete a memory from all sessions; `session.restore` restores it."""
         record: Record = self.session.delete(id, reason, by=by)
         return record
 
     def undo(self, id: Any, *, by: str | None = None) -> Record:
-        """Take back the last step: of what was promoted once, the promotion; else the last change."""
+        """Revert the last step: the last change, or the promotion if there was no change since."""
         name = getattr(id, "id", id)
         session = self.session
         steps = [step for step in session.history(name) if "changes" in step and set(step["changes"]) != {"access"}]
@@ -151,9 +150,9 @@ class GlobalMemory:
         record: Record = session.update(name, by=by, **before)
         return record
 
-    # -- where it comes from
+    # -- origins
 
-    def _meant(self, what: Any) -> Record:
+    def _promotable(self, what: Any) -> Record:
         record = self._memory.get(what) if isinstance(what, str) else what
         from smp_memory.model.record import Record
 
@@ -161,7 +160,7 @@ class GlobalMemory:
             raise InvalidRecord(f"what: give a record or session/ID, not {repr(what)[:60]}.", field="what")
         if record.session == GLOBAL_SESSION:
             raise InvalidRecord(f"{record.id}: holds in all sessions already.", field="id", id=record.id)
-        if record.type not in (*_PATTERNS, "preference"):
+        if not KINDS[record.type].is_written_down:
             raise InvalidRecord(
                 f"{record.ref}: a {record.type} cannot hold in all sessions; a preference, learning, decision or finding can.",
                 field="id",
@@ -171,29 +170,31 @@ class GlobalMemory:
             raise InvalidRecord(f"{record.ref}: is private; share it first.", field="visibility", id=record.id)
         return record
 
-    def _said_before(self, record: Record) -> Record | None:
-        """What is promoted already and has the same key, or says the same."""
+    def _find_promoted(self, record: Record) -> Record | None:
+        """The memory for all sessions with the same key or, without a key, the same text."""
         key = record.given.get("key") if record.type == "preference" else None
-        said = " ".join(record.text.casefold().split())
-        for other in self._records("preference" if record.type == "preference" else "learning"):
-            if (key is not None and other.key == key) or (
-                key is None and " ".join(other.text.casefold().split()) == said
-            ):
-                found: Record = other
-                return found
-        return None
+        others: list[Any] = self._records("preference" if record.type == "preference" else "learning")
+        if key is not None:
+            matching = (other for other in others if other.key == key)
+        else:
+            matching = (other for other in others if _normalised(other.text) == _normalised(record.text))
+        return next(matching, None)
 
-    def _also_from(
+    def _add_origin(
         self, known: Record, record: Record, origin: dict[str, Any], by: str | None, fields: dict[str, Any]
     ) -> Record:
         relation = {"kind": "derived_from", "target": record.ref}
         origins = known.given.get("promoted_from", [])
         changes: dict[str, Any] = dict(fields)
         if record.type == "preference":
-            changes.update({name: record.given[name] for name in ("value", "preference") if name in record.given})
+            changes.update({name: record.given[name] for name in KINDS[record.type].parts if name in record.given})
         if not any(each.get("id") == record.id and each.get("session") == record.session for each in origins):
             changes["promoted_from"] = [*origins, origin]
         if relation not in known.relations:
             changes["relations"] = [*known.relations, relation]
         changed: Record = self.session.update(known.id, known.revision, by=by, **changes) if changes else known
         return changed
+
+
+def _normalised(text: str) -> str:
+    return " ".join(text.casefold().split())

@@ -10,6 +10,7 @@ from smp_memory.errors import InvalidConfig, InvalidFormat, InvalidRecord, SMPEr
 from smp_memory.files.system import RealSystem
 from smp_memory.import_lock import loading
 from smp_memory.lifecycle import deletion, sessions
+from smp_memory.lifecycle.background_maintenance import maintain_in_background
 from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.model import ids
 from smp_memory.model.session_info import GLOBAL_SESSION, SessionInfo
@@ -20,7 +21,6 @@ from smp_memory.search import api
 from smp_memory.session import SessionMemory
 from smp_memory.store.incomplete import each_existing
 from smp_memory.store.opening import open_store, write_setting
-from smp_memory.store.session_states import last_writes
 from smp_memory.write import typos, validation
 from smp_memory.write.quota import admit
 from smp_memory.write.session_fields import translate_arguments
@@ -128,7 +128,7 @@ class Memory:
             self._store.report_unused_settings()
         self._finish_erasing()
         if clock is None and type(system) is RealSystem:
-            sessions.maintain_in_background(self.scope)
+            maintain_in_background(self.scope)
 
     def _finish_erasing(self) -> None:
         """Finish an erasure that a crash interrupted."""
@@ -185,7 +185,7 @@ class Memory:
     def was_told_of_trust(self) -> bool:
         """Whether the user was told before that this store is not trusted."""
         try:
-            return self._store.state.was_told()
+            return self._store.state.mark_notified()
         except (OSError, SMPError):
             return False
 
@@ -248,12 +248,16 @@ class Memory:
 
     def sessions_by_time(self) -> list[tuple[datetime, SessionMemory]]:
         """All sessions with the time of the last write (`SessionMemory.written`), the newest last."""
+        from smp_memory.store.session_states import last_writes
+
         writes = last_writes(self._store)
         found = [(writes[session.id].written, session) for session in self.sessions() if session.id in writes]
         return sorted(found, key=lambda each: (each[0], each[1].id))
 
     def latest_session(self) -> SessionMemory | None:
         """The session that was written or started last, by the times of memories and uses; None if there is none."""
+        from smp_memory.store.session_states import last_writes
+
         last = {name: max(filter(None, times)) for name, times in last_writes(self._store).items()}
         own = [each for each in self.sessions() if each.id in last and each.id != GLOBAL_SESSION]  # that one is for all
         return max(own, key=lambda session: (last[session.id], session.id), default=None)

@@ -1,4 +1,4 @@
-"""Several agents at one table: what do they find, and what do they decide together?
+"""A party: several agents that share a session, merge their findings and decide together.
 
     party = session.party(["architect", "veritas", "developer"])
     party.say("architect", "I would take PostgreSQL.")
@@ -6,11 +6,11 @@
     party.decide("Use PostgreSQL", {"architect": "ACID", "veritas": "fine, if we test backups"}, by="architect")
     party["veritas"].update_state({"reviewing": "login"})            # for veritas alone
 
-Guarantees: a finding is stored before it is compared, so none is lost, whoever finds the same at the same moment. Open
-findings that say the same become one that names all who found it (`discoverers`) and keeps every wording (`merged_from`);
-if others are quicker again and again, they are related instead. A decision keeps who said what (`inputs`), who agreed
+Guarantees: a finding is stored before it is compared, so none is lost, even if several agents find the same at the same moment. Open
+near-duplicate findings are merged into one that names all who found it (`discoverers`) and keeps every wording (`merged_from`);
+if concurrent merges keep failing, they are related instead. A decision keeps what each agent said (`inputs`), who agreed
 and who did not. Turns, decisions, findings and preferences are for all; states and private memories are their agent's.
-Non-guarantees: likeness is about words, see `smp_memory.policies.consolidation`.
+Non-guarantees: similarity is that of words, see `smp_memory.policies.consolidation`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from smp_memory.session import SessionMemory
 
 PROPOSED, ACTIVE = "proposed", "active"
-_TRIES = 20
-_NEAR = 20  # findings that are looked at more closely
+_MOST_ATTEMPTS = 20
+_MOST_SIMILAR = 20  # findings that are compared with a new one
 
 
 class Party:
@@ -68,7 +68,7 @@ class Party:
         return iter(self._members.values())
 
     def say(self, agent: str, content: str, **fields: Any) -> Turn:
-        """A turn of the conversation at the table."""
+        """Add a turn to the conversation of the party."""
         return self[agent].add_turn(agent, content, **fields)
 
     def context(self, agent: str, task: str | None = None, topic: str | None = None, **options: Any) -> Context:
@@ -78,50 +78,51 @@ class Party:
     # -- findings
 
     def add_finding(self, agent: str, finding: str, **fields: Any) -> Finding:
-        """Add what an agent found; if another open finding says the same, the one that stands for both is returned."""
+        """Add a finding of an agent; if it is merged with a near-duplicate, the merged finding is returned."""
         member = self[agent]
         fields.setdefault("discoverers", [agent])
-        return merged_with_others(member, member.add_finding(finding, **fields))
+        return merge_similar_findings(member, member.add_finding(finding, **fields))
 
     # -- decisions
 
     def propose(self, agent: str, decision: str, said: str | None = None, **fields: Any) -> Decision:
-        """Put a decision on the table; others comment on it, then somebody concludes it."""
+        """Propose a decision; others comment on it, then one agent concludes it."""
         inputs = [self._input(agent, said, None)] if said else []
         fields = {"status": PROPOSED, "inputs": inputs, "agents_involved": [agent], **fields}
         return self[agent].add_decision(decision, **fields)
 
     def comment(self, agent: str, decision: Any, said: str, *, agrees: bool | None = None) -> Decision:
-        """What an agent says to a decision on the table. Two who speak at once are both heard."""
+        """Add an agent's comment to a proposed decision. Concurrent comments are all kept."""
 
-        def heard(record: Record) -> dict[str, Any]:
+        def add_comment(record: Record) -> dict[str, Any]:
             given = record.given
             changes: dict[str, Any] = {
-                "inputs": [*_listed(given.get("inputs")), self._input(agent, said, agrees)],
+                "inputs": [*_as_list(given.get("inputs")), self._input(agent, said, agrees)],
                 "agents_involved": _with(given.get("agents_involved"), agent),
             }
             if agrees is not None:
-                for field, said_so in (("agreed_by", agrees), ("disagreed_by", not agrees)):
-                    changes[field] = _with(given.get(field), agent) if said_so else _without(given.get(field), agent)
+                for field, applies in (("agreed_by", agrees), ("disagreed_by", not agrees)):
+                    changes[field] = _with(given.get(field), agent) if applies else _without(given.get(field), agent)
             return changes
 
-        return self._changed(agent, decision, heard)
+        return self._update_decision(agent, decision, add_comment)
 
     def conclude(self, agent: str, decision: Any, *, status: str = ACTIVE, **fields: Any) -> Decision:
-        """Let a decision stand, or with `status="rejected"` fall; all inputs stay with it."""
-        return self._changed(agent, decision, lambda record: {"status": status, "concluded_by": agent, **fields})
+        """Accept a decision, or reject it with `status="rejected"`; its inputs are kept."""
+        return self._update_decision(
+            agent, decision, lambda record: {"status": status, "concluded_by": agent, **fields}
+        )
 
     def decide(
         self, decision: str, inputs: Mapping[str, str], *, by: str, disagreed: Iterable[str] = (), **fields: Any
     ) -> Decision:
-        """A decision that was talked through: what each agent said to it, and who did not agree."""
+        """Add a decision with the input of each agent and the agents that disagreed."""
         against = list(disagreed)
         for agent in (*inputs, *against, by):
-            self[agent]  # or it is an error
-        said = [self._input(agent, text, agent not in against) for agent, text in inputs.items()]
+            self[agent]  # raises for an agent that is not in the party
         involved = list(dict.fromkeys([by, *inputs, *against]))
         given = {
-            "inputs": said,
+            "inputs": [self._input(agent, text, agent not in against) for agent, text in inputs.items()],
             "agents_involved": involved,
             "agreed_by": [agent for agent in involved if agent not in against],
             **({"disagreed_by": against} if against else {}),
@@ -130,15 +131,15 @@ class Party:
         return self[by].add_decision(decision, **given)
 
     def _input(self, agent: str, said: str | None, agrees: bool | None) -> dict[str, Any]:
-        self[agent]
-        spoken: dict[str, Any] = {"agent": agent, "said": said, "at": to_text(self.session.memory.now())}
-        return spoken if agrees is None else {**spoken, "agrees": agrees}
+        self[agent]  # raises for an agent that is not in the party
+        fields: dict[str, Any] = {"agent": agent, "said": said, "at": to_text(self.session.memory.now())}
+        return fields if agrees is None else {**fields, "agrees": agrees}
 
-    def _changed(self, agent: str, decision: Any, change: Any) -> Decision:
-        """Change a decision as it stands now; if somebody was quicker, look again."""
+    def _update_decision(self, agent: str, decision: Any, change: Any) -> Decision:
+        """Change the current revision of a decision; on a conflict read it again and retry."""
         member = self[agent]
         name = getattr(decision, "id", decision)
-        for attempt in range(_TRIES):
+        for attempt in range(_MOST_ATTEMPTS):
             record = member.get(name)
             if record.type != "decision":
                 raise InvalidRecord(f"{name}: is a {record.type}, not a decision.", field="id", id=name)
@@ -146,69 +147,68 @@ class Party:
                 changed: Decision = member.update(name, record.revision, **change(record))
                 return changed
             except Conflict:
-                if attempt + 1 == _TRIES:
+                if attempt + 1 == _MOST_ATTEMPTS:
                     raise
-                _step_aside(attempt)
+                _back_off(attempt)
         raise AssertionError("the last attempt returns or raises")
 
     def __repr__(self) -> str:
         return f"Party({', '.join(self._members)} in {self.session.id})"
 
 
-def merged_with_others(member: AgentMemory, new: Finding) -> Finding:
-    """The finding that stands for this one and for those that say the same."""
+def merge_similar_findings(member: AgentMemory, new: Finding) -> Finding:
+    """Merge a new finding with its near-duplicates in the session; returns the merged finding, or the new one."""
     from smp_memory.index.tokens import without_signs
     from smp_memory.policies.consolidation import find_duplicates
 
     session, name = member._session, new.id
     others: list[Record] = []
-    for attempt in range(_TRIES):
-        now = member.find(name)
-        if now is None or now.deleted:
-            return _stands_for(member, new)
+    for attempt in range(_MOST_ATTEMPTS):
+        current = member.find(name)
+        if current is None or current.deleted:
+            return _find_merged(member, new)
         hits = member.query(
-            without_signs(now.text), types="finding", sessions=[session.id], limit=_NEAR, track_access=False
+            without_signs(current.text), types="finding", sessions=[session.id], limit=_MOST_SIMILAR, track_access=False
         )
-        near = [record for hit in hits if (record := member.find(hit.record.id)) is not None and record.id != name]
-        group = next(
-            (each for each in find_duplicates([now, *near]) if name in [record.id for record in each.records]), None
-        )
+        similar = [record for hit in hits if (record := member.find(hit.record.id)) is not None and record.id != name]
+        groups = find_duplicates([current, *similar])
+        group = next((each for each in groups if name in [record.id for record in each.records]), None)
         if group is None:
-            return now  # type: ignore[return-value]
+            return current  # type: ignore[return-value]
         others = [record for record in group.records if record.id != name]
         try:
             return session.merge(group, by=member.agent)  # type: ignore[return-value]
-        except (Conflict, MemoryNotFound):  # somebody else is merging, too
-            _step_aside(attempt)
+        except (Conflict, MemoryNotFound):  # another process merges at the same time
+            _back_off(attempt)
     for record in others:
         session.relate(name, record.id, "relates_to", by=member.agent)
     return member.get(name)  # type: ignore[return-value]
 
 
-def _step_aside(attempt: int) -> None:
-    """Those who met must not meet again: each waits a while of its own, longer every time."""
+def _back_off(attempt: int) -> None:
+    """Wait for a random time, longer with every attempt, so that competing writers do not collide again."""
     import random
     import time
 
     time.sleep(random.uniform(0, 0.001 * (attempt + 1)))  # noqa: S311 - no secret
 
 
-def _stands_for(member: AgentMemory, gone: Finding) -> Finding:
-    """What another process merged this finding into; it may have been merged again."""
+def _find_merged(member: AgentMemory, finding: Finding) -> Finding:
+    """The finding that another process merged this one into, else this one."""
     for record in member.records("finding"):
-        merged = _listed(record.given.get("merged_from"))
-        if any(isinstance(trace, dict) and trace.get("id") == gone.id for trace in merged):
+        merged = _as_list(record.given.get("merged_from"))
+        if any(isinstance(source, dict) and source.get("id") == finding.id for source in merged):
             return record  # type: ignore[return-value]
-    return gone
+    return finding
 
 
 def _with(names: Any, name: str) -> list[Any]:
-    return list(dict.fromkeys([*_listed(names), name]))
+    return list(dict.fromkeys([*_as_list(names), name]))
 
 
 def _without(names: Any, name: str) -> list[Any] | None:
-    return [each for each in _listed(names) if each != name] or None
+    return [each for each in _as_list(names) if each != name] or None
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []

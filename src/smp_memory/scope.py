@@ -3,7 +3,7 @@
 `Memory` has the scope of a whole store, `SessionMemory` that of one session, `AgentMemory`, the MCP server and hooks have one with
 a viewer. Searches, overviews, contexts, deletions and exports are functions of a scope.
 
-Guarantees: with a viewer, nothing that the viewer may not see leaves the index (`smp_memory.store.visible_index`) or `shown`.
+Guarantees: with a viewer, nothing that the viewer may not see leaves the index (`smp_memory.store.visible_index`) or `filter_visible`.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Scope:
     def sees(self, record: Record) -> bool:
         return self.viewer is None or self.viewer.sees(record)
 
-    def shown(self, records: Records) -> Records:
+    def filter_visible(self, records: Records) -> Records:
         """Those records that the viewer may see."""
         if self.viewer is None:
             return records
@@ -103,7 +103,7 @@ class Scope:
     def note_access(self, records: list[Record]) -> None:
         """Count records as used now, whatever time the query was about."""
         if self.config["track_access"]:
-            self.store.access.note([record.ref for record in records], self.now().timestamp())
+            self.store.access.record([record.ref for record in records], self.now().timestamp())
 
     def __repr__(self) -> str:
         sessions = "all sessions" if self.sessions is None else ", ".join(self.sessions)

@@ -86,7 +86,7 @@ class SessionMemory:
             memory, opened = in_nearest_store(memory)
         self._memory: Memory = memory  # type: ignore[assignment]
         self._session = opened
-        self._writer = Writer(opened, opened.do, opened.author)
+        self._writer = Writer(opened, opened.commit_one, opened.author)
         self.id = opened.id
         opened.files.holders.add(self)
         self.warnings: tuple[str, ...] = tuple(opened.warnings)  # for whoever created or opened the session

@@ -1,4 +1,4 @@
-"""Where things are in the files of each layout, and how a person would write them there."""
+"""Paths of files in each layout, and entries as a person would write them there."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[smp_memor
         yield memory
 
 
-def test_a_context_holds_what_matters(memory: smp_memory.Memory) -> None:
+def test_context_contains_the_relevant_memories(memory: smp_memory.Memory) -> None:
     before = memory.create_session("before", user="ada")
     before.add_decision("Use PostgreSQL for orders", rationale="ACID:\n\n## not a heading", author="architect")
     session = memory.create_session("now", user="ada")
@@ -47,7 +47,7 @@ def test_a_context_holds_what_matters(memory: smp_memory.Memory) -> None:
     assert context.tokens <= 400
 
 
-def test_agents_are_kept_apart(memory: smp_memory.Memory) -> None:
+def test_agents_see_only_visible_memories(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s1", user="ada")
     party = session.party(["architect", "veritas"])
     party["architect"].update_state({"plan": "zebra"})
@@ -64,7 +64,7 @@ def test_agents_are_kept_apart(memory: smp_memory.Memory) -> None:
     assert len(session.records()) == 3  # who opens the session as a whole sees all
 
 
-def test_a_party_works(memory: smp_memory.Memory) -> None:
+def test_party_of_agents(memory: smp_memory.Memory) -> None:
     party = memory.create_session("s1").party(["architect", "veritas"])
     one = party.add_finding("architect", "The login has no rate limit", severity="low")
     two = party.add_finding("veritas", "Login has no rate limit", severity="high")
@@ -75,7 +75,7 @@ def test_a_party_works(memory: smp_memory.Memory) -> None:
     assert [each["said"] for each in stored.inputs] == ["five a minute", "yes"]
 
 
-def test_a_workflow_and_a_message(memory: smp_memory.Memory) -> None:
+def test_workflow_and_macp_message(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s1", user="ada")
     session.add_finding("Critical hole", severity="critical")
     workflow = smp_memory.Workflow.load(
@@ -99,7 +99,7 @@ def test_a_workflow_and_a_message(memory: smp_memory.Memory) -> None:
     assert session.agent("veritas").state.state == {"x": {"a": [1, "b"]}}  # type: ignore[union-attr]
 
 
-def test_what_was_recalled_is_not_stored_again(memory: smp_memory.Memory) -> None:
+def test_recalled_text_is_not_stored_again(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s1", user="ada")
     session.add_decision("Use OAuth")
     turn = session.add_turn("user", f"{session.context()}\n\nGo on")

@@ -36,9 +36,7 @@ def merged(folder: Path, layout: str, clock: MachineClock) -> smp_memory.Session
     return session
 
 
-def test_a_memory_that_was_given_another_id_comes_back_from_the_cold_segment_under_it(
-    tmp_path: Path, layout: str
-) -> None:
+def test_memory_with_a_new_id_is_restored_from_the_cold_segment_under_it(tmp_path: Path, layout: str) -> None:
     clock = MachineClock()
     session = merged(tmp_path, layout, clock)
     assert [record.finding for record in session.records("finding")] == ["Finding of a", "Finding of b"]

@@ -1,4 +1,4 @@
-"""People and git change the files: what they did is seen, what they broke is reported, nothing else suffers."""
+"""Files changed by hand or by git: valid changes are read, damage is reported, and nothing else is affected."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def appended(root: Path, session: smp_memory.SessionMemory, path: Path) -> smp_m
     return record
 
 
-def test_a_changed_text_is_seen_and_reported_as_an_edit(tmp_path: Path, layout: str) -> None:
+def test_changed_text_is_read_and_reported_as_hand_edit(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     path = decisions_file(tmp_path, layout)
     edit(path, "Use Postgres", "Use SQLite")
@@ -86,7 +86,7 @@ def test_a_changed_text_is_seen_and_reported_as_an_edit(tmp_path: Path, layout: 
     assert texts(opened(tmp_path)) == ["Use OAuth", "Use SQLite", "Use Python", "Appended"]
 
 
-def test_a_changed_turn_is_seen(tmp_path: Path, layout: str) -> None:
+def test_changed_turn_is_read(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     edit(turns_file(tmp_path, layout), "First words", "Other words")
     assert looked_at(tmp_path).get("TURN-0001").content == session.get("TURN-0001").content == "Other words"
@@ -94,7 +94,7 @@ def test_a_changed_turn_is_seen(tmp_path: Path, layout: str) -> None:
 
 
 @pytest.mark.parametrize("newline", [True, False], ids=["newline", "no newline"])
-def test_an_entry_added_at_the_end(tmp_path: Path, layout: str, newline: bool) -> None:
+def test_entry_appended_by_hand_is_read(tmp_path: Path, layout: str, newline: bool) -> None:
     session = filled(tmp_path, layout)
     path = decisions_file(tmp_path, layout)
     text = by_hand(layout, "DEC-0100", "By hand")
@@ -108,7 +108,7 @@ def test_an_entry_added_at_the_end(tmp_path: Path, layout: str, newline: bool) -
     assert opened(tmp_path).validate().ok
 
 
-def test_an_entry_added_in_the_middle_with_fields_of_all_kinds(tmp_path: Path, layout: str) -> None:
+def test_entry_inserted_by_hand_with_all_kinds_of_fields_is_read(tmp_path: Path, layout: str) -> None:
     filled(tmp_path, layout)
     path = decisions_file(tmp_path, layout)
     parts = blocks(layout, path.read_text())
@@ -131,7 +131,7 @@ def test_an_entry_added_in_the_middle_with_fields_of_all_kinds(tmp_path: Path, l
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_removed_entry_is_gone_and_its_id_not_used_again(tmp_path: Path, layout: str, number: int) -> None:
+def test_removed_entry_is_gone_and_its_id_is_not_reused(tmp_path: Path, layout: str, number: int) -> None:
     session = filled(tmp_path, layout)
     path = decisions_file(tmp_path, layout)
     parts = blocks(layout, path.read_text())
@@ -142,7 +142,7 @@ def test_a_removed_entry_is_gone_and_its_id_not_used_again(tmp_path: Path, layou
     assert appended(tmp_path, session, path).id == "DEC-0004"
 
 
-def test_a_removed_file(tmp_path: Path, layout: str) -> None:
+def test_removing_a_file_removes_its_memories(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     session.records()
     path = decisions_file(tmp_path, layout)
@@ -158,7 +158,7 @@ def test_a_removed_file(tmp_path: Path, layout: str) -> None:
     assert texts(session) == ["New"]
 
 
-def test_reordered_entries(tmp_path: Path, layout: str) -> None:
+def test_reordered_entries_are_read(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     session.update("DEC-0001", rationale="why")
     path = decisions_file(tmp_path, layout)
@@ -172,7 +172,7 @@ def test_reordered_entries(tmp_path: Path, layout: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["crlf", "bom", "crlf and bom"])
-def test_line_ends_and_byte_order_marks(tmp_path: Path, layout: str, what: str) -> None:
+def test_line_ends_and_byte_order_marks_are_accepted(tmp_path: Path, layout: str, what: str) -> None:
     session = filled(tmp_path, layout)
     session.add_artifact("a", "one\ntwo\n\nthree")
     for path in tmp_path.rglob("*"):
@@ -197,7 +197,7 @@ def test_line_ends_and_byte_order_marks(tmp_path: Path, layout: str, what: str) 
     assert opened(tmp_path).get("ART-0001").content == "one\ntwo\n\nthree"
 
 
-def test_a_last_line_without_its_end(tmp_path: Path, layout: str) -> None:
+def test_last_line_without_newline_is_read(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     path = decisions_file(tmp_path, layout)
     path.write_bytes(path.read_bytes().rstrip(b"\n"))
@@ -208,7 +208,7 @@ def test_a_last_line_without_its_end(tmp_path: Path, layout: str) -> None:
     assert [code for code, severity, _ in problems(session) if severity != "note"] == []
 
 
-def test_a_last_line_without_its_end_is_known_to_every_writer(tmp_path: Path, layout: str) -> None:
+def test_every_writer_completes_a_last_line_without_newline(tmp_path: Path, layout: str) -> None:
     """The first writer only looks at the file and writes to another one; the second appends to it."""
     filled(tmp_path, layout).memory.close()
     path = decisions_file(tmp_path, layout)
@@ -222,7 +222,7 @@ def test_a_last_line_without_its_end_is_known_to_every_writer(tmp_path: Path, la
     assert opened(tmp_path).validate().ok
 
 
-def test_merge_conflict_markers_with_entries_on_both_sides(tmp_path: Path, layout: str) -> None:
+def test_entries_on_both_sides_of_conflict_markers_are_read(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     path = decisions_file(tmp_path, layout)
     ours, theirs = by_hand(layout, "DEC-0010", "Ours"), by_hand(layout, "DEC-0011", "Theirs")
@@ -241,7 +241,7 @@ def test_merge_conflict_markers_with_entries_on_both_sides(tmp_path: Path, layou
     assert texts(opened(tmp_path)) == [*ALL, "Ours", "Theirs", "Appended"]
 
 
-def test_two_appends_merged_by_git_give_one_id_to_two_memories(tmp_path: Path, layout: str) -> None:
+def test_duplicate_id_after_a_git_merge_is_resolved(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path / "one", layout)
     shutil.copytree(tmp_path / "one", tmp_path / "two")
     session.add_decision("Ours")
@@ -266,7 +266,7 @@ def test_two_appends_merged_by_git_give_one_id_to_two_memories(tmp_path: Path, l
     assert problems(again) == []
 
 
-def test_repair_leaves_an_entry_without_a_number_where_it_stands(tmp_path: Path, layout: str) -> None:
+def test_repair_does_not_move_an_entry_without_sequence_number(tmp_path: Path, layout: str) -> None:
     """It was written with seq 0, and so became the first memory of its session."""
     session = filled(tmp_path, layout)
     path = decisions_file(tmp_path, layout)
@@ -281,7 +281,7 @@ def test_repair_leaves_an_entry_without_a_number_where_it_stands(tmp_path: Path,
     assert texts(opened(tmp_path)) == [*ALL, "Typed", "Next"]
 
 
-def test_the_same_entry_twice_counts_once(tmp_path: Path, layout: str) -> None:
+def test_repeated_entry_counts_once(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     path = decisions_file(tmp_path, layout)
     parts = blocks(layout, path.read_text())
@@ -301,7 +301,7 @@ BROKEN = {
 }
 
 
-def test_something_unreadable_in_the_middle(tmp_path: Path, layout: str) -> None:
+def test_unreadable_data_in_the_middle_is_reported(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     path = decisions_file(tmp_path, layout)
     parts = blocks(layout, path.read_text())
@@ -325,7 +325,7 @@ def test_something_unreadable_in_the_middle(tmp_path: Path, layout: str) -> None
     assert {each.code for each in left.problems} == {"quarantine"}
 
 
-def test_an_entry_broken_at_the_end_is_set_aside_by_the_next_write(tmp_path: Path, layout: str) -> None:
+def test_broken_last_entry_is_quarantined_by_the_next_write(tmp_path: Path, layout: str) -> None:
     if layout == "markdown":
         pytest.skip("only its machine line is broken")
     session = filled(tmp_path, layout)
@@ -344,7 +344,7 @@ def test_an_entry_broken_at_the_end_is_set_aside_by_the_next_write(tmp_path: Pat
     assert [code for code, _, _ in problems(opened(tmp_path))] == ["quarantine"]
 
 
-def test_an_entry_broken_in_its_machine_line_is_kept(tmp_path: Path, layout: str) -> None:
+def test_entry_with_a_broken_machine_line_is_kept(tmp_path: Path, layout: str) -> None:
     if layout != "markdown":
         pytest.skip("has no machine line")
     session = filled(tmp_path, layout)
@@ -371,9 +371,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG, ids=[f"{name}={value}" for name, value in WRONG])
-def test_a_wrong_value_typed_by_hand_costs_at_most_its_own_entry(
-    tmp_path: Path, layout: str, name: str, value: str
-) -> None:
+def test_invalid_value_typed_by_hand_affects_only_its_entry(tmp_path: Path, layout: str, name: str, value: str) -> None:
     filled(tmp_path, layout)
     path = decisions_file(tmp_path, layout)
     parts = blocks(layout, path.read_text())
@@ -403,7 +401,7 @@ def test_a_wrong_value_typed_by_hand_costs_at_most_its_own_entry(
         assert set(ALL) <= set(texts(converted.session("s1")))
 
 
-def test_an_entry_without_a_time_or_text_is_reported(tmp_path: Path, layout: str) -> None:
+def test_entry_without_time_or_text_is_reported(tmp_path: Path, layout: str) -> None:
     filled(tmp_path, layout)
     path = decisions_file(tmp_path, layout)
     parts = blocks(layout, path.read_text())
@@ -424,7 +422,7 @@ def test_an_entry_without_a_time_or_text_is_reported(tmp_path: Path, layout: str
     appended(tmp_path, session, path)
 
 
-def test_a_broken_head_costs_the_head(tmp_path: Path, layout: str) -> None:
+def test_broken_metadata_does_not_affect_memories(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     name = {"jsonl": "manifest.json", "markdown": "metadata.yaml", "log": "metadata.json", "single": "s1.jsonl"}[layout]
     path = decisions_file(tmp_path, layout).parent / name
@@ -445,7 +443,7 @@ def test_a_broken_head_costs_the_head(tmp_path: Path, layout: str) -> None:
     assert opened(tmp_path).info.id == "s1"
 
 
-def test_an_edited_head_is_seen(tmp_path: Path, layout: str) -> None:
+def test_edited_metadata_is_read(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     folder = decisions_file(tmp_path, layout).parent
     name = {"jsonl": "manifest.json", "markdown": "metadata.yaml", "log": "metadata.json", "single": "s1.jsonl"}[layout]
@@ -456,7 +454,7 @@ def test_an_edited_head_is_seen(tmp_path: Path, layout: str) -> None:
     assert (opened(tmp_path).info.project, session.info.tags) == ("mall", ["new"])
 
 
-def test_foreign_files_are_left_alone(tmp_path: Path, layout: str) -> None:
+def test_foreign_files_are_not_touched(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     folder = decisions_file(tmp_path, layout).parent
     for name in (
@@ -478,7 +476,7 @@ def test_foreign_files_are_left_alone(tmp_path: Path, layout: str) -> None:
     assert len(left) == 7
 
 
-def test_a_store_with_entries_added_by_hand_can_be_converted(tmp_path: Path, layout: str) -> None:
+def test_store_with_handwritten_entries_can_be_converted(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     session.update_agent_state("v", {})
     with decisions_file(tmp_path, layout).open("a") as file:
@@ -560,7 +558,7 @@ def check_hand_made(session: smp_memory.SessionMemory) -> None:
     assert turn.to_dict()["created"] == "2026-01-11T10:05:23Z"
 
 
-def test_a_session_made_by_hand_is_recognised_read_and_written(tmp_path: Path, layout: str) -> None:
+def test_handwritten_session_is_recognised_read_and_written(tmp_path: Path, layout: str) -> None:
     hand_made(tmp_path, layout)
     before = visible(tmp_path)
     memory = smp_memory.open(tmp_path)
@@ -584,7 +582,7 @@ def test_a_session_made_by_hand_is_recognised_read_and_written(tmp_path: Path, l
     assert opened(tmp_path).validate().ok
 
 
-def test_a_deletion_written_as_in_the_designs_is_understood(tmp_path: Path, layout: str) -> None:
+def test_deletion_in_the_form_of_the_designs_is_read(tmp_path: Path, layout: str) -> None:
     hand_made(tmp_path, layout)
     if layout == "single":
         with (tmp_path / "s1.jsonl").open("a") as file:
@@ -641,7 +639,7 @@ def open_place() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("made", ["by smp", "by hand"])
-def test_read_only_media_can_be_read(open_place: Path, layout: str, made: str) -> None:
+def test_store_on_read_only_media_can_be_read(open_place: Path, layout: str, made: str) -> None:
     tmp_path = open_place
     root = tmp_path / "store"
     if made == "by smp":
@@ -666,7 +664,7 @@ def test_read_only_media_can_be_read(open_place: Path, layout: str, made: str) -
     assert after == before
 
 
-def test_a_wrong_setting_in_a_head_costs_the_writing_of_that_session_alone(tmp_path: Path, layout: str) -> None:
+def test_invalid_setting_in_metadata_blocks_writes_to_that_session_only(tmp_path: Path, layout: str) -> None:
     """`session list`, `repair`, `stats` and maintenance of the whole store failed by it, and `validate` said nothing."""
     memory = smp_memory.open(tmp_path, layout=layout, config={"retention": {"enabled": True}})
     old = "2020-01-01T00:00:00Z"

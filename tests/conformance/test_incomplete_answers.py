@@ -92,7 +92,7 @@ def test_unreadable_line_is_logged_once_in_a_process_without_content(
 
 
 @pytest.mark.parametrize("command", [["list"], ["query", "python"], ["context"], ["stats"], ["list", "--json"]])
-def test_command_line_says_it_in_one_line_on_stderr(tmp_path: Path, layout: str, command: list[str]) -> None:
+def test_command_line_reports_it_in_one_line_on_stderr(tmp_path: Path, layout: str, command: list[str]) -> None:
     path, line = damaged(tmp_path, layout)
     words = [sys.executable, "-m", "smp_memory", *command, "--root", str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)

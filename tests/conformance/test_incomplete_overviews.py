@@ -73,14 +73,14 @@ def test_mcp_tools_have_problems(tmp_path: Path, layout: str, tool: str, argumen
     assert f"{path}:{line}" in reply.data["problems"][0]
     assert f"{path}:{line}" in reply.text
     assert "Postgres" not in reply.data["problems"][0]
-    TOOLS[tool].gives.model_validate(reply.data)
+    TOOLS[tool].answer_model.model_validate(reply.data)
 
 
 def test_mcp_resource_of_a_session_names_the_line(tmp_path: Path, layout: str) -> None:
     pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp.request_context import RequestContext
-    from smp_memory.integrations.mcp.resources import text_at
+    from smp_memory.integrations.mcp.resources import read_uri
 
     path, line = damaged(tmp_path, layout)
     with smp_memory.open(tmp_path) as memory:
-        assert f"{path}:{line}" in text_at(RequestContext(memory).caller("tester"), "memory://session/s1")
+        assert f"{path}:{line}" in read_uri(RequestContext(memory).caller("tester"), "memory://session/s1")

@@ -1,4 +1,4 @@
-"""The line that is not for people: what happens when a person takes it away, copies it or types without it."""
+"""The machine line of an entry: entries stay readable when a person removes, copies or omits it."""
 
 from __future__ import annotations
 

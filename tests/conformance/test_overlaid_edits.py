@@ -68,7 +68,7 @@ def test_history_names_a_hand_edit_and_not_the_author(
     assert "edited by hand since" in capsys.readouterr().out
 
 
-def test_conversion_takes_edited_entries_along(tmp_path: Path, layout: str) -> None:
+def test_conversion_keeps_edited_entries(tmp_path: Path, layout: str) -> None:
     session, _, _ = overlaid(tmp_path, layout)
     memory = session._memory.convert("jsonl" if layout != "jsonl" else "log")
     assert memory.session("s1").get("DEC-0002").decision == "Use MySQL"

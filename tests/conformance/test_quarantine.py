@@ -1,4 +1,4 @@
-"""What was set aside can be listed, shown and put back, in every layout."""
+"""Quarantined entries can be listed, shown and put back, in every layout."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_entry_that_was_corrected_in_quarantine_is_put_back(tmp_path: Path, layo
     assert [hit.record.id for hit in session.query("postgres")] == ["DEC-0002"]
 
 
-def test_entries_that_another_program_took_out_are_put_back_once(tmp_path: Path, layout: str) -> None:
+def test_entries_removed_by_another_program_are_put_back_once(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     path = decisions_file(tmp_path, layout)
     before = path.read_bytes()
@@ -88,4 +88,4 @@ def test_command_lists_shows_and_puts_back(tmp_path: Path, layout: str, capsys: 
     assert main(["quarantine", aside.name, "--put-back", *root]) == 0
     assert "DEC-0002" in capsys.readouterr().out
     assert main(["quarantine", *root]) == 0
-    assert "Nothing was set aside." in capsys.readouterr().out
+    assert "The quarantine is empty." in capsys.readouterr().out

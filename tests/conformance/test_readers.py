@@ -1,4 +1,4 @@
-"""Readers take no lock: whatever happens while they look, they see all that was acknowledged before."""
+"""Readers take no lock: whatever happens during a read, they see everything that was acknowledged before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUICK = {"durability": "os"}
 
 
 @pytest.mark.parametrize("layout", ["jsonl", "markdown", "log"])
-def test_a_file_that_appears_while_a_reader_looks_hides_nothing(tmp_path: Path, layout: str) -> None:
+def test_file_created_during_a_read_hides_nothing(tmp_path: Path, layout: str) -> None:
     """What was read in a look that had to be repeated must not be forgotten."""
     filled(tmp_path, layout).memory.close()
     reading, writing = opened(tmp_path), opened(tmp_path)
@@ -39,7 +39,7 @@ def test_a_file_that_appears_while_a_reader_looks_hides_nothing(tmp_path: Path, 
     assert texts(reading) == texts(writing)
 
 
-def test_a_deletion_read_before_its_memory_still_counts(tmp_path: Path) -> None:
+def test_deletion_read_before_its_memory_is_applied(tmp_path: Path) -> None:
     """In the layout `log` deletions stand in a file of their own, read after that of the memories."""
     filled(tmp_path, "log").delete("DEC-0001")
     reading, writing = opened(tmp_path), opened(tmp_path)
@@ -65,7 +65,9 @@ def test_a_deletion_read_before_its_memory_still_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", NAMES)
 @pytest.mark.parametrize("how", ["removed", "damaged"])
-def test_the_last_of_a_transaction_costs_only_itself(tmp_path: Path, layout: str, how: str) -> None:
+def test_removing_or_damaging_the_last_entry_of_a_transaction_keeps_the_others(
+    tmp_path: Path, layout: str, how: str
+) -> None:
     """All were acknowledged: a person who takes the last one out, or breaks it, keeps the others."""
     session = filled(tmp_path, layout)
     with session.transaction() as tx:
@@ -83,7 +85,7 @@ def test_the_last_of_a_transaction_costs_only_itself(tmp_path: Path, layout: str
 
 
 @pytest.mark.parametrize("layout", NAMES)
-def test_sessions_that_nobody_holds_any_more_hold_no_files(tmp_path: Path, layout: str) -> None:
+def test_released_sessions_close_their_files(tmp_path: Path, layout: str) -> None:
     memory = smp_memory.open(tmp_path, layout=layout, config=QUICK)
 
     def open_files() -> int:
@@ -102,7 +104,7 @@ def test_sessions_that_nobody_holds_any_more_hold_no_files(tmp_path: Path, layou
 
 
 @pytest.mark.parametrize("layout", NAMES)
-def test_a_session_moved_away_is_gone_for_all(tmp_path: Path, layout: str) -> None:
+def test_moved_session_is_missing_for_all_readers(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     path = decisions_file(tmp_path, layout)
     (path if layout == "single" else path.parent).rename(tmp_path / "elsewhere")

@@ -1,4 +1,4 @@
-"""One contract over every layout, on disk and in the process."""
+"""The store contract for every layout, on disk and in memory."""
 
 from __future__ import annotations
 

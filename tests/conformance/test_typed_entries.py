@@ -159,7 +159,7 @@ def test_number_of_a_purged_memory_is_not_given_to_a_typed_entry(tmp_path: Path,
     assert opened(tmp_path).get("DEC-0004").decision == TEXT
 
 
-def test_typed_entry_that_is_taken_out_again_is_not_kept_as_missing(tmp_path: Path, layout: str) -> None:
+def test_removed_typed_entry_is_not_reported_as_missing(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     path = decisions_file(tmp_path, layout)
     before = path.read_bytes()

@@ -61,7 +61,7 @@ def test_error_for_a_hidden_memory_is_the_same_as_for_a_missing_one(tmp_path: Pa
         assert told[0] == told[1]
 
 
-def test_deleted_memory_and_whole_session_have_no_such_remark(tmp_path: Path, layout: str) -> None:
+def test_deleted_memory_and_undamaged_session_have_no_such_note(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     with pytest.raises(MemoryNotFound) as refused:
         session.get("DEC-0099")

@@ -18,9 +18,7 @@ from tests.conformance.test_incomplete_answers import damaged
 pytestmark = pytest.mark.parametrize("layout", NAMES)
 
 
-def test_archiving_says_that_entries_cannot_be_read(
-    tmp_path: Path, layout: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_archiving_reports_unreadable_entries(tmp_path: Path, layout: str, capsys: pytest.CaptureFixture[str]) -> None:
     path, line = damaged(tmp_path, layout)
     assert main(["session", "archive", "s1", "--json", "--root", str(tmp_path)]) == 0
     printed = capsys.readouterr()
@@ -30,7 +28,7 @@ def test_archiving_says_that_entries_cannot_be_read(
     assert str(path) not in printed.err
 
 
-def test_archiving_a_whole_session_has_no_remark(
+def test_archiving_an_undamaged_session_reports_nothing(
     tmp_path: Path, layout: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     filled(tmp_path, layout)

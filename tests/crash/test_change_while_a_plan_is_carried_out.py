@@ -140,7 +140,7 @@ def test_file_saved_after_a_crash_in_a_plan_is_set_aside_by_the_recovery(
     def killed(*arguments: Any) -> None:
         raise Killed
 
-    monkeypatch.setattr(Journal, "carry_out", killed)
+    monkeypatch.setattr(Journal, "apply", killed)
     with pytest.raises(Killed):
         session.add_decision("another")
     monkeypatch.undo()
@@ -160,7 +160,7 @@ def test_recovery_of_a_plan_sets_nothing_aside_if_no_file_was_changed(
     def killed(*arguments: Any) -> None:
         raise Killed
 
-    monkeypatch.setattr(Journal, "carry_out", killed)
+    monkeypatch.setattr(Journal, "apply", killed)
     with pytest.raises(Killed):
         session.add_decision("another")
     monkeypatch.undo()

@@ -76,7 +76,7 @@ def test_interrupted_conversion_is_completed_before_the_next_one(
 ) -> None:
     """The next one took away the files that the committed plan was about to put in the place of the old ones."""
     first, second = stores(tmp_path, layout)
-    dying(monkeypatch, "carry_out")(first, others(layout)[0])
+    dying(monkeypatch, "apply")(first, others(layout)[0])
     with monkeypatch.context() as patch:
         patch.setattr("smp_memory.store.convert._stage_session", lambda *_: (_ for _ in ()).throw(Died))
         patch.setattr("smp_memory.store.convert._set_flag", lambda *_: None)
@@ -102,7 +102,7 @@ def test_interrupted_conversion_with_a_committed_plan_is_finished_by_the_next_wr
     tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = stores(tmp_path, layout)
-    dying(monkeypatch, "carry_out")(first, others(layout)[0])
+    dying(monkeypatch, "apply")(first, others(layout)[0])
     with pytest.raises(LayoutMismatch):
         second.session("s").add_decision("three")
     with pytest.raises(LayoutMismatch):

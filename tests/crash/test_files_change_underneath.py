@@ -25,8 +25,9 @@ import smp_memory
 from smp_memory.errors import SMPError
 from smp_memory.files import quarantine as set_aside
 from smp_memory.files.codec import SIGNED
+from smp_memory.files.file_state import FileState
 from smp_memory.files.memory_system import MemorySystem
-from smp_memory.files.reader import FileState, SessionReader
+from smp_memory.files.reader import SessionReader
 from smp_memory.session import SessionMemory
 from tests.crash.stories import LAYOUTS, SESSION, Wrong, depth, files_below, full_base, open_on, patch, read
 
@@ -222,7 +223,7 @@ CASES = list(itertools.product((False, True), CHANGES, WORK))
 def test_a_change_before_any_call_loses_nothing(
     layout: str, torn: bool, change: str, work: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(set_aside, "STILL_SECONDS", 0.0)
+    monkeypatch.setattr(set_aside, "STABLE_SECONDS", 0.0)
     calls = check_change(layout, torn, change, work, None)
     chance = random.Random(f"{layout} {torn} {change} {work}")
     for at in chance.sample(range(1, calls + 1), min(depth(4, 40), calls)):

@@ -15,7 +15,7 @@ import pytest
 
 from smp_memory.errors import LockTimeout, SessionNotFound, SMPError, StorageError
 from smp_memory.files import reader as session_reader
-from smp_memory.files import writer_state as notes_file
+from smp_memory.files import writer_state
 from smp_memory.files.disk import TEMPORARY, Disk, OpenFile, identity
 from smp_memory.files.journal import Journal, Plan
 from smp_memory.files.lock import SessionLock
@@ -113,7 +113,7 @@ def read_faults(layout: str) -> None:
 
 def changed_underneath(layout: str) -> None:
     """Another program replaces a file that ends torn, before each call of a write."""
-    with patch("smp_memory.files.quarantine.STILL_SECONDS", 0.0):
+    with patch("smp_memory.files.quarantine.STABLE_SECONDS", 0.0):
         for change in ("replaced by a longer one", "checked out, earlier"):
             for at in range(1, check_underneath(layout, True, change, "append", None) + 1):
                 check_underneath(layout, True, change, "append", at)
@@ -272,13 +272,13 @@ def _folders_only(self: OpenFile) -> None:
 
 _read = Disk.read
 _write_new = Disk.write_new
-_carry_out = Journal.carry_out
+_apply_plan = Journal.apply
 _sync = OpenFile.sync
 _acquire = SessionLock.acquire
 _release = SessionLock.release
-_load_notes = SessionWriter._load_notes
-_write_notes = SessionWriter._write_notes
-_decode = notes_file.decode
+_load_state = SessionWriter._load_state
+_write_state = SessionWriter._write_state
+_decode = writer_state.decode
 
 
 def _write_unsynced(self: Disk, path: str, data: bytes, *, sync: bool = True) -> None:
@@ -315,21 +315,21 @@ def _commit_unsynced(self: Journal, plan: Plan) -> None:
 _commit = Journal.commit
 
 
-def _cleared_first(self: Journal, plan: Plan, already_there: Any) -> None:
+def _cleared_first(self: Journal, plan: Plan, is_applied: Any) -> None:
     self.clear()
-    _carry_out(self, plan, already_there)
+    _apply_plan(self, plan, is_applied)
 
 
 def _no_journal(self: SessionWriter, batch: Any, parts: dict[str, bytes]) -> None:
     for name, data in parts.items():
         file = self._files.get(name) or self._open(name)
-        file.append(self._start_of(name, file) + data)
+        file.append(self._prefix_of(name, file) + data)
 
 
 def _not_locked(self: SessionLock, timeout_seconds: float, notes: bytes = b"") -> bool:
     if self.descriptor < 0:
         self._open()
-    return bool(notes) and self._is_as_left(notes)
+    return bool(notes) and self._is_unchanged(notes)
 
 
 def _empty_if_unreadable(self: Disk, path: str, offset: int = 0, size: int = -1) -> bytes:
@@ -365,14 +365,14 @@ def _nothing(self: Any, *args: Any, **kwargs: Any) -> None:
     return None
 
 
-def _any_boot(data: bytes, boot: str, is_own_file: Any) -> WriterState:
+def _any_boot(data: bytes, boot: str, is_session_file: Any) -> WriterState:
     start = data.find(b'["')
-    return _decode(data, data[start + 2 : data.find(b'"', start + 2)].decode(errors="replace"), is_own_file)
+    return _decode(data, data[start + 2 : data.find(b'"', start + 2)].decode(errors="replace"), is_session_file)
 
 
 def _own_numbers(self: SessionWriter, doing: str, by_us: bool) -> WriterState:
-    numbers, seq = self._notes.numbers, self._notes.seq
-    notes = _load_notes(self, doing, by_us)
+    numbers, seq = self._writer_state.numbers, self._writer_state.seq
+    notes = _load_state(self, doing, by_us)
     if numbers:
         notes.numbers, notes.seq = numbers, seq
     return notes
@@ -400,7 +400,7 @@ def _sync_says_yes(self: OpenFile) -> None:
 
 
 def _noted_at_once(self: SessionWriter, *, remember: bool = True, created: bool = False) -> None:
-    _write_notes(self, remember=remember, created=True)
+    _write_state(self, remember=remember, created=True)
 
 
 def _thrown_away_first(disk: Disk, root: str) -> None:
@@ -412,9 +412,9 @@ _complete = convert.complete
 _journal_append = Journal._append
 
 
-def _trusted_append(self: Journal, name: str, offset: int, data: bytes, already_there: Any) -> None:
+def _trusted_append(self: Journal, name: str, offset: int, data: bytes, is_applied: Any) -> None:
     with patch.object(Disk, "sync_file", _nothing):
-        _journal_append(self, name, offset, data, already_there)
+        _journal_append(self, name, offset, data, is_applied)
 
 
 VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
@@ -459,7 +459,7 @@ VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
         "jsonl",
     ),
     "journal cleared before it is carried out": (
-        lambda: patch.object(Journal, "carry_out", _cleared_first),
+        lambda: patch.object(Journal, "apply", _cleared_first),
         kill("transaction"),
         "jsonl",
     ),
@@ -469,7 +469,7 @@ VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
         "jsonl",
     ),
     "readers do not know the journal": (
-        lambda: patch.object(SessionReader, "_planned", lambda self, plan: []),
+        lambda: patch.object(SessionReader, "_entries_of_plan", lambda self, plan: []),
         kill("transaction"),
         "log",
     ),
@@ -485,7 +485,7 @@ VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
     ),
     "a turn goes on without looking who was there": (
         lambda: broken(
-            patch("smp_memory.files.lock._TURN_SECONDS", 60.0), patch.object(SessionLock, "_is_as_left", _yes)
+            patch("smp_memory.files.lock._TURN_SECONDS", 60.0), patch.object(SessionLock, "_is_unchanged", _yes)
         ),
         taken_away_meanwhile,
         "single",
@@ -497,7 +497,8 @@ VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
     ),
     "file descriptor kept across a rewrite": (
         lambda: broken(
-            patch.object(OpenFile, "still_is", _always_the_same), patch.object(SessionWriter, "_write_again", _nothing)
+            patch.object(OpenFile, "is_unchanged", _always_the_same),
+            patch.object(SessionWriter, "_append_to_replaced", _nothing),
         ),
         alternating_writers,
         "jsonl",
@@ -513,22 +514,22 @@ VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
         "jsonl",
     ),
     "a torn end cut off without a comparison": (
-        lambda: patch.object(Disk, "cut", _cut_blindly),
+        lambda: patch.object(Disk, "truncate_tail", _cut_blindly),
         changed_underneath,
         "log",
     ),
     "entries that another program took out not kept": (
-        lambda: patch("smp_memory.files.quarantine.keep", _nothing),
+        lambda: patch("smp_memory.files.quarantine.write_missing", _nothing),
         changed_underneath,
         "jsonl",
     ),
     "notes trusted across a reboot": (
-        lambda: broken(patch.object(notes_file, "decode", _any_boot)),
+        lambda: broken(patch.object(writer_state, "decode", _any_boot)),
         power_loss("append again"),
         "jsonl",
     ),
     "ids given without looking under the lock": (
-        lambda: patch.object(SessionWriter, "_load_notes", _own_numbers),
+        lambda: patch.object(SessionWriter, "_load_state", _own_numbers),
         alternating_writers,
         "single",
     ),
@@ -540,8 +541,8 @@ VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
     "half a write left when the disk is full": (
         lambda: broken(
             patch.object(OpenFile, "append", _half_left),
-            patch.object(OpenFile, "cut_back", _nothing),
-            patch.object(OpenFile, "still_is", _always_the_same),
+            patch.object(OpenFile, "undo_appends", _nothing),
+            patch.object(OpenFile, "is_unchanged", _always_the_same),
         ),
         faults("add many"),
         "jsonl",
@@ -552,24 +553,24 @@ VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
         "jsonl",
     ),
     "readers show an unfinished one-file transaction": (
-        lambda: patch.object(session_reader, "unfinished_group", _nothing),
+        lambda: patch.object(session_reader, "unfinished_transaction", _nothing),
         torn("group"),
         "single",
     ),
     "readers show a one-file transaction with holes": (
-        lambda: patch.object(session_reader, "torn_from", lambda *args: float("inf")),
+        lambda: patch.object(session_reader, "torn_offset", lambda *args: float("inf")),
         power_loss("transaction in one file"),
         "log",
     ),
     "readers show an unfinished transaction over several files": (
         lambda: broken(
-            patch.object(Journal, "load", _nothing), patch.object(SessionWriter, "recover", SessionWriter.settle)
+            patch.object(Journal, "load", _nothing), patch.object(SessionWriter, "recover", SessionWriter.reconcile)
         ),
         other_reader,
         "jsonl",
     ),
     "a new file is noted before its folder is synced": (
-        lambda: patch.object(SessionWriter, "_write_notes", _noted_at_once),
+        lambda: patch.object(SessionWriter, "_write_state", _noted_at_once),
         kill("first append"),
         "log",
     ),

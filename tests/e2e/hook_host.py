@@ -1,4 +1,4 @@
-"""A coding agent as its hooks see it: events of four hosts with the fields that they send, and transcripts as they write them."""
+"""A coding agent as its hooks see it: events of four hosts with their fields, and transcripts in their formats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import smp_memory
-from smp_memory.integrations.hooks import session_state as notes
+from smp_memory.integrations.hooks import session_state
 from tests.user_state import state_folder, user_state
 
 BYTECODE = tempfile.mkdtemp(prefix="smp-bytecode-")  # as installed: compiled once, whatever the environment says
@@ -98,8 +98,8 @@ class Project:
         path = state_folder(self.root) / "hooks.log"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
-    def note(self, host_session: str) -> notes.HookSession:
-        return notes.read(user_state(self.root), host_session)
+    def state(self, host_session: str) -> session_state.HookSession:
+        return session_state.read_state(user_state(self.root), host_session)
 
 
 class Host:
@@ -217,7 +217,7 @@ class Codex(Host):
 class Gemini(Host):
     client = "gemini"
     names: ClassVar[dict[str, str]] = {"start": "SessionStart", "prompt": "BeforeAgent", "reply": "AfterAgent", "compact": "PreCompress", "end": "SessionEnd"}  # fmt: skip
-    prompted = told = ""
+    prompted = injected_text = ""
 
     def base(self, event: str) -> dict[str, Any]:
         given = {**super().base(event), "timestamp": f"2026-01-31T10:00:{self.count:02}.{event}Z"}
@@ -225,13 +225,13 @@ class Gemini(Host):
         return given
 
     def start(self, source: str = "startup") -> str:
-        self.told = super().start(source)
-        return self.told
+        self.injected_text = super().start(source)
+        return self.injected_text
 
     def prompt(self, text: str, *, write: bool = True) -> str:
         """What was said at the start comes back in the first prompt, escaped."""
-        told, self.told = self.told.replace("<", "&lt;").replace(">", "&gt;"), ""
-        self.prompted = f"<hook_context>{told}</hook_context>\n\n{text}" if told else text
+        injected_text, self.injected_text = self.injected_text.replace("<", "&lt;").replace(">", "&gt;"), ""
+        self.prompted = f"<hook_context>{injected_text}</hook_context>\n\n{text}" if injected_text else text
         return super().prompt(self.prompted, write=False)
 
     def reply_payload(self, text: str) -> dict[str, Any]:

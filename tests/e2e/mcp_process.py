@@ -1,4 +1,4 @@
-"""A server as a process, and a client that speaks the protocol line by line: nothing between the test and the bytes."""
+"""A server process, and a client that speaks the protocol line by line."""
 
 from __future__ import annotations
 

@@ -63,13 +63,13 @@ def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
 # -- help and mistakes
 
 
-def test_unknown_option_is_answered_with_the_one_that_is_nearly_it(empty: Terminal) -> None:
+def test_unknown_option_suggests_a_similar_one(empty: Terminal) -> None:
     error = empty.fails(2, "decide", "Use OAuth", "--rational", "Standard")
     assert "Did you mean --rationale?" in error
     assert "Did you mean" not in empty.fails(2, "decide", "Use OAuth", "--qqq")
 
 
-def test_overview_names_every_command(empty: Terminal) -> None:
+def test_overview_lists_every_command(empty: Terminal) -> None:
     for words in ((), ("--help",), ("-h",), ("help",)):
         out = empty.ok(*words)
         assert all(f"\n  {name} " in out for name in COMMANDS)
@@ -77,10 +77,10 @@ def test_overview_names_every_command(empty: Terminal) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_with_an_example_that_its_parser_understands(empty: Terminal, name: str) -> None:
+def test_examples_in_help_are_accepted_by_the_parser(empty: Terminal, name: str) -> None:
     import shlex
 
-    from smp_memory.cli.arguments import parser_of
+    from smp_memory.cli.arguments import build_parser
 
     out = empty.ok(*name.split(), "--help")
     examples = [line.strip() for line in out.partition("Examples:")[2].splitlines() if f"smp {name}" in line]
@@ -88,7 +88,7 @@ def test_every_command_has_help_with_an_example_that_its_parser_understands(empt
     assert out == empty.ok("help", *name.split())
     for example in examples:
         words = shlex.split(example.partition(f"smp {name}")[2].partition("&&")[0].partition(" < ")[0])
-        assert parser_of(name)[0].parse_intermixed_args(words)
+        assert build_parser(name)[0].parse_intermixed_args(words)
 
 
 def test_help_and_version_load_neither_the_store_nor_argparse() -> None:
@@ -116,10 +116,10 @@ def test_help_of_a_family(empty: Terminal) -> None:
     [
         (("frobnicate",), "Unknown command: frobnicate"),
         (("lst",), "Did you mean 'smp list'?"),
-        (("session",), "one of: new, list, show"),
-        (("session", "frobnicate"), "one of: new, list, show"),
+        (("session",), "Subcommands: new, list, show"),
+        (("session", "frobnicate"), "Subcommands: new, list, show"),
         (("list", "--frobnicate"), "--frobnicate"),
-        (("--frobnicate",), "No command"),
+        (("--frobnicate",), "There is no command"),
         (("add", "decision"), "TEXT"),
         (("list", "--last", "0"), "above 0"),
         (("list", "--last", "x"), "above 0"),
@@ -130,7 +130,7 @@ def test_help_of_a_family(empty: Terminal) -> None:
         (("config", "--set", "a=1", "--unset", "b"), "not allowed with"),
     ],
 )
-def test_mistakes_are_explained_in_one_line(empty: Terminal, words: tuple[str, ...], expected: str) -> None:
+def test_user_errors_are_one_line(empty: Terminal, words: tuple[str, ...], expected: str) -> None:
     err = empty.fails(2, *words)
     assert expected in err
     assert "E_USER" in err
@@ -172,13 +172,13 @@ def test_exit_codes(cli: Terminal, words: tuple[str, ...], exit_code: int, code:
     assert f"({code})" in cli.fails(exit_code, *words)
 
 
-def test_a_mistyped_root_makes_no_store(empty: Terminal, tmp_path: Path) -> None:
+def test_mistyped_root_creates_no_store(empty: Terminal, tmp_path: Path) -> None:
     empty.fails(7, "decide", "x", "--root", "typo")
     empty.fails(7, "list")
     assert os.listdir(tmp_path) == []
 
 
-def test_what_should_not_happen_is_one_line_too_and_debug_shows_where(
+def test_internal_error_is_one_line_and_debug_shows_the_traceback(
     cli: Terminal, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(self: object) -> None:
@@ -194,7 +194,7 @@ def test_what_should_not_happen_is_one_line_too_and_debug_shows_where(
 @pytest.mark.parametrize(
     ("error", "exit_code"), [(PermissionError(13, "no"), 52), (OSError(28, "full"), 51), (OSError(5, "io"), 50)]
 )
-def test_what_the_operating_system_says_has_an_exit_code(
+def test_operating_system_errors_have_exit_codes(
     cli: Terminal, monkeypatch: pytest.MonkeyPatch, error: OSError, exit_code: int
 ) -> None:
     def failing(self: object) -> None:
@@ -219,7 +219,9 @@ def test_ctrl_c(cli: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     ("layout", "root"),
     [("jsonl", ".bmad/memory"), ("markdown", ".bmad/sessions"), ("single", ".bmad/sessions"), ("log", "memory")],
 )
-def test_init_puts_a_store_where_its_layout_belongs(empty: Terminal, tmp_path: Path, layout: str, root: str) -> None:
+def test_init_creates_the_store_in_the_default_folder_of_its_layout(
+    empty: Terminal, tmp_path: Path, layout: str, root: str
+) -> None:
     out = empty.ok("init", "--layout", layout)
     assert str(tmp_path / root) in out
     assert "smp session new" in out
@@ -260,7 +262,7 @@ def test_root_and_session_by_option_before_or_after_and_by_environment(
     assert empty.json("session", "--session", "b", "show")["id"] == "b"
 
 
-def test_the_session_written_last_is_meant(cli: Terminal, tmp_path: Path) -> None:
+def test_default_session_is_the_one_written_last(cli: Terminal, tmp_path: Path) -> None:
     cli.ok("session", "new", "newer")
     _make_older(tmp_path / ".bmad/memory/sessions/shop", 4000)
     assert cli.json("decide", "x")["session"] == "newer"
@@ -277,7 +279,7 @@ def _make_older(folder: Path, seconds: int) -> None:
             os.utime(file, ns=(found.st_atime_ns, found.st_mtime_ns - seconds * 1_000_000_000))
 
 
-def test_without_a_session_adding_starts_one_and_reading_says_how(empty: Terminal) -> None:
+def test_without_session_add_starts_one_and_list_explains_how(empty: Terminal) -> None:
     empty.ok("init")
     assert "smp session new" in empty.fails(8, "list")
     assert "no session" in empty.ok("session", "list")
@@ -298,7 +300,7 @@ def test_author_by_option_and_environment(cli: Terminal, monkeypatch: pytest.Mon
     assert cli.json("history", "DEC-0001")[-1]["by"] == "veritas"
 
 
-def test_a_memory_of_another_session_is_named(cli: Terminal, tmp_path: Path) -> None:
+def test_missing_id_names_the_session_that_has_it(cli: Terminal, tmp_path: Path) -> None:
     """A newcomer who has started another session was only told that DEC-0001 does not exist."""
     cli.ok("decide", "Use OAuth")
     cli.ok("session", "new", "two")
@@ -346,7 +348,7 @@ def test_session_new_show_list(empty: Terminal) -> None:
     assert "last write" in empty.ok("session", "list")
 
 
-def test_the_list_of_sessions_counts_what_each_one_holds(cli: Terminal) -> None:
+def test_session_list_counts_memories(cli: Terminal) -> None:
     for session, count in (("shop", 3), ("other", 2), ("empty", 0)):
         if session != "shop":
             cli.ok("session", "new", session)
@@ -360,7 +362,7 @@ def test_the_list_of_sessions_counts_what_each_one_holds(cli: Terminal) -> None:
         assert (row["memories"], row["bytes"]) == (shown["memories"], shown["bytes"])
 
 
-def test_a_session_with_a_damaged_head_does_not_hide_the_others(cli: Terminal, tmp_path: Path) -> None:
+def test_damaged_session_metadata_does_not_hide_other_sessions(cli: Terminal, tmp_path: Path) -> None:
     cli.ok("session", "new", "other", "--project", "fine")
     (tmp_path / ".bmad/memory/sessions/shop/manifest.json").write_text("{")
     out = cli.ok("session", "list")
@@ -396,7 +398,7 @@ def test_add_with_every_option(cli: Terminal) -> None:
     assert len(cli.json("list")) == 1
 
 
-def test_a_preference_with_a_key_has_one_value_whoever_sets_it(cli: Terminal) -> None:
+def test_preference_with_a_key_has_one_value_for_all_authors(cli: Terminal) -> None:
     """The command line put the text beside the value; agents were then told `style = concise (verbose)`."""
     with smp_memory.open() as memory:
         memory.session("shop").add_preference("style", "concise")
@@ -494,7 +496,7 @@ def test_list_filters(cli: Terminal) -> None:
     assert texts("--tag", "api", "--last", "1") == ["four"]
     assert texts("findings") == ["four"]
     assert texts("turns") == []
-    assert "No such memory" in cli.ok("list", "turns")
+    assert "No memory of session shop matches" in cli.ok("list", "turns")
     assert "E_SCHEMA_INVALID" in cli.fails(3, "list", "nonsense")
 
 
@@ -515,7 +517,7 @@ def test_show_by_id_and_by_session_and_id(cli: Terminal) -> None:
     assert cli.json("show", "shop/DEC-0001")["cost"] == {"days": 3}
 
 
-def test_history_tells_who_changed_what_from_what_to_what(cli: Terminal) -> None:
+def test_history_shows_author_old_and_new_values(cli: Terminal) -> None:
     cli.ok("decide", "x", "--rationale", "old", "--author", "architect")
     cli.ok("edit", "DEC-0001", "rationale=new", "--author", "ada")
     cli.ok("delete", "DEC-0001", "--reason", "a mistake")
@@ -569,7 +571,7 @@ def test_resolve_and_relate(cli: Terminal) -> None:
     assert "E_MEMORY_NOT_FOUND" in cli.fails(11, "relate", "DEC-0001", "FIND-0099")
 
 
-def test_pin_unpin_delete_restore_several_or_none(cli: Terminal) -> None:
+def test_pin_unpin_delete_restore_several_ids_or_none(cli: Terminal) -> None:
     for text in ("a", "b", "c"):
         cli.ok("decide", text)
     assert [record["pinned"] for record in cli.json("pin", "DEC-0001", "DEC-0002")] == [True, True]
@@ -626,7 +628,7 @@ def test_edit_in_the_editor(cli: Terminal, editor: Any) -> None:
 
 
 @pytest.mark.parametrize("code", ["pass", "file.write_text('')", "file.write_text('# only a comment')"])
-def test_an_editor_that_changes_nothing_or_empties_the_file(cli: Terminal, editor: Any, code: str) -> None:
+def test_unchanged_or_empty_file_in_the_editor_changes_nothing(cli: Terminal, editor: Any, code: str) -> None:
     cli.ok("decide", "x", "--rationale", "why")
     editor(code)
     assert "nothing changed" in cli.ok("edit", "DEC-0001")
@@ -637,7 +639,7 @@ def test_an_editor_that_changes_nothing_or_empties_the_file(cli: Terminal, edito
     ("text", "exit_code"),
     [("decision: [", 4), ("- a list", 4), ("importance: 7\ndecision: x", 3), ("rationale: only", 3)],
 )
-def test_what_was_typed_is_kept_when_it_cannot_be_used(cli: Terminal, editor: Any, text: str, exit_code: int) -> None:
+def test_invalid_text_from_the_editor_is_kept(cli: Terminal, editor: Any, text: str, exit_code: int) -> None:
     cli.ok("decide", "x")
     editor(f"file.write_text({text!r})")
     err = cli.fails(exit_code, "edit", "DEC-0001")
@@ -650,7 +652,7 @@ def test_what_was_typed_is_kept_when_it_cannot_be_used(cli: Terminal, editor: An
     assert cli.json("show", "DEC-0001")["decision"] == "corrected"
 
 
-def test_somebody_was_quicker_than_the_editor(cli: Terminal, editor: Any, tmp_path: Path) -> None:
+def test_concurrent_change_during_editing_raises_conflict(cli: Terminal, editor: Any, tmp_path: Path) -> None:
     cli.ok("decide", "x")
     words = [sys.executable, "-m", "smp_memory", "edit", "DEC-0001", "rationale=quick"]
     editor(
@@ -663,7 +665,7 @@ def test_somebody_was_quicker_than_the_editor(cli: Terminal, editor: Any, tmp_pa
     assert cli.json("show", "DEC-0001")["rationale"] == "quick"
 
 
-def test_an_editor_that_fails_or_is_not_there(cli: Terminal, editor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_or_missing_editor(cli: Terminal, editor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     cli.ok("decide", "x")
     editor("sys.exit(3)")
     assert "exit code 3" in cli.fails(2, "edit", "DEC-0001")
@@ -672,12 +674,12 @@ def test_an_editor_that_fails_or_is_not_there(cli: Terminal, editor: Any, monkey
     for name in ("VISUAL", "EDITOR"):
         monkeypatch.delenv(name)
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    assert "no editor" in cli.fails(2, "edit", "DEC-0001")
+    assert "No editor" in cli.fails(2, "edit", "DEC-0001")
     assert "Cannot read" in cli.fails(2, "edit", "DEC-0001", "--from", "nowhere")
     assert "not both" in cli.fails(2, "edit", "DEC-0001", "a=1", "--from", "x")
 
 
-def test_turns_do_not_reach_the_editor(cli: Terminal, editor: Any) -> None:
+def test_turns_cannot_be_edited(cli: Terminal, editor: Any) -> None:
     editor("raise SystemExit('was opened')")
     cli.ok("add", "turn", "said")
     assert "cannot be changed" in cli.fails(3, "edit", "TURN-0001")
@@ -689,7 +691,7 @@ def test_turns_do_not_reach_the_editor(cli: Terminal, editor: Any) -> None:
 def test_validate_and_repair(cli: Terminal, tmp_path: Path) -> None:
     for text in ("a", "b", "c"):
         cli.ok("decide", text)
-    assert cli.ok("validate") == "✓ shop: 3 memories checked, all well\n"
+    assert cli.ok("validate") == "✓ shop: 3 memories checked, no problems\n"
     file = tmp_path / ".bmad/memory/sessions/shop/decisions.jsonl"
     lines = file.read_text().splitlines(keepends=True)
     file.write_text(lines[0] + "{broken\n" + lines[2])
@@ -708,7 +710,7 @@ def test_validate_and_repair(cli: Terminal, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS[1:])
-def test_convert_there_and_back(cli: Terminal, layout: str) -> None:
+def test_convert_to_another_layout_and_back(cli: Terminal, layout: str) -> None:
     cli.ok("decide", "x", "--rationale", "several\nlines")
     cli.ok("edit", "DEC-0001", "rationale=other")
     before = cli.json("list"), cli.json("history", "DEC-0001")
@@ -716,7 +718,7 @@ def test_convert_there_and_back(cli: Terminal, layout: str) -> None:
     assert (facts["from"], facts["to"], facts["sessions"], facts["memories"]) == ("jsonl", layout, 1, 1)
     assert cli.json("init")["layout"] == layout
     assert (cli.json("list"), cli.json("history", "DEC-0001")) == before
-    assert "is a jsonl store now" in cli.ok("convert", "--to", "jsonl")
+    assert "to jsonl" in cli.ok("convert", "--to", "jsonl")
     assert "already" in cli.ok("convert", "--to", "jsonl")
     assert (cli.json("list"), cli.json("history", "DEC-0001")) == before
 
@@ -748,7 +750,7 @@ HOSTILE = "a\x1b[2J\x1b]0;title\x07b\x9b31m\rc\x08\u202ed\u2028e\nforged-line"
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_hostile_text_cannot_steer_the_terminal(empty: Terminal, layout: str) -> None:
+def test_hostile_text_cannot_control_the_terminal(empty: Terminal, layout: str) -> None:
     empty.ok("init", "--layout", layout)
     empty.ok(
         "session",
@@ -812,7 +814,7 @@ def test_text_that_is_not_unicode(cli: Terminal, tmp_path: Path) -> None:
     assert b"E_SCHEMA_INVALID" in done.stderr
 
 
-def test_a_terminal_that_knows_only_ascii(cli: Terminal, tmp_path: Path) -> None:
+def test_ascii_terminal(cli: Terminal, tmp_path: Path) -> None:
     cli.ok("decide", "Grüße 茶")
     done = subprocess.run(
         [sys.executable, "-m", "smp_memory", "list"],
@@ -860,7 +862,7 @@ def _on_a_terminal(folder: Path, *words: str, **environment: str) -> str:
 # -- processes
 
 
-def test_a_closed_pipe_is_no_error_message(cli: Terminal, tmp_path: Path) -> None:
+def test_closed_pipe_prints_no_error(cli: Terminal, tmp_path: Path) -> None:
     for number in range(3):
         cli.ok("decide", f"{number} " + "x" * 100_000)
     reading, writing = os.pipe()
@@ -903,7 +905,7 @@ def test_started_without_input_and_output(cli: Terminal, tmp_path: Path) -> None
     assert "DEC-0001" in done.stdout
 
 
-def test_two_processes_at_once_lose_nothing(cli: Terminal, tmp_path: Path) -> None:
+def test_concurrent_processes_lose_nothing(cli: Terminal, tmp_path: Path) -> None:
     script = "import sys\nfrom smp_memory.cli.main import main\nfor n in range(20): assert main(['decide', f'{sys.argv[1]} {n}']) == 0"
     processes = [
         subprocess.Popen(
@@ -918,7 +920,7 @@ def test_two_processes_at_once_lose_nothing(cli: Terminal, tmp_path: Path) -> No
     assert {record["decision"] for record in records} == {f"{name} {n}" for name in "ab" for n in range(20)}
 
 
-def test_interrupted_while_it_waits(cli: Terminal, tmp_path: Path) -> None:
+def test_interrupt_while_waiting_for_a_lock(cli: Terminal, tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "smp_memory", "decide", "-"],
         env=ENVIRONMENT, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -927,7 +929,7 @@ def test_interrupted_while_it_waits(cli: Terminal, tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate()
     assert process.returncode == 130
-    assert err == "smp: Interrupted. What was acknowledged is stored. (E_INTERRUPTED)\n"
+    assert err == "smp: Interrupted. All acknowledged writes are stored. (E_INTERRUPTED)\n"
 
 
 def _wait_until_it_reads(process: subprocess.Popen[str]) -> None:

@@ -42,7 +42,7 @@ def test_context(cli: Terminal) -> None:
     assert {item["ref"] for item in found["items"]} == {"shop/DEC-0001", "shop/FIND-0001", "shop/LEARN-0001"}
 
 
-def test_context_of_nothing(cli: Terminal) -> None:
+def test_context_of_an_empty_store(cli: Terminal) -> None:
     code, out, err = cli("context", "--max-tokens", "1")
     assert (code, out) == (0, "")
     assert "Nothing to recall" in err
@@ -51,7 +51,7 @@ def test_context_of_nothing(cli: Terminal) -> None:
 
 
 def test_promote(cli: Terminal) -> None:
-    assert "Nothing holds in all sessions yet" in cli.ok("promote")
+    assert "No memory applies to all sessions yet" in cli.ok("promote")
     assert "global/LEARN-0001" in cli.ok("promote", "LEARN-0001", "--author", "ada")
     cli.ok("promote", "--profile", "role=platform engineer")
     shown = cli.ok("promote")
@@ -59,7 +59,7 @@ def test_promote(cli: Terminal) -> None:
     assert "Reviews find more before lunch" in shown
     cli.ok("session", "new", "next")
     assert "Reviews find more before lunch" in cli.ok("context", "--session", "next")
-    assert "taken out" in cli.ok("promote", "--undo", "LEARN-0001")
+    assert "removed" in cli.ok("promote", "--undo", "LEARN-0001")
     assert cli.json("promote")["patterns"] == []
     assert cli("promote", "shop/LEARN-9999")[0] == 11
     assert cli("promote", "--profile", "nothing")[0] == 2
@@ -100,7 +100,7 @@ def test_macp(cli: Terminal, monkeypatch: pytest.MonkeyPatch, text: str, intents
     assert [answer["payload"]["intent"] for answer in answers] == intents
 
 
-def test_a_conversation_of_processes(cli: Terminal, tmp_path: Path) -> None:
+def test_macp_over_pipes(cli: Terminal, tmp_path: Path) -> None:
     """An agent that talks to `smp macp` over a pipe, one message at a time."""
     update = {**MESSAGE, "payload": {"intent": "UPDATE_CONTEXT", "content": {"updates": [{"path": "findings", "value": "Tokens never expire"}]}}}  # fmt: skip
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The command line looks a store over: what a person sees, what a script reads, exit codes, and stores nobody else can open."""
+"""The command doctor: text output, JSON, exit codes, and stores that no other command can open."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ def run(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
     return told.out if code in (0, NOT_WELL) else told.err
 
 
-def test_a_store_that_is_well(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_healthy_store(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = digest(store)
     told = run(capsys)
     assert "1 session, 8 memories" in told
-    assert "all is well" in told
+    assert "no issues" in told
     assert told.count("✓") == len(smp_memory.open(store).doctor().checks) + 1
     assert json.loads(run(capsys, "--json"))["ok"] is True
     assert digest(store) == before
 
 
-def test_what_was_found_is_told_with_place_and_next_step(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_issues_are_printed_with_location_and_advice(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = store / "sessions/review/findings.jsonl"
     path.write_text('{"broken\n' + path.read_text().replace("no rate limit", TOKEN))
     told = run(capsys, code=NOT_WELL)
-    assert "✗ memories can be read" in told
+    assert "✗ 1 memory cannot be read" in told
     assert "(review, sessions/review/findings.jsonl:1)" in told
     assert "→ smp repair --session review" in told
     assert "github_token in finding" in told
@@ -66,13 +66,13 @@ def test_what_was_found_is_told_with_place_and_next_step(store: Path, capsys: py
     ]
 
 
-def test_notes_are_no_failure(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_notes_do_not_fail(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with smp_memory.open(store, config=QUICKLY) as memory:
         memory.session("review").add_finding("The login form has no rate limit at all")
     assert "1 note" in run(capsys)
 
 
-def test_what_is_safe_is_put_right_on_demand(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fix_applies_safe_fixes(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with smp_memory.open(store) as memory:
         before = memories(memory)
     os.chmod(store / "sessions/review/decisions.jsonl", 0o644)
@@ -80,14 +80,16 @@ def test_what_is_safe_is_put_right_on_demand(store: Path, capsys: pytest.Capture
     assert os.stat(store / "sessions/review/decisions.jsonl").st_mode & 0o777 == 0o644
     told = run(capsys, "--fix")
     assert "fixed permissions" in told
-    assert "all is well" in told
+    assert "no issues" in told
     os.chmod(store / "sessions/review/decisions.jsonl", 0o644)
     assert json.loads(run(capsys, "--fix", "--only", "index", "--json", code=NOT_WELL))["fixed"] == []
     with smp_memory.open(store) as memory:
         assert memories(memory) == before
 
 
-def test_mistakes_are_told(store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_errors_of_doctor(
+    store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "add --fix" in run(capsys, "--only", "index", code=2)
     assert "erase" in run(capsys, "--fix", "--only", "erase", code=3)
     assert "nowhere" in run(capsys, "--session", "nowhere", code=8)
@@ -107,7 +109,7 @@ def test_one_session_or_all(store: Path, capsys: pytest.CaptureFixture[str], mon
 
 
 @pytest.mark.parametrize("layout", ["jsonl", "markdown", "log"])
-def test_a_store_that_nobody_else_recognises(
+def test_store_with_broken_config_is_found(
     tmp_path: Path, layout: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -121,11 +123,11 @@ def test_a_store_that_nobody_else_recognises(
     assert layout in capsys.readouterr().out + run(capsys, code=NOT_WELL)
 
 
-def test_a_quick_look(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "--quick").count("not looked at") == 3
+def test_quick_skips_heavy_checks(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "--quick").count("skipped (") == 3
 
 
-def test_hostile_texts_do_nothing_to_the_terminal(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hostile_text_cannot_control_the_terminal(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = state_folder(store) / "hooks.log"
     path.touch(0o600)
     path.write_text(
@@ -154,7 +156,7 @@ def on_a_terminal(*words: str, env: dict[str, str]) -> tuple[int, str]:
     return child.wait(), settled(told)
 
 
-def test_colours_and_lines_that_fit_on_a_terminal(store: Path) -> None:
+def test_colours_and_wrapped_lines_on_a_terminal(store: Path) -> None:
     with smp_memory.open(store, config=QUICKLY) as memory:
         session = memory.session("review")
         session.add_decision("Rests on much", references=[f"TURN-{number}" for number in range(1000, 1003)])
@@ -166,7 +168,7 @@ def test_colours_and_lines_that_fit_on_a_terminal(store: Path) -> None:
     assert max(len(line) for line in plain[2:-2]) <= 60
 
 
-def test_the_commands_that_are_advised_exist_and_help(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_advised_commands_resolve_the_issues(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sources = Path(smp_memory.__file__).parent.glob("health/*.py")
     words = {word for path in sources for word in re.findall(r"\bsmp ((?:session |git )?[a-z]+)\b", path.read_text())}
     assert {"redact", "repair", "compact", "session undelete", "resolve"} <= words
@@ -199,7 +201,7 @@ def main_of(capsys: pytest.CaptureFixture[str]) -> int:
     return code
 
 
-def test_a_fix_does_not_run_what_opening_a_store_may_run(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fix_does_not_run_maintenance_on_opening(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A day on which sessions would be archived and the trash purged by whoever opens the store next."""
     long_ago = 1_500_000_000
     for path in (store, *store.rglob("*")):
@@ -211,7 +213,7 @@ def test_a_fix_does_not_run_what_opening_a_store_may_run(store: Path, capsys: py
     assert not (state_folder(store) / "maintenance.json").exists()
 
 
-def test_doctor_names_the_environment_variable_with_a_bad_value(store: Path) -> None:
+def test_invalid_environment_variable_is_named(store: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "smp_memory", "--root", str(store), "doctor"],
         env={**os.environ, "SMP_HOOKS_RECALL": "nein", "PYTHONPATH": os.pathsep.join(sys.path)},

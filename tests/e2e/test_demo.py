@@ -39,14 +39,14 @@ def test_everything_acknowledged_is_there_and_the_next_steps_work(tmp_path: Path
     assert counts["lost"] == 0
     assert re.search(r"veritas +\d+ writes acknowledged .* killed in the middle", done.stdout)
     assert "changed by ada" in done.stdout
-    answer = done.stdout.partition("A question in plain words")[2]
+    answer = done.stdout.partition("A query in plain words")[2]
     assert re.search(r"DEC-\d+ .* architect\n +Use OAuth 2.0 for sign-in\n +text +█", answer)
     assert "Login has no rate limit" in answer
     assert "password = [REDACTED:password]" in done.stdout
-    assert "asked again: not found; restored: found" in done.stdout
-    assert "✓ gone from every byte of the store" in done.stdout
+    assert "query: not found; after restoring: found" in done.stdout
+    assert "✓ removed from every file of the store" in done.stdout
     assert "</smp-recalled-" in done.stdout
-    steps = done.stdout.partition("What to try next")[2].strip().splitlines()
+    steps = done.stdout.partition("Next steps")[2].strip().splitlines()
     commands = [re.split(r"  +", step.strip())[0] for step in steps]
     assert len(commands) == 5
     script = "set -e\n" + "\n".join(commands)
@@ -74,7 +74,7 @@ def test_what_is_lost_is_said_and_fails(
     def forgetful(self: demo_module.Demo, command: str) -> object:
         return [] if command == "list" else {"ok": True, "sessions": {demo_module.SESSION: {"problems": []}}}
 
-    monkeypatch.setattr(demo_module.Demo, "ask", forgetful)
+    monkeypatch.setattr(demo_module.Demo, "run_command", forgetful)
     monkeypatch.setattr(demo_module, "_WRITES", 3)
     monkeypatch.chdir(tmp_path)
     assert main(["demo"]) == 1

@@ -115,7 +115,7 @@ def test_the_program_is_named_by_its_path_in_a_virtual_environment(
     driver = git("config", "merge.smp.driver")
     if sys.prefix != sys.base_prefix:
         assert driver.startswith((os.path.dirname(sys.executable), f"'{os.path.dirname(sys.executable)}"))
-        assert "which only this machine has" in capsys.readouterr().out
+        assert "exists on this machine only" in capsys.readouterr().out
 
 
 def test_a_foreign_driver_of_that_name_is_not_replaced(project: Path) -> None:

@@ -47,7 +47,7 @@ def kill(host: Host) -> None:
     os.utime(host.transcript, (time.time() - 3600,) * 2)
 
 
-def spoken(project: Project) -> list[str]:
+def recorded_turns(project: Project) -> list[str]:
     return [text for _, text in project.turns()]
 
 
@@ -64,11 +64,11 @@ def test_killed_conversation_with_recording_off_is_not_recorded_by_the_next(
     recording.set(True)
     kind(project, "next").start()
     kind(project, "third").start()
-    assert spoken(project) == []
+    assert recorded_turns(project) == []
 
 
 @WITH_TRANSCRIPT
-def test_stretch_with_recording_off_stays_unrecorded_when_the_conversation_goes_on(
+def test_turns_with_recording_off_stay_unrecorded_when_the_conversation_continues(
     project: Project, recording: Switch, kind: type[Host]
 ) -> None:
     host = kind(project)
@@ -84,7 +84,7 @@ def test_stretch_with_recording_off_stays_unrecorded_when_the_conversation_goes_
     host.prompt("The second open question")
     host.reply("The second open answer")
     host.end()
-    assert spoken(project) == [
+    assert recorded_turns(project) == [
         "The first open question",
         "The first open answer",
         "The second open question",
@@ -104,15 +104,13 @@ def test_answer_to_a_prompt_sent_with_recording_off_is_not_recorded(
     host.compact()
     host.reply("A private answer")
     host.end()
-    assert spoken(project) == []
+    assert recorded_turns(project) == []
     host.prompt("An open question")
     host.reply("An open answer")
-    assert spoken(project) == ["An open question", "An open answer"]
+    assert recorded_turns(project) == ["An open question", "An open answer"]
 
 
-def test_resumed_conversation_does_not_record_what_was_said_with_recording_off(
-    project: Project, recording: Switch
-) -> None:
+def test_resumed_conversation_does_not_record_turns_with_recording_off(project: Project, recording: Switch) -> None:
     recording.set(False)
     host = Host(project)
     host.start()
@@ -125,7 +123,7 @@ def test_resumed_conversation_does_not_record_what_was_said_with_recording_off(
     host.write_reply("An open answer")
     kill(host)
     Host(project, "next").start()
-    assert spoken(project) == ["An open question", "An open answer"]
+    assert recorded_turns(project) == ["An open question", "An open answer"]
 
 
 def test_transcript_that_became_shorter_is_not_read_from_its_beginning(project: Project, recording: Switch) -> None:
@@ -141,11 +139,11 @@ def test_transcript_that_became_shorter_is_not_read_from_its_beginning(project: 
     host.transcript.write_text("".join(lines[:2]))
     host.reply("An open answer")
     host.end()
-    assert spoken(project)[0] == "An open question"
-    assert not any("private" in text for text in spoken(project))
+    assert recorded_turns(project)[0] == "An open question"
+    assert not any("private" in text for text in recorded_turns(project))
 
 
-def test_crash_while_the_first_prompt_is_recorded_does_not_reveal_what_was_said_before(
+def test_crash_while_the_first_prompt_is_recorded_does_not_record_earlier_turns(
     project: Project, recording: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from smp_memory.integrations.hooks import events
@@ -164,15 +162,20 @@ def test_crash_while_the_first_prompt_is_recorded_does_not_reveal_what_was_said_
 
     with monkeypatch.context() as patched:
         patched.setattr(SessionMemory, "add_many", die)
-        told = host.payload("prompt", prompt="An open question", prompt_id="p2")
+        payload = host.payload("prompt", prompt="An open question", prompt_id="p2")
         with pytest.raises(KeyboardInterrupt):
-            record(events.HookEvent("claude-code", "UserPromptSubmit", told), str(project.root), None, is_behind=True)
+            record(
+                events.HookEvent("claude-code", "UserPromptSubmit", payload),
+                str(project.root),
+                None,
+                is_background=True,
+            )
     host.count = 2
     host.write_prompt("An open question")
     host.write_reply("An open answer")
     kill(host)
     Host(project, "next").start()
-    assert not any("private" in text for text in spoken(project))
+    assert not any("private" in text for text in recorded_turns(project))
 
 
 def test_conversation_with_recording_off_leaves_killed_conversations_for_later(
@@ -187,4 +190,4 @@ def test_conversation_with_recording_off_leaves_killed_conversations_for_later(
     Host(project, "private").start()
     recording.set(True)
     Host(project, "next").start()
-    assert spoken(project) == ["An open question", "An open answer"]
+    assert recorded_turns(project) == ["An open question", "An open answer"]

@@ -73,7 +73,7 @@ def test_setting_of_a_session_turns_recording_off_there_and_injection_goes_on(pr
 
 
 @pytest.mark.parametrize("how", ["environment", "store", "session"])
-def test_subagents_have_a_switch_of_their_own(project: Project, how: str) -> None:
+def test_subagents_have_their_own_switch(project: Project, how: str) -> None:
     host = Host(project)
     session = session_of(project, host)
     assert b"OAuth" in project.call(subagent(host), "--wait").stdout
@@ -86,7 +86,7 @@ def test_subagents_have_a_switch_of_their_own(project: Project, how: str) -> Non
 
 
 @pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
-def test_settings_of_a_session_are_changed_and_taken_out(tmp_path: Path, layout: str) -> None:
+def test_session_settings_are_set_and_removed(tmp_path: Path, layout: str) -> None:
     with smp_memory.open(tmp_path / "store", layout=layout) as memory:
         session = memory.create_session("shop", user="ada", config={"durability": "os"})
         session.add_finding("Something")

@@ -1,4 +1,4 @@
-"""The note that a hook gives at the start of a session names entries that cannot be read, once and without their words."""
+"""The notice at the start of a session names entries that cannot be read, once and without their content."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def test_start_of_a_session_names_an_unreadable_entry_and_prompts_do_not(tmp_pat
         file.write(f'{{"type": "{WORDS}", "decision": \n' if path.suffix == ".jsonl" else f'  - decision: "{WORDS}\n')
     line = len(path.read_text().splitlines())
     host = Host(project)
-    told = host.start()
-    assert "Log in with OAuth 2.0" in told
-    assert f"{path}:{line}" in told
-    assert WORDS not in told
+    injected = host.start()
+    assert "Log in with OAuth 2.0" in injected
+    assert f"{path}:{line}" in injected
+    assert WORDS not in injected
     assert str(path) not in host.prompt("How do customers log in to the shop with OAuth?")

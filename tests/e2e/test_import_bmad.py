@@ -30,8 +30,8 @@ def test_import_and_again(project: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert main(["import", "."]) == 0  # a folder is a BMAD project
     said = capsys.readouterr().out
     assert "27 memories added to bmad-import" in said
-    assert "_bmad-output/a/.memlog.md:5 was not understood" in said
-    assert "Import only adds" in said
+    assert "_bmad-output/a/.memlog.md:5 could not be read" in said
+    assert "BMAD's files were not changed" in said
     assert main(["import", "--from", "bmad", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["added"] == {}
@@ -53,11 +53,11 @@ def test_import_and_again(project: Path, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["import"], "Which file?"),
+        (["import"], "FILE is missing"),
         (["import", "x.json", "--dry-run"], "--dry-run"),
         (["import", "--from", "bmad", "nowhere"], "not a folder"),
         (["import", "--from", "bmad", "--format", "json"], "--format"),
-        (["import", "--from", "mcp-memory"], "Which file?"),
+        (["import", "--from", "mcp-memory"], "FILE is missing"),
     ],
 )
 def test_what_does_not_go_together(

@@ -1,4 +1,4 @@
-"""Hooks in a host's settings: put in, put in again, taken out. Most calls in this process, with a home of their own."""
+"""Install hooks into a host's settings, install again, and undo. Most calls run in this process, with a home folder of their own."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("name", HOST_NAMES)
-def test_in_again_and_out_leaves_every_byte(project: Path, name: str, style: str) -> None:
+def test_install_twice_and_undo_restores_every_byte(project: Path, name: str, style: str) -> None:
     text = STYLES[style]
     for file in FILES[name]:
         if text is not None and file.endswith(".json"):
@@ -85,7 +85,7 @@ def test_in_again_and_out_leaves_every_byte(project: Path, name: str, style: str
 
 
 @pytest.mark.parametrize("name", HOST_NAMES)
-def test_what_others_changed_since_stays(project: Path, name: str) -> None:
+def test_undo_keeps_changes_of_others(project: Path, name: str) -> None:
     file = project / FILES[name][0]
     file.parent.mkdir()
     file.write_text(
@@ -102,7 +102,7 @@ def test_what_others_changed_since_stays(project: Path, name: str) -> None:
     assert left == {"hooks": wanted, "theme": "dark"}
 
 
-def test_a_hook_in_a_group_with_others_leaves_them(project: Path) -> None:
+def test_undo_keeps_other_hooks_of_a_group(project: Path) -> None:
     file = project / ".claude" / "settings.json"
     file.parent.mkdir()
     group = [{"type": "command", "command": "first"}, {"type": "command", "command": "/opt/x/smp hook"}, {"type": "command", "command": "last"}]  # fmt: skip
@@ -111,7 +111,7 @@ def test_a_hook_in_a_group_with_others_leaves_them(project: Path) -> None:
     assert json.loads(file.read_text()) == {"hooks": {"Stop": [{"matcher": "", "hooks": [group[0], group[2]]}]}}
 
 
-def test_another_version_of_ours_is_replaced(project: Path) -> None:
+def test_older_entry_of_ours_is_replaced(project: Path) -> None:
     assert main(["install", "claude-code", "--yes", "--command", "/old/place/smp"]) == 0
     assert install("claude-code", "--yes") == 0
     found = json.loads((project / ".claude" / "settings.json").read_text())["hooks"]
@@ -136,9 +136,7 @@ def test_another_version_of_ours_is_replaced(project: Path) -> None:
         "\xff",
     ],
 )
-def test_a_file_that_cannot_be_understood_is_left_alone(
-    project: Path, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_json_is_refused_unchanged(project: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     file = project / ".claude" / "settings.json"
     file.parent.mkdir()
     file.write_bytes(text.encode("latin-1"))
@@ -148,7 +146,7 @@ def test_a_file_that_cannot_be_understood_is_left_alone(
     assert tree(project) == before
 
 
-def test_a_server_of_the_same_name_is_not_replaced(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_foreign_server_of_the_same_name_is_not_replaced(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / ".mcp.json").write_text('{"mcpServers": {"smp": {"command": "another"}}}')
     (project / ".codex").mkdir()
     (project / ".codex" / "config.toml").write_text('[mcp_servers.smp]\ncommand = "another"\n')
@@ -159,7 +157,7 @@ def test_a_server_of_the_same_name_is_not_replaced(project: Path, capsys: pytest
 
 
 @pytest.mark.parametrize("text", ["", 'model = "m"', 'model = "m"\n\n[tools]\nweb = true\n', "# only a comment\n\n"])
-def test_a_block_at_the_end_of_toml(project: Path, text: str) -> None:
+def test_toml_block_is_added_and_removed(project: Path, text: str) -> None:
     file = project / ".codex" / "config.toml"
     file.parent.mkdir()
     file.write_text(text)
@@ -173,7 +171,7 @@ def test_a_block_at_the_end_of_toml(project: Path, text: str) -> None:
     assert tomllib.loads(file.read_text()) == {**tomllib.loads(text), "later": {"x": 1}}
 
 
-def test_toml_that_cannot_be_understood_is_left_alone(project: Path) -> None:
+def test_invalid_toml_is_refused_unchanged(project: Path) -> None:
     file = project / ".codex" / "config.toml"
     file.parent.mkdir()
     file.write_text("a = = 1\n")
@@ -181,7 +179,7 @@ def test_toml_that_cannot_be_understood_is_left_alone(project: Path) -> None:
     assert file.read_text() == "a = = 1\n"
 
 
-def test_a_script_must_say_yes_and_a_dry_run_changes_nothing(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_script_needs_yes_and_a_dry_run_changes_nothing(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert install("claude-code") == 1
     out = capsys.readouterr().out
     assert '+            "command": "smp hook"' in out
@@ -191,7 +189,7 @@ def test_a_script_must_say_yes_and_a_dry_run_changes_nothing(project: Path, caps
     assert tree(project) == {}
 
 
-def test_for_a_user_it_goes_into_the_home(project: Path, tmp_path: Path) -> None:
+def test_user_scope_writes_to_the_home_folder(project: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     for name in HOST_NAMES:
         assert install(name, "--user", "--yes") == 0
@@ -209,7 +207,7 @@ def test_for_a_user_it_goes_into_the_home(project: Path, tmp_path: Path) -> None
     assert tree(home) == {}
 
 
-def test_links_and_modes_stay(project: Path) -> None:
+def test_links_and_modes_are_kept(project: Path) -> None:
     real = project / "dotfiles.json"
     real.write_text('{"a": 1}')
     real.chmod(0o640)
@@ -221,7 +219,7 @@ def test_links_and_modes_stay(project: Path) -> None:
     assert "SessionStart" in real.read_text()
 
 
-def test_the_list_says_what_is_there(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_shows_detected_hosts_and_installations(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     install("gemini", "--yes")
     capsys.readouterr()
     assert main(["install", "--command", "smp", "--json"]) == 0
@@ -241,7 +239,7 @@ def test_the_list_says_what_is_there(project: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("name", HOST_NAMES)
-def test_every_event_that_is_asked_for_is_understood(project: Path, name: str) -> None:
+def test_every_installed_event_is_known(project: Path, name: str) -> None:
     assert install(name, "--yes") == 0
     found = json.loads((project / FILES[name][0]).read_text())["hooks"]
     assert set(found) <= set(KINDS)
@@ -249,7 +247,7 @@ def test_every_event_that_is_asked_for_is_understood(project: Path, name: str) -
     assert {"start", "prompt", "reply", "compact", "end"} <= kinds
 
 
-def test_what_is_written_runs(project: Path) -> None:
+def test_installed_command_runs(project: Path) -> None:
     """The command of a settings file, by a shell, as a host runs it."""
     main(["init"])
     command = f"'{sys.executable}' -m smp_memory"
@@ -262,7 +260,7 @@ def test_what_is_written_runs(project: Path) -> None:
     assert "SMP records this conversation as session" in done.stdout
 
 
-def test_a_file_that_was_changed_while_the_diff_was_read_is_left_as_it_is(
+def test_file_changed_during_confirmation_is_left_unchanged(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = project / ".claude" / "settings.json"
@@ -273,13 +271,13 @@ def test_a_file_that_was_changed_while_the_diff_was_read_is_left_as_it_is(
         file.write_text('{"theme": "light", "permissions": ["new"]}')
         return True
 
-    monkeypatch.setattr("smp_memory.cli.commands.install._may_change", changed_meanwhile)
+    monkeypatch.setattr("smp_memory.cli.commands.install._is_confirmed", changed_meanwhile)
     assert install("claude-code") == 2
-    assert "changed meanwhile" in capsys.readouterr().err
+    assert "changed by another program" in capsys.readouterr().err
     assert tree(project) == {".claude/settings.json": b'{"theme": "light", "permissions": ["new"]}'}
 
 
-def test_a_folder_in_the_place_of_a_file_is_said_and_the_other_hosts_are_listed(
+def test_folder_in_place_of_a_settings_file_is_reported_in_the_list(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (project / ".claude" / "settings.json").mkdir(parents=True)
@@ -290,7 +288,7 @@ def test_a_folder_in_the_place_of_a_file_is_said_and_the_other_hosts_are_listed(
     assert tree(project) == {}
 
 
-def test_an_empty_project_is_still_there_after_undo(project: Path) -> None:
+def test_undo_keeps_an_empty_project_folder(project: Path) -> None:
     (project / ".git").rmdir()
     assert install("claude-code", "--yes") == 0
     assert install("claude-code", "--undo", "--yes") == 0

@@ -1,4 +1,4 @@
-"""`smp install bmad`: what a project gets, byte for byte, and that it goes again."""
+"""`smp install bmad`: the files it writes, byte for byte, and their removal."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def install(*words: str) -> int:
     return main(["install", "bmad", "--command", "smp", *words])
 
 
-def test_in_and_out_again(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_install_and_undo_restore_every_byte(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = snapshot(project)
     assert install("--dry-run") == 0
     assert snapshot(project) == before
@@ -79,7 +79,7 @@ def test_in_and_out_again(project: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert snapshot(project) == before
 
 
-def test_what_a_person_changed_since_stays(project: Path) -> None:
+def test_undo_keeps_changes_of_a_person(project: Path) -> None:
     install("--yes")
     path = project / "_bmad/custom/bmad-agent-architect.toml"
     path.write_text(path.read_text() + "\n[agent.extra]\nnew = true  # since\n")
@@ -87,7 +87,7 @@ def test_what_a_person_changed_since_stays(project: Path) -> None:
     assert path.read_text() == MINE + "\n[agent.extra]\nnew = true  # since\n"
 
 
-def test_memlog_and_workflows_are_asked_for_and_stay_until_undone(project: Path) -> None:
+def test_memlog_and_workflow_options_hold_until_undone(project: Path) -> None:
     before = snapshot(project)
     install("--memlog", "--yes")
     spec = project / "_bmad/custom/bmad-spec.toml"
@@ -105,7 +105,7 @@ def test_memlog_and_workflows_are_asked_for_and_stay_until_undone(project: Path)
     assert snapshot(project) == before
 
 
-def test_a_file_that_cannot_be_merged_stops_all(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_that_cannot_be_merged_stops_the_installation(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "_bmad/custom/bmad-party-mode.toml").write_text('workflow = {default_party = "x"}\n')
     before = snapshot(project)
     assert install("--yes") == 2
@@ -127,7 +127,7 @@ def test_nothing_is_written_outside_of_the_project(project: Path, capsys: pytest
     assert "leads out of the project" in capsys.readouterr().out
 
 
-def test_a_skill_that_is_gone_can_still_be_undone(project: Path) -> None:
+def test_additions_for_a_removed_skill_can_be_undone(project: Path) -> None:
     install("--workflows", "--yes")
     manifest = project / "_bmad/_config/skill-manifest.csv"
     manifest.write_text("".join(line for line in manifest.read_text().splitlines(True) if "bmad-spec" not in line))
@@ -136,7 +136,7 @@ def test_a_skill_that_is_gone_can_still_be_undone(project: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [trees.v4, trees.alpha, trees.plain])
-def test_older_versions_are_told_what_can_be_done(
+def test_older_versions_get_hints(
     tmp_path: Path, make: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make(tmp_path)  # type: ignore[operator]
@@ -149,7 +149,7 @@ def test_older_versions_are_told_what_can_be_done(
     assert "smp digest" in said
 
 
-def test_no_bmad_and_the_list_of_hosts(
+def test_project_without_bmad_is_listed_as_not_detected(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install("--yes")
@@ -163,7 +163,7 @@ def test_no_bmad_and_the_list_of_hosts(
     assert "no BMAD here" in capsys.readouterr().out
 
 
-def test_a_module_needs_our_plugin_folder(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_module_needs_the_plugin_folder(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = snapshot(project)
     assert install("--yes", "--with-module", str(project)) == 2
     assert snapshot(project) == before

@@ -72,9 +72,9 @@ def test_a_session_is_deleted_undeleted_and_purged(smp_: Any) -> None:
 def test_compaction_shows_what_goes_and_a_memory_comes_back(smp_: Any) -> None:
     aged(smp_)
     planned = smp_("compact", "--bytes", "100000", "--dry-run")
-    assert "3 memories would go" in planned
+    assert "3 memories would be moved" in planned
     assert "an active decision" in planned
-    assert "Nothing was compacted" in smp_("archived")
+    assert "The cold segment of this session is empty" in smp_("archived")
     done = as_json(smp_, "compact", "--bytes", "100000")
     assert done["done"]["removed"] == ["TURN-0001", "TURN-0002", "TURN-0003"]
     assert "TURN-0002" in smp_("archived")

@@ -42,7 +42,7 @@ def test_server_accepts_fields_at_top_level_and_offers_erase_only_if_allowed(
         ("no JSON", None, -32700),
     ],
 )
-def test_request_that_cannot_be_read_gets_an_error_and_the_server_goes_on(
+def test_malformed_request_gets_an_error_and_the_server_continues(
     tmp_path: Path, line: str, number: object, code: int
 ) -> None:
     smp_memory.open(tmp_path / "store").close()
@@ -64,5 +64,5 @@ def test_library_that_does_not_load_is_named_without_an_internal_error(tmp_path:
     env = environment(PYTHONPATH=str(tmp_path))
     done = subprocess.run(command(tmp_path / "store"), env=env, input="", capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "MCP cannot be loaded (libx.so" in done.stderr
+    assert "The package `mcp` cannot be loaded (libx.so" in done.stderr
     assert "Traceback" not in done.stderr

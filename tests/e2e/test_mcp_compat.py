@@ -1,4 +1,4 @@
-"""`smp mcp --compat memory` beside the server whose place it takes: the same answers, and nothing lost."""
+"""`smp mcp --compat memory` compared with the reference memory server: the same answers, and no lost update."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def text_of(result: dict[str, Any]) -> str:
     return text
 
 
-def test_the_nine_tools_and_the_resource_are_there(server: Server) -> None:
+def test_nine_tools_and_the_resource_are_listed(server: Server) -> None:
     tools = [tool["name"] for tool in server.ask("tools/list")["tools"]]
     assert tools == [
         "create_entities", "create_relations", "add_observations", "delete_entities", "delete_observations",
@@ -58,7 +58,7 @@ def test_the_nine_tools_and_the_resource_are_there(server: Server) -> None:
         server.ask("resources/read", uri="memory://other")
 
 
-def test_a_story_as_the_reference_server_tells_it(server: Server) -> None:
+def test_sequence_of_calls_gives_the_answers_of_the_reference_server(server: Server) -> None:
     made = server.call("create_entities", entities=[entity("Ada", "likes tea ☕")])
     assert made["structuredContent"] == {"entities": [entity("Ada", "likes tea ☕")]}
     assert text_of(made) == json.dumps([entity("Ada", "likes tea ☕")], ensure_ascii=False, indent=2)
@@ -79,7 +79,7 @@ def test_a_story_as_the_reference_server_tells_it(server: Server) -> None:
     assert "Ada" not in content["text"]
 
 
-def test_a_subscriber_is_told_when_the_graph_changes(server: Server) -> None:
+def test_subscriber_is_notified_when_the_graph_changes(server: Server) -> None:
     server.ask("resources/subscribe", uri="memory://knowledge-graph")
     number = server.request("tools/call", name="create_entities", arguments={"entities": [entity("Told")]})
     messages = [server.receive(), server.receive()]
@@ -88,7 +88,7 @@ def test_a_subscriber_is_told_when_the_graph_changes(server: Server) -> None:
     server.call("delete_entities", entityNames=["Told"])
 
 
-def test_fifty_calls_at_once_in_one_connection_are_all_kept(server: Server) -> None:
+def test_fifty_concurrent_calls_in_one_connection_are_all_stored(server: Server) -> None:
     for number in range(50):
         server.request("tools/call", name="create_entities", arguments={"entities": [entity(f"P{number}", "x")]})
     for _ in range(50):
@@ -99,7 +99,7 @@ def test_fifty_calls_at_once_in_one_connection_are_all_kept(server: Server) -> N
     assert server.data("read_graph") == {"entities": [], "relations": []}
 
 
-def test_the_file_of_the_old_server_comes_in_once_and_smp_can_find_it(tmp_path: Path) -> None:
+def test_file_of_the_reference_server_is_imported_once_and_can_be_queried(tmp_path: Path) -> None:
     root, file = tmp_path / "store", tmp_path / "memory.jsonl"
     file.write_text('{"type":"entity","name":"Ada","entityType":"person","observations":["likes tea"]}\nnonsense')
     for expected in (1, 0):
@@ -108,7 +108,7 @@ def test_the_file_of_the_old_server_comes_in_once_and_smp_can_find_it(tmp_path: 
             assert len(server.data("read_graph")["entities"]) == expected
             server.data("delete_entities", entityNames=["Ada"])
             assert server.leave() == 0
-            assert ("took in 1 entities" in server.log) is bool(expected)
+            assert ("imported 1 entities" in server.log) is bool(expected)
     assert file.read_text().endswith("nonsense")
 
 
@@ -141,9 +141,9 @@ def test_import_and_export_on_the_command_line(tmp_path: Path) -> None:
     assert run("import", str(file), "--from", "mcp-memory")["observations"] == 0
     run("export", str(out), "--format", "mcp-memory")
     assert out.read_text() == "\n".join(lines)
-    assert "there already" in run("export", str(out), "--format", "mcp-memory")["error"]["message"]
+    assert "already exists" in run("export", str(out), "--format", "mcp-memory")["error"]["message"]
     assert run("query", "tea")["hits"][0]["record"]["learning"] == "Ada: likes tea"
-    assert "do not go with" in run("export", "--format", "mcp-memory", "--all")["error"]["message"]
+    assert "cannot be used with" in run("export", "--format", "mcp-memory", "--all")["error"]["message"]
 
 
 # -- beside the real one
@@ -206,7 +206,7 @@ def steps(seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(int(os.environ.get("SMP_SOAK", "1")) * 3))
-def test_every_answer_is_that_of_the_reference_server(tmp_path: Path, seed: int) -> None:
+def test_every_answer_equals_that_of_the_reference_server(tmp_path: Path, seed: int) -> None:
     with (
         reference(tmp_path / "theirs.jsonl") as theirs,
         Server(tmp_path / "ours", "--compat", "memory", "--create") as ours,
@@ -225,7 +225,7 @@ def test_every_answer_is_that_of_the_reference_server(tmp_path: Path, seed: int)
 
 
 @pytest.mark.slow
-def test_the_definitions_of_the_tools_are_those_of_the_reference_server(tmp_path: Path) -> None:
+def test_tool_definitions_equal_those_of_the_reference_server(tmp_path: Path) -> None:
     with (
         reference(tmp_path / "theirs.jsonl") as theirs,
         Server(tmp_path / "ours", "--compat", "memory", "--create") as ours,

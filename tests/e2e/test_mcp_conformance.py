@@ -1,4 +1,4 @@
-"""Does the server keep to the protocol? The scenarios of the protocol's own suite that fit a server without test fixtures."""
+"""The scenarios of the official MCP conformance suite that fit a server without test fixtures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     root = tmp_path_factory.mktemp("conformance")
     with smp_memory.open(root / "store") as memory:
         memory.create_session("shop").add_finding("Login has no rate limit")
-    started = [sys.executable, "-m", "tests.e2e.mcp_open_door", str(root / "store")]
+    started = [sys.executable, "-m", "tests.e2e.mcp_conformance_server", str(root / "store")]
     with WebServer(Path(), words=started) as server:
         words = ["node", str(suite / "dist" / "index.js"), "server", "--url", server.url, "--suite", "active"]
         done = subprocess.run(words, cwd=root, capture_output=True, text=True, timeout=100, check=False)
@@ -45,5 +45,5 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_the_protocol_s_own_suite_passes(outcomes: dict[str, str], scenario: str) -> None:
+def test_official_conformance_suite_passes(outcomes: dict[str, str], scenario: str) -> None:
     assert re.fullmatch(r"[1-9]\d* passed, 0 failed", outcomes[scenario]), outcomes[scenario]

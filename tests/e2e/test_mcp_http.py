@@ -1,4 +1,4 @@
-"""`smp mcp --http`: who gets in, who does not, and many clients at once."""
+"""`smp mcp --http`: which requests are accepted and refused, and many clients at once."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def server(root: Path) -> Iterator[WebServer]:
         assert server.token not in server.said + server.log
 
 
-def test_the_token_is_in_a_file_of_its_owner_alone_and_never_printed(server: WebServer, root: Path) -> None:
+def test_token_file_is_readable_by_its_owner_only_and_never_printed(server: WebServer, root: Path) -> None:
     assert server.token_file == state_folder(root) / "mcp-token"
     assert server.token_file.stat().st_mode & 0o777 == 0o600
     assert len(server.token) >= 43
     assert server.token not in server.said
 
 
-def test_the_right_token_opens_and_no_other_does(server: WebServer) -> None:
+def test_only_requests_with_the_token_are_served(server: WebServer) -> None:
     status, body = server.post()
     assert status == 200
     assert '"serverInfo"' in body
@@ -53,28 +53,28 @@ def test_the_right_token_opens_and_no_other_does(server: WebServer) -> None:
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example:{port}", "localhost:1", "127.0.0.1", ""])  # fmt: skip
-def test_a_host_that_is_not_ours_is_refused_even_with_the_token(server: WebServer, host: str) -> None:
+def test_foreign_host_is_refused_even_with_the_token(server: WebServer, host: str) -> None:
     assert server.post(Host=host.format(port=server.port))[0] in (400, 421)
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "https://127.0.0.1:{port}", "http://127.0.0.1:1", "null", "file://", ""])  # fmt: skip
-def test_an_origin_that_is_not_ours_is_refused_even_with_the_token(server: WebServer, origin: str) -> None:
+def test_foreign_origin_is_refused_even_with_the_token(server: WebServer, origin: str) -> None:
     assert server.post(Origin=origin.format(port=server.port))[0] == 403
 
 
-def test_our_own_names_and_origins_are_let_in(server: WebServer) -> None:
+def test_local_names_and_origins_are_accepted(server: WebServer) -> None:
     for name in ("127.0.0.1", "localhost", "LOCALHOST", "[::1]"):
         assert server.post(Host=f"{name}:{server.port}")[0] == 200
     assert server.post(Origin=f"http://localhost:{server.port}")[0] == 200
 
 
-def test_a_body_that_is_too_large_or_no_message_is_refused(server: WebServer) -> None:
+def test_oversized_or_invalid_body_is_refused(server: WebServer) -> None:
     assert server.post(b"x" * 5_000_000)[0] == 413
     assert server.post(b"not json")[0] == 400
     assert server.post()[0] == 200
 
 
-def test_many_official_clients_write_at_once_and_all_is_kept(server: WebServer, root: Path) -> None:
+def test_writes_of_many_concurrent_clients_are_all_stored(server: WebServer, root: Path) -> None:
     from mcp.client import Client
     from mcp.client.streamable_http import streamable_http_client
     from mcp.shared._httpx_utils import create_mcp_http_client
@@ -98,26 +98,26 @@ def test_many_official_clients_write_at_once_and_all_is_kept(server: WebServer, 
         assert {record.ref for record in memory.session("web").records()} == set(ids)
 
 
-def test_a_token_file_that_others_can_read_or_that_holds_none_is_refused(tmp_path: Path) -> None:
-    from smp_memory.integrations.mcp.http import is_token, token_in
+def test_token_file_readable_by_others_or_without_a_token_is_refused(tmp_path: Path) -> None:
+    from smp_memory.integrations.mcp.http import has_token, read_token
 
     own = tmp_path / "new" / "token"
-    made = token_in(str(own))
-    assert token_in(str(own)) == made
-    assert is_token(made, f"bearer {made} ")
+    made = read_token(str(own))
+    assert read_token(str(own)) == made
+    assert has_token(made, f"bearer {made} ")
     assert own.stat().st_mode & 0o777 == 0o600
     own.chmod(0o644)
     with pytest.raises(smp_memory.errors.InvalidConfig, match="chmod 600"):
-        token_in(str(own))
+        read_token(str(own))
     own.chmod(0o600)
     for wrong in ("short", "", "two words that are long enough", "\x00" * 40, "é" * 40):
         own.write_text(wrong)
         with pytest.raises(smp_memory.errors.InvalidConfig, match="this is no token"):
-            token_in(str(own))
+            read_token(str(own))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.com", "::"])
-def test_other_machines_are_not_served_unless_asked_for(host: str) -> None:
+def test_non_loopback_host_is_refused_unless_allowed(host: str) -> None:
     from smp_memory.integrations.mcp.http import check_host
 
     with pytest.raises(smp_memory.errors.UserError, match="--allow-remote"):
@@ -127,22 +127,22 @@ def test_other_machines_are_not_served_unless_asked_for(host: str) -> None:
         check_host(here, remote=False)
 
 
-def test_a_port_that_is_taken_is_a_clear_error(server: WebServer) -> None:
-    from smp_memory.integrations.mcp.http import listening
+def test_port_in_use_is_a_clear_error(server: WebServer) -> None:
+    from smp_memory.integrations.mcp.http import listening_socket
 
     for port in (server.port, 70_000):
         with pytest.raises(smp_memory.errors.UserError, match=f"port {port}"):
-            listening("127.0.0.1", port)
+            listening_socket("127.0.0.1", port)
 
 
-def test_served_to_others_only_names_that_were_given_are_answered() -> None:
-    from smp_memory.integrations.mcp.http import RequestGuard, guarded
+def test_remote_server_answers_only_configured_names() -> None:
+    from smp_memory.integrations.mcp.http import RequestGuard, guarded_app
 
     class Nothing:
         def streamable_http_app(self, **options: Any) -> Any:
             return None
 
-    door = guarded(Nothing(), "t" * 32, "0.0.0.0", 8765, ("memory.example",))  # type: ignore[arg-type]
+    door = guarded_app(Nothing(), "t" * 32, "0.0.0.0", 8765, ("memory.example",))  # type: ignore[arg-type]
     assert isinstance(door, RequestGuard)
     assert {"memory.example", "memory.example:8765", "127.0.0.1:8765"} <= door._hosts
     assert not any("0.0.0.0" in name for name in door._hosts)

@@ -1,4 +1,4 @@
-"""Clients that are slow, silent or too many do not keep connections of `smp mcp --http`, and others are served meanwhile."""
+"""Slow, silent or too many clients do not keep connections of `smp mcp --http`, and others are served meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import uvicorn
 from starlette.responses import PlainTextResponse, StreamingResponse
 
 from smp_memory.integrations.mcp.connections import ConnectionLimits, settings
-from smp_memory.integrations.mcp.http import RequestGuard, listening
+from smp_memory.integrations.mcp.http import RequestGuard, listening_socket
 
 TOKEN = "t" * 32
 WAIT_SECONDS = 60
@@ -30,7 +30,7 @@ class Web:
     """The doorkeeper and a small app under limits, in a thread of this process, on a real socket."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
-        self.door = listening("127.0.0.1", 0)
+        self.door = listening_socket("127.0.0.1", 0)
         self.port = self.door.getsockname()[1]
         self.streams: list[asyncio.Event] = []
         app = RequestGuard(self._app, TOKEN, {f"127.0.0.1:{self.port}"}, set())
@@ -174,7 +174,7 @@ def test_slow_connections_are_closed_and_others_are_served_meanwhile(web: Web, k
             made.close()
 
 
-def test_a_late_request_is_told_so(web: Web) -> None:
+def test_late_request_is_answered_408(web: Web) -> None:
     with web.connect(b"POST /mcp HT") as made:
         answer = all_of(made)
     assert answer.startswith(b"HTTP/1.1 408 ")
@@ -188,7 +188,7 @@ def test_two_requests_on_one_connection_are_served() -> None:
         assert b"served" in received(made, b"served")
 
 
-def test_a_stream_outlives_every_limit(web: Web) -> None:
+def test_event_stream_is_not_limited_in_time(web: Web) -> None:
     with web.connect(web.request("/stream")) as made:
         first = received(made, b"first")
         with web.connect(b"POST") as slow:  # whose time is as long as that of a request
@@ -200,14 +200,14 @@ def test_a_stream_outlives_every_limit(web: Web) -> None:
     assert b"200 OK" in first
 
 
-def test_a_client_that_does_not_take_its_answer_is_let_go(web: Web) -> None:
+def test_client_that_does_not_read_its_answer_is_disconnected(web: Web) -> None:
     with web.connect(web.request("/large")):
         until(lambda: web.open == 1)
         until(lambda: web.open == 0)
     assert web.is_served()
 
 
-def test_silent_connections_make_room_when_all_are_taken() -> None:
+def test_idle_connections_are_closed_when_the_maximum_is_reached() -> None:
     with Web(LONG) as web:
         silent = [web.connect() for _ in range(3 * LONG.connections)]
         assert all(web.is_served() for _ in range(5))
@@ -216,7 +216,7 @@ def test_silent_connections_make_room_when_all_are_taken() -> None:
             made.close()
 
 
-def test_a_connection_too_many_is_answered_503_when_all_are_being_served() -> None:
+def test_connection_above_the_maximum_is_answered_503_when_all_are_served() -> None:
     with Web(LONG) as web:
         streams = []
         for number in range(LONG.connections):

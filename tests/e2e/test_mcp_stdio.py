@@ -1,4 +1,4 @@
-"""`smp mcp` as a client starts it: real processes, the bytes on the wire, many at once, killed midway."""
+"""`smp mcp` as a client starts it: real processes, the bytes on the wire, concurrent calls, kills."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def session(server: Server, request: pytest.FixtureRequest) -> str:
     return str(server.data("sessions", action="create", id=name)["sessions"][0]["id"])
 
 
-def test_it_says_what_it_is_and_what_it_can_do(server: Server) -> None:
+def test_server_announces_its_name_and_capabilities(server: Server) -> None:
     assert server.hello["serverInfo"]["name"] == "smp"
     assert server.hello["serverInfo"]["version"] == smp_memory.__version__
     assert set(server.hello["capabilities"]) == {"tools", "resources", "prompts"}
@@ -67,7 +67,7 @@ def test_every_tool_works_over_the_wire(server: Server, session: str) -> None:
     assert server.data("sessions", action="show", id=session)["sessions"][0]["memories"] == 1
 
 
-def test_text_and_structure_say_the_same(server: Server, session: str) -> None:
+def test_text_and_structured_content_agree(server: Server, session: str) -> None:
     server.data("remember", session=session, type="decision", text="Nimm PostgreSQL — 数据库 🐘 für Ärzte")
     result = server.call("recall", session=session, query="数据库")
     assert "数据库 🐘 für Ärzte" in result["content"][0]["text"]
@@ -86,7 +86,7 @@ def test_errors_are_results_with_a_message_and_a_code(server: Server, session: s
         server.ask("no/such/method")
 
 
-def test_what_is_not_a_message_is_refused_and_the_next_one_is_answered(server: Server) -> None:
+def test_malformed_message_is_refused_and_the_next_one_is_answered(server: Server) -> None:
     assert server.process.stdin is not None
     server.process.stdin.write(b'this is not JSON\n{"jsonrpc": "2.0"}\n[]\n')
     server.process.stdin.flush()
@@ -119,7 +119,7 @@ def test_resources_show_sessions_and_memories_fenced(server: Server, session: st
             server.ask("resources/read", uri=wrong)
 
 
-def test_prompts_bring_what_is_known_and_ask_to_keep_what_is_new(server: Server, session: str) -> None:
+def test_prompts_contain_context_and_ask_to_remember(server: Server, session: str) -> None:
     server.data("remember", session=session, type="decision", text="Use OAuth for the login")
     assert [each["name"] for each in server.ask("prompts/list")["prompts"]] == ["recall", "end-of-session"]
     known = server.ask("prompts/get", name="recall", arguments={"task": "build the login", "session": session})
@@ -132,7 +132,7 @@ def test_prompts_bring_what_is_known_and_ask_to_keep_what_is_new(server: Server,
         server.ask("prompts/get", name="other")
 
 
-def test_fifty_calls_at_once_in_one_connection_are_all_kept(server: Server, session: str) -> None:
+def test_fifty_concurrent_calls_in_one_connection_are_all_stored(server: Server, session: str) -> None:
     numbers = {
         server.request(
             "tools/call",
@@ -205,9 +205,7 @@ def test_two_servers_a_hook_and_the_command_line_share_a_store_and_lose_nothing(
 
 
 @pytest.mark.crash
-def test_a_server_that_is_killed_midway_loses_nothing_that_it_acknowledged(
-    root: Path, server: Server, session: str
-) -> None:
+def test_killed_server_loses_no_acknowledged_write(root: Path, server: Server, session: str) -> None:
     with Server(root) as doomed:
         doomed.greet()
         for number in range(60):
@@ -223,7 +221,7 @@ def test_a_server_that_is_killed_midway_loses_nothing_that_it_acknowledged(
         assert memory.session(session).validate().ok
 
 
-def test_a_client_that_vanishes_midway_ends_the_server_and_leaves_the_store_whole(root: Path, session: str) -> None:
+def test_disconnected_client_ends_the_server_and_leaves_the_store_intact(root: Path, session: str) -> None:
     with Server(root) as server:
         server.greet()
         for number in range(20):
@@ -241,7 +239,7 @@ def test_a_client_that_vanishes_midway_ends_the_server_and_leaves_the_store_whol
         assert memory.session(session).validate().ok
 
 
-def test_the_official_client_understands_it_in_today_s_protocol(root: Path) -> None:
+def test_official_client_works_with_the_current_protocol(root: Path) -> None:
     from mcp.client import Client
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
@@ -273,7 +271,7 @@ def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, env=environment(**more), input="", capture_output=True, text=True, check=False)
 
 
-def test_a_store_that_is_not_there_is_an_error_and_made_on_demand(tmp_path: Path) -> None:
+def test_missing_store_is_an_error_unless_creation_is_asked_for(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
     refused = run("--root", str(missing))
     assert refused.returncode == smp_memory.errors.StoreNotFound.exit_code
@@ -283,7 +281,7 @@ def test_a_store_that_is_not_there_is_an_error_and_made_on_demand(tmp_path: Path
     assert (missing / "config.json").exists()
 
 
-def test_without_the_extra_the_error_names_what_to_install(root: Path, tmp_path: Path) -> None:
+def test_error_without_the_extra_names_the_package_to_install(root: Path, tmp_path: Path) -> None:
     (tmp_path / "mcp.py").write_text("raise ModuleNotFoundError('no mcp here', name='mcp')")
     (tmp_path / "mcp_types.py").write_text("raise ModuleNotFoundError('no mcp here', name='mcp_types')")
     (tmp_path / "anyio.py").write_text("raise ModuleNotFoundError('no anyio here', name='anyio')")
@@ -295,6 +293,6 @@ def test_without_the_extra_the_error_names_what_to_install(root: Path, tmp_path:
     assert refused.stdout == ""
 
 
-def test_options_of_http_without_it_are_refused(root: Path) -> None:
+def test_http_options_without_http_are_refused(root: Path) -> None:
     for option in (("--port", "1"), ("--allow-remote",), ("--token-file", "x")):
-        assert "go with --http" in run("--root", str(root), *option).stderr
+        assert "require --http" in run("--root", str(root), *option).stderr

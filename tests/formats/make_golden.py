@@ -26,6 +26,14 @@ LAYOUTS = ("jsonl", "markdown", "single", "log")
 VERSION = "v1"
 
 
+def stored(record: smp_memory.Record) -> dict[str, Any]:
+    """The fields of a record without its text, which is computed."""
+    fields = record.to_dict()
+    if "text" not in record.given:
+        del fields["text"]
+    return fields
+
+
 def write(root: Path, layout: str) -> None:
     """A session with everything in it that a format must keep."""
     with fixed_uids():
@@ -105,7 +113,7 @@ def read(root: Path) -> dict[str, Any]:
         session.id: {
             "info": session.info.to_dict(),
             "records": [
-                {**record.to_dict(), "history": session.history(record.id)} for record in session.records(include_deleted=True)
+                {**stored(record), "history": session.history(record.id)} for record in session.records(include_deleted=True)
             ],
         }
         for session in memory.sessions()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import smp_memory
-from tests.formats.make_golden import LAYOUTS, make, read, write
+from tests.formats.make_golden import LAYOUTS, make, read, stored, write
 
 HERE = Path(__file__).parent
 AGAIN = "The bytes of the format changed. If that is meant, run: python tests/formats/make_golden.py"
@@ -92,7 +92,7 @@ def test_a_folder_in_the_look_of_the_designs_is_read(copy: Path, request: pytest
     (session,) = memory.sessions()
     found = {
         "info": session.info.to_dict(),
-        "records": [record.to_dict() for record in session.records(include_deleted=True)],
+        "records": [stored(record) for record in session.records(include_deleted=True)],
         "problems": [[each.code, each.severity, each.id] for each in session.validate().problems],
     }
     assert json.loads(json.dumps(found)) == expected("v0")[name]

@@ -88,11 +88,11 @@ def test_a_layout_gives_back_every_entry_whatever_its_fields_are_called(name: st
     layout = layout_named(name)
     file = layout.file_of(entry, "s1")
     codec = layout.codec_of(file)
-    data = codec.header(layout.title_of(file, "s1")) + codec.encode(layout.dialect.encode(entry, "s1"))
+    data = codec.header(layout.title_of(file, "s1")) + codec.encode(layout.field_names.encode(entry, "s1"))
     (piece,) = codec.decode(data)
     assert piece.state == SIGNED
     assert piece.fields is not None
-    found = layout.dialect.decode(piece.fields, layout.kind_of(file), piece.state, file, piece.line, 0)
+    found = layout.field_names.decode(piece.fields, layout.kind_of(file), piece.state, file, piece.line, 0)
     assert same(looks(found), looks(entry))
 
 
@@ -107,8 +107,10 @@ def test_every_reserved_name_and_alias_may_be_a_field_of_the_callers(name: str, 
                     entry = Entry(
                         op, kind, "X-1", TIME, {field: value, **others}, seq=1, revision=2 if op == CHANGE else 0
                     )
-                    fields = json.loads(json.dumps(layout.dialect.encode(entry, "s1")))
-                    found = layout.dialect.decode(fields, layout.kind_of(layout.file_of(entry, "s1")), SIGNED, "", 1, 0)
+                    fields = json.loads(json.dumps(layout.field_names.encode(entry, "s1")))
+                    found = layout.field_names.decode(
+                        fields, layout.kind_of(layout.file_of(entry, "s1")), SIGNED, "", 1, 0
+                    )
                     assert same(looks(found), looks(entry)), (kind, op, fields)
 
 

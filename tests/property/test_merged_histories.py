@@ -149,7 +149,7 @@ def test_union_of_clones_keeps_each_change_on_its_memory(layout: str, histories:
 
 def check_problems(session: smp_memory.SessionMemory) -> None:
     """Nothing but fields that were changed on both sides, and references to deleted memories."""
-    assert [each for each in serious(session) if "side by side" not in each] == []
+    assert [each for each in serious(session) if "concurrently in two clones" not in each] == []
 
 
 @pytest.mark.parametrize("layout", ["jsonl", "markdown"])

@@ -64,7 +64,7 @@ def run_commands() -> None:
                 main(words)
             except SystemExit:
                 pass
-        assert "This should not have happened" not in said.getvalue(), (command, said.getvalue()[-500:])
+        assert "Internal error:" not in said.getvalue(), (command, said.getvalue()[-500:])
 
 
 def run_library() -> None:

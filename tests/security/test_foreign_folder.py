@@ -13,7 +13,7 @@ import pytest
 import smp_memory
 from smp_memory.discovery import find_root, is_store
 from smp_memory.errors import SMPError
-from smp_memory.integrations.hooks.project_store import store_of
+from smp_memory.integrations.hooks.project_store import find_store
 from tests.e2e.hook_host import ENVIRONMENT
 
 CONFIGS = {
@@ -102,8 +102,8 @@ def test_hooks_find_the_store_that_python_finds(tmp_path: Path, layout: str, bel
     smp_memory.open(root, layout=layout).close()
     folder = tmp_path / below
     folder.mkdir(parents=True, exist_ok=True)
-    assert store_of(str(folder), {}) == find_root(None, str(folder)) == str(root)
-    assert store_of("/", {"SMP_ROOT": str(root)}) == str(root)
+    assert find_store(str(folder), {}) == find_root(None, str(folder)) == str(root)
+    assert find_store("/", {"SMP_ROOT": str(root)}) == str(root)
 
 
 def test_hooks_understand_a_config_with_a_byte_order_mark(tmp_path: Path) -> None:
@@ -111,8 +111,8 @@ def test_hooks_understand_a_config_with_a_byte_order_mark(tmp_path: Path) -> Non
     smp_memory.open(root).close()
     path = root / "config.json"
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    assert store_of(str(tmp_path), {}) == find_root(None, str(tmp_path)) == str(root)
+    assert find_store(str(tmp_path), {}) == find_root(None, str(tmp_path)) == str(root)
 
 
 def test_hooks_say_nothing_in_a_folder_that_is_gone(tmp_path: Path) -> None:
-    assert store_of(os.fspath(tmp_path / "gone"), {}) is None
+    assert find_store(os.fspath(tmp_path / "gone"), {}) is None

@@ -17,6 +17,7 @@ import pytest
 import smp_memory
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SessionNotFound, SMPError, StoreNotFound
 from smp_memory.files.layouts import NAMES
+from smp_memory.model.reports import Report
 from tests.conformance.places import DECISIONS, FOLDERS, by_hand, decisions_file, filled, opened, texts
 
 layouts = pytest.mark.parametrize("layout", NAMES)
@@ -268,7 +269,7 @@ def test_harmful_entries_are_reported_and_cost_nothing_else(tmp_path: Path, layo
         if layout != "markdown":
             assert found[-1] == "After", harm[:80]
         assert all(len(each.message) < 1000 for each in report.problems)
-    assert isinstance(within(60, session.repair), smp_memory.model.report.Report)  # type: ignore[attr-defined]
+    assert isinstance(within(60, session.repair), Report)
     assert set(ALL) <= set(texts(opened(tmp_path)))
     assert not Path("/tmp/smp-owned").exists()
 
@@ -414,8 +415,8 @@ def test_no_network_and_nothing_that_runs_data() -> None:
 BAD_MODULES = {"socket", "ssl", "http", "urllib", "pickle", "marshal", "shelve", "ctypes", "requests", "asyncio"}
 BAD_CALLS = {"eval", "exec", "compile", "__import__"}
 LISTENING = {  # the only part that does; tests/e2e/test_mcp_http.py has who is let in, test_mcp_http_slow.py for how long
-    "mcp/http.py": {"socket"},
-    "mcp/connections.py": {"asyncio"},  # names of types
+    "integrations/mcp/http.py": {"socket"},
+    "integrations/mcp/connections.py": {"asyncio"},  # names of types
 }
 
 

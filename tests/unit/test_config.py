@@ -738,6 +738,8 @@ def test_building_loads_nothing_heavy():
         "smp_memory.config",
         "smp_memory.errors",
         "smp_memory.config_values",
+        "smp_memory.model",
+        "smp_memory.model.types",
     }
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import smp_memory
 from smp_memory.files.layouts import NAMES
-from smp_memory.lifecycle.maintenance import EVERY, maintain_what_is_cheap
+from smp_memory.lifecycle.maintenance import EVERY, run_cheap_tasks
 from smp_memory.model.times import to_text
 from smp_memory.store import clock_state
 from smp_memory.testing import FrozenClock, MachineClock
@@ -169,14 +169,14 @@ def test_archiving_stays_due_while_a_session_is_open_in_the_process(machine: Mac
     with smp_memory.open(machine.root, config={"maintenance": {"auto": False}}) as memory:
         held = memory.session("held")
         memory.sessions()  # listing is not holding
-        maintain_what_is_cheap(memory.scope)
+        run_cheap_tasks(memory.scope)
         assert [each.session for each in memory.archived_sessions()] == ["free"]
         assert len(held.records()) == 1
         [task] = [task for task in memory.maintain(dry_run=True).tasks if task.name == "archive"]
         assert task.ran
         assert task.did == ["archived held: not used for 30 days"]
         del held
-        maintain_what_is_cheap(memory.scope)
+        run_cheap_tasks(memory.scope)
         assert sorted(each.session for each in memory.archived_sessions()) == ["free", "held"]
 
 
@@ -186,10 +186,10 @@ def test_a_task_that_ran_out_of_time_stays_due(machine: Machine, monkeypatch: py
             memory.create_session(f"s{number}").add_decision("One")
         memory.maintain()
     machine.clock.advance(days=31)
-    monkeypatch.setattr("smp_memory.lifecycle.maintenance._AT_ONCE_SECONDS", 0.0)
+    monkeypatch.setattr("smp_memory.lifecycle.maintenance._CHEAP_SECONDS", 0.0)
     with smp_memory.open(machine.root, config={"maintenance": {"auto": False}}) as memory:
         for done in (1, 2, 3):
-            maintain_what_is_cheap(memory.scope)
+            run_cheap_tasks(memory.scope)
             assert len(memory.archived_sessions()) == done
 
 

@@ -1,6 +1,6 @@
-"""How does a person use this? The command `smp`.
+"""The command line `smp`.
 
-`main` finds the command and turns errors into messages and exit codes; `arguments` reads the options; `call` is one
-call of a command: its options, the store, the session it means, and where its answer goes; `render` makes text safe
-and pleasant for a terminal; `commands` does the work, by asking the Python API for it.
+`main` selects the command and turns errors into messages and exit codes; `arguments` builds the parsers; `invocation`
+holds the state of one invocation (options, store, session, output); `render` formats text safely for a terminal;
+`commands` implements the commands on top of the Python API.
 """

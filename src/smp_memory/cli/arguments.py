@@ -1,4 +1,4 @@
-"""What does a command take? Its parser, with the global options, and its help from its docstring."""
+"""Argument parsers of the commands: global options, help texts from docstrings, argument types."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
 
-    from smp_memory.cli.invocation import Call
+    from smp_memory.cli.invocation import Invocation
 
 
-class Help(argparse.RawDescriptionHelpFormatter):
-    """As wide as the terminal, within reason; left to itself argparse would load shutil to find out."""
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Help as wide as the terminal, at most 110 columns. By default argparse loads shutil to find the width."""
 
     def __init__(self, prog: str) -> None:
         try:
@@ -28,7 +28,7 @@ class Help(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=24, width=min(max(columns, 40), 110))
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Paragraphs fit the terminal; what is indented or in columns stays as it is."""
+        """Wrap paragraphs; keep those that are indented or have columns."""
         from textwrap import fill
 
         paragraphs = text.split("\n\n")
@@ -36,24 +36,25 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    words = ""  # the argument that takes words as they come: `-draft`, too, and whatever stands behind `--`
-    without_session = "the one written last"
+    free_words = ""  # the argument that also takes excluded words (`-draft`) and everything after `--`
+    default_session = "the one written last"  # for the help of --session
 
     def parse_intermixed_args(self, args: Any = None, namespace: Any = None) -> Any:
-        if not self.words:
+        if not self.free_words:
             return super().parse_intermixed_args(args, namespace)
-        given = list(args)
-        end = given.index("--") if "--" in given else len(given)
-        without = [word for word in given[:end] if _excludes(word)]
-        options = super().parse_intermixed_args([word for word in given[:end] if not _excludes(word)], namespace)
-        setattr(options, self.words, [*getattr(options, self.words), *without, *given[end + 1 :]])
+        words = list(args)
+        end = words.index("--") if "--" in words else len(words)
+        excluded = [word for word in words[:end] if _is_excluded_word(word)]
+        others = [word for word in words[:end] if not _is_excluded_word(word)]
+        options = super().parse_intermixed_args(others, namespace)
+        setattr(options, self.free_words, [*getattr(options, self.free_words), *excluded, *words[end + 1 :]])
         return options
 
     def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message[:1].upper()}{message[1:]}.{self._meant(message)} See: {self.prog} --help")
+        raise UserError(f"{message[:1].upper()}{message[1:]}.{self._suggestion(message)} See: {self.prog} --help")
 
-    def _meant(self, message: str) -> str:
-        """The option that is nearly the unknown one in a message, as a question; else nothing."""
+    def _suggestion(self, message: str) -> str:
+        """A question that names the option most similar to the unknown one; empty if there is none."""
         from difflib import get_close_matches
 
         unknown = next((word for word in message.split() if word.startswith("--")), "").partition("=")[0]
@@ -61,22 +62,22 @@ class Parser(argparse.ArgumentParser):
         return f" Did you mean {near[0]}?" if near else ""
 
 
-def _excludes(word: str) -> bool:
-    """`-draft` is a word that must not be there: no option is longer than a letter after one dash."""
+def _is_excluded_word(word: str) -> bool:
+    """Whether it is a word to exclude, such as `-draft`: options with one dash have one letter only."""
     return word[:1] == "-" and word[1:3].isalnum() and len(word) > 2 and word[1].isalpha()
 
 
-def parser_of(name: str) -> tuple[Parser, Callable[[Call], int | None]]:
-    """The parser of a command and the function that runs it."""
+def build_parser(name: str) -> tuple[Parser, Callable[[Invocation], int | None]]:
+    """The parser of a command, and the function that runs it."""
     module = import_module(f"smp_memory.cli.commands.{COMMANDS[name][0]}")
     word = name.replace(" ", "_").replace("-", "_")
-    run: Callable[[Call], int | None] = getattr(module, f"run_{word}")
+    run: Callable[[Invocation], int | None] = getattr(module, f"run_{word}")
     description, examples = _help_texts(run.__doc__ or COMMANDS[name][1])
     parser = Parser(
         prog=f"smp {name}",
         description=description,
         epilog=examples,
-        formatter_class=Help,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     getattr(module, f"{word}_arguments")(parser)
@@ -92,30 +93,30 @@ def _help_texts(docstring: str) -> tuple[str, str]:
 
 def _add_global_options(parser: Parser) -> None:
     group = parser.add_argument_group("options for every command")
-    group.add_argument("--root", metavar="DIR", help="the store's own folder (SMP_ROOT)")
-    group.add_argument(
-        "--session", metavar="ID", help=f"the session meant (SMP_SESSION; else {parser.without_session})"
-    )
+    group.add_argument("--root", metavar="DIR", help="the folder of the store (SMP_ROOT)")
+    group.add_argument("--session", metavar="ID", help=f"the session (SMP_SESSION; else {parser.default_session})")
     group.add_argument("--author", metavar="NAME", help="who is writing (SMP_AUTHOR)")
     group.add_argument("--json", action="store_true", help="print one JSON document")
     group.add_argument("--no-color", action="store_true", help="no colour")
     group.add_argument("--verbose", action="store_true", help="log events on standard error (with --json: as JSON)")
 
 
-# -- values that several commands read
+# -- argument types and texts that several commands use
+
+ID_HELP = "DEC-0001, or session/DEC-0001 for a memory of another session"
 
 
-def assignment(text: str) -> tuple[str, Any]:
-    """`name=value`; the value is JSON if it can be read as such, else text."""
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """`name=value`; the value is JSON if it is valid JSON, else text."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise argparse.ArgumentTypeError(f"expected name=value, not {text!r}")
     if name == "tags" and not value.startswith("["):
         return name, [tag.strip() for tag in value.split(",") if tag.strip()]
-    return name, json_or_text(value)
+    return name, parse_json_or_text(value)
 
 
-def json_or_text(text: str) -> Any:
+def parse_json_or_text(text: str) -> Any:
     import json
 
     try:
@@ -125,11 +126,11 @@ def json_or_text(text: str) -> Any:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(name)  # NaN and Infinity are words, not JSON
+    raise ValueError(name)  # NaN and Infinity are not JSON: they are text
 
 
-def count(text: str) -> int:
-    """A whole number above nothing."""
+def positive_int(text: str) -> int:
+
     if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number above 0, not {text!r}")
     return int(text)

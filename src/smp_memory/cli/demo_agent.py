@@ -1,6 +1,7 @@
-"""An agent of `smp demo`, in a process of its own: it writes, and reports each id as soon as it is acknowledged.
+"""An agent process of `smp demo`: writes memories and prints each id as soon as the write is acknowledged.
 
-Run as `python -m smp_memory.cli.demo_agent ROOT SESSION AGENT WRITES SECONDS`. It says `ready`, waits for a line, then writes.
+Run as `python -m smp_memory.cli.demo_agent ROOT SESSION AGENT WRITES SECONDS`. It prints `ready`, waits for a line on
+standard input, then writes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Who writes what: the type of memory, fields that all of them have, and sentences to go round.
+# Agent -> the type of memory that it writes, common fields, and texts that are used in turn.
 ROLES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "architect": (
         "decision",
@@ -68,7 +69,7 @@ def main(root: str, session_id: str, agent: str, writes: str, seconds: str) -> N
 
 
 def report(word: str) -> None:
-    os.write(1, f"{word}\n".encode())  # at once and in one piece: no buffer that a kill could take away
+    os.write(1, f"{word}\n".encode())  # unbuffered and in one call: a kill must not lose or split it
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""What does an answer look like? Memories that were found, the words that were asked for, and why each one came."""
+"""Output of search results: hits with highlighted words, explanations of scores, trees of related memories."""
 
 from __future__ import annotations
 
 import re
 
-from smp_memory.cli.commands.read import gist, state_of
-from smp_memory.cli.render import bar, cut, one_line, pad, paint, safe, time_text, value_text, width_of, wrapped
+from smp_memory.cli.commands.read import display_text, status_text
+from smp_memory.cli.render import bar, one_line, pad, paint, safe, time_text, truncate, value_text, width_of, wrap
+from smp_memory.model.types import SEVERITIES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,96 +20,96 @@ if TYPE_CHECKING:
     Explain = Callable[[Hit], dict[str, Any]]
 
 _INDENT = " " * 15  # below the id
-_TEXT_LINES, _PIPE_COLUMNS = 2, 240
-_SEARCHED = 20_000  # letters of a text in which words are marked
-_NOT_SAID = ("id", "session", "type", "created", "updated", "author", "author_kind", "idempotency_key")
+_TEXT_LINES, PIPE_COLUMNS = 2, 240
+_MAX_SEARCHED = 20_000  # characters of a text in which words are highlighted
+_NOT_EXCERPTED = ("id", "session", "type", "created", "updated", "author", "author_kind", "idempotency_key")
 
-MEANINGS = {
-    "text": "its own words",
-    "context": "the words beside it",
-    "session": "the best of its session",
-    "author": "the question names who",
-    "time": "the question names when",
-    "meaning": "it means the same",
-    "strength": "how much the best one has",
-    "worth": "few words, or a machine's",
-    "fading": "less, as it has faded",
-    "session_idle": "less, as nobody writes",
+SCORE_LABELS = {
+    "text": "words in the memory",
+    "context": "words in its neighbours",
+    "session": "best match in its session",
+    "author": "query names its author",
+    "time": "query names its time",
+    "meaning": "similar meaning",
+    "strength": "coverage by the best hit",
+    "worth": "short or machine-made",
+    "fading": "reduced by decay",
+    "session_idle": "reduced, session is idle",
 }
-_AROUND = "\"'()[]{}.,;:!?`*"
+_PUNCTUATION = "\"'()[]{}.,;:!?`*"
 _FACTORS = ("strength", "worth", "fading", "session_idle")
 
 
-# -- the words that were asked for
+# -- highlighting
 
 
 class Highlighter:
-    """The words of a question, to be found again in a text."""
+    """Finds the words of a query in a text."""
 
-    def __init__(self, question: str) -> None:
+    def __init__(self, query: str) -> None:
         self._terms: set[str] = set()
         self._matchers: list[Any] = []
         self._loose: list[str] = []
-        if question:
+        if query:
             from smp_memory.index.text_query import is_loose, term_matcher
             from smp_memory.index.tokens import parse
 
-            asked = parse(question)
-            self._terms = {*asked.words, *(term for phrase in asked.phrases for term in phrase)}
-            patterns = (*asked.patterns, *asked.characters)
+            parsed = parse(query)
+            self._terms = {*parsed.words, *(term for phrase in parsed.phrases for term in phrase)}
+            patterns = (*parsed.patterns, *parsed.characters)
             self._matchers = [term_matcher(pattern) for pattern in patterns if not is_loose(pattern)]
             self._loose = [pattern for pattern in patterns if is_loose(pattern)]
 
     def spans(self, text: str) -> Spans:
-        """Where they stand, in order and apart."""
+        """Start and end of each match, in order and without overlap."""
         if not self._terms and not self._matchers and not self._loose:
             return []
         found: Spans = []
         for piece in re.finditer(r"\S+", text):
-            found += self._inside(piece[0], piece.start())
+            found += self._spans_in_piece(piece[0], piece.start())
         return found
 
-    def _inside(self, piece: str, start: int) -> Spans:
+    def _spans_in_piece(self, piece: str, start: int) -> Spans:
         from smp_memory.index.tokens import terms
 
-        if self._loose and self._is_meant(piece):
-            whole = piece.strip(_AROUND)
+        if self._loose and self._matches_loosely(piece):
+            whole = piece.strip(_PUNCTUATION)
             at = start + piece.find(whole)
             return [(at, at + len(whole))]
-        known = [term for term in terms(piece) if self._any([term])]
-        if not known:
+        matching = [term for term in terms(piece) if self._matches([term])]
+        if not matching:
             return []
         found: Spans = []
-        whole = piece.strip(_AROUND)
-        if whole.casefold() in known:  # `auth_service.py`, asked for as a whole
+        whole = piece.strip(_PUNCTUATION)
+        if whole.casefold() in matching:  # `auth_service.py` as a whole
             at = piece.find(whole)
             return [(start + at, start + at + len(whole))]
         for word in re.finditer(r"[^\W_]+", piece):
             parts = terms(word[0])
             if any(len(part) == 2 and not part.isascii() and part in word[0] for part in parts):
-                found += self._pairs(word[0], word.start())  # a run without spaces: only what was asked for
-            elif self._any(parts):
+                found += self._bigram_spans(word[0], word.start())  # a script without spaces: only the matching part
+            elif self._matches(parts):
                 found.append(word.span())
         return [(start + first, start + end) for first, end in found]
 
-    def _pairs(self, run: str, start: int) -> Spans:
+    def _bigram_spans(self, run: str, start: int) -> Spans:
         found: Spans = []
         for at in range(len(run)):
-            size = 2 if run[at : at + 2] in self._terms else 1 if self._any([run[at]]) else 0
+            size = 2 if run[at : at + 2] in self._terms else 1 if self._matches([run[at]]) else 0
             if size and found and found[-1][1] >= start + at:
                 found[-1] = (found[-1][0], start + at + size)
             elif size:
                 found.append((start + at, start + at + size))
         return found
 
-    def _is_meant(self, piece: str) -> bool:
+    def _matches_loosely(self, piece: str) -> bool:
         from smp_memory.index.text_query import matches_spelling
         from smp_memory.index.tokens import spellings
 
         words = spellings(piece)
         return any(matches_spelling(pattern, words) for pattern in self._loose)
 
-    def _any(self, terms: Iterable[str]) -> bool:
+    def _matches(self, terms: Iterable[str]) -> bool:
         return any(term in self._terms or any(fits(term) for fits in self._matchers) for term in terms)
 
     def mark(self, text: str) -> str:
@@ -119,170 +120,173 @@ class Highlighter:
         return marked + text[at:]
 
     def excerpt(self, text: str, columns: int, lines: int) -> list[str]:
-        """So many lines of a text, from its beginning or, if the words stand further on, from there; words marked."""
-        whole = safe(one_line(text[:_SEARCHED]))
+        """At most `lines` lines of a text, from its beginning or from the first match if that is further on; highlighted."""
+        whole = safe(one_line(text[:_MAX_SEARCHED]))
         spans = self.spans(whole)
         if spans and width_of(whole[: spans[0][1]]) > columns * lines - 4:
             begin = whole.find(" ", max(0, spans[0][0] - columns // 3)) + 1
             whole = "… " + whole[begin if 0 < begin <= spans[0][0] else spans[0][0] :]
-        parts = wrapped(whole, columns)
-        if len(parts) > lines or len(text) > _SEARCHED:
-            parts = [*parts[: lines - 1], cut(" ".join(parts[lines - 1 : lines + 1]) + " …", columns)]
+        parts = wrap(whole, columns)
+        if len(parts) > lines or len(text) > _MAX_SEARCHED:
+            parts = [*parts[: lines - 1], truncate(" ".join(parts[lines - 1 : lines + 1]) + " …", columns)]
         return [self.mark(part) for part in parts]
 
 
 # -- hits
 
 
-def shared_not_searched(number: int) -> str:
-    """That files of the designs for all sessions were left out, and how many memories they hold."""
-    were = "memory in global/ or shared/ was" if number == 1 else "memories in global/ or shared/ were"
-    return f"{number:,} {were} not searched; `smp context` uses them."
+def shared_not_searched(memories: int) -> str:
+    """The note that memories in shared files, which are never searched, were left out."""
+    were = "memory in global/ or shared/ was" if memories == 1 else "memories in global/ or shared/ were"
+    return f"{memories:,} {were} not searched; `smp context` uses them."
 
 
-def not_searched(archived: int) -> str:
-    """That archived sessions were left out, and how many."""
-    return (
-        "1 archived session was not searched."
-        if archived == 1
-        else f"{archived:,} archived sessions were not searched."
-    )
+def archived_not_searched(sessions: int) -> str:
+    """The note that archived sessions were left out."""
+    were = "1 archived session was" if sessions == 1 else f"{sessions:,} archived sessions were"
+    return f"{were} not searched."
 
 
 def hit_lines(
     hits: Sequence[Hit],
-    question: str,
+    query: str,
     columns: int | None,
     *,
-    bare: bool,
+    short_ids: bool,
     explain: Explain | None = None,
-    meanings: bool = True,
+    has_labels: bool = True,
 ) -> Iterator[str]:
-    """A head and a text for each, and the parts of its relevance if wanted; `bare`: ids without their session."""
-    words = Highlighter(question)
-    heads = [_head(hit, bare) for hit in hits]
-    widths = [max(map(width_of, column)) for column in zip(*heads, strict=True)]
+    """For each hit a header, an excerpt, the parts of its relevance if `explain` is given, and related memories.
+
+    `short_ids` prints ids without their session, `has_labels` labels the parts of the default ranking.
+    """
+    highlighter = Highlighter(query)
+    headers = [_header_cells(hit, short_ids) for hit in hits]
+    widths = [max(map(width_of, column)) for column in zip(*headers, strict=True)]
     if columns is not None and hits and len(_INDENT) + sum(widths) + 2 * len(widths) - 2 > columns:
-        heads = [[head[0], head[1][:10], *head[2:]] for head in heads]  # where it is narrow the day must do
+        headers = [[cells[0], cells[1][:10], *cells[2:]] for cells in headers]  # too narrow for times: only the date
         widths[1] = 10
-    for hit, head in zip(hits, heads, strict=True):
-        name, *others = [pad(cell, widths[at]) for at, cell in enumerate(head[:4])]
-        told = f"{paint('cyan', name)}  {paint('dim', '  '.join(others).rstrip())}"
-        if head[4]:
-            told = f"{paint('cyan', name)}  {paint('dim', '  '.join(others))}  {_state(hit.record, head[4])}"
-        line = f"{bar(hit.relevance, 8)} {hit.relevance:4.2f}  {told}"
-        yield cut(line, columns) if columns else line
-        yield from _said(hit.record, words, columns)
+    for hit, cells in zip(hits, headers, strict=True):
+        name, *others = [pad(cell, widths[at]) for at, cell in enumerate(cells[:4])]
+        header = f"{paint('cyan', name)}  {paint('dim', '  '.join(others).rstrip())}"
+        if cells[4]:
+            header = f"{paint('cyan', name)}  {paint('dim', '  '.join(others))}  {_state(hit.record, cells[4])}"
+        line = f"{bar(hit.relevance, 8)} {hit.relevance:4.2f}  {header}"
+        yield truncate(line, columns) if columns else line
+        yield from _excerpt_lines(hit.record, highlighter, columns)
         if explain is not None:
-            yield from explanation(explain(hit), columns, meanings)
+            yield from explanation_lines(explain(hit), columns, has_labels)
         for record in hit.related:
-            yield from _beside(record, bare, columns)
+            yield from _related_line(record, short_ids, columns)
 
 
-def _head(hit: Hit, bare: bool) -> list[str]:
-    """Name, time, type, author and state."""
+def _header_cells(hit: Hit, short_ids: bool) -> list[str]:
+    """Id, time, type, author and state."""
     record = hit.record
-    name = record.id if bare else record.ref
+    name = record.id if short_ids else record.ref
     when = time_text(record["created"])[:16]
-    state = "deleted" if record.deleted else "archived" if hit.archived else state_of(record)
+    state = "deleted" if record.deleted else "archived" if hit.archived else status_text(record)
     return [safe(one_line(cell)) for cell in (name, when, record.type, value_text(record.author or ""), state)]
 
 
 def _state(record: Record, text: str) -> str:
-    grave = record.deleted or text.startswith(("critical", "high"))
+    grave = record.deleted or text.startswith(SEVERITIES[:2])
     return paint("red" if grave else "yellow", text) if text else ""
 
 
-def _said(record: Record, words: Highlighter, columns: int | None) -> Iterator[str]:
-    room = max(30, columns - len(_INDENT)) if columns else _PIPE_COLUMNS
+def _excerpt_lines(record: Record, highlighter: Highlighter, columns: int | None) -> Iterator[str]:
+    """An excerpt of the text; if the words are not in the text, also of the first field that has them."""
+    width = max(30, columns - len(_INDENT)) if columns else PIPE_COLUMNS
     lines = _TEXT_LINES if columns else 1
-    text = gist(record)
-    for line in words.excerpt(text, room, lines):
+    text = display_text(record)
+    for line in highlighter.excerpt(text, width, lines):
         yield _INDENT + line
-    if not words.spans(text[:_SEARCHED]):
+    if not highlighter.spans(text[:_MAX_SEARCHED]):
         for name, value in record.to_dict().items():
             other = value if isinstance(value, str) else value_text(value) if isinstance(value, list | dict) else ""
-            if name not in _NOT_SAID and other and words.spans(other[:_SEARCHED]):
-                shown = words.excerpt(other, max(20, room - len(name) - 2), 1)
-                yield f"{_INDENT}{paint('dim', safe(one_line(name)) + ':')} {shown[0]}"
+            if name not in _NOT_EXCERPTED and other and highlighter.spans(other[:_MAX_SEARCHED]):
+                excerpt = highlighter.excerpt(other, max(20, width - len(name) - 2), 1)
+                yield f"{_INDENT}{paint('dim', safe(one_line(name)) + ':')} {excerpt[0]}"
                 return
 
 
-def _beside(record: Record, bare: bool, columns: int | None) -> Iterator[str]:
-    line = f"{_INDENT}{paint('dim', '└─')} {paint('cyan', record.id if bare else record.ref)}  {one_line(gist(record))}"
-    yield cut(line, columns or _PIPE_COLUMNS)
+def _related_line(record: Record, short_ids: bool, columns: int | None) -> Iterator[str]:
+    line = f"{_INDENT}{paint('dim', '└─')} {paint('cyan', record.id if short_ids else record.ref)}  {one_line(display_text(record))}"
+    yield truncate(line, columns or PIPE_COLUMNS)
 
 
-def arrival(hit: Hit, words: Highlighter, columns: int | None, bare: bool) -> str:
-    """A memory that has just come, on one line."""
-    name, when, _, author, state = _head(hit, bare)
-    told = "  ".join(filter(None, (paint("dim", when[11:]), paint("cyan", name), author, _state(hit.record, state))))
-    return cut(f"{told}  {words.mark(safe(one_line(gist(hit.record))))}", columns or _PIPE_COLUMNS)
+def watch_line(hit: Hit, highlighter: Highlighter, columns: int | None, short_ids: bool) -> str:
+    """A newly written memory on one line."""
+    name, when, _, author, state = _header_cells(hit, short_ids)
+    header = "  ".join(filter(None, (paint("dim", when[11:]), paint("cyan", name), author, _state(hit.record, state))))
+    text = highlighter.mark(safe(one_line(display_text(hit.record))))
+    return truncate(f"{header}  {text}", columns or PIPE_COLUMNS)
 
 
-# -- why
+# -- explanations
 
 
-def all_parts(hit: Hit) -> dict[str, Any]:
+def score_parts(hit: Hit) -> dict[str, Any]:
     return hit.explain
 
 
-def main_parts(hit: Hit) -> dict[str, Any]:
-    """Without those that have parts of their own."""
+def main_score_parts(hit: Hit) -> dict[str, Any]:
+    """The parts of a score that have no parts themselves."""
     return {name: value for name, value in hit.explain.items() if not isinstance(value, dict)}
 
 
-def explanation(parts: dict[str, Any], columns: int | None, meanings: bool = True) -> Iterator[str]:
-    """The parts of a score: numbers as bars, those that change nothing left out; what has parts of its own on a line."""
+def explanation_lines(parts: dict[str, Any], columns: int | None, has_labels: bool = True) -> Iterator[str]:
+    """The parts of a score: numbers as bars, nested parts on one line. Summands of 0 and factors of 1 are left out."""
     widest = max(map(width_of, parts), default=0)
     for name, value in parts.items():
         title = f"{_INDENT}{paint('dim', pad(safe(one_line(name)), widest))}  "
         if isinstance(value, dict):
-            told = " ".join(f"{key}={_short(item)}" for key, item in value.items() if item is not None)
-            room = max(20, columns - len(_INDENT) - widest - 2) if columns else None
-            for number, line in enumerate(wrapped(told, room)):
+            nested = " ".join(f"{key}={_short(item)}" for key, item in value.items() if item is not None)
+            width = max(20, columns - len(_INDENT) - widest - 2) if columns else None
+            for number, line in enumerate(wrap(nested, width)):
                 yield (" " * (len(_INDENT) + widest + 2) if number else title) + paint("dim", line)
         elif isinstance(value, int | float):
-            is_factor = meanings and name in _FACTORS
+            is_factor = has_labels and name in _FACTORS
             if round(value, 2) != (1 if is_factor else 0):
-                meaning = f"  {paint('dim', MEANINGS[name])}" if meanings and name in MEANINGS else ""
-                line = f"{title}{bar(value, 20 if columns is None or columns >= 100 else 10)} {'×' if is_factor else ' '}{value:4.2f}{meaning}"
-                yield cut(line, columns) if columns else line
+                label = f"  {paint('dim', SCORE_LABELS[name])}" if has_labels and name in SCORE_LABELS else ""
+                line = f"{title}{bar(value, 20 if columns is None or columns >= 100 else 10)} {'×' if is_factor else ' '}{value:4.2f}{label}"
+                yield truncate(line, columns) if columns else line
 
 
 def _short(value: Any) -> str:
     return f"{round(value, 3):g}" if isinstance(value, float) else value_text(value).replace(" ", "_")
 
 
-# -- what is connected
+# -- related memories
 
 
-def tree(start: Record, related: Sequence[Related], columns: int | None, *, bare: bool) -> Iterator[str]:
-    """A memory and what is connected with it, each below the one from which it was reached."""
-    known = {start.ref, *(each.record.ref for each in related)}
+def relation_tree(start: Record, related: Sequence[Related], columns: int | None, *, short_ids: bool) -> Iterator[str]:
+    """A memory and its related memories as a tree, each below the one from which it was reached."""
+    refs = {start.ref, *(each.record.ref for each in related)}
     below: dict[str, list[Related]] = {}
     for each in related:
-        below.setdefault(each.via if each.via in known else start.ref, []).append(each)
+        below.setdefault(each.via if each.via in refs else start.ref, []).append(each)
 
     def branch(ref: str, indent: str) -> Iterator[str]:
         children = below.get(ref, [])
         for each in children:
             last = each is children[-1]
             yield _cut(
-                f"{paint('dim', indent + ('└─' if last else '├─'))} {_kind(each)}{_leaf(each.record, bare)}", columns
+                f"{paint('dim', indent + ('└─' if last else '├─'))} {_kind(each)}{_leaf(each.record, short_ids)}",
+                columns,
             )
             yield from branch(each.record.ref, indent + ("   " if last else "│  "))
 
-    yield _cut(_leaf(start, bare), columns)
+    yield _cut(_leaf(start, short_ids), columns)
     yield from branch(start.ref, "")
 
 
 def _cut(line: str, columns: int | None) -> str:
-    return cut(safe(line), columns or _PIPE_COLUMNS)
+    return truncate(safe(line), columns or PIPE_COLUMNS)
 
 
 def _kind(each: Related) -> str:
-    """`→ resolves`: the upper one resolves the lower one; `←`: the other way round."""
+    """`→ resolves`: the upper memory resolves the lower one; `←`: the lower one resolves the upper one."""
     arrow = "←" if _points_to(each.record, each.kind, each.via) else "→"
     return f"{paint('yellow', f'{arrow} {one_line(each.kind)}')}  "
 
@@ -299,6 +303,6 @@ def _points_to(record: Record, kind: str, ref: str) -> bool:
     return ref in {each if "/" in each else f"{record.session}/{each}" for each in targets if isinstance(each, str)}
 
 
-def _leaf(record: Record, bare: bool) -> str:
+def _leaf(record: Record, short_ids: bool) -> str:
     author = f"  {paint('dim', value_text(record.author))}" if record.author else ""
-    return f"{paint('cyan', record.id if bare else record.ref)}{author}  {one_line(gist(record))}"
+    return f"{paint('cyan', record.id if short_ids else record.ref)}{author}  {one_line(display_text(record))}"

@@ -1,4 +1,4 @@
-"""One call of a command: what was asked, of which store and session, and where the answer goes."""
+"""State of one invocation of a command: options, store, default session, output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from smp_memory.cli.progress import Waiting
+    from smp_memory.cli.progress import DelayedMessage, ProgressLine
     from smp_memory.errors import MemoryNotFound
     from smp_memory.memory import Memory
     from smp_memory.model.history import RecordHistory
@@ -22,37 +22,52 @@ if TYPE_CHECKING:
     from smp_memory.session import SessionMemory
 
 
-def notices(record: Record) -> list[str]:
-    """What the writer of a memory should know, each in a line."""
+def write_notices(record: Record) -> list[str]:
+    """What the writer of a memory should know: redactions and warnings, one line each."""
     from smp_memory.privacy.settings import redaction_notice
 
-    taken_out = redaction_notice(record.redacted)
+    redactions = redaction_notice(record.redacted)
     return [
-        *([f"{record.id}: {taken_out}"] if taken_out else []),
+        *([f"{record.id}: {redactions}"] if redactions else []),
         *(f"{record.id}: {text}" for text in record.warnings),
     ]
 
 
-class Call:
-    """Options as argparse left them; the store is opened when it is first used and closed at the end."""
+def update_fields(
+    session: SessionMemory, memory_id: str, changes: dict[str, Any], expected_revision: int | None
+) -> Record:
+    """Update a memory by field names that a person typed; reject those that `update` would take for its own arguments."""
+    if "by" in changes:  # an alias of `author` here, but an argument of `update`
+        changes["author"] = changes.pop("by")
+    fixed = next((name for name in ("id", "self", "expected_revision") if name in changes), None)
+    if fixed:
+        from smp_memory.errors import InvalidRecord
+
+        raise InvalidRecord(f"{fixed}: cannot be changed.", field=fixed)
+    record: Record = session.update(memory_id, expected_revision, **changes)
+    return record
+
+
+class Invocation:
+    """One invocation of a command. The store is opened when it is first used and closed at the end."""
 
     def __init__(self, options: Namespace) -> None:
         self.options = options
         self.screen = Screen(sys.stdout, may_color=not options.no_color)
         self._memory: Memory | None = None
         self._default_session: str | None = None
-        self.tells_of_trust = True
+        self.mentions_trust = True
 
     # -- the store
 
     @property
     def root(self) -> str | None:
-        """The store's folder if one was named."""
+        """The folder of the store if --root or SMP_ROOT names one."""
         return self.options.root or os.environ.get("SMP_ROOT") or None
 
     @property
     def memory(self) -> Memory:
-        """The store, which must be there: a mistyped folder must not become a new one."""
+        """The store. It must exist: a mistyped folder must not become a new store."""
         if self._memory is None:
             from smp_memory.memory import open_memory
             from smp_memory.store import incomplete
@@ -60,19 +75,19 @@ class Call:
             incomplete.caller_reports = True
             incomplete.take_reported()
             self._memory = open_memory(self.root, create=False)
-            self._tell_of_trust(self._memory)
+            self._notify_untrusted(self._memory)
         return self._memory
 
-    def _tell_of_trust(self, memory: Memory) -> None:
-        """Say once that hooks do not use a store that came with the folder."""
-        if self.tells_of_trust and not memory.is_trusted and not memory.was_told_of_trust():
-            self.remark(
-                "This store is new to you, so hooks neither recall from it nor record to it. "
-                "If it is yours or your team's, say so once: smp trust"
+    def _notify_untrusted(self, memory: Memory) -> None:
+        """Print once that hooks do not use this store, because it is not trusted."""
+        if self.mentions_trust and not memory.is_trusted and not memory.was_told_of_trust():
+            self.notify(
+                "You have not trusted this store yet, so hooks neither recall from it nor record to it. "
+                "If it is yours or your team's: smp trust"
             )
 
-    def use(self, memory: Memory) -> None:
-        """From now on it is this store; the other one is closed."""
+    def use_store(self, memory: Memory) -> None:
+        """Use this store from now on; close the one that was in use."""
         self.close()
         self._memory = memory
 
@@ -87,139 +102,168 @@ class Call:
         return self.options.session or os.environ.get("SMP_SESSION") or None
 
     def session(self, name: str | None = None, *, create: bool = False) -> SessionMemory:
-        """The session with this name, else the one asked for, else the one written last, else (`create`) a new one."""
-        name = name or self.session_name or self._latest_session()
+        """The session of this name, else of --session or SMP_SESSION, else the last written, else (`create`) a new one."""
+        name = name or self.session_name or self._find_default_session()
         if name is not None:
             return self.memory.session(name, author=self.author)
         if not create:
             from smp_memory.errors import SessionNotFound
 
-            raise SessionNotFound(self.without_sessions())
+            raise SessionNotFound(self.no_session_message())
         session = self.memory.create_session(author=self.author)
-        self.remark(f"No session was in use; this starts {session.id}.")
+        self.notify(f"There is no active session; started {session.id}.")
         return session
 
-    def without_sessions(self) -> str:
-        """What to say of a store in which no session is in use: whoever comes back after weeks finds them archived."""
-        away = self.memory.archived_sessions()
-        if away:
-            last = max(away, key=lambda each: str(each.when or "")).session
-            many = "1 session is" if len(away) == 1 else f"{len(away):,} sessions are"
-            return f"{many} archived in {self.memory.root}, none is in use. Bring the last one back: smp session restore {last}"
+    def no_session_message(self) -> str:
+        """The message for a store without an active session. After some weeks without use all may be archived."""
+        archived = self.memory.archived_sessions()
+        if archived:
+            last = max(archived, key=lambda each: str(each.when or "")).session
+            count = "1 session is" if len(archived) == 1 else f"{len(archived):,} sessions are"
+            return f"{count} archived in {self.memory.root}, none is active. Restore the last one: smp session restore {last}"
         return f"There is no session in {self.memory.root} yet. Start one: smp session new"
 
-    def _latest_session(self) -> str | None:
-        """Looked up once: another process may write to another session while this command is at work."""
+    def _find_default_session(self) -> str | None:
+        """The session written last. Cached: another process may write to another session while this command runs."""
         if self._default_session is None:
             from smp_memory.current_session import current_session
 
             self._default_session = current_session(self.memory)
         return self._default_session
 
-    def place(self, reference: str) -> tuple[SessionMemory, str]:
+    def resolve(self, reference: str) -> tuple[SessionMemory, str]:
         """The session and the id of a memory: `ID`, or `session/ID` for one of another session."""
         name, slash, memory_id = reference.rpartition("/")
         return (self.session(name), memory_id) if slash and name else (self.session(), reference)
 
+    def resolve_by_session(self, references: Iterable[str]) -> list[tuple[SessionMemory, list[str]]]:
+        """The ids of several memories by session, without repetitions."""
+        by_session: dict[str, tuple[SessionMemory, list[str]]] = {}
+        for session, memory_id in map(self.resolve, references):
+            by_session.setdefault(session.id, (session, []))[1].append(memory_id)
+        return [(session, list(dict.fromkeys(ids))) for session, ids in by_session.values()]
+
     def record(self, reference: str, *, include_deleted: bool = False) -> Record:
-        """The memory that is meant, `ID` or `session/ID`; it must be there."""
-        session, memory_id = self.place(reference)
+        """The memory of a reference, `ID` or `session/ID`; raises if there is none."""
+        session, memory_id = self.resolve(reference)
         history = self.history(session, memory_id)
         record = history.record(session.id) if history is not None else None
         if not include_deleted and (record is None or record.deleted):
-            record = session.get(memory_id)  # says why not
+            record = session.get(memory_id)  # raises with the reason
         if record is None:
             raise session.missing(memory_id)
         return record
 
-    def with_hint(self, error: MemoryNotFound) -> MemoryNotFound:
-        """What to say of a memory that is not there; if no session was named and another one has such a memory, which."""
+    def add_hint(self, error: MemoryNotFound) -> MemoryNotFound:
+        """The same error; if the session was not named and other sessions have such an id, its message says which."""
         memory_id, session = error.details.get("id"), error.details.get("session")
-        told = type(error)(error.message, **error.details)
         if not isinstance(memory_id, str) or session is None or session != self._default_session:
-            return told
+            return type(error)(error.message, **error.details)
         store = self.memory.store
         others = [name for name in store.session_ids() if name != session]
-        having = store.indexer.answer(None, lambda finder: [name for name in others if finder.row(name, memory_id)])
-        if not having:
-            return told
-        where = f"Session {having[0]} has" if len(having) == 1 else f"{len(having):,} other sessions have"
-        return type(error)(f"{error.message} {where} one: {having[0]}/{memory_id}", **error.details)
+        matches = store.indexer.answer(None, lambda finder: [name for name in others if finder.row(name, memory_id)])
+        if not matches:
+            return type(error)(error.message, **error.details)
+        where = f"Session {matches[0]} has" if len(matches) == 1 else f"{len(matches):,} other sessions have"
+        return type(error)(f"{error.message} {where} one: {matches[0]}/{memory_id}", **error.details)
 
     def history(self, session: SessionMemory, memory_id: str) -> RecordHistory | None:
-        """All that happened to a memory; a large session is not read for it."""
+        """The history of a memory; read without loading a large session."""
         from smp_memory.store.history import history_of
 
         return history_of(self.memory.store.session(session.id), memory_id)
 
-    # -- who is asked
+    # -- what is searched
 
     @property
-    def asked(self) -> Memory | SessionMemory:
-        """The session that was named, else the whole store."""
+    def scope(self) -> Memory | SessionMemory:
+        """The session named by --session or SMP_SESSION, else the whole store."""
         return self.memory if self.options.all or self.session_name is None else self.session()
 
     @property
-    def is_one_session(self) -> bool:
-        """Whether an id says it all, without its session."""
-        return self.asked is not self.memory or len(self.memory.store.session_ids()) == 1
+    def has_one_session(self) -> bool:
+        """Whether the scope is one session, so that ids are unique without it."""
+        return self.scope is not self.memory or len(self.memory.store.session_ids()) == 1
 
     # -- the answer
 
     def answer(self, data: Any, lines: Iterable[str]) -> None:
-        """Print the data as JSON, or the lines, which are not made if nobody wants them."""
+        """Print the data as JSON, or the lines; with --json the lines are not computed."""
         if self.options.json:
             self.screen.json(data)
             return
         for line in lines:
             self.screen.line(line)
 
-    def written(self, record: Record, line: str) -> None:
-        """Answer that a memory is written, with what its writer should know: redaction, warnings."""
+    def answer_written(self, record: Record, line: str) -> None:
+        """Answer with a memory that was written, its redactions and warnings."""
         data = record.to_dict()
         if record.warnings:
             data.setdefault("warnings", list(record.warnings))
         if record.redacted:
             data.setdefault("redacted", record.redacted)
         self.answer(data, [line])
-        for text in notices(record):
-            self.remark(text)
+        for text in write_notices(record):
+            self.notify(text)
 
-    def remark_redacted(self, what: str, kinds: dict[str, int] | None) -> None:
-        """Say what redaction took out of something that is not a memory."""
+    def notify(self, text: str) -> None:
+        """Print a message for people on stderr; programs may ignore it."""
+        self._stderr().line(text)
+
+    def notify_redacted(self, what: str, kinds: dict[str, int] | None) -> None:
+        """Print on stderr what redaction removed from a text that is not a memory, such as a reason."""
         if kinds:
             from smp_memory.privacy.settings import redaction_notice
 
-            self.remark(f"{what}: {redaction_notice(kinds)}")
+            self.notify(f"{what}: {redaction_notice(kinds)}")
 
-    def remark(self, text: str) -> None:
-        """Something that a person should know and a program need not."""
-        Screen(sys.stderr, may_color=not self.options.no_color).line(text)
+    def _stderr(self) -> Screen:
+        return Screen(sys.stderr, may_color=not self.options.no_color)
 
-    def tell_of_unreadable(self) -> None:
-        """Say on stderr, in one line, that entries of the files could not be read."""
+    def notify_unreadable(self) -> None:
+        """Print one line on stderr if entries of the files could not be read."""
         if self._memory is not None:
             from smp_memory.store import incomplete
 
             problems = incomplete.take_reported()
             if problems:
-                self.remark(incomplete.describe(problems))
-            self.tell_of_other_layouts()
+                self.notify(incomplete.describe(problems))
+            self.notify_other_layouts()
 
-    def tell_of_other_layouts(self) -> None:
-        """Say on stderr, in one line, that there are sessions in another layout, which nobody reads."""
+    def notify_other_layouts(self) -> None:
+        """Print one line on stderr if there are sessions in another layout, which are not read."""
         if self._memory is not None:
             from smp_memory.store.foreign_layouts import describe_unread
 
             text = describe_unread(self._memory.store)
             if text:
-                self.remark(text)
+                self.notify(text)
 
-    def waiting(self, text: str) -> Waiting:
-        """A block that may take long, and what a person reads meanwhile."""
-        from smp_memory.cli.progress import Waiting
+    def delayed_message(self, text: str) -> DelayedMessage:
+        """A context manager that shows a message on stderr if its block takes long."""
+        from smp_memory.cli.progress import DelayedMessage
 
-        return Waiting(Screen(sys.stderr, may_color=not self.options.no_color), text)
+        return DelayedMessage(self._stderr(), text)
+
+    def progress_line(self) -> ProgressLine:
+        """A status line on stderr that the command updates."""
+        from smp_memory.cli.progress import ProgressLine
+
+        return ProgressLine(self._stderr())
+
+    # -- questions
+
+    @property
+    def is_interactive(self) -> bool:
+        """Whether a person can be asked: standard input and output are terminals."""
+        return sys.stdin.isatty() and self.screen.is_terminal and not self.options.json
+
+    def confirm(self, question: str) -> bool:
+        """Ask a person a yes-or-no question; no is the default."""
+        self.screen.flush()
+        sys.stdout.write(f"{question} [y/N] ")
+        sys.stdout.flush()
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     # -- the end
 
@@ -228,7 +272,7 @@ class Call:
             self._memory.close()
             self._memory = None
 
-    def __enter__(self) -> Call:
+    def __enter__(self) -> Invocation:
         return self
 
     def __exit__(

@@ -1,4 +1,4 @@
-"""Log events on standard error for `--verbose`: as lines, or as JSON with `--json`."""
+"""Print log events on standard error for `--verbose`: as lines, or as JSON with `--json`."""
 
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
-"""How does a person know that a command is at work? A line that stands there while an answer takes long.
+"""Status lines for commands that take long.
 
-Guarantees: nothing is shown before a second has passed, nothing stays, and nothing at all is shown where no person looks.
-Non-guarantees: it does not say how long it will take.
+Guarantees: nothing is shown before a second has passed, the line is cleared at the end, and nothing is shown if the
+output is not a terminal.
+Non-guarantees: it gives no estimate of the remaining time.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,25 +16,44 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.render import Screen
 
-_QUIET_SECONDS = 1.0
+_DELAY_SECONDS, _INTERVAL_SECONDS = 1.0, 0.1
 
 
-class Waiting:
-    """Shows a line on this screen while the block takes long: `with Waiting(screen, "Making the index …"):`."""
+class ProgressLine:
+    """A status line that is updated as work goes on, at most ten times a second."""
 
-    def __init__(self, screen: Screen, text: str, quiet_seconds: float = _QUIET_SECONDS) -> None:
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._next = time.monotonic() + _DELAY_SECONDS
+        self._is_shown = False
+
+    def show(self, text: str) -> None:
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _INTERVAL_SECONDS
+            self._is_shown = True
+            self._screen.status(text)
+
+    def clear(self) -> None:
+        if self._is_shown:
+            self._screen.status("")
+
+
+class DelayedMessage:
+    """Shows a message while the block runs, if it takes long: `with DelayedMessage(screen, "Building the index …"):`."""
+
+    def __init__(self, screen: Screen, text: str, delay_seconds: float = _DELAY_SECONDS) -> None:
         self._screen = screen
         self._text = text
         self._mutex = threading.Lock()
-        self._shown = self._over = False
-        self._timer = threading.Timer(quiet_seconds, self._show)
+        self._is_shown = self._is_over = False
+        self._timer = threading.Timer(delay_seconds, self._show)
         self._timer.daemon = True
 
     def _show(self) -> None:
         with self._mutex:
-            if not self._over:
-                self._screen.passing(self._text)
-                self._shown = True
+            if not self._is_over:
+                self._screen.status(self._text)
+                self._is_shown = True
 
     def __enter__(self) -> None:
         if self._screen.is_terminal:
@@ -43,6 +64,6 @@ class Waiting:
     ) -> None:
         self._timer.cancel()
         with self._mutex:
-            self._over = True
-            if self._shown:
-                self._screen.passing("")
+            self._is_over = True
+            if self._is_shown:
+                self._screen.status("")

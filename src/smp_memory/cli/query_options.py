@@ -1,4 +1,4 @@
-"""What is asked? The options of a question, and the question that they make."""
+"""Options of the search commands, and the query that they form."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.cli.arguments import Parser
-    from smp_memory.cli.invocation import Call
+    from smp_memory.cli.invocation import Invocation
     from smp_memory.memory import Memory
     from smp_memory.model.hits import Hits
     from smp_memory.session import SessionMemory
 
-    Asked = dict[str, Any]
-    Ask = Callable[[Memory | SessionMemory, Asked], Hits]
+    QueryOptions = dict[str, Any]  # keyword arguments of `query`
+    Search = Callable[[Memory | SessionMemory, QueryOptions], Hits]
 
 _SORTS = ("relevance", "newest", "oldest", "priority", "importance")
 _MODES = ("default", "weighted", "product")
 _COUNTABLE = "type, tag, agent, day, session, topic"
 
-# Parts of a question that leave memories out, and the options that ask for them.
-_OPTIONS = {
+# Keyword arguments of `query` that restrict its results -> their options.
+_RESTRICTIONS = {
     "types": "--type",
     "tags": "--tag",
     "all_tags": "--all-tags",
@@ -42,64 +42,68 @@ _OPTIONS = {
     "references": "--references",
     "offset": "--offset",
 }
-_ENOUGH = 100
+_RELAXED_LIMIT = 100
 
 
 # -- options
 
 
 def add_words(parser: Parser) -> None:
-    parser.words = "words"
-    parser.without_session = "all of them"
-    parser.add_argument("words", metavar="WORD", nargs="*", help="what to look for, in any words; rare ones count most")
+    parser.free_words = "words"
+    parser.default_session = "all of them"
+    parser.add_argument(
+        "words", metavar="WORD", nargs="*", help="what to search for, in your own words; rare words count most"
+    )
 
 
 def add_filters(parser: Parser) -> None:
-    """The options that say which memories are meant."""
+    """The options that filter memories."""
     add = parser.add_argument_group("which memories").add_argument
     add("--type", action="extend", type=_names, dest="types", metavar="TYPE", help="only this type: decision, finding, …; repeat for more")  # fmt: skip
     add("--tag", action="extend", type=_names, dest="tags", metavar="TAG", help="only with this tag or one below it; repeat for: any of them")  # fmt: skip
-    add("--all-tags", action="store_true", help="all of the tags must be there, not one of them")
+    add("--all-tags", action="store_true", help="only with all of the tags, not with any of them")
     add("--not-tag", action="extend", type=_names, dest="not_tags", metavar="TAG", help="only without this tag")
     add("--agent", action="append", dest="agents", metavar="NAME", help="only by this author; repeat for more")
-    add("--topic", help="only about this topic: those that say so, and those with the tag")
+    add("--topic", help="only with this topic, or with a tag of this name")
     add("--time", metavar="WHEN", help='"last 24 hours", yesterday, "since monday", 2026-01, 2026-01-05..2026-01-10')
     add("--since", metavar="WHEN", help="from then on")
     add("--until", metavar="WHEN", help="up to then, that day included")
     add("--where", action="append", metavar="CONDITION", help="severity=critical, 'impact.score>3', tags~auth, status!=open, evidence?; repeat for: all of them")  # fmt: skip
-    add("--pinned", action="store_true", default=None, help="only those that are pinned")
-    add("--min-priority", type=float, metavar="N", help="from 0 to 1: only what is still so present")
+    add("--pinned", action="store_true", default=None, help="only pinned memories")
+    add("--min-priority", type=float, metavar="N", help="from 0 to 1: only with at least this priority")
     add("--min-importance", type=float, metavar="N", help="from 0 to 1")
     add("--min-confidence", type=_number_or_word, metavar="N", help="from 0 to 1, or a word such as high")
-    add("--no-decayed", action="store_false", default=None, dest="include_decayed", help="leave out what has faded")
-    add("--include-deleted", action="store_true", default=None, help="also those that are deleted")
-    add("--include-archived", action="store_true", default=None, help="also those of archived sessions")
-    add("--related-to", action="append", metavar="ID", help="only what is connected with this memory")
-    add("--references", action="append", metavar="ID", help="only what points to this memory")
-    add_steps(add)
+    add("--no-decayed", action="store_false", default=None, dest="include_decayed", help="leave out faded memories")
+    add("--include-deleted", action="store_true", default=None, help="also deleted memories")
+    add("--include-archived", action="store_true", default=None, help="also memories of archived sessions")
+    add("--related-to", action="append", metavar="ID", help="only memories that are related to this one")
+    add("--references", action="append", metavar="ID", help="only memories that refer to this one")
+    add_relation_options(add)
     add("--all", action="store_true", help="all sessions, even if SMP_SESSION names one")
 
 
-def add_steps(add: Any, used_by: str = "of --related-to and --include-related: ") -> None:
-    add("--depth", type=int, metavar="N", help=f"{used_by}so many steps away (default: 1)")
+def add_relation_options(add: Any, used_by: str = "of --related-to and --include-related: ") -> None:
+    add("--depth", type=int, metavar="N", help=f"{used_by}the largest number of steps (default: 1)")
     add("--kind", action="extend", type=_names, dest="kinds", metavar="KIND", help=f"{used_by}only this kind of relation; repeat for more")  # fmt: skip
 
 
-def add_page(parser: Parser) -> None:
-    """The options that say in which order, how many, and what else."""
+def add_result_options(parser: Parser) -> None:
+    """The options for order, number and details of the results."""
     add = parser.add_argument_group("the answer").add_argument
     add("--sort", choices=_SORTS, help="the order (default: relevance with words, else newest)")
-    add("--limit", type=int, default=10, metavar="N", help="at most so many (default: 10; 0: only counts)")
-    add("--offset", type=int, metavar="N", help="leave out the first N: the next page")
+    add(
+        "--limit", type=int, default=10, metavar="N", help="the largest number of results (default: 10; 0: only counts)"
+    )
+    add("--offset", type=int, metavar="N", help="skip the first N results: the next page")
     add("--min-relevance", type=float, metavar="N", help="from 0 to 1")
-    add("--include-related", action="store_true", default=None, help="with each memory what is connected with it")
+    add("--include-related", action="store_true", default=None, help="show related memories with each result")
     add("--count-by", action="extend", type=_names, metavar="WHAT", help=f"count all that match, by {_COUNTABLE}")
-    add("--mode", choices=_MODES, help="how relevance is made (default: default)")
-    add("--explain", action="store_true", help="draw what the relevance of each memory is made of")
+    add("--mode", choices=_MODES, help="how relevance is computed (default: default)")
+    add("--explain", action="store_true", help="show how the relevance of each result is computed")
 
 
 def _names(text: str) -> list[str]:
-    """`decision,finding` is two."""
+    """Split at commas: `decision,finding` is two names."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
@@ -110,42 +114,44 @@ def _number_or_word(text: str) -> float | str:
         return text
 
 
-# -- the question
+# -- the query
 
-_PARTS = (*_OPTIONS, "include_deleted", "include_archived", "include_related", "depth", "kinds", "sort", "limit", "count_by", "mode")  # fmt: skip
+_ARGUMENTS = (*_RESTRICTIONS, "include_deleted", "include_archived", "include_related", "depth", "kinds", "sort", "limit", "count_by", "mode")  # fmt: skip
 
 
-def words_of(call: Call) -> str:
+def words_from(call: Invocation) -> str:
     return " ".join(call.options.words)
 
 
-def asked_of(call: Call) -> Asked:
-    """The question that the options ask, its words left out."""
+def query_from(call: Invocation) -> QueryOptions:
+    """The query that the options form, without its words."""
     options = call.options
-    asked: Asked = {name: getattr(options, name, None) for name in _PARTS}
-    asked["all_tags"] = options.tags if options.all_tags else None
-    asked["tags"] = None if options.all_tags else options.tags
+    query: QueryOptions = {name: getattr(options, name, None) for name in _ARGUMENTS}
+    query["all_tags"] = options.tags if options.all_tags else None
+    query["tags"] = None if options.all_tags else options.tags
     for name in ("related_to", "references"):
-        if asked[name]:
-            asked[name] = [call.record(each, include_deleted=True).ref for each in asked[name]]
-    return {name: value for name, value in asked.items() if value is not None}
+        if query[name]:
+            query[name] = [call.record(each, include_deleted=True).ref for each in query[name]]
+    return {name: value for name, value in query.items() if value is not None}
 
 
-def loosened(call: Call, asked: Asked, ask: Ask, words: str) -> Iterator[tuple[str, str]]:
-    """What would be found without each part of a question that found nothing: the option, and how many."""
-    who, plain = call.asked, {**asked, "limit": _ENOUGH, "track_access": False, "count_by": None}
-    tries = [(option, ask, who, {**plain, name: None}) for name, option in _OPTIONS.items() if name in asked]
-    if who is not call.memory:
-        tries.append(("--session", ask, call.memory, plain))
-    if words and tries:
-        tries.append(("the words", without_words, who, plain))
-    ways = [(option, way(whom, part)) for option, way, whom, part in tries]
-    if len(tries) > 1 and not any(found for _, found in ways):
-        ways = [("any option", ask(call.memory, {**plain, **dict.fromkeys(_OPTIONS)}))]
-    for option, found in ways:
-        if found:
-            yield option, f"{len(found):,} or more" if found.more else f"{len(found):,}"
+def relaxed_counts(call: Invocation, query: QueryOptions, search: Search, words: str) -> Iterator[tuple[str, str]]:
+    """For a query without results: each option without which there are some, and their number."""
+    scope, plain = call.scope, {**query, "limit": _RELAXED_LIMIT, "track_access": False, "count_by": None}
+    attempts = [
+        (option, search, scope, {**plain, name: None}) for name, option in _RESTRICTIONS.items() if name in query
+    ]
+    if scope is not call.memory:
+        attempts.append(("--session", search, call.memory, plain))
+    if words and attempts:
+        attempts.append(("the words", _search_without_words, scope, plain))
+    results = [(option, run(where, relaxed)) for option, run, where, relaxed in attempts]
+    if len(attempts) > 1 and not any(hits for _, hits in results):
+        results = [("any option", search(call.memory, {**plain, **dict.fromkeys(_RESTRICTIONS)}))]
+    for option, hits in results:
+        if hits:
+            yield option, f"{len(hits):,} or more" if hits.more else f"{len(hits):,}"
 
 
-def without_words(who: Memory | SessionMemory, asked: Asked) -> Hits:
-    return who.query(**asked)
+def _search_without_words(scope: Memory | SessionMemory, query: QueryOptions) -> Hits:
+    return scope.query(**query)

@@ -1,9 +1,9 @@
-"""How does it look on a terminal? Colour, tables, bars, and text that cannot do anything to the terminal.
+"""Terminal output: colour, tables, bars, wrapped text, and escaping of untrusted text.
 
-Guarantees: whatever a memory, an id or a file name contains, only printable characters reach the terminal: controls,
-escape sequences and marks that turn the direction of text are shown as `\\x1b`, and no text can begin a new line
-where a program expects one. There is one way out, `Screen.line`. `Screen.json` is exact instead: JSON escapes them.
-Non-guarantees: a terminal's own idea of how wide a character is may differ from Unicode's.
+Guarantees: whatever a memory, an id or a file name contains, only printable characters reach the terminal: control
+characters, escape sequences and bidirectional marks are shown as `\\x1b`, and no text can begin a new line where a program
+expects one. All text is printed by `Screen.line`. `Screen.json` is exact instead: JSON escapes these characters.
+Non-guarantees: a terminal may display a character wider or narrower than Unicode says.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, TextIO
 
-_HOSTILE = re.compile(
+_UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
-_A_WORD, _SOME_WORDS = 10, 24  # columns that a table tries to leave to a cell
+_MIN_COLUMNS, _MIN_LAST_COLUMNS = 10, 24  # narrowest width of a table's column, and of its last one, if possible
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?")
 _MINUTES, _DATE = 16, 10  # columns of a time without its seconds, and of the day alone
 _SPACES = re.compile(r"[ \t\r\n]+")
 
-# Styles stand in a line as characters that no text has (Unicode noncharacters) until it is printed.
+# Until a line is printed, styles are marked in it by Unicode noncharacters, which no text contains.
 _CODES = {
     "bold": "1",
     "dim": "2",
@@ -63,7 +63,7 @@ _AS_ASCII = str.maketrans(
 
 
 class Screen:
-    """Where text goes: a terminal, a pipe or a file."""
+    """An output stream: a terminal, a pipe or a file."""
 
     def __init__(self, stream: TextIO, *, may_color: bool = True) -> None:
         self._stream = stream
@@ -84,13 +84,13 @@ class Screen:
             return 80
 
     def line(self, text: str = "") -> None:
-        """Print one line, the only way out for text that others wrote."""
+        """Print one line, escaped. All text that others wrote is printed here."""
         self._stream.write(self._printable(text) + "\n")
 
-    def passing(self, text: str) -> None:
-        """Show a line for a moment, on a terminal: the next one takes its place, an empty one clears it."""
+    def status(self, text: str) -> None:
+        """Show a transient line on a terminal: the next one replaces it, an empty one clears it."""
         if self.is_terminal and os.environ.get("TERM") != "dumb":
-            self._stream.write(f"\r{self._printable(cut(text, (self.width or 80) - 1))}\x1b[K")
+            self._stream.write(f"\r{self._printable(truncate(text, (self.width or 80) - 1))}\x1b[K")
             self._stream.flush()
 
     def _printable(self, text: str) -> str:
@@ -111,7 +111,7 @@ class Screen:
 
         indent = None if on_one_line else 2
         text = json.dumps(data, ensure_ascii="utf" not in self._encoding, indent=indent, default=str)
-        self._stream.write(_HOSTILE.sub(_json_escape, text) + "\n")
+        self._stream.write(_UNPRINTABLE.sub(_json_escape, text) + "\n")
 
     def flush(self) -> None:
         self._stream.flush()
@@ -121,10 +121,10 @@ class Screen:
 
 
 def safe(text: str) -> str:
-    """The same text with everything visible that could steer a terminal or deceive an eye."""
+    """Escape all characters that could control a terminal or mislead a reader."""
     if text.isascii() and text.isprintable():
         return text
-    return _HOSTILE.sub(_visible, text)
+    return _UNPRINTABLE.sub(_visible, text)
 
 
 def _visible(found: re.Match[str]) -> str:
@@ -133,7 +133,7 @@ def _visible(found: re.Match[str]) -> str:
 
 
 def _json_escape(found: re.Match[str]) -> str:
-    """The same character for every JSON reader, harmless for a terminal."""
+    """Escape a character for JSON: the same for every JSON reader, harmless for a terminal."""
     if found[0] == "\n":  # between values; inside them it is escaped already
         return "\n"
     units = found[0].encode("utf-16-be", "surrogatepass")
@@ -186,19 +186,19 @@ def bar(share: float, columns: int = 24) -> str:
     return paint("cyan", "█" * full) + paint("dim", "░" * (columns - full))
 
 
-def bars(counts: dict[str, int], shown: Callable[[int], str], columns: int | None = None) -> Iterator[str]:
-    """A bar for each number, the largest first."""
-    names = {name: cut(safe(one_line(name)), max(_A_WORD, (columns or 1000) - 40)) for name in counts}
+def bars(counts: dict[str, int], format_number: Callable[[int], str], columns: int | None = None) -> Iterator[str]:
+    """A bar chart, the largest number first."""
+    names = {name: truncate(safe(one_line(name)), max(_MIN_COLUMNS, (columns or 1000) - 40)) for name in counts}
     widest, largest = max(map(width_of, names.values()), default=0), max(counts.values(), default=0) or 1
     for name, number in sorted(counts.items(), key=lambda item: -item[1]):
-        yield f"  {pad(names[name], widest)}  {bar(number / largest)}  {shown(number)}"
+        yield f"  {pad(names[name], widest)}  {bar(number / largest)}  {format_number(number)}"
 
 
 # -- columns
 
 
 def width_of(text: str) -> int:
-    """How many columns a text takes."""
+    """The number of columns that a text takes."""
     if text.isascii():
         return len(text)
     return len(text) + sum([_letter_width(letter) - 1 for letter in _NOT_ASCII.findall(text)])
@@ -213,8 +213,8 @@ def _letter_width(letter: str) -> int:
     return 2 if east_asian_width(letter) in "WF" else 1
 
 
-def _fitting(text: str, columns: int) -> int:
-    """How many letters of a text fit."""
+def _fit_length(text: str, columns: int) -> int:
+    """The number of characters of a text that fit into the columns."""
     if text.isascii():
         return min(len(text), columns)
     if len(text) <= columns and width_of(text) <= columns:
@@ -227,12 +227,19 @@ def _fitting(text: str, columns: int) -> int:
     return len(text)
 
 
-def cut(text: str, columns: int) -> str:
-    """The beginning of a text that fits; its styles are closed."""
-    if _fitting(text, columns) == len(text):
+def truncate(text: str, columns: int) -> str:
+    """Truncate a text to the columns, with an ellipsis; open styles are closed."""
+    if _fit_length(text, columns) == len(text):
         return text
-    text = text[: _fitting(text, max(columns - 1, 0))]
+    text = text[: _fit_length(text, max(columns - 1, 0))]
     return text + "…" + (_END if _MARKS.search(text) else "")
+
+
+def color_diff(lines: Iterable[str]) -> Iterator[str]:
+    """The lines of a unified diff in colour."""
+    for line in lines:
+        style = {"+": "green", "-": "red", "@": "dim"}.get(line[:1])
+        yield paint(style, line) if style else line
 
 
 def pad(text: str, columns: int, right: bool = False) -> str:
@@ -241,96 +248,98 @@ def pad(text: str, columns: int, right: bool = False) -> str:
 
 
 def table(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], columns: int | None, spare: Sequence[str] = ()
+    headers: Sequence[str], rows: Iterable[Sequence[str]], columns: int | None, optional: Sequence[str] = ()
 ) -> Iterator[str]:
-    """Rows below their heads; a head that starts with `>` aligns to the right. The last column takes what is left.
+    """A table; a header that starts with `>` aligns its column to the right. The last column takes the remaining width.
 
-    Where it is too narrow, times lose their seconds and then their hour, and columns without a cell and then the
-    `spare` ones are left out, before anything is cut.
+    If the table is too wide, times lose their seconds and then their hour, and empty columns and then the `optional` ones
+    are left out, before any cell is truncated.
     """
     body = [[safe(one_line(cell)) for cell in row] for row in rows]
-    names = [head.removeprefix(">") for head in heads]
-    right = [head.startswith(">") for head in heads]
+    names = [header.removeprefix(">") for header in headers]
+    right = [header.startswith(">") for header in headers]
     widths = [max(map(width_of, column)) for column in zip(names, *body, strict=True)]
-    shown = range(len(heads)) if columns is None else _make_room(names, body, widths, columns, spare)
-    last = shown[-1]
+    visible = range(len(headers)) if columns is None else _fit_columns(names, body, widths, columns, optional)
+    last = visible[-1]
 
-    def joined(cells: Sequence[str]) -> str:
-        fitted = {at: _shortened(cells[at], widths[at]) for at in shown}
+    def line(cells: Sequence[str]) -> str:
+        fitted = {at: _shorten(cells[at], widths[at]) for at in visible}
         padded = [pad(cell, widths[at], right[at]) if at < last or right[at] else cell for at, cell in fitted.items()]
         return "  ".join(padded).rstrip()
 
-    yield paint("dim", joined(names))
-    yield from map(joined, body)
+    yield paint("dim", line(names))
+    yield from map(line, body)
 
 
-def _shortened(cell: str, columns: int) -> str:
-    """A cell that fits: a time as far as it goes, the name of such a column without its zone, all else cut."""
+def _shorten(cell: str, columns: int) -> str:
+    """Shorten a cell: a time to minutes or the date, the header of such a column without its zone, all else truncated."""
     if width_of(cell) <= columns:
         return cell
     if _TIME.fullmatch(cell) and columns >= _DATE:
         return cell[: _MINUTES if columns >= _MINUTES else _DATE]
-    return cut(cell.removesuffix(" (UTC)"), columns)
+    return truncate(cell.removesuffix(" (UTC)"), columns)
 
 
-def _make_room(
-    names: list[str], body: list[list[str]], widths: list[int], columns: int, spare: Sequence[str]
+def _fit_columns(
+    names: list[str], body: list[list[str]], widths: list[int], columns: int, optional: Sequence[str]
 ) -> Sequence[int]:
-    """Narrow the columns until all fit, and say which are shown."""
-    shown = list(range(len(widths)))
-    times = [at for at in shown if (cells := [row[at] for row in body if row[at]]) and all(map(_TIME.fullmatch, cells))]
+    """Narrow the columns until all fit; returns the indices of the visible ones."""
+    visible = list(range(len(widths)))
+    times = [
+        at for at in visible if (cells := [row[at] for row in body if row[at]]) and all(map(_TIME.fullmatch, cells))
+    ]
 
     def excess() -> int:
-        return max(0, sum(widths[at] for at in shown) + 2 * (len(shown) - 1) - columns)
+        return max(0, sum(widths[at] for at in visible) + 2 * (len(visible) - 1) - columns)
 
-    def is_tight() -> bool:  # also when the last column has given what it can
-        return excess() > max(0, widths[shown[-1]] - _SOME_WORDS)
+    def is_too_wide() -> bool:  # even with the last column at its minimum
+        return excess() > max(0, widths[visible[-1]] - _MIN_LAST_COLUMNS)
 
     if excess() and body:
-        shown = [at for at in shown if at == 0 or any(row[at] for row in body)]
+        visible = [at for at in visible if at == 0 or any(row[at] for row in body)]
         for at in times:
             widths[at] = min(widths[at], _MINUTES)
-    if is_tight():
+    if is_too_wide():
         for at in times:
             widths[at] = min(widths[at], _DATE)
-    for name in spare:
-        if is_tight():
-            shown = [at for at in shown if names[at] != name]
-    _narrow(widths, shown, excess())
-    return shown
+    for name in optional:
+        if is_too_wide():
+            visible = [at for at in visible if names[at] != name]
+    _narrow(widths, visible, excess())
+    return visible
 
 
-def _narrow(widths: list[int], shown: list[int], excess: int) -> None:
-    """Cut columns: the last one first, down to some words, then the widest of the middle."""
-    last = shown[-1]
-    given = min(excess, max(0, widths[last] - _SOME_WORDS))
-    widths[last] -= given
-    for _ in range(excess - given):
-        widest = max(shown[1:-1], key=widths.__getitem__, default=last)
-        at = widest if widths[widest] > _A_WORD else last
+def _narrow(widths: list[int], visible: list[int], excess: int) -> None:
+    """Reduce widths by the excess: the last column first, down to its minimum, then the widest in the middle."""
+    last = visible[-1]
+    reduction = min(excess, max(0, widths[last] - _MIN_LAST_COLUMNS))
+    widths[last] -= reduction
+    for _ in range(excess - reduction):
+        widest = max(visible[1:-1], key=widths.__getitem__, default=last)
+        at = widest if widths[widest] > _MIN_COLUMNS else last
         widths[at] = max(1, widths[at] - 1)
 
 
 def fields(pairs: Iterable[tuple[str, str]], columns: int | None) -> Iterator[str]:
-    """Names and values; long and several lines stand below their name, indented."""
-    known = list(pairs)
-    widest = max((width_of(name) for name, _ in known), default=0)
-    room = None if columns is None else max(20, columns - widest - 2)
-    for name, value in known:
-        lines = [part for line in text_lines(value) for part in wrapped(line, room)]
+    """Names and values in two columns; long values are wrapped and indented."""
+    items = list(pairs)
+    widest = max((width_of(name) for name, _ in items), default=0)
+    value_columns = None if columns is None else max(20, columns - widest - 2)
+    for name, value in items:
+        lines = [part for line in text_lines(value) for part in wrap(line, value_columns)]
         yield f"{paint('dim', pad(name, widest))}  {lines[0]}"
         yield from (" " * (widest + 2) + line if line else "" for line in lines[1:])
 
 
-def wrapped(line: str, columns: int | None) -> list[str]:
-    """A line as several that fit, broken at spaces where there are any."""
+def wrap(line: str, columns: int | None) -> list[str]:
+    """Break a line into several that fit, at spaces where there are any."""
     if columns is None:
         return [line]
     parts: list[str] = []
     text, at = safe(line), 0
     while True:
         window = text[at : at + columns + 1]
-        end = _fitting(window, columns)
+        end = _fit_length(window, columns)
         if at + end == len(text):
             return [*parts, window]
         space = window.rfind(" ", 1, end + 1)

@@ -1,1 +1,1 @@
-"""Context."""
+"""What an agent gets in its prompt: candidates, token budget, format and visible sessions; and the digest `MEMORY.md`."""

@@ -1,13 +1,14 @@
-"""What fits into a prompt? Memories, best first, within a number of tokens. Pure.
+"""Select context items within a token budget and lay them out as a fenced text. Pure.
 
-Guarantees: the text never counts more than asked for, whatever the counter; what does not fit is left out, and what is
-too long is cut between words and ends in an ellipsis, behind its date and id. The same candidates give the same text.
-A memory stands there once, and on one line: what it holds cannot look like a heading, another memory or the end of the fence.
+Guarantees: the text never counts more than `max_tokens`, whatever the counter; what does not fit is left out, and a text that is
+too long is cut between words and ends in an ellipsis, after its date and id. The same candidates give the same text.
+A memory appears once, and on one line: its content cannot look like a heading, another memory or the end of the fence.
 """
 
 from __future__ import annotations
 
-from smp_memory.context.format import when_of
+from smp_memory.context.format import relevant_time
+from smp_memory.model.types import in_order
 from smp_memory.privacy import fence
 
 TYPE_CHECKING = False
@@ -19,24 +20,20 @@ if TYPE_CHECKING:
 
     Counter = Callable[[str], int]
 
-# In the order of the text. Turns come last and oldest first: the conversation goes on behind them.
-SECTIONS = {
-    "state": "Your own state",
-    "preference": "Preferences",
-    "finding": "Open findings",
-    "decision": "Decisions",
-    "learning": "Learned before",
-    "earlier": "Said earlier",
-    "turn": "Last turns",
-}
 ELLIPSIS = "…"
-_LEAST_TOKENS = 12  # no memory is shorter than this, with its date and id
-_PATIENCE = 8  # so many that do not fit are passed over, in the hope of a short one
-_SHORTEST_TOKENS = 24  # less than this is not worth cutting a memory for
-_SHARE = 8  # of the budget that one memory may take before it is cut
+_MIN_TOKENS = 12  # no memory is shorter than this, with its date and id
+_MOST_MISSES = 8  # items that do not fit are skipped this often, because a shorter one may follow
+_MIN_CUT_TOKENS = 24  # with fewer tokens left no memory is cut to fit
+_BUDGET_SHARE = 8  # one memory may take this fraction of the budget (1/8) before it is cut
 _FEWEST_CHARACTERS, _MOST_CHARACTERS = 160, 1200
-_FEWEST_LEFT = 40  # characters; a memory of which less is left says nothing
+_MIN_TEXT = 40  # characters; a cut memory that is shorter is left out
 _JOINERS = "\u200c\u200d"  # not printable, but parts of words and of emoji
+
+
+def section_titles() -> dict[str, str]:
+    """Titles of the sections, in the order of the text. Turns come last and oldest first: the conversation continues after them."""
+    own = {kind.name: kind.context_title for kind in in_order("context_place") if kind.is_written_down}
+    return {"state": "Your own state", **own, "earlier": "Said earlier", "turn": "Last turns"}
 
 
 def count_tokens(text: str) -> int:
@@ -45,25 +42,25 @@ def count_tokens(text: str) -> int:
 
 
 class ContextItem:
-    """A memory that may come into the prompt: what it says there, how much it is wanted, and why."""
+    """A memory that may be in the prompt: its text there, its score, and the reason for it."""
 
-    __slots__ = ("head", "is_cut", "record", "score", "section", "text", "why")
+    __slots__ = ("is_cut", "prefix", "record", "score", "section", "text", "why")
 
-    def __init__(self, record: Record, section: str, score: float, why: str, head: str, text: str) -> None:
+    def __init__(self, record: Record, section: str, score: float, why: str, prefix: str, text: str) -> None:
         self.record = record
         self.section = section
         self.score = score
         self.why = why
-        self.head = one_line(head)  # date, id and what else must not be cut
+        self.prefix = one_line(prefix)  # date, id and other parts that must not be cut
         self.text = one_line(text)
         self.is_cut = False
 
     @property
     def line(self) -> str:
-        return f"- {self.head} {self.text}".rstrip()
+        return f"- {self.prefix} {self.text}".rstrip()
 
     def cut(self, characters: int) -> None:
-        """Make its text no longer than this, between words if there are some."""
+        """Shorten the text to so many characters, between words if possible."""
         if len(self.text) <= characters:
             return
         kept = self.text[: max(characters - len(ELLIPSIS), 0)]
@@ -81,7 +78,7 @@ class ContextItem:
             "ref": record.ref,
             "type": record.type,
             "section": self.section,
-            "date": when_of(record),
+            "date": relevant_time(record),
             "author": record.author,
             "text": self.text,
             "why": self.why,
@@ -94,83 +91,87 @@ class ContextItem:
 
 
 def one_line(text: str) -> str:
-    """A text on one line, without anything that a reader cannot see."""
+    """A text on one line, without unprintable characters."""
     line = " ".join(text.split())
     if line.isprintable():
         return line
     return "".join(each for each in line if each.isprintable() or each in _JOINERS)
 
 
-def fitted(items: Iterable[ContextItem], head: str, max_tokens: int, count: Counter) -> tuple[str, list[ContextItem]]:
-    """The text and what is in it. Items come best first; no more are asked for than fit."""
+def fit_to_budget(
+    items: Iterable[ContextItem], heading: str, max_tokens: int, count: Counter
+) -> tuple[str, list[ContextItem]]:
+    """The text, and the items in it. Items come best first and are drawn only until the budget is used."""
     nonce = fence.new_nonce()
-    chosen = _chosen(items, fence.fence(head + "\n", nonce), max_tokens, count)
+    chosen = _select(items, fence.fence(heading + "\n", nonce), max_tokens, count)
     while chosen:
-        text = _written(chosen, head, nonce)
+        text = _layout(chosen, heading, nonce)
         if count(text) <= max_tokens:
-            return text, _in_order(chosen)
-        chosen.pop()  # the least wanted; a counter need not add up
+            return text, _ordered(chosen)
+        chosen.pop()  # the one with the lowest score; a counter need not be additive
     return "", []
 
 
-def _chosen(items: Iterable[ContextItem], around: str, max_tokens: int, count: Counter) -> list[ContextItem]:
-    """As many as fit beside the text around them if tokens add up."""
+def _select(items: Iterable[ContextItem], around: str, max_tokens: int, count: Counter) -> list[ContextItem]:
+    """The items that fit beside the surrounding text, if token counts are additive."""
     chosen: list[ContextItem] = []
     left = max_tokens - count(around) - 1
-    longest = min(max(max_tokens * 4 // _SHARE, _FEWEST_CHARACTERS), _MOST_CHARACTERS)
+    longest = min(max(max_tokens * 4 // _BUDGET_SHARE, _FEWEST_CHARACTERS), _MOST_CHARACTERS)
     known: set[str] = set()
+    titles = section_titles()
     sections: set[str] = set()
     missed = 0
-    if left < _LEAST_TOKENS:
+    if left < _MIN_TOKENS:
         return []
     for item in items:
         if _is_repeated(item, known):
             continue
         item.cut(longest)
-        heading = 0 if item.section in sections else count(f"\n## {SECTIONS[item.section]}\n") + 1
+        heading = 0 if item.section in sections else count(f"\n## {titles[item.section]}\n") + 1
         cost = heading + count(item.line) + 1
-        if cost > left and left - heading >= _SHORTEST_TOKENS:
+        if cost > left and left - heading >= _MIN_CUT_TOKENS:
             item.cut(len(item.text) - (cost - left) * 4 - 8)
             cost = heading + count(item.line) + 1
-        if cost > left or (item.is_cut and len(item.text) < _FEWEST_LEFT):
+        if cost > left or (item.is_cut and len(item.text) < _MIN_TEXT):
             missed += 1
-            if missed >= _PATIENCE:
+            if missed >= _MOST_MISSES:
                 break
             continue
         chosen.append(item)
         sections.add(item.section)
         left -= cost
-        if left < _LEAST_TOKENS:
+        if left < _MIN_TOKENS:
             break
     return chosen
 
 
 def _is_repeated(item: ContextItem, known: set[str]) -> bool:
-    """Whether this memory, or another that says the same, is there already. People say "yes" more than once."""
-    said = item.text.casefold()
-    if item.record.ref in known or (said in known and item.section != "turn"):
+    """Whether this memory, or another of the same text, was met before. Turns may repeat a text: people say "yes" often."""
+    text = item.text.casefold()
+    if item.record.ref in known or (text in known and item.section != "turn"):
         return True
-    known.update((item.record.ref, said))
+    known.update((item.record.ref, text))
     return False
 
 
-def _in_order(chosen: list[ContextItem]) -> list[ContextItem]:
-    """By section; best first, but turns as they were said."""
+def _ordered(chosen: list[ContextItem]) -> list[ContextItem]:
+    """By section; best first, but turns in the order of time."""
+    order = {section: place for place, section in enumerate(section_titles())}
 
-    def place(item: ContextItem) -> tuple[Any, ...]:
+    def sort_key(item: ContextItem) -> tuple[Any, ...]:
         by_time = item.section in ("turn", "earlier")
         when = (item.record.created, item.record.session, item.record.seq) if by_time else ()
-        return list(SECTIONS).index(item.section), when, -item.score, item.record.ref
+        return order[item.section], when, -item.score, item.record.ref
 
-    return sorted(chosen, key=place)
+    return sorted(chosen, key=sort_key)
 
 
-def _written(chosen: list[ContextItem], head: str, nonce: str) -> str:
-    lines = [head] if head else []
-    section = ""
-    for item in _in_order(chosen):
+def _layout(chosen: list[ContextItem], heading: str, nonce: str) -> str:
+    lines = [heading] if heading else []
+    titles, section = section_titles(), ""
+    for item in _ordered(chosen):
         if item.section != section:
             section = item.section
-            lines += ["", f"## {SECTIONS[section]}"] if lines else [f"## {SECTIONS[section]}"]
+            lines += ["", f"## {titles[section]}"] if lines else [f"## {titles[section]}"]
         lines.append(item.line)
     return fence.fence("\n".join(lines), nonce)

@@ -1,39 +1,31 @@
-"""What should this agent have in its prompt now? The right memories, best first, within a number of tokens.
+"""Build the text that an agent gets in its prompt: the memories it needs now, best first, within a token budget.
 
     context = memory.context("architect", task="choose a database for orders", max_tokens=1500)
-    prompt = f"{context}
-
-{question}"
+    prompt = f"{context}\n\n{question}"
 
 Guarantees: `counter(str(context)) <= max_tokens`, whatever the counter; every memory is there once, with its date and id,
-and the agent may see it; the same store, question and time give the same text. The text is fenced (`smp_memory.privacy.fence`):
-marked as recalled data, and never stored again. Being recalled counts as use.
-Without a task it is what helps at the start of a session: where the last one stopped, what was decided, what is open.
+and the agent may see it; the same store, arguments and time give the same text. The text is fenced (`smp_memory.privacy.fence`):
+marked as recalled data, and never stored again. Being recalled counts as use. Which sessions memories may come from is decided in
+`smp_memory.context.visible_sessions`.
+Without a task it is a digest for the start of a session: where the last one stopped, what was decided, what is open.
 
-Which sessions a context may gather from: the session's own user separates them.
-
-    the session itself, and `global`     always
-    sessions without a user              always
-    sessions of the same user            always
-    sessions of other users              only if `context.share_users` is on for them: in the store, or in that session's own settings
-
-A session without a user, as hooks make them, belongs to the only user that the store's sessions name. If they name several, it is none of
-theirs, and all sessions that have a user are those of others.
-
-Guarantees: a session whose head cannot be read, so that nobody knows whose it is, counts as another user's.
-Non-guarantees: `query` and everything that names sessions itself is not limited. Files are files.
+Callers import this module late and inside `with loading:`, because it loads the search.
 """
 
 from __future__ import annotations
 
-from os.path import join
-from weakref import WeakKeyDictionary
-
-from smp_memory.errors import InvalidQuery, SessionCorrupt, SMPError
-from smp_memory.files.disk import identity
-from smp_memory.import_lock import loading
+from smp_memory.context.budget import count_tokens, fit_to_budget, one_line
+from smp_memory.context.candidates import SHARED_FILE_REASON, CandidateSearch, ContextRequest
+from smp_memory.context.visible_sessions import VisibleSessions
+from smp_memory.errors import InvalidQuery
 from smp_memory.model.session_info import GLOBAL_SESSION
+from smp_memory.model.times import parse, to_moment, to_text
+from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
+from smp_memory.search import api
+from smp_memory.search.query import Query
+from smp_memory.search.ranking import uses_embeddings
+from smp_memory.store.design_shared_files import all_shared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,34 +34,16 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.context.budget import ContextItem
-    from smp_memory.context.candidates import ContextRequest
     from smp_memory.model.reports import Problem
-    from smp_memory.model.session_info import SessionInfo
-    from smp_memory.store.file_store import FileStore
     from smp_memory.store.visible_index import VisibleFinder
-
 
 MAX_TOKENS = 1500
 LAST_TURNS = 20
 MOST_TURNS = 1000
 
 
-_loaded: list[bool] = []
-
-
-def load() -> None:
-    """Load what makes a context; once, and while nobody forks."""
-    if not _loaded:
-        from smp_memory.search import api
-
-        api.load()
-        with loading:
-            pass
-        _loaded.append(True)
-
-
 class Context:
-    """What was recalled: `str(context)` for the prompt, `items` for programs."""
+    """The recalled memories: `str(context)` for the prompt, `items` for programs."""
 
     def __init__(
         self, text: str, items: list[ContextItem], tokens: int, max_tokens: int, asked: dict[str, Any], at: str
@@ -80,8 +54,8 @@ class Context:
         self.max_tokens = max_tokens
         self.asked = asked  # agent, task, topic, session
         self.at = at
-        self.archived_not_searched = 0  # archived sessions from which nothing is recalled
-        self.problems: list[Problem] = []  # entries of the sessions gathered from that could not be read
+        self.archived_not_searched = 0  # number of archived sessions, from which nothing is recalled
+        self.problems: list[Problem] = []  # unreadable entries of the sessions that were searched
 
     @property
     def ids(self) -> list[str]:
@@ -125,91 +99,82 @@ def context(
     turns: int = LAST_TURNS,
     at: datetime | str | None = None,
     track_access: bool = True,
-    reach: SessionReach | None = None,
+    visible_sessions: VisibleSessions | None = None,
 ) -> Context:
-    """What an agent should know now.
+    """Build the context of an agent.
 
-    agent       whose state is recalled, and who may see it; None sees what is shared.
-    task, topic what it is about to do, in words as they come; without both: a digest.
-    session     a session or its id; it must exist. Its last turns are recalled, and its user says which sessions may be gathered from; None: the session
-                that was spoken in last, and all sessions may.
-    counter     how many tokens a text has; default: a quarter of its characters.
-    turns       how many last turns at most.
-    reach       the sessions that may be gathered from, if the session cannot say it because it does not exist yet.
+    agent        whose state is recalled and whose visibility holds; None sees what is shared.
+    task, topic  what the agent is about to do, in free text; without both the context is a digest.
+    session      a session or its id; it must exist. Its last turns are recalled, and its user decides which sessions are visible.
+                 None: the session with the newest turn, and all sessions are visible.
+    counter      counts the tokens of a text; default: a quarter of its characters.
+    turns        the number of last turns, at most.
+    visible_sessions  instead of those of `session`, for a session that does not exist yet.
     """
     checked_agent, checked_task, checked_topic = (
-        _text(name, value) for name, value in (("agent", agent), ("task", task), ("topic", topic))
+        _check_text(name, value) for name, value in (("agent", agent), ("task", task), ("topic", topic))
     )
-    _whole("max_tokens", max_tokens, 1 << 40)
-    _whole("turns", turns, MOST_TURNS)
-    name = _session_name(session)
-    load()
-    from smp_memory.context.budget import count_tokens
-    from smp_memory.context.candidates import FROM_A_FILE, ContextRequest
-    from smp_memory.model.times import parse, to_moment, to_text
-
-    if reach is None and name is not None:
-        reach = SessionReach(scope.store, name)
+    _check_int("max_tokens", max_tokens, 1 << 40)
+    _check_int("turns", turns, MOST_TURNS)
+    name = _session_id(session)
+    api.load()
+    if visible_sessions is None and name is not None:
+        visible_sessions = VisibleSessions(scope.store, name)
     now = scope.now() if at is None else to_moment(parse(at, "at"))
-    wanted = ContextRequest(checked_agent, checked_task, checked_topic, name, turns, now, scope.policy(), reach)
+    request = ContextRequest(
+        checked_agent, checked_task, checked_topic, name, turns, now, scope.policy(), visible_sessions
+    )
     problems: list[Problem] = []
-    text, chosen, home = _recalled(scope, wanted, max_tokens, counter, problems)
+    text, chosen, default_session = _build(scope, request, max_tokens, counter, problems)
     if track_access and chosen:
-        used = [item.record for item in chosen if item.why != FROM_A_FILE]
-        scope.note_access(used)
-    asked = {"agent": checked_agent, "task": checked_task, "topic": checked_topic, "session": home}
-    made = Context(text, chosen, (counter or count_tokens)(text), max_tokens, asked, to_text(now))
-    made.archived_not_searched = scope.store.archived_count()
-    made.problems = problems
-    return made
+        scope.note_access([item.record for item in chosen if item.why != SHARED_FILE_REASON])
+    asked = {"agent": checked_agent, "task": checked_task, "topic": checked_topic, "session": default_session}
+    result = Context(text, chosen, (counter or count_tokens)(text), max_tokens, asked, to_text(now))
+    result.archived_not_searched = scope.store.archived_count()
+    result.problems = problems
+    return result
 
 
-def _recalled(
+def _build(
     scope: Scope,
-    wanted: ContextRequest,
+    request: ContextRequest,
     max_tokens: int,
     counter: Callable[[str], int] | None,
     problems: list[Problem],
 ) -> tuple[str, list[ContextItem], str | None]:
-    """The text, what is in it, and the session whose ids need no session before them. `problems` gets unreadable entries."""
-    from smp_memory.context.budget import count_tokens, fitted
-    from smp_memory.context.candidates import CandidateSearch
-    from smp_memory.privacy.visibility import Viewer
-    from smp_memory.search.query import Query
-    from smp_memory.search.ranking import uses_embeddings
-    from smp_memory.store.design_shared_files import all_shared
-
-    viewer = Viewer(wanted.agent)
+    """The text, its items, and the session whose ids are given without a session. Unreadable entries are added to `problems`."""
+    viewer = Viewer(request.agent)
     visible = Scope(scope.store, None, scope.config, scope.clock, viewer=viewer)
     scope.store.check_open()
     shared = [record for record in all_shared(scope.store, GLOBAL_SESSION) if viewer.sees(record)]
 
-    def look(finder: VisibleFinder) -> tuple[str, list[ContextItem], str | None]:
-        gathering = CandidateSearch(finder, wanted, shared)
-        gathering.gather()
-        problems[:] = finder.problems(None, wanted.reach.allows if wanted.reach is not None else None)
+    def select(finder: VisibleFinder) -> tuple[str, list[ContextItem], str | None]:
+        search = CandidateSearch(finder, request, shared)
+        search.collect()
+        allows = request.visible_sessions.allows if request.visible_sessions is not None else None
+        problems[:] = finder.problems(None, allows)
         if counter is None:
-            text, chosen = fitted(gathering.items(), _head(wanted, gathering.home), max_tokens, count_tokens)
-        else:  # somebody else's code, which may be slow or fail: not while others wait for the index
-            text, chosen = "", gathering.enough_for(max_tokens)
-        return text, chosen, gathering.home
+            heading = _heading(request, search.default_session)
+            text, chosen = fit_to_budget(search.items(), heading, max_tokens, count_tokens)
+        else:  # the caller's code, which may be slow or fail: not while others wait for the index
+            text, chosen = "", search.enough_for(max_tokens)
+        return text, chosen, search.default_session
 
-    by_meaning = bool(wanted.words) and uses_embeddings(Query({"text": wanted.words}, wanted.now))
-    found: tuple[str, list[ContextItem], str | None] = visible.answer(None, look, by_meaning=by_meaning)
+    by_meaning = bool(request.words) and uses_embeddings(Query({"text": request.words}, request.now))
+    result: tuple[str, list[ContextItem], str | None] = visible.answer(None, select, by_meaning=by_meaning)
     if counter is None:
-        return found
-    _, items, home = found
-    return *fitted(items, _head(wanted, home), max_tokens, counter), home
+        return result
+    _, items, default_session = result
+    return *fit_to_budget(items, _heading(request, default_session), max_tokens, counter), default_session
 
 
-def _head(wanted: ContextRequest, home: str | None) -> str:
-    from smp_memory.context.budget import one_line
+def _heading(request: ContextRequest, default_session: str | None) -> str:
+    agent = f"For {request.agent}." if request.agent else ""
+    session = f"Ids without a session are of {default_session}." if default_session else ""
+    return one_line(" ".join(part for part in (agent, session) if part))
 
-    parts = [f"For {wanted.agent}." if wanted.agent else "", f"Ids without a session are of {home}." if home else ""]
-    return one_line(" ".join(part for part in parts if part))
 
-
-def _session_name(session: Any) -> str | None:
+def _session_id(session: Any) -> str | None:
     if session is None:
         return None
     name = getattr(session, "id", session)
@@ -218,7 +183,7 @@ def _session_name(session: Any) -> str | None:
     return name
 
 
-def _text(field: str, value: Any) -> str | None:
+def _check_text(field: str, value: Any) -> str | None:
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     if not isinstance(value, str):
@@ -231,84 +196,6 @@ def _text(field: str, value: Any) -> str | None:
     return value
 
 
-def _whole(field: str, value: Any, high: int) -> None:
+def _check_int(field: str, value: Any, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= high:
         raise InvalidQuery(f"{field}: must be a whole number from 0 to {high}, not {value!r}.", field=field, limit=high)
-
-
-SETTING = "context.share_users"
-_read: WeakKeyDictionary[FileStore, dict[str, tuple[Any, SessionInfo]]] = (
-    WeakKeyDictionary()
-)  # heads, as long as their files are the same
-
-
-class SessionReach:
-    """The sessions that a context for one session, or for one without a user that does not exist yet, may gather from."""
-
-    def __init__(self, store: FileStore, session: str | None) -> None:
-        self._store = store
-        self._session = session
-        self._user = self._user_of(session) if session is not None else None
-        self._known: dict[str, bool] = {}
-        self._one_user: bool | None = None
-
-    def allows(self, session: str) -> bool:
-        """Whether memories of this session may be handed out."""
-        if session not in self._known:
-            self._known[session] = session in (self._session, GLOBAL_SESSION) or self._is_shared(session)
-        return self._known[session]
-
-    def sessions(self) -> list[str]:
-        """All of them. Reads the head of every session, so it is asked only where another user's session was met."""
-        return [name for name in self._store.session_ids() if self.allows(name)]
-
-    def _is_shared(self, session: str) -> bool:
-        try:
-            info = self._head_of(session)
-            if info.user is None or info.user == self._user or (self._user is None and self._has_one_user()):
-                return True
-            config = self._store.config
-            return bool((config.override_session(info.config, session) if info.config else config)[SETTING])
-        except (SMPError, OSError):
-            return False
-
-    def _has_one_user(self) -> bool:
-        """Whether the sessions of the store name no more than one user. Reads their heads, once."""
-        if self._one_user is None:
-            users: set[str] = set()
-            for name in self._store.session_ids():
-                users.add(self._head_of(name).user or "")
-                if len(users - {""}) > 1:
-                    break
-            self._one_user = len(users - {""}) <= 1
-        return self._one_user
-
-    def _user_of(self, session: str) -> str | None:
-        try:
-            return self._head_of(session).user
-        except (SMPError, OSError):
-            return None
-
-    def _head_of(self, session: str) -> SessionInfo:
-        store = self._store
-        if not store.layout.info_file:  # the head is an entry of the log, which every write changes
-            return self._head_in_log(session)
-        path = join(store.layout.folder(store.root, session), store.layout.info_file)
-        found = store.disk.stat(path)
-        state = found and identity(found)
-        heads = _read.setdefault(store, {})
-        known = heads.get(session)
-        if known is None or state is None or known[0] != state:
-            known = heads[session] = (state, store.session(session).info())
-        return known[1]
-
-    def _head_in_log(self, session: str) -> SessionInfo:
-        """The head among the entries. If there is none and a line cannot be read, that line may be it."""
-        files = self._store.session(session)
-        info = files.info()
-        if info.user is None and info.is_assumed:
-            files.view(lambda fold: None)  # reads what the process has not read yet
-            if not files.unreadable():
-                return info
-            raise SessionCorrupt(f"The head of session {session} may be an entry that cannot be read.", session=session)
-        return info

@@ -28,6 +28,16 @@ from functools import lru_cache
 from math import exp
 
 from smp_memory.errors import InvalidConfig
+from smp_memory.model.types import (
+    CRITICAL,
+    IF_CRITICAL,
+    IF_HIGH_IMPACT,
+    IF_INFERRED,
+    IF_UNRESOLVED,
+    KINDS,
+    RESOLVED_STATUSES,
+    PerKind,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +46,7 @@ if TYPE_CHECKING:
 
     from smp_memory.config import Config
     from smp_memory.decay.inputs import DecayInputs
+    from smp_memory.model.types import Kind
 
     class Policy(Protocol):
         """A decay policy."""
@@ -55,17 +66,6 @@ if TYPE_CHECKING:
 _DAY = 86_400_000_000
 _HOUR = 3_600_000_000
 
-# base priority, rate per day, boost per access (design 003), floor (design 002)
-RULES: dict[str, tuple[float, float, float, float]] = {
-    "conversation": (1.0, 0.05, 0.01, 0.1),
-    "decision": (0.95, 0.03, 0.02, 0.4),
-    "finding": (0.90, 0.04, 0.015, 0.3),
-    "preference": (0.85, 0.02, 0.03, 0.6),
-    "agent_state": (0.80, 0.06, 0.01, 0.0),
-    "artifact": (0.90, 0.04, 0.015, 0.3),
-    "learning": (0.80, 0.02, 0.01, 0.3),
-    "summary": (0.95, 0.03, 0.02, 0.4),
-}
 AGE_PENALTY = 0.01  # per day, design 003
 MAX_BOOST = 0.2
 RESOLVED_RATE_FACTOR = 1.5
@@ -74,13 +74,10 @@ CRITICAL_FLOOR = 0.8
 UNRESOLVED_FLOOR = 0.7
 INFERRED_FLOOR = 0.3
 INFERRED = 0.6  # the confidence of the word `inferred`
-UNRESOLVED = frozenset(("open", "unresolved", "pending", "proposed", "in_progress"))
-_RESOLVED = frozenset(("resolved", "closed", "fixed", "done"))
 _HIGH_IMPACT = frozenset(("high", "critical"))
 
-HALF_LIFE_HOURS = {"conversation": 168, "decision": 720, "finding": 336, "preference": 1440, "other": 168}
+OTHER_HALF_LIFE_HOURS = 168  # of types without one of their own
 MINIMUM_FACTOR = 0.1
-_TYPE_IMPORTANCE = {"decision": 1.0, "finding": 0.8, "preference": 0.7}  # design 001; 0.5 for all others
 
 
 class SmpPolicy:
@@ -96,7 +93,8 @@ class SmpPolicy:
         if inputs.pinned:
             return 1.0
         rule = self._rule(inputs)
-        least = rule[3] if inputs.type == "conversation" else _floor(inputs, rule[3])[0]
+        kind = KINDS[inputs.type]
+        least = _floor(inputs, kind, rule[3])[0] if kind.floors else rule[3]
         return min(1.0, max(least, self._decayed(inputs, now, rule)))
 
     def without_floor(self, inputs: DecayInputs, now: int) -> float:
@@ -112,7 +110,8 @@ class SmpPolicy:
 
     def explain(self, inputs: DecayInputs, now: int) -> dict[str, Any]:
         base, rate, boost, floor = self._rule(inputs)
-        least, why = _floor(inputs, floor)
+        kind = KINDS[inputs.type]
+        least, why = _floor(inputs, kind, floor)
         since, age = _days(_touched(inputs), now), _days(inputs.created, now)
         parts = {
             "base": base,
@@ -123,13 +122,13 @@ class SmpPolicy:
             "age_penalty": exp(-AGE_PENALTY * age),
             "access_boost": _boost(inputs, boost),
             "floor": least,
-            "floor_because": why,
+            "floor_because": _BECAUSE[why].format(kind.noun) if why else "its type",
         }
         return _explained(self, inputs, now, parts)
 
     def _rule(self, inputs: DecayInputs) -> tuple[float, float, float, float]:
         base, rate, boost, floor = self._rules[inputs.type]
-        if inputs.type == "finding" and inputs.status in _RESOLVED:
+        if inputs.status in RESOLVED_STATUSES and KINDS[inputs.type].is_faster_resolved:
             rate *= RESOLVED_RATE_FACTOR
         return base, rate, boost, floor
 
@@ -144,18 +143,18 @@ class HalfLifePolicy:
         self._hours, self._minimum = _half_lives(settings)
 
     def priority(self, inputs: DecayInputs, now: int) -> float:
-        if inputs.pinned or inputs.type == "preference":
+        if inputs.pinned or not KINDS[inputs.type].fades_by_half_life:
             return 1.0
         return max(self._minimum, self.without_floor(inputs, now))
 
     def without_floor(self, inputs: DecayInputs, now: int) -> float:
-        if inputs.pinned or inputs.type == "preference":
+        if inputs.pinned or not KINDS[inputs.type].fades_by_half_life:
             return 1.0
-        return _halved(inputs, now, self._hours.get(inputs.type) or self._hours["other"])
+        return _halved(inputs, now, self._hours[inputs.type])
 
     def explain(self, inputs: DecayInputs, now: int) -> dict[str, Any]:
-        fades = inputs.type != "preference"
-        half_life = self._hours.get(inputs.type) or self._hours["other"]
+        fades = KINDS[inputs.type].fades_by_half_life
+        half_life = self._hours[inputs.type]
         parts = {
             "half_life_hours": half_life if fades else None,
             "hours_of_age": _hours(inputs.created, now),
@@ -182,11 +181,11 @@ class BoostedPolicy:
     def without_floor(self, inputs: DecayInputs, now: int) -> float:
         if inputs.pinned:
             return 1.0
-        half_life = self._hours.get(inputs.type) or self._hours["other"]
+        half_life = self._hours[inputs.type]
         return min(1.0, _halved(inputs, now, half_life) * _multiplier(inputs))
 
     def explain(self, inputs: DecayInputs, now: int) -> dict[str, Any]:
-        half_life = self._hours.get(inputs.type) or self._hours["other"]
+        half_life = self._hours[inputs.type]
         parts = {
             "half_life_hours": half_life,
             "hours_of_age": _hours(inputs.created, now),
@@ -270,8 +269,8 @@ def importance_of(inputs: DecayInputs) -> float:
     """A memory's own importance, or else the one derived from type, severity, impact and approval (design 001)."""
     if inputs.importance is not None:
         return inputs.importance
-    score = _TYPE_IMPORTANCE.get(inputs.type, 0.5)
-    if inputs.severity == "critical" or inputs.impact == "high":
+    score = KINDS[inputs.type].importance
+    if inputs.severity == CRITICAL or inputs.impact == "high":
         score *= 1.3
     if inputs.approved:
         score *= 1.2
@@ -307,30 +306,43 @@ def _multiplier(inputs: DecayInputs) -> float:
     return 1 + 0.1 * inputs.access_count + 0.2 * importance_of(inputs)
 
 
-def _floor(inputs: DecayInputs, floor: float) -> tuple[float, str]:
-    """The floor of the priority, and its reason: the largest that applies."""
-    kind = inputs.type
-    if kind == "finding" and inputs.severity == "critical":
-        return max(floor, CRITICAL_FLOOR), "a critical finding"
-    if kind == "decision" and inputs.impact in _HIGH_IMPACT:
-        return max(floor, HIGH_IMPACT_FLOOR), "a decision of high impact"
-    if kind == "decision" and inputs.status in UNRESOLVED:
-        return max(floor, UNRESOLVED_FLOOR), "an unresolved decision"
-    if kind == "preference" and inputs.confidence is not None and inputs.confidence <= INFERRED:
-        return min(floor, INFERRED_FLOOR), "an inferred preference"
-    return floor, "its type"
+_BECAUSE = {
+    IF_CRITICAL: "a critical {}",
+    IF_HIGH_IMPACT: "a {} of high impact",
+    IF_UNRESOLVED: "an unresolved {}",
+    IF_INFERRED: "an inferred {}",
+}
+
+
+def _floor(inputs: DecayInputs, kind: Kind, floor: float) -> tuple[float, str]:
+    """The floor of the priority, and the first rule of the type that applies; empty: none does."""
+    for rule in kind.floors:
+        if rule == IF_CRITICAL and inputs.severity == CRITICAL:
+            return max(floor, CRITICAL_FLOOR), rule
+        if rule == IF_HIGH_IMPACT and inputs.impact in _HIGH_IMPACT:
+            return max(floor, HIGH_IMPACT_FLOOR), rule
+        if rule == IF_UNRESOLVED and inputs.status in kind.unresolved:
+            return max(floor, UNRESOLVED_FLOOR), rule
+        if rule == IF_INFERRED and inputs.confidence is not None and inputs.confidence <= INFERRED:
+            return min(floor, INFERRED_FLOOR), rule
+    return floor, ""
 
 
 def _rules_with(settings: Mapping[str, Any]) -> dict[str, tuple[float, float, float, float]]:
     rates, floors = settings.get("rates", {}), settings.get("floors", {})
-    return {
-        kind: (base, rates.get(kind, rate), boost, floors.get(kind, floor))
-        for kind, (base, rate, boost, floor) in RULES.items()
-    }
+
+    def rule(kind: Kind) -> tuple[float, float, float, float]:
+        base, rate, boost, floor = kind.decay
+        return base, rates.get(kind.name, rate), boost, floors.get(kind.name, floor)
+
+    return PerKind(rule)
 
 
 def _half_lives(settings: Mapping[str, Any]) -> tuple[dict[str, float], float]:
-    return {**HALF_LIFE_HOURS, **settings.get("half_life_hours", {})}, settings.get("minimum_factor", MINIMUM_FACTOR)
+    given = settings.get("half_life_hours", {})
+    other = given.get("other", OTHER_HALF_LIFE_HOURS)
+    hours = PerKind(lambda kind: given.get(kind.name) or kind.half_life_hours or other)
+    return hours, settings.get("minimum_factor", MINIMUM_FACTOR)
 
 
 def _explained(policy: Policy, inputs: DecayInputs, now: int, parts: dict[str, Any]) -> dict[str, Any]:

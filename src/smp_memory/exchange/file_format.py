@@ -25,7 +25,6 @@ from smp_memory.files.json_lines import JsonLines, to_json
 from smp_memory.model import ids
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.times import parse
-from smp_memory.model.types import KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +43,8 @@ _JSON_START, _JSON_END = b'{"smp_export":1,"memories":[', b"\n]}\n"
 _PLAIN = FieldNames(time="created", names={}, writes_type=True, writes_session=True)
 _READABLE = FieldNames(
     time="created",
-    names={kind.name: {kind.text: "text"} for kind in KINDS.values()},
+    names={},
+    text="text",
     writes_type=True,
     writes_session=True,
 )

@@ -1,7 +1,6 @@
-"""What are the bytes? The truth: a session's files, how they are read, appended to, replaced and put right.
+"""Session files: the only place where memories are stored, and everything that reads, appends to, replaces and repairs them.
 
-From the ground up: `system` (what the operating system can do), `disk` (the only module that writes, syncs and
-renames), `lock` (one writer per session), `journal` (several files change together), `codec` and its formats (entries
-as bytes), `dialect` (names), `layouts` (which file holds what), `session_reader` (lock-free reading) and
-`session_writer` (what happens under the lock).
+From the ground up: `system` (operating system), `disk` (writes, syncs, renames), `lock` (one writer per session), `journal` (changes of
+several files), `codec` and the formats (entries as bytes), `field_names`, `layouts` (which file holds what), `reader` (without a
+lock) and `writer` (under the lock).
 """

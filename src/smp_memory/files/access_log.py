@@ -1,14 +1,14 @@
-"""Which memories were used, and when? Lines that readers append, without a lock and without a sync.
+"""Access log: lines that readers append when memories are used, without a lock and without a sync.
 
     1768138200 session-2026-01-11-a1b2c3/DEC-0002
 
-A second log of the same form, `session-uses.log`, holds uses of whole sessions that no entry tells: a session that was
-started, imported or restored, or entries written with an earlier time. Its lines name a session alone, and their times are
-exact (`1768138200.123456 review`): they say which session was started last.
+A second log of the same form, `session-uses.log`, holds uses of whole sessions that no entry shows: a session that was started,
+imported or restored, or entries written with an earlier time. Its lines name a session alone, and their times are exact
+(`1768138200.123456 review`), because the last started session is the one with the latest time.
 
-Guarantees: reading never waits and never fails because of this; a memory is noted at most once a minute per process.
-Non-guarantees: what was noted in the last second before a crash may be lost. It is a hint for fading, nothing else;
-maintenance folds it into the files.
+Guarantees: reading never waits and never fails because of this log; a memory is recorded at most once a minute per process.
+Non-guarantees: what was recorded in the last second before a crash may be lost. The log is a hint for decay, nothing else; maintenance
+writes it into the session files.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ if TYPE_CHECKING:
 
 FILE = "access.log"
 SESSION_USES = "session-uses.log"
-_LONG_BYTES = 1 << 16  # a log of uses of sessions above this size is shortened
+_COMPACT_ABOVE_BYTES = 1 << 16
 _PAUSE_SECONDS = 60.0
 _FLUSH_SECONDS = 1.0
 _FLUSH_LINES = 200
-_REMEMBERED = 20_000
+_NAME_LIMIT = 20_000
 
 
 class AccessLog:
     def __init__(self, state: UserState, name: str = FILE, *, exact: bool = False) -> None:
-        """`exact`: times are noted with their fractions of a second."""
+        """`exact`: times are recorded with fractions of a second."""
         self._state = state
         self._exact = exact
         self._disk = state.disk
         self.path = state.path(name)
-        self._noted: dict[str, float] = {}
+        self._last_recorded: dict[str, float] = {}
         self._lines: list[tuple[str, float]] = []
         self._flushed = 0.0
 
-    def note(self, names: Iterable[str], at_seconds: float) -> None:
-        """These memories (`session/ID`) were handed to somebody."""
+    def record(self, names: Iterable[str], at_seconds: float) -> None:
+        """Record that these memories (`session/ID`) were used."""
         for name in names:
-            last = self._noted.get(name)
+            last = self._last_recorded.get(name)
             if last is None or at_seconds - last >= _PAUSE_SECONDS:
-                if len(self._noted) >= _REMEMBERED:
-                    self._noted.clear()
-                self._noted[name] = at_seconds
+                if len(self._last_recorded) >= _NAME_LIMIT:
+                    self._last_recorded.clear()
+                self._last_recorded[name] = at_seconds
                 self._lines.append((name, at_seconds if self._exact else int(at_seconds)))
         now = time.monotonic()
         if len(self._lines) >= _FLUSH_LINES or (self._lines and now - self._flushed >= _FLUSH_SECONDS):
@@ -67,20 +67,20 @@ class AccessLog:
             self._state.make()
             descriptor = system.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
-                system.write(descriptor, _written(lines))
+                system.write(descriptor, _encode(lines))
             finally:
                 system.close(descriptor)
         except (OSError, SMPError):
-            pass  # a disk that is full or can only be read
+            pass  # a full or read-only disk
 
     def read(self, offset: int) -> tuple[list[tuple[str, float]], int]:
-        """What was noted behind an offset, and where to go on."""
+        """The uses recorded after an offset, and the next offset."""
         try:
             data = self._disk.read(self.path, offset)
         except (OSError, SMPError):
             return [], offset
         end = data.rfind(b"\n") + 1
-        found = []
+        uses: list[tuple[str, float]] = []
         for line in data[:end].decode(errors="replace").splitlines():
             seconds, _, name = line.partition(" ")
             whole, _, part = seconds.partition(".")
@@ -90,43 +90,43 @@ class AccessLog:
                 and len(whole) < 13
                 and (not part or (part.isascii() and part.isdigit()))
             ):
-                found.append((name, float(seconds) if part else int(whole)))
-        return found, offset + end
+                uses.append((name, float(seconds) if part else int(whole)))
+        return uses, offset + end
 
-    def unwritten(self) -> list[tuple[str, float]]:
-        """What this process noted and has not written into the log yet."""
+    def pending(self) -> list[tuple[str, float]]:
+        """The uses that this process has not written into the log yet."""
         return self._lines
 
     def last_uses(self) -> dict[str, float]:
-        """When each name was last noted, in seconds, by this process and by others."""
-        found: dict[str, float] = {}
-        for name, seconds in (*self.read(0)[0], *self.unwritten()):
-            found[name] = max(seconds, found.get(name, 0))
-        return found
+        """The time of the last use of each name, in seconds, by this process and by others."""
+        last: dict[str, float] = {}
+        for name, seconds in (*self.read(0)[0], *self.pending()):
+            last[name] = max(seconds, last.get(name, 0))
+        return last
 
-    def shorten(self) -> None:
-        """Keep only the last use of each name, if the log is long."""
-        if self.size_bytes() > _LONG_BYTES:
+    def compact(self) -> None:
+        """Keep only the last use of each name, if the log is large."""
+        if self.size_bytes() > _COMPACT_ABOVE_BYTES:
             uses = self.last_uses()
             self._lines = []
             try:
-                self._disk.replace(self.path, _written(uses.items()))
+                self._disk.replace(self.path, _encode(uses.items()))
             except (OSError, SMPError):
-                pass  # a disk that is full or can only be read: next time
+                pass  # a full or read-only disk: the next maintenance does it
 
-    def forget(self, until: int) -> None:
-        """Take out what stands before an offset; what a reader notes in this very moment may be lost with it."""
+    def remove_before(self, until: int) -> None:
+        """Remove the lines before an offset; a line that a reader appends at the same moment may be lost."""
         try:
             self._disk.replace(self.path, self._disk.read(self.path, until))
         except (OSError, SMPError):
-            pass  # a disk that is full or can only be read: next time
+            pass  # a full or read-only disk: the next maintenance does it
 
     def size_bytes(self) -> int:
-        found = self._disk.stat(self.path)
-        return 0 if found is None else found.st_size
+        status = self._disk.stat(self.path)
+        return 0 if status is None else status.st_size
 
 
-def _written(noted: Iterable[tuple[str, float]]) -> bytes:
+def _encode(uses: Iterable[tuple[str, float]]) -> bytes:
     return "".join(
-        f"{seconds if isinstance(seconds, int) else f'{seconds:.6f}'} {name}\n" for name, seconds in noted
+        f"{seconds if isinstance(seconds, int) else f'{seconds:.6f}'} {name}\n" for name, seconds in uses
     ).encode()

@@ -1,18 +1,18 @@
-"""How is a session packed away, and brought back safely? A tar.gz that says what it holds, and an own, strict unpacking.
+"""Pack a session's folder into a tar.gz archive with a manifest, and unpack it safely.
 
     manifest.json    {"smp_archive": 1, "files": [{"path", "bytes", "sha256"}, …], "summary": {"bytes", "sha256"}}
     summary.json     what the session was about
     session/…        its files, sorted, as they were
 
-Any tar reads it. SMP itself trusts nothing in it: names, types, sizes, counts and ratio are checked
-(`archive_names`, `archive_stream`), and every byte against the manifest (`archive_contents`).
+Any tar reads it. SMP itself trusts nothing in it: names, types, sizes, counts and ratio are checked (`archive_format`), and every byte
+against the manifest (`archive_reader`).
 
 Guarantees
-- `pack` is deterministic: the same files and summary give the same bytes, with the same zlib. It takes all plain files but
-  locks and unfinished ones, and refuses to start if there is anything that it could not bring back. The archive has
-  its name only after it was read back and every checksum held.
-- `unpack` goes through the archive twice: it writes nothing before the whole of it was found good, then into a new folder
-  that is moved into place, synced, as a whole. A crash leaves the old state, and a folder ending in `.smp-new`.
+- `pack` is deterministic: the same files and summary give the same bytes, with the same zlib. It packs all plain files but
+  locks and unfinished ones, and refuses to start if there is anything that it could not restore. The archive gets its name only
+  after it was read back and every checksum was correct.
+- `unpack` reads the archive twice: it writes nothing before all of it was verified, then into a new folder that is synced and moved
+  into place as a whole. A crash leaves the old state, and a folder ending in `.smp-new`.
 - No link is followed and none is made; nothing outside the target is ever written.
 Non-guarantees: empty folders, times and permissions are not kept. Whoever can write the archive can forge a session.
 """
@@ -26,29 +26,38 @@ import stat as modes
 import zlib
 
 from smp_memory.errors import InvalidFormat, SessionExists
-from smp_memory.files.archive_manifest import (
+from smp_memory.files.archive_format import (
+    DEFAULT_LIMITS,
+    END,
+    EXCLUDED,
+    JOURNAL,
+    ArchiveLimits,
+    encode_header,
+    find_collision,
+    is_private,
+    padding,
+)
+from smp_memory.files.archive_reader import (
     CONTENT,
     FORMAT,
     MANIFEST,
     SUMMARY,
     ArchivedFile,
     check,
-    go_through,
-    refused_name,
+    name_problem,
+    read_own_archive,
 )
-from smp_memory.files.archive_names import LEFT_OUT, PLAN, colliding, is_private
 from smp_memory.files.disk import TEMPORARY
-from smp_memory.files.tar_stream import DEFAULT_LIMITS, END, ArchiveLimits, encode_header, padding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any, NoReturn
 
-    from smp_memory.files.archive_manifest import ArchiveContents, Writer
+    from smp_memory.files.archive_reader import ArchiveContents, ArchiveWriter
     from smp_memory.files.disk import Disk
 
-    Read = Callable[[Disk, str, ArchiveLimits, Writer | None], ArchiveContents]
+    Read = Callable[[Disk, str, ArchiveLimits, ArchiveWriter | None], ArchiveContents]
 
 _CHUNK = 1 << 20
 _LEVEL = 6
@@ -69,25 +78,25 @@ def pack(
 ) -> ArchiveContents:
     """Pack a session's folder into the archive `target`. Nothing is removed; the caller holds the session's lock."""
     if not disk.is_folder(folder):
-        _refuse(folder, "it is not a folder")
+        _reject(folder, "it is not a folder")
     return pack_files(disk, dict(files_below(disk, folder)), target, summary, limits, replace=replace)
 
 
 def files_below(disk: Disk, folder: str, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """All that belongs into an archive: names inside it, and paths. An `InvalidFormat` if something cannot be packed."""
+    """Names inside the archive and paths of all files to pack. Raises `InvalidFormat` if something cannot be packed."""
     for name in disk.names(folder):
         path, inside = os.path.join(folder, name), prefix + name
-        found = disk.stat(path)
-        if found is None or name.endswith(TEMPORARY) or is_private(inside, LEFT_OUT):
+        status = disk.stat(path)
+        if status is None or name.endswith(TEMPORARY) or is_private(inside, EXCLUDED):
             continue
-        if is_private(inside, (PLAN,)):
-            _refuse(path, "a change is under way; open the session once, then repeat")
-        if modes.S_ISDIR(found.st_mode):
+        if is_private(inside, (JOURNAL,)):
+            _reject(path, "a change of it is unfinished; open the session once, then repeat")
+        if modes.S_ISDIR(status.st_mode):
             yield from files_below(disk, path, f"{inside}/")
-        elif modes.S_ISREG(found.st_mode):
+        elif modes.S_ISREG(status.st_mode):
             yield inside, path
         else:
-            _refuse(path, "it is neither a file nor a folder")
+            _reject(path, "it is neither a file nor a folder")
 
 
 def pack_files(
@@ -100,17 +109,17 @@ def pack_files(
     replace: bool = False,
     source: Disk | None = None,
 ) -> ArchiveContents:
-    """The same for single files: their names inside the archive, and their paths; `source`: on another disk, as in RAM."""
+    """Pack files by their names inside the archive and their paths; `source`: the disk that holds them, if it is another one."""
     if disk.exists(target) and not replace:
-        raise SessionExists(f"{target} is there already; nothing was packed.", path=target)
+        raise SessionExists(f"{target} exists already; nothing was packed.", path=target)
     for name in paths:
-        if why := refused_name(name):
-            _refuse(
+        if reason := name_problem(name):
+            _reject(
                 paths[name],
-                f"its name cannot be kept in an archive ({why.replace('_', ' ')}); rename it or move it away",
+                f"its name cannot be kept in an archive ({reason.replace('_', ' ')}); rename it or move it away",
             )
-    if same := colliding(sorted(paths)):
-        _refuse(paths[same], "its name differs from another one only in case; rename one of them")
+    if collision := find_collision(sorted(paths)):
+        _reject(paths[collision], "its name differs from another one only in case; rename one of them")
     temporary = target + TEMPORARY
     disk.remove(temporary)
     disk.write_new(temporary, b"", sync=False)
@@ -127,8 +136,8 @@ def pack_files(
 
 
 def _write(disk: Disk, temporary: str, paths: Mapping[str, str], summary: bytes, source: Disk) -> None:
-    """Write the archive and sync it. A file that changes between listing and packing is found by `check`."""
-    files = [_listed(source, name, paths[name]) for name in sorted(paths)]
+    """Write the archive and sync it. A file that changes between listing and packing is detected by `check`."""
+    files = [_hash_file(source, name, paths[name]) for name in sorted(paths)]
     manifest = {
         "smp_archive": FORMAT,
         "files": [{"path": file.path, "bytes": file.size_bytes, "sha256": file.sha256} for file in files],
@@ -136,26 +145,28 @@ def _write(disk: Disk, temporary: str, paths: Mapping[str, str], summary: bytes,
     }
     output = disk.open_append(temporary)
     try:
-        for part in _compressed(_tar(source, files, paths, json.dumps(manifest, ensure_ascii=False).encode(), summary)):
+        for part in _gzip(
+            _tar_blocks(source, files, paths, json.dumps(manifest, ensure_ascii=False).encode(), summary)
+        ):
             output.append(part)
         output.sync()
     finally:
         output.close()
 
 
-def _tar(
+def _tar_blocks(
     disk: Disk, files: list[ArchivedFile], paths: Mapping[str, str], manifest: bytes, summary: bytes
 ) -> Iterator[bytes]:
     for name, data in ((MANIFEST, manifest), (SUMMARY, summary)):
         yield encode_header(name, len(data)) + data + padding(len(data))
     for file in files:
         yield encode_header(CONTENT + file.path, file.size_bytes)
-        yield from _content(disk, paths[file.path], file.size_bytes)
+        yield from _read_chunks(disk, paths[file.path], file.size_bytes)
         yield padding(file.size_bytes)
     yield END
 
 
-def _compressed(parts: Iterator[bytes]) -> Iterator[bytes]:
+def _gzip(parts: Iterator[bytes]) -> Iterator[bytes]:
     """One gzip stream without a time, so that equal files give equal archives."""
     engine = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
     crc = size = 0
@@ -170,40 +181,44 @@ def _compressed(parts: Iterator[bytes]) -> Iterator[bytes]:
     yield b"".join([*ready, engine.flush(), trailer])
 
 
-def _listed(disk: Disk, name: str, path: str) -> ArchivedFile:
+def _hash_file(disk: Disk, name: str, path: str) -> ArchivedFile:
     digest, size = hashlib.sha256(), 0
-    for part in _content(disk, path, None):
+    for part in _read_chunks(disk, path, None):
         digest.update(part)
         size += len(part)
     return ArchivedFile(name, size, digest.hexdigest())
 
 
-def _content(disk: Disk, path: str, size: int | None) -> Iterator[bytes]:
-    """The bytes of a file; exactly so many if a size is given."""
+def _read_chunks(disk: Disk, path: str, size: int | None) -> Iterator[bytes]:
+    """The bytes of a file; exactly `size` of them if it is given."""
     offset = 0
     while size is None or offset < size:
         part = disk.read(path, offset, _CHUNK if size is None else min(_CHUNK, size - offset))
         if not part:
             if size is not None:
-                _refuse(path, "it became shorter while it was packed")
+                _reject(path, "it became shorter while it was packed")
             return
         yield part
         offset += len(part)
 
 
-def _refuse(path: str, why: str) -> NoReturn:
-    raise InvalidFormat(f"{path} cannot be archived: {why}. Nothing was changed.", path=path)
+def _reject(path: str, reason: str) -> NoReturn:
+    raise InvalidFormat(f"{path} cannot be archived: {reason}. Nothing was changed.", path=path)
 
 
 # -- unpacking
 
 
 def unpack(
-    disk: Disk, archive_path: str, target_folder: str, limits: ArchiveLimits = DEFAULT_LIMITS, read: Read = go_through
+    disk: Disk,
+    archive_path: str,
+    target_folder: str,
+    limits: ArchiveLimits = DEFAULT_LIMITS,
+    read: Read = read_own_archive,
 ) -> ArchiveContents:
-    """Bring a session's folder back. The target must not be there yet. `read` reads the archive; it is called twice."""
+    """Restore a session's folder. The target must not exist. `read` reads the archive; it is called twice."""
     if disk.exists(target_folder):
-        raise SessionExists(f"{target_folder} is in the way; nothing was unpacked.", path=target_folder)
+        raise SessionExists(f"{target_folder} exists already; nothing was unpacked.", path=target_folder)
     read(disk, archive_path, limits, None)
     temporary = target_folder + TEMPORARY
     disk.remove_tree(temporary)
@@ -219,7 +234,7 @@ def unpack(
 
 
 class _Writer:
-    """Puts checked files into a new folder."""
+    """Writes verified files into a new folder."""
 
     def __init__(self, disk: Disk, folder: str) -> None:
         self._disk = disk

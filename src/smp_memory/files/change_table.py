@@ -1,12 +1,12 @@
-"""Which sessions were written since I last looked? A small table in one file that every writer touches.
+"""Change table: one small file that shows which sessions were written since a reader last checked.
 
-A store may have thousands of files, and to look at each before every answer costs milliseconds. So a writer, before it
-acknowledges, puts a new value into its session's slot of `.smp/changes`; a reader compares the whole table with the one
-it saw last. Two sessions may share a slot: then both are looked at.
+A store may have thousands of files, and a stat of each before every answer takes milliseconds. So a writer, before it acknowledges,
+stores a new value in its session's slot of `.smp/changes`; a reader compares the whole table with the one it read last. Two sessions may
+share a slot: then both are checked.
 
-Guarantees: who reads the table before it looks at the files misses nothing that was acknowledged before.
-Non-guarantees: edits by hand leave no mark, nor does a writer on a full disk; who must know looks at the files
-themselves. A lost or damaged table costs a look at all files, nothing else.
+Guarantees: a reader that reads the table before the files misses nothing that was acknowledged before.
+Non-guarantees: edits by hand leave the table unchanged, and so does a writer on a full disk; a reader that must know checks the files
+themselves. A lost or damaged table costs a check of all files, nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SLOTS = 4096
 _SLOT_BYTES = 8
-_CHECKED_EVERY = 64  # writes: whether the table still has its name
+_CHECKED_EVERY = 64  # writes after which the table is checked to have its name still
 FILE = "changes"
 
 
@@ -36,14 +36,14 @@ class ChangeTable:
         self._value, self._pid = 0, 0
         self._offsets: dict[str, int] = {}
 
-    def set(self, session: str) -> None:
-        """Tell others that a session was written. A failure is no failure of the write."""
-        if self._pid != os.getpid():  # also after a fork: parent and child must not leave the same values
+    def mark_changed(self, session: str) -> None:
+        """Mark a session as written. A failure here does not fail the write."""
+        if self._pid != os.getpid():  # also after a fork: parent and child must not store the same values
             self._value, self._pid = int.from_bytes(os.urandom(7), "little"), os.getpid()
         self._value += 1
         try:
             if self._descriptor < 0 or not self._value % _CHECKED_EVERY:
-                self._opened(os.O_RDWR | os.O_CREAT)
+                self._open(os.O_RDWR | os.O_CREAT)
             offset = self._offsets.get(session)
             if offset is None:
                 offset = self._offsets[session] = slot_of(session) * _SLOT_BYTES
@@ -52,18 +52,18 @@ class ChangeTable:
             pass
 
     def read(self) -> bytes:
-        """The table as it stands; two equal ones mean that nothing was written between them."""
+        """The current table; two equal ones mean that nothing was written between the two reads."""
         try:
             try:
-                descriptor = self._opened(os.O_RDWR)
+                descriptor = self._open(os.O_RDWR)
             except PermissionError:  # others may write even if we may not
-                descriptor = self._opened(os.O_RDONLY)
+                descriptor = self._open(os.O_RDONLY)
             return self._system.pread(descriptor, _SLOTS * _SLOT_BYTES, 0)
         except OSError:
             return b""
 
-    def _opened(self, flags: int) -> int:
-        """The table that has its name now; somebody may have removed the one that is open."""
+    def _open(self, flags: int) -> int:
+        """The descriptor of the table that has its name now; the one that is open may have been removed."""
         if self._descriptor >= 0 and not self._system.fstat(self._descriptor).st_nlink:
             self.close()
         if self._descriptor < 0:

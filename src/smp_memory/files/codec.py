@@ -1,12 +1,11 @@
-"""What are the bytes of one file? The interface that every file format here follows.
+"""Interface of a file format (codec), signatures of entries, and recognition of unfinished writes.
 
-A file is a header followed by *entries*, each appended whole and never changed in place. A codec turns the
-fields of one entry into bytes and a file's bytes into *pieces*: entries, and stretches that are not one.
+A file is a header followed by *entries*, each appended whole and never changed in place. A codec turns the fields of one entry into
+bytes and a file's bytes into *pieces*: entries, and byte ranges that are none.
 
-Guarantees: `decode(encode(fields))` gives equal fields for any JSON value; an entry that `encode` wrote carries a
-signature as its last part, so that a cut at any byte is recognised (`TORN`), and a change of any byte makes it
-`EDITED` or `DAMAGED`, never a different entry in silence. Damage to one entry never costs its neighbours.
-Hand-written entries without a signature are `UNSIGNED` and count as good.
+Guarantees: `decode(encode(fields))` gives equal fields for any JSON value; an entry that `encode` wrote carries a signature as its last
+part, so that a cut at any byte is recognised (`TORN`), and a change of any byte makes it `EDITED` or `DAMAGED`, never a different entry
+unnoticed. Damage to one entry never affects its neighbours. Hand-written entries without a signature are `UNSIGNED` and count as valid.
 Non-guarantees: a signature is not a defence against somebody who recomputes it.
 """
 
@@ -15,10 +14,13 @@ from __future__ import annotations
 import re
 
 from smp_memory.files.sha256 import sha256_hex
+from smp_memory.model.entry import transaction_range
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Protocol
+
+    from smp_memory.model.entry import Entry
 
     Fields = dict[str, Any]
 else:  # `typing` takes a new process 5 ms to load
@@ -31,7 +33,7 @@ _TAIL = re.compile(rb"(?:\r?\n)?---[ \t]*\r?(?:\n|\Z)|\r?\n")
 
 
 class Piece:
-    """One stretch of a file: an entry, or a reason why it is none."""
+    """A byte range of a file: a decoded entry, or the reason why it is none."""
 
     __slots__ = ("end", "fields", "line", "message", "start", "state")
 
@@ -47,12 +49,13 @@ class Piece:
         return f"Piece({self.start}-{self.end}, line {self.line}, {self.state}, {self.fields or self.message})"
 
 
+# Up to which number and which byte entries of a file are known to have been written completely.
 Stored = tuple[int, int]
 NOT_KNOWN: Stored = (0, 0)
 
 
 class Codec(Protocol):
-    """Bytes of a file <-> pieces. Offsets are into the data given plus `offset`; lines count from `line`."""
+    """Bytes of a file <-> pieces. Offsets count from the beginning of the data plus `offset`; lines from `line`."""
 
     def header(self, title: str) -> bytes:
         """The first bytes of a new file; empty if the format needs none."""
@@ -63,15 +66,14 @@ class Codec(Protocol):
     def decode(self, data: bytes, offset: int = 0, line: int = 1, stored: Stored = NOT_KNOWN) -> list[Piece]:
         """All pieces of a file, or of its rest from an entry's start on. A torn piece can only be the last.
 
-        `stored` is up to which number and up to which byte entries of this file are known to have been written whole.
-        An entry that lost its end since was edited by a person; without that knowledge it counts as torn.
+        An entry within `stored` that lost its end was edited by a person; any other one counts as torn.
         Blank lines, headers and comments give no piece.
         """
 
     def span(self, data: bytes, start: int, end: int) -> tuple[int, int]:
-        """From where to where an entry's piece reaches with what `encode` puts around it: line ends, a blank line, a rule.
+        """The range of an entry's piece with what `encode` adds around it: line ends, a blank line, a rule.
 
-        A file without that stretch has one entry less, and all others as they were; `encode` gives what fits into it.
+        A file without that range has one entry less and all others unchanged; the output of `encode` fits into it.
         """
 
     def boundary(self, data: bytes) -> int:
@@ -79,21 +81,69 @@ class Codec(Protocol):
 
 
 def signature(signed: bytes) -> str:
-    """The check that closes an entry. Line ends are normalised first: git may turn LF into CRLF and back."""
+    """The signature of an entry. Line ends are normalised first, because git may turn LF into CRLF and back."""
     if b"\r" in signed:
         signed = signed.replace(b"\r\n", b"\n")
     return "sha256:" + sha256_hex(signed)[:16]
 
 
-def was_whole(seq: int, start: int, stored: Stored) -> bool:
-    """Whether an entry is known to have been written whole, so that a person must have taken its end away."""
+def was_complete(seq: int, start: int, stored: Stored) -> bool:
+    """Whether an entry is known to have been written completely, so that a person must have removed its end."""
     return 0 < seq <= stored[0] and start < stored[1]
 
 
-def around(data: bytes, start: int, end: int, *, rule: bool = False) -> tuple[int, int]:
-    """A stretch of whole lines with the blank line before it and, if there may be one, the rule behind it."""
+def widen_span(data: bytes, start: int, end: int, *, rule: bool = False) -> tuple[int, int]:
+    """A range of whole lines with the blank line before it and, if `rule`, the rule after it."""
     blank = next((blank for blank in (b"\r\n", b"\n") if data.endswith(blank, 0, start)), b"")
     if blank and data.endswith(b"\n", 0, start - len(blank)):
         start -= len(blank)
     tail = _TAIL.match(data, end) if rule else None
     return start, tail.end() if tail else end
+
+
+# -- unfinished writes at the end of a file
+
+
+def torn_offset(pieces: list[Piece], data: bytes, offset: int) -> float:
+    """The start of an unfinished write that a power loss left with zeros in place of some bytes; infinity if there is none.
+
+    That is the last piece, if its signature is wrong and it contains zeros; or the whole one-file transaction at the end of the
+    file, if it has zeros in place of missing entries.
+    """
+    if b"\0" not in data or not pieces:
+        return float("inf")
+    last = pieces[-1]
+    if last.state not in (SIGNED, CONFLICT) and b"\0" in data[last.start - offset : last.end - offset]:
+        return last.start
+    mark = (last.fields or {}).get("tx")
+    limits = transaction_range(mark) if isinstance(mark, str) else None
+    if limits is None or limits[2] > 1:
+        return float("inf")
+    first, missing = len(pieces), limits[1] - limits[0] + 1
+    while first and (pieces[first - 1].state == DAMAGED or (pieces[first - 1].fields or {}).get("tx") == mark):
+        first -= 1
+        missing -= pieces[first].state != DAMAGED
+    start = pieces[first - 1].end if first else offset
+    if data[start - offset : start - offset + 1] == b"\n":
+        start += 1
+    return start if missing > 0 and b"\0" in data[start - offset :] else float("inf")
+
+
+def unfinished_transaction(entries: list[Entry], stored_until: int) -> int | None:
+    """The index of the first of the last entries that are part of a one-file transaction whose rest is not written yet.
+
+    A write that was cut off leaves the first entries of a transaction, in order. Anything else was done by a person or by git: the
+    rest was written once (`stored_until`), or it is elsewhere in the file. Then the remaining entries count.
+    """
+    if not entries or not entries[-1].tx:
+        return None
+    mark, last = entries[-1].tx, entries[-1].seq
+    limits = transaction_range(mark)
+    if limits is None or limits[2] > 1 or limits[1] <= max(last, stored_until):
+        return None
+    first = len(entries) - 1
+    while first > 0 and entries[first - 1].tx == mark and entries[first - 1].seq == entries[first].seq - 1:
+        first -= 1
+    is_beginning = entries[first].seq == limits[0]
+    rest_is_elsewhere = any(entry.tx == mark for entry in entries[:first])
+    return first if is_beginning and not rest_is_elsewhere else None

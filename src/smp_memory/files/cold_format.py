@@ -1,13 +1,13 @@
-"""What are the bytes of a cold segment? Gzip members that carry their own length, so that each can be found and read alone.
+"""Byte format of a cold segment: gzip members that carry their own length, so that each can be found and read alone.
 
     block, block, …, index, end      all of them together are one gzip file: `zcat` shows everything
 
-A block is a line that lists its entries, followed by their bytes. The index repeats the lines of all blocks with their
-places. The end is empty, always `END_BYTES` long, and says where the index begins. Kind, length and size of the content
-stand in the extra field of each member's gzip header.
+A block is a line that lists its entries, followed by their bytes. The index repeats the lines of all blocks with their offsets. The end
+is empty, always `END_BYTES` long, and holds the offset of the index. Kind, length and size of the content are in the extra field of each
+member's gzip header.
 
-Guarantees: pure; decoding takes at most as much memory as `LARGEST_RAW`, whatever a header claims, and gives None for
-anything that is not exactly what was encoded.
+Guarantees: pure; decoding takes at most `LARGEST_RAW` bytes of memory, whatever a header claims, and gives None for anything that is not
+exactly what was encoded.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ MAGIC = _START + struct.pack("<H2sH", _EXTRA_BYTES, b"SM", _OUR_BYTES)
 HEADER_BYTES = len(_START) + _EXTRA.size
 END_BYTES = HEADER_BYTES + 2 + 8
 LARGEST_RAW = 64 << 20
-BLOCK_RAW = 128 << 10  # so much is decompressed to read one entry
-_LEVEL = 3  # half the time of 6, and texts get a tenth larger
+BLOCK_RAW = 128 << 10  # the bytes to decompress for reading one entry
+_LEVEL = 3  # takes half the time of level 6, for output a tenth larger
 _WORK_PER_BYTE = 50
 _quoted = json.encoder.encode_basestring  # a text as JSON; `to_json` is for everything else
 
 
 class ColdEntry(NamedTuple):
-    """An entry as it stood in a session's file, and what a list should say of it without reading it."""
+    """An entry with its bytes from the session's file, and the facts that a list shows without reading it."""
 
     id: str
     seq: int
     file: str
     data: bytes
-    about: dict[str, Any] = {}  # noqa: RUF012  # type, time, why it went; small JSON values, no content
+    about: dict[str, Any] = {}  # noqa: RUF012  # type, time, reason of its move; small JSON values, no content
 
 
 class ColdRow(NamedTuple):
-    """Where an entry stands, and what is known of it."""
+    """Position and facts of an entry in a block."""
 
     id: str
     seq: int
@@ -64,7 +64,7 @@ class ColdRow(NamedTuple):
 
 
 class BlockSpan(NamedTuple):
-    """Where a block stands in the file, and how long its content is."""
+    """Position of a block in the file, and the length of its content."""
 
     offset: int
     length: int
@@ -72,18 +72,18 @@ class BlockSpan(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A block as it stands in the file."""
+    """A block as encoded in the file."""
 
     member: bytes
     raw_bytes: int
-    rows: str  # what is in it, as the index has it: JSON
+    rows: str  # its rows as the index lists them, in JSON
 
 
 class Header(NamedTuple):
     kind: bytes
     length: int
     raw_bytes: int
-    index_offset: int  # of the end: where the index begins
+    index_offset: int  # in the end member: where the index begins
 
 
 def checksum(data: bytes) -> str:
@@ -106,7 +106,7 @@ def decode_header(data: bytes, offset: int = 0) -> Header | None:
 
 
 def decode_member(member: bytes) -> bytes | None:
-    """The content of a whole member; None if it is damaged or is not whole."""
+    """The content of a member; None if it is damaged or incomplete."""
     header = decode_header(member)
     if header is None or header.length != len(member):
         return None
@@ -115,16 +115,16 @@ def decode_member(member: bytes) -> bytes | None:
         raw = engine.decompress(member[HEADER_BYTES:-8], header.raw_bytes + 1)
     except zlib.error:
         return None
-    right = struct.pack("<II", zlib.crc32(raw), len(raw) & 0xFFFFFFFF)
-    whole = engine.eof and not engine.unused_data and len(raw) == header.raw_bytes
-    return raw if whole and member[-8:] == right else None
+    trailer = struct.pack("<II", zlib.crc32(raw), len(raw) & 0xFFFFFFFF)
+    is_complete = engine.eof and not engine.unused_data and len(raw) == header.raw_bytes
+    return raw if is_complete and member[-8:] == trailer else None
 
 
 # -- blocks and the index
 
 
-def batches(entries: Sequence[ColdEntry]) -> Iterator[list[ColdEntry]]:
-    """Entries in the order in which they came, so many that they make a block."""
+def split_into_batches(entries: Sequence[ColdEntry]) -> Iterator[list[ColdEntry]]:
+    """Entries in their order, in batches that fill a block."""
     batch: list[ColdEntry] = []
     size = 0
     for entry in entries:
@@ -137,27 +137,27 @@ def batches(entries: Sequence[ColdEntry]) -> Iterator[list[ColdEntry]]:
         yield batch
 
 
-def encoded(entries: Sequence[ColdEntry]) -> Iterator[Block]:
+def encode_blocks(entries: Sequence[ColdEntry]) -> Iterator[Block]:
     """The blocks of these entries."""
-    for batch in batches(entries):
-        rows = list(map(_around_start, batch))
+    for batch in split_into_batches(entries):
+        rows = list(map(_row_parts, batch))
         starts = list(accumulate([len(entry.data) for entry in batch[:-1]], initial=0))
-        head = f'{{"smp_cold":{FORMAT},"entries":{_listed(rows, starts, 0)}}}\n'.encode()
+        head = f'{{"smp_cold":{FORMAT},"entries":{_join_rows(rows, starts, 0)}}}\n'.encode()
         raw = b"".join([head, *(entry.data for entry in batch)])
         member = encode_member(BLOCK, raw)
         if decode_member(member) != raw:
-            raise StorageCorrupt("A block of a cold segment did not read back as it should; nothing was changed.")
-        yield Block(member, len(raw), _listed(rows, starts, len(head)))
+            raise StorageCorrupt("A block of a cold segment did not read back as it was written; nothing was changed.")
+        yield Block(member, len(raw), _join_rows(rows, starts, len(head)))
 
 
-def _around_start(entry: ColdEntry) -> tuple[str, str]:
-    """The row of an entry as JSON, before and behind its start, which is one number in the block and another in the index."""
+def _row_parts(entry: ColdEntry) -> tuple[str, str]:
+    """The row of an entry as JSON, before and after its start offset, which differs between the block and the index."""
     digest, size = checksum(entry.data), len(entry.data)
     before = f"[{_quoted(entry.id)},{entry.seq},{_quoted(entry.file)},"
     return before, f',{size},"{digest}",{to_json(entry.about)}]'
 
 
-def _listed(rows: list[tuple[str, str]], starts: list[int], base: int) -> str:
+def _join_rows(rows: list[tuple[str, str]], starts: list[int], base: int) -> str:
     parts = [f"{before}{base + start}{behind}" for (before, behind), start in zip(rows, starts, strict=True)]
     return f"[{','.join(parts)}]"
 
@@ -165,22 +165,22 @@ def _listed(rows: list[tuple[str, str]], starts: list[int], base: int) -> str:
 def decode_rows(raw: bytes) -> list[ColdRow] | None:
     """The list at the beginning of a block's content, with starts counted from the beginning of the content."""
     end = raw.find(b"\n") + 1
-    fields = parsed(raw[:end]) if end else None
+    fields = parse_json(raw[:end]) if end else None
     rows = fields.get("entries") if fields else None
-    return checked_rows(rows, end, len(raw)) if isinstance(rows, list) else None
+    return validate_rows(rows, end, len(raw)) if isinstance(rows, list) else None
 
 
-def checked_rows(rows: list[Any], base: int, raw_bytes: int) -> list[ColdRow] | None:
+def validate_rows(rows: list[Any], base: int, raw_bytes: int) -> list[ColdRow] | None:
     """Rows of a list that may say anything; None if one of them is none."""
-    found = []
+    decoded = []
     for row in rows:
         if not isinstance(row, list) or [type(value) for value in row] != [str, int, str, int, int, str, dict]:
             return None
         id, seq, file, start, length, digest, about = row
         if not 0 <= start <= start + length <= raw_bytes - base:
             return None
-        found.append(ColdRow(id, seq, file, base + start, length, digest, about))
-    return found
+        decoded.append(ColdRow(id, seq, file, base + start, length, digest, about))
+    return decoded
 
 
 def encode_index(blocks: Sequence[Block]) -> bytes:
@@ -194,22 +194,22 @@ def encode_index(blocks: Sequence[Block]) -> bytes:
 
 
 def decode_index(raw: bytes) -> list[tuple[BlockSpan, list[ColdRow]]] | None:
-    fields = parsed(raw)
+    fields = parse_json(raw)
     listed = fields.get("blocks") if fields else None
-    found = []
+    decoded = []
     for each in listed if isinstance(listed, list) else [None]:
         if not isinstance(each, list) or [type(value) for value in each] != [int, int, int, list]:
             return None
-        place = BlockSpan(*each[:3])
-        rows = checked_rows(each[3], 0, place.raw_bytes)
-        if rows is None or min(place) < 0:
+        span = BlockSpan(*each[:3])
+        rows = validate_rows(each[3], 0, span.raw_bytes)
+        if rows is None or min(span) < 0:
             return None
-        found.append((place, rows))
-    return found
+        decoded.append((span, rows))
+    return decoded
 
 
-def salvaged(data: bytes) -> tuple[list[tuple[BlockSpan, list[ColdRow]]], list[str]]:
-    """The whole blocks of a file without a whole index, and what is said of the rest. The work is bounded."""
+def salvage(data: bytes) -> tuple[list[tuple[BlockSpan, list[ColdRow]]], list[str]]:
+    """The complete blocks of a file without a valid index, and messages about the rest. The work is bounded."""
     blocks: list[tuple[BlockSpan, list[ColdRow]]] = []
     unreadable: list[str] = []
     offset, work = 0, _WORK_PER_BYTE * len(data) + LARGEST_RAW
@@ -217,13 +217,13 @@ def salvaged(data: bytes) -> tuple[list[tuple[BlockSpan, list[ColdRow]]], list[s
         header = decode_header(data, offset)
         work -= header.raw_bytes + min(header.length, len(data)) if header else 0
         if work < 0:
-            return blocks, [*unreadable, f"the bytes from {offset} on are made to be read for ever"]
+            return blocks, [*unreadable, f"the bytes from {offset} on would take too long to search"]
         raw = decode_member(data[offset : offset + header.length]) if header else None
         if header is None or raw is None:
-            there = data.find(MAGIC, offset + 1)
-            there = there if there >= 0 else len(data)
-            unreadable.append(f"the bytes from {offset} to {there} cannot be read")
-            offset = there
+            next_offset = data.find(MAGIC, offset + 1)
+            next_offset = next_offset if next_offset >= 0 else len(data)
+            unreadable.append(f"the bytes from {offset} to {next_offset} cannot be read")
+            offset = next_offset
             continue
         rows = decode_rows(raw) if header.kind == BLOCK else None
         if rows is not None:
@@ -232,7 +232,7 @@ def salvaged(data: bytes) -> tuple[list[tuple[BlockSpan, list[ColdRow]]], list[s
     return blocks, unreadable
 
 
-def parsed(raw: bytes) -> dict[str, Any] | None:
+def parse_json(raw: bytes) -> dict[str, Any] | None:
     try:
         fields = json.loads(raw, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError):
@@ -241,8 +241,8 @@ def parsed(raw: bytes) -> dict[str, Any] | None:
 
 
 def _finite(text: str) -> float:
-    """A number that can be written again; `NaN` and `1e999` cannot."""
+    """A finite number; `NaN` and `1e999` cannot be written as JSON again."""
     value = float(text)
     if not isfinite(value):
-        raise ValueError(f"{text} is no number")
+        raise ValueError(f"{text} is not a finite number")
     return value

@@ -1,6 +1,6 @@
-"""What to write in place of a damaged entry: the usual slips in JSON and YAML, named with line and column.
+"""Hints for correcting a damaged entry: common mistakes in JSON and YAML, with line and column.
 
-The advice names lines, columns and fields; it quotes no value.
+A hint names lines, columns and fields; it quotes no value.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ import re
 
 _FIELD = re.compile(r"( *)(?:- +)?([\w-]+):(?: (.*))?$")
 _LINE_IN_ENTRY = re.compile(r"in line (\d+) of the entry")
-_LIMIT_BYTES = 1 << 16  # of a longer entry only the reason is given
+_LIMIT_BYTES = 1 << 16  # longer entries get no hint
 
 
-def advice(text: bytes, line: int, reason: str) -> str:
-    """A damaged entry's reason, with what to write if the slip is a known one; `line` is where the entry starts."""
+def with_hint(text: bytes, line: int, reason: str) -> str:
+    """The reason why an entry is damaged, with a hint if the mistake is a common one; `line` is where the entry starts."""
     if len(text) > _LIMIT_BYTES:
         return reason
     try:
-        shown = text.decode()
+        entry = text.decode()
     except UnicodeDecodeError:
         return reason
-    said = _json_advice(shown.strip()) if shown.lstrip().startswith("{") else _yaml_advice(shown, line, reason)
+    hint = _json_hint(entry.strip()) if entry.lstrip().startswith("{") else _yaml_hint(entry, line, reason)
     found = _LINE_IN_ENTRY.search(reason)
     if found:
         reason = reason.replace(found[0], f"in line {line + int(found[1]) - 1}")
-    return f"{reason}: {said}" if said else reason
+    return f"{reason}: {hint}" if hint else reason
 
 
-def _json_advice(text: str) -> str:
+def _json_hint(text: str) -> str:
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
@@ -54,10 +54,10 @@ def _json_advice(text: str) -> str:
         return f"write a colon before column {at + 1}"
     if message.startswith("Unterminated string"):
         return f'close the text that begins at column {at + 1} with "'
-    return f"write a value at column {at + 1}; texts stand in double quotes"
+    return f"write a value at column {at + 1}; put texts in double quotes"
 
 
-def _yaml_advice(text: str, line: int, reason: str) -> str:
+def _yaml_hint(text: str, line: int, reason: str) -> str:
     lines = text.splitlines()
     first = re.match(r" *- *", lines[0]) if lines else None
     if first is None:
@@ -74,9 +74,9 @@ def _yaml_advice(text: str, line: int, reason: str) -> str:
         nested = indent > column and above.endswith((":", "|", ">", "|-", ">-"))
         if indent != column and not nested and number and not _is_inside(lines, number, column):
             return f"indent {name!r} in line {line + number} by {column} spaces, like the fields above it"
-        slip = _value_advice(name, value, line + number)
-        if slip:
-            return slip
+        hint = _value_hint(name, value, line + number)
+        if hint:
+            return hint
         if indent == column:
             above = each.rstrip()
     return ""
@@ -91,7 +91,7 @@ def _is_inside(lines: list[str], number: int, column: int) -> bool:
     return False
 
 
-def _value_advice(name: str, value: str, line: int) -> str:
+def _value_hint(name: str, value: str, line: int) -> str:
     value = value.strip()
     sign = value[:1]
     if sign in ("'", '"'):

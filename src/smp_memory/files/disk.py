@@ -1,14 +1,13 @@
-"""How do bytes get onto the disk? The only module that creates, writes, syncs, renames or removes files.
+"""Create, write, sync, rename and remove files. The only module that does.
 
 Guarantees
-- An append that fails half-way (disk full) leaves the file as it was; after `sync` it is on the disk, a new file's
-  folder entry too.
+- An append that fails half-way (disk full) leaves the file as it was; after `sync` it is on the disk, and a new file's folder entry too.
 - `replace` leaves either the old or the new content under a name, at every moment, also after a power loss.
-- Files are created 0600, folders 0700. A link, a device or a file with several names where a plain file should be is
-  refused, so that nobody can make SMP write somewhere else.
-Non-guarantees: after a failed sync nobody knows what is on the disk (`DurabilityUnknown`); it is never tried again on
-the same file, because the kernel may have forgotten the data. The caller rewrites the file to a new one.
-Reads, lookups and openings that fail for a passing reason are repeated (`smp_memory.files.retry`); nothing else is.
+- Files are created 0600, folders 0700. A link, a device or a file with several names where a plain file should be is rejected, so that
+  nobody can make SMP write somewhere else.
+Non-guarantees: after a failed sync nobody knows what is on the disk (`DurabilityUnknown`); it is never repeated on the same file,
+because the kernel may have dropped the data. The caller rewrites the file to a new one.
+Reads, lookups and openings that fail for a transient reason are retried (`smp_memory.files.retry`); nothing else is.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import os
 import stat as modes
 
 from smp_memory.errors import DurabilityUnknown, StorageCorrupt, from_os_error
-from smp_memory.files.retry import again, repeated
+from smp_memory.files.retry import retry, retry_mapped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,15 +26,16 @@ if TYPE_CHECKING:
 
     from smp_memory.files.system import System
 
-TEMPORARY = ".smp-new"  # the ending of files that are not yet what they will be; no reader looks at them
+TEMPORARY = ".smp-new"  # the ending of unfinished files; no reader reads them
 _APPEND = os.O_RDWR | os.O_APPEND
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # opening a pipe that somebody planted must not wait for ever
 _CHUNK = 1 << 20
 
 
 class OpenFile:
-    """A file that is being appended to, under the lock. If it is kept open, `still_is` must hold before it is used again:
-    a rewrite or an editor may have put another file in its place.
+    """A file that is being appended to, under the lock.
+
+    If it is kept open, call `is_unchanged` before using it again: a rewrite or an editor may have put another file in its place.
     """
 
     __slots__ = (
@@ -51,64 +51,64 @@ class OpenFile:
         "size_before",
     )
 
-    def __init__(self, disk: Disk, descriptor: int, path: str, created: bool, found: Any) -> None:
+    def __init__(self, disk: Disk, descriptor: int, path: str, created: bool, status: Any) -> None:
         self._disk = disk
         self._system = disk.system
         self._descriptor = descriptor
         self.path = path
         self.created = created
-        self.identity = identity(found)
+        self.identity = identity(status)
         self.has_name = True
-        self.size_before, self.modified_before = found.st_size, found.st_mtime_ns
+        self.size_before, self.modified_before = status.st_size, status.st_mtime_ns
         self._appended: list[bytes] = []  # since `size_before`
 
-    def still_is(self, known: list[int]) -> bool:
-        """Whether this is still the file that the notes speak of: not replaced, not moved, not changed."""
-        found = self._system.fstat(self._descriptor)
-        self.identity = now = [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
-        self.size_before, self.modified_before = found.st_size, found.st_mtime_ns
+    def is_unchanged(self, known: list[int]) -> bool:
+        """Whether the file still has the identity in the writer state: not replaced, not moved, not changed."""
+        status = self._system.fstat(self._descriptor)
+        self.identity = now = [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+        self.size_before, self.modified_before = status.st_size, status.st_mtime_ns
         self._appended.clear()
         self.created = False
-        return now == known[:4] and bool(found.st_nlink == 1)
+        return now == known[:4] and bool(status.st_nlink == 1)
 
     def append(self, data: bytes) -> None:
-        """Write whole entries; if that fails half-way the file is cut back to where it was."""
+        """Append whole entries; if that fails half-way the file is truncated to its size before."""
         self._appended.append(data)
         try:
             done = self._system.write(self._descriptor, data)
             while done < len(data):
                 done += self._system.write(self._descriptor, data[done:])
         except OSError as error:
-            self.cut_back(self.identity[1])
+            self.undo_appends(self.identity[1])
             raise from_os_error(error, self.path, "writing") from error
-        self.identity[1] += done  # the times are looked up once for all appends of a commit
+        self.identity[1] += done  # the times are read once for all appends of a commit
 
-    def cut_back(self, size: int) -> None:
-        """Take back what was appended; this frees space, so it works on a full disk. Bytes of others are not touched."""
+    def undo_appends(self, size: int) -> None:
+        """Truncate the file to a size since which only this process appended. Frees space, so it works on a full disk."""
         ours = b"".join(self._appended)
-        there = self._disk.read_open(self._descriptor, size)
-        if not ours[size - self.size_before :].startswith(there):
+        stored = self._disk.read_open(self._descriptor, size)
+        if not ours[size - self.size_before :].startswith(stored):
             raise DurabilityUnknown(
-                f"A write to {self.path} failed, and something else wrote to the file meanwhile. What was written could not "
-                "be taken back; part of it may be there.",
+                f"A write to {self.path} failed, and another program wrote to the file meanwhile. The write could not be "
+                "undone; part of it may be in the file.",
                 path=self.path,
             )
         self._system.ftruncate(self._descriptor, size)
         self._appended = [ours[: size - self.size_before]]
-        self.look()
+        self.refresh_identity()
 
-    def cut_torn(self, size: int) -> None:
-        """Take off what a power loss left behind the last whole line. The caller has read the file under its lock."""
+    def truncate_torn(self, size: int) -> None:
+        """Cut off what a power loss left behind the last complete line. The caller has read the file under its lock."""
         self._system.ftruncate(self._descriptor, size)
         self.size_before = size
         self._appended.clear()
-        self.look()
+        self.refresh_identity()
 
-    def look(self) -> list[int]:
-        """The identity after what was written, and whether the file still has a name."""
-        found = self._system.fstat(self._descriptor)
-        self.has_name = found.st_nlink != 0
-        self.identity = identity(found)
+    def refresh_identity(self) -> list[int]:
+        """Read the identity after a write, and whether the file still has a name."""
+        status = self._system.fstat(self._descriptor)
+        self.has_name = status.st_nlink != 0
+        self.identity = identity(status)
         return self.identity
 
     def sync(self) -> None:
@@ -118,14 +118,15 @@ class OpenFile:
             if self.created:
                 folder = os.path.dirname(self.path)
                 self._disk.sync_folder(folder)
-                self._disk.sync_folder(os.path.dirname(folder))  # whoever made the folder may have died before its sync
+                # The process that made the folder may have died before its sync.
+                self._disk.sync_folder(os.path.dirname(folder))
         except OSError as error:
             try:
-                self.cut_back(self.size_before)
+                self.undo_appends(self.size_before)
             except (OSError, DurabilityUnknown):
                 pass
             raise DurabilityUnknown(
-                f"The disk did not confirm a write to {self.path} ({error.strerror}). It was not acknowledged; do not count on it. "
+                f"The disk did not confirm a write to {self.path} ({error.strerror}). It was not acknowledged and may or may not be stored. "
                 "Check the disk; the next write copies the file to a new one first.",
                 path=self.path,
                 errno=error.errno,
@@ -139,23 +140,23 @@ class Disk:
     def __init__(self, system: System) -> None:
         self.system = system
 
-    # -- looking
+    # -- reading
 
     def stat(self, path: str) -> Any | None:
-        """What is there, without following links; None if nothing is."""
+        """The status of a path, without following links; None if nothing has that name."""
         try:
             return self.system.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            return self._repeated(error, path, "looking at a file", None, lambda: self.system.lstat(path))
+            return self._retry_lookup(error, path, "looking at a file", None, lambda: self.system.lstat(path))
 
-    def _repeated(self, error: OSError, path: str, doing: str, nothing: Any, work: Callable[[], Any]) -> Any:
-        """Repeat a look that failed; `nothing` if there is no such file or folder."""
+    def _retry_lookup(self, error: OSError, path: str, operation: str, default: Any, call: Callable[[], Any]) -> Any:
+        """Retry a lookup that failed; `default` if there is no such file or folder."""
         try:
-            return repeated(error, path, doing, work)
+            return retry_mapped(error, path, operation, call)
         except (FileNotFoundError, NotADirectoryError):
-            return nothing
+            return default
 
     def exists(self, path: str) -> bool:
         return self.stat(path) is not None
@@ -166,26 +167,26 @@ class Disk:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            found: list[str] = self._repeated(
+            names: list[str] = self._retry_lookup(
                 error, folder, "listing a folder", [], lambda: sorted(self.system.listdir(folder))
             )
-            return found
+            return names
 
     def folders(self, folder: str) -> list[str]:
         return [name for name in self.names(folder) if self.is_folder(os.path.join(folder, name))]
 
     def is_folder(self, path: str) -> bool:
-        found = self.stat(path)
-        return found is not None and modes.S_ISDIR(found.st_mode)
+        status = self.stat(path)
+        return status is not None and modes.S_ISDIR(status.st_mode)
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        """The bytes of a file from an offset on. Raises FileNotFoundError only if it is not there."""
+        """The bytes of a file from an offset on. Raises FileNotFoundError only if it does not exist."""
         try:
             return self.read_once(path, offset, size)
         except FileNotFoundError:
             raise
         except OSError as error:
-            return repeated(error, path, "reading a file", lambda: self.read_once(path, offset, size))
+            return retry_mapped(error, path, "reading a file", lambda: self.read_once(path, offset, size))
 
     def read_once(self, path: str, offset: int, size: int) -> bytes:
         descriptor = self.open_read(path)
@@ -195,7 +196,7 @@ class Disk:
             self.system.close(descriptor)
 
     def read_open(self, descriptor: int, offset: int, size: int = -1) -> bytes:
-        """The same of an open file, also where one pread returns less than there is. Raises OSError."""
+        """The same of an open file, also where one pread returns less than the file has. Raises OSError."""
         parts = []
         while size != 0:
             part = self.system.pread(descriptor, _CHUNK if size < 0 else min(size, _CHUNK), offset)
@@ -207,7 +208,7 @@ class Disk:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def open_read(self, path: str) -> int:
-        """A descriptor for a plain file; the caller closes it. FileNotFoundError only if it is not there."""
+        """A descriptor for a plain file; the caller closes it. FileNotFoundError only if it does not exist."""
         try:
             descriptor = self.system.open(path, os.O_RDONLY | _NONBLOCK)
         except FileNotFoundError:
@@ -215,11 +216,11 @@ class Disk:
         except NotADirectoryError as error:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
         except OSError as error:
-            found = self.stat(path)
-            if found is not None and not modes.S_ISREG(found.st_mode):  # a link is refused by the system itself
-                raise not_plain(path) from error
+            status = self.stat(path)
+            if status is not None and not modes.S_ISREG(status.st_mode):  # the system itself rejects a link
+                raise _not_plain_error(path) from error
             flags = os.O_RDONLY | _NONBLOCK
-            descriptor = repeated(error, path, "reading a file", lambda: self.system.open(path, flags))
+            descriptor = retry_mapped(error, path, "reading a file", lambda: self.system.open(path, flags))
         try:
             self._check_plain(descriptor, path)
         except BaseException as error:
@@ -242,7 +243,7 @@ class Disk:
             descriptor = self.system.open(path, _APPEND | os.O_CREAT | os.O_EXCL)
             created = True
         except OSError as error:
-            descriptor = again(error, path, lambda: self.system.open(path, _APPEND | _NONBLOCK))
+            descriptor = retry(error, path, lambda: self.system.open(path, _APPEND | _NONBLOCK))
         try:
             return OpenFile(self, descriptor, path, created, self._check_plain(descriptor, path))
         except BaseException:
@@ -250,25 +251,25 @@ class Disk:
             raise
 
     def _check_plain(self, descriptor: int, path: str) -> Any:
-        found = self.system.fstat(descriptor)
-        if not modes.S_ISREG(found.st_mode) or (found.st_nlink > 1 and not self._is_being_named(path, found)):
-            raise not_plain(path)
-        return found
+        status = self.system.fstat(descriptor)
+        if not modes.S_ISREG(status.st_mode) or (status.st_nlink > 1 and not self._is_being_linked(path, status)):
+            raise _not_plain_error(path)
+        return status
 
-    def _is_being_named(self, path: str, found: Any) -> bool:
-        """Whether the second name is the one that `link_new` takes away last; then its maker is at work, or dead."""
+    def _is_being_linked(self, path: str, status: Any) -> bool:
+        """Whether the second name is the one that `link_new` removes last: its process is at work, or died."""
         here = os.path.dirname(path)
         for folder in (here, os.path.join(here, ".smp")):
             for name in self.names(folder):
                 twin = self.stat(os.path.join(folder, name)) if name.endswith(TEMPORARY) else None
-                if twin is not None and twin.st_ino == found.st_ino:
+                if twin is not None and twin.st_ino == status.st_ino:
                     try:
                         self.remove(os.path.join(folder, name))
                     except OSError:
                         pass  # a disk that can only be read
-                    return bool(found.st_nlink == 2)
+                    return bool(status.st_nlink == 2)
         now = self.stat(path)
-        return now is not None and bool(now.st_ino == found.st_ino and now.st_nlink == 1)
+        return now is not None and bool(now.st_ino == status.st_ino and now.st_nlink == 1)
 
     # -- replacing
 
@@ -291,28 +292,31 @@ class Disk:
             if descriptor >= 0:
                 self.system.close(descriptor)
 
-    def write_beside(self, path: str, data: bytes, written_ns: int) -> list[int]:
-        """Write what is to take a file's place, as old as that one is; a new file is as old as it is told. Its identity."""
+    def write_replacement(self, path: str, data: bytes, written_ns: int) -> list[int]:
+        """Write the temporary file that will replace a file, with that file's modification time (`written_ns` if it is new).
+
+        Returns the identity of the temporary file.
+        """
         temporary = path + TEMPORARY
         self.make_folder(os.path.dirname(path))
         self.remove(temporary)
         self.write_new(temporary, data)
         old = self.stat(path)
         before = old.st_mtime_ns if old is not None else written_ns
-        if before and (old is None or old.st_size != len(data)):  # else a backup by size and time would miss it
-            self.keep_time(temporary, before)
+        if before and (old is None or old.st_size != len(data)):  # otherwise a backup by size and time would miss it
+            self.set_modified_time(temporary, before)
         return identity(self.stat(temporary))
 
     def replace(self, path: str, data: bytes) -> None:
-        """Put new content under a name, atomically and durably."""
+        """Replace the content of a file, atomically and durably."""
         temporary = path + TEMPORARY
         self.remove(temporary)
         self.write_new(temporary, data)
         self.system.replace(temporary, path)
         self._confirm_name(path)
 
-    def renew(self, path: str) -> bool:
-        """Copy a file to a new one of the same name, durably. False, and nothing is changed, if it changes meanwhile."""
+    def recreate(self, path: str) -> bool:
+        """Replace a file by a copy of it, durably. False, and nothing is changed, if it changes meanwhile."""
         before = self.stat(path)
         if before is None:
             return True
@@ -331,35 +335,35 @@ class Disk:
         self.system.replace(source, target)
 
     def link_new(self, source: str, target: str) -> None:
-        """Give a finished file its name; FileExistsError if the name is taken."""
+        """Move a finished file to a new name; FileExistsError if the name is taken."""
         self.system.link(source, target)
-        self._confirm_name(target)  # or a power loss could take both names
+        self._confirm_name(target)  # otherwise a power loss could remove both names
         try:
             self.remove(source)
         except OSError:
-            pass  # whoever opens the file next takes it away
+            pass  # the next process that opens the file removes it
 
     def _confirm_name(self, path: str) -> None:
         try:
             self.sync_folder(os.path.dirname(path))
         except OSError as error:
             raise DurabilityUnknown(
-                f"{path} was written, but the disk did not confirm its name ({error.strerror}). Do not count on it.",
+                f"{path} was written, but the disk did not confirm its name ({error.strerror}). It may be lost.",
                 path=path,
                 errno=error.errno,
             ) from error
 
-    def complete(self, path: str, offset: int, data: bytes, there: bytes = b"") -> bool:
-        """Make a file end in this data from the offset on, where a part of it is there. A new folder entry is not synced.
+    def complete_append(self, path: str, offset: int, data: bytes, stored: bytes = b"") -> bool:
+        """Write data at an offset where `stored`, a part of it, ends the file already. A new folder entry is not synced.
 
         False, and nothing is changed, if the file does not end in that part any more.
         """
         descriptor = self.system.open(path, os.O_RDWR | os.O_CREAT)
         try:
-            if self.read_open(descriptor, offset) != there:
+            if self.read_open(descriptor, offset) != stored:
                 return False
             size_before = self._check_plain(descriptor, path).st_size
-            if size_before != offset + len(there):
+            if size_before != offset + len(stored):
                 return False
             try:
                 done = 0
@@ -374,8 +378,8 @@ class Disk:
         finally:
             self.system.close(descriptor)
 
-    def cut(self, path: str, size: int, tail: bytes) -> bool:
-        """Take the tail off a file, durably. False, and nothing is changed, if other bytes stand from there on."""
+    def truncate_tail(self, path: str, size: int, tail: bytes) -> bool:
+        """Cut a tail off a file, durably. False, and nothing is changed, if other bytes follow `size`."""
         try:
             descriptor = self.system.open(path, os.O_RDWR | _NONBLOCK)
         except FileNotFoundError:
@@ -390,15 +394,15 @@ class Disk:
         finally:
             self.system.close(descriptor)
 
-    def keep_time(self, path: str, modified_ns: int) -> None:
-        """Let a file look as old as it was: what was done to it is not what people mean by writing. Only a hint."""
+    def set_modified_time(self, path: str, modified_ns: int) -> None:
+        """Set a file's modification time back after a write that people would not call one. A failure is ignored."""
         try:
             self.system.set_modified(path, modified_ns)
         except OSError:
             pass
 
     def sync_file(self, path: str) -> None:
-        """Return when the bytes of a file are on the disk, or it is gone. Only a failed sync is DurabilityUnknown."""
+        """Sync the bytes of a file, if it exists. Raises DurabilityUnknown if the sync fails."""
         try:
             descriptor = self.system.open(path, os.O_RDWR)
         except FileNotFoundError:
@@ -407,7 +411,7 @@ class Disk:
             self.system.sync(descriptor)
         except OSError as error:
             raise DurabilityUnknown(
-                f"The disk did not confirm what was written to {path} ({error.strerror}). Do not count on it; check the "
+                f"The disk did not confirm what was written to {path} ({error.strerror}). It may be lost; check the "
                 "disk. The next write copies the file to a new one first.",
                 path=path,
                 errno=error.errno,
@@ -419,7 +423,7 @@ class Disk:
         try:
             self.system.sync_dir(path)
         except PermissionError:
-            pass  # a folder above the store that we may not read cannot be synced; our own folders are ours
+            pass  # a folder above the store that this user may not read cannot be synced
 
     # -- folders and removal
 
@@ -427,12 +431,10 @@ class Disk:
         """Create a folder and those above it, durably."""
         if self.exists(path):
             if not self.is_folder(path):
-                raise StorageCorrupt(
-                    f"{path} is in the way: SMP needs a folder there, not a file or a link.", path=path
-                )
+                raise StorageCorrupt(f"{path} is a file or a link, but SMP needs a folder there.", path=path)
             return
         parent = os.path.dirname(path)
-        if parent and parent != path and not self.system_folder_exists(parent):
+        if parent and parent != path and not self.exists(parent):  # a folder above the store may be a link
             self.make_folder(parent)
         try:
             self.system.mkdir(path, 0o700)
@@ -441,10 +443,6 @@ class Disk:
         if parent:
             self.sync_folder(parent)
 
-    def system_folder_exists(self, path: str) -> bool:
-        """Folders above the store may be links: that is the user's business."""
-        return path == "" or self.exists(path)
-
     def remove(self, path: str) -> None:
         try:
             self.system.unlink(path)
@@ -452,11 +450,11 @@ class Disk:
             pass
 
     def remove_tree(self, path: str) -> None:
-        """Remove a file or a folder with all in it; links are removed, not followed."""
-        found = self.stat(path)
-        if found is None:
+        """Remove a file, or a folder with its content; links are removed, not followed."""
+        status = self.stat(path)
+        if status is None:
             return
-        if not modes.S_ISDIR(found.st_mode):
+        if not modes.S_ISDIR(status.st_mode):
             self.remove(path)
             return
         for name in self.names(path):
@@ -467,7 +465,7 @@ class Disk:
             pass
 
 
-def not_plain(path: str) -> StorageCorrupt:
+def _not_plain_error(path: str) -> StorageCorrupt:
     return StorageCorrupt(
         f"{path} is not a plain file with one name; SMP does not touch it. If it is a link, or has a second name "
         "(a hard link, as some backups make them), put a copy in its place.",
@@ -475,6 +473,6 @@ def not_plain(path: str) -> StorageCorrupt:
     )
 
 
-def identity(found: Any) -> list[int]:
-    """What tells one state of a file from another: which file, how long, last changed when."""
-    return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+def identity(status: Any) -> list[int]:
+    """The identity of a file's state: inode, size, time of the last modification and of the last change."""
+    return [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]

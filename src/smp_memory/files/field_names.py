@@ -1,8 +1,8 @@
-"""Under which names does a layout write the fields of an entry? Each of the original designs has its own.
+"""The names under which a layout writes the fields of an entry. Each of the original designs has its own.
 
-Guarantees: `decode(encode(entry))` gives an equal entry, whatever its fields are called: a field whose name the
-dialect needs for itself travels inside `extra`. On reading, the names of every design are understood, so that files
-written by hand or by an older tool are read too.
+Guarantees: `decode(encode(entry))` gives an equal entry, whatever its fields are called: a field whose name the layout reserves is
+written inside `extra`. On reading, the names of every design are understood, so that files written by hand or by an older tool are
+read too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_fields
 from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
 from smp_memory.model.times import parse
-from smp_memory.model.types import COMMON_ALIASES, KINDS
+from smp_memory.model.types import COMMON_ALIASES, KINDS, PerKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from smp_memory.files.codec import Fields
 
 UID_LIMIT = 32
-LARGEST_NUMBER = 10**12  # of an entry; no session has as many, so a larger one is damage
-_MARKS = frozenset(
+LARGEST_NUMBER = 10**12  # of an entry; a larger one is damage
+_ENTRY_FIELDS = frozenset(
     ["id", "seq", "tx", "type", "session_id", "uid", "uids", "schema", "revision", "updated", "updated_by", "changes"]
 )
-_RESERVED = _MARKS | {"deleted", "deleted_by", "restored", "restored_by", "reason", "checksum", "extra"}
-_ENDS = (("deleted", DELETE), ("restored", RESTORE))
+_RESERVED = _ENTRY_FIELDS | {"deleted", "deleted_by", "restored", "restored_by", "reason", "checksum", "extra"}
+_TIME_KEYS = (("deleted", DELETE), ("restored", RESTORE))
 _TOMBSTONE = {"id", "reason", "session_id", "seq", "schema", "deleted", "deleted_by", "by", "timestamp", "ts"}
 
 
 class _Names(dict[str, str]):
-    """The names in the file by ours; a name that the layout does not know stays."""
+    """Names in the file by SMP's names; a name that the layout does not rename maps to itself."""
 
     def __missing__(self, name: str) -> str:
         return name
@@ -50,29 +50,28 @@ class FieldNames:
         writes_type: bool = False,
         writes_session: bool = False,
         folds: bool = False,
+        text: str = "",
     ) -> None:
+        """`names`: names in the file by ours, for a type or `*`; `text`: the name of every type's text field."""
         self.time = time
-        self.nest = nest  # the inner object that holds a memory's fields, if any
+        self.nest = nest  # the name of the inner object that holds a memory's fields, if any
         self.outside = frozenset(outside)  # fields that stay outside of it
         self.writes_type = writes_type
         self.writes_session = writes_session
-        self.folds = folds  # whether changes can be folded into the entry that they change, see `smp_memory.files.folded_entries`
+        self.folds = folds  # whether changes can be folded into their entry, see `smp_memory.files.folded_entries`
         reserved = _RESERVED | {"smp", "history", "hand"} if folds else _RESERVED
-        self._to_file = {kind: {**names.get("*", {}), **names.get(kind, {})} for kind in KINDS}
-        self._from_file = {
-            kind: {**{theirs: ours for ours, theirs in table.items()}, time: "created"}
-            for kind, table in self._to_file.items()
-        }
-        self._taken = {
-            kind: reserved | KINDS[kind].aliases.keys() | {time, *table.values()} | ({nest} if nest else set())
-            for kind, table in self._to_file.items()
-        }
-        self._taken_in_changes = {kind: names - {"id"} for kind, names in self._taken.items()}
-        self._odd = {kind: self._taken[kind] - table.keys() for kind, table in self._to_file.items()}
-        self._theirs = {
-            kind: _Names({**{name: name for name in KINDS[kind].rank}, **table})
-            for kind, table in self._to_file.items()
-        }
+        to_file = self._to_file = PerKind(
+            lambda kind: {**names.get("*", {}), **({kind.text: text} if text else {}), **names.get(kind.name, {})}
+        )
+        self._from_file = PerKind(
+            lambda kind: {**{in_file: name for name, in_file in to_file[kind.name].items()}, time: "created"}
+        )
+        all_reserved = self._reserved = PerKind(
+            lambda kind: reserved | kind.aliases.keys() | {time, *to_file[kind.name].values()} | ({nest} - {""})
+        )
+        self._reserved_in_changes = PerKind(lambda kind: all_reserved[kind.name] - {"id"})
+        self._needs_renaming = PerKind(lambda kind: all_reserved[kind.name] - to_file[kind.name].keys())
+        self._file_names = PerKind(lambda kind: _Names({**{name: name for name in kind.rank}, **to_file[kind.name]}))
 
     # -- to the file
 
@@ -108,7 +107,7 @@ class FieldNames:
     def encode_fields(self, kind: str, data: dict[str, Any]) -> Fields:
         """Some fields of a memory under the names of the file."""
         fields: Fields = {}
-        self._add_renamed(fields, kind, data, self._taken_in_changes[kind])
+        self._add_renamed(fields, kind, data, self._reserved_in_changes[kind])
         return fields
 
     def decode_fields(self, kind: str, fields: Fields) -> dict[str, Any]:
@@ -118,25 +117,27 @@ class FieldNames:
         outside, inner = self.outside, fields
         if self.nest:
             inner = fields[self.nest] = {}
-        if self._odd[kind].isdisjoint(data):
-            theirs = self._theirs[kind]
-            inner.update(zip(map(theirs.__getitem__, data), data.values(), strict=True))
+        if self._needs_renaming[kind].isdisjoint(data):
+            file_names = self._file_names[kind]
+            inner.update(zip(map(file_names.__getitem__, data), data.values(), strict=True))
             if outside:
-                fields.update({theirs[name]: inner.pop(theirs[name]) for name in data if name in outside})
+                fields.update({file_names[name]: inner.pop(file_names[name]) for name in data if name in outside})
             return
-        taken = self._taken[kind]
+        reserved = self._reserved[kind]
         nested = {name: value for name, value in data.items() if name not in outside}
-        self._add_renamed(inner, kind, nested, taken - {self.nest})
-        self._add_renamed(fields, kind, {name: value for name, value in data.items() if name in outside}, taken)
+        self._add_renamed(inner, kind, nested, reserved - {self.nest})
+        self._add_renamed(fields, kind, {name: value for name, value in data.items() if name in outside}, reserved)
 
-    def _add_renamed(self, fields: Fields, kind: str, data: dict[str, Any], taken: frozenset[str] | set[str]) -> None:
+    def _add_renamed(
+        self, fields: Fields, kind: str, data: dict[str, Any], reserved: frozenset[str] | set[str]
+    ) -> None:
         renamed = self._to_file[kind]
         extra: Fields = {}
         for name, value in data.items():
-            theirs = renamed.get(name)
-            if theirs is not None:
-                fields[theirs] = value
-            elif name in taken:
+            in_file = renamed.get(name)
+            if in_file is not None:
+                fields[in_file] = value
+            elif name in reserved:
                 extra[name] = value
             else:
                 fields[name] = value
@@ -146,16 +147,16 @@ class FieldNames:
     # -- from the file
 
     def decode(self, fields: Fields, kind_hint: str | None, state: str, file: str, line: int, last_seq: int) -> Entry:
-        """The entry in these fields. Raises InvalidRecord naming what is wrong with a hand-written one.
+        """The entry in these fields. Raises InvalidRecord that names what is wrong with a hand-written one.
 
-        A new memory that a person typed in may have no id and no time: `Entry.lacks` says so, and the reader gives both.
+        A new memory that a person wrote may have no id and no time: `Entry.lacks` names what is missing, and the reader assigns it.
         """
         trusted = state == "signed"
         kind_name = kind_hint or str(fields.get("type", ""))
         if kind_name not in KINDS:
             if not _is_bare_deletion(fields):
                 raise InvalidRecord(f"type: {kind_name!r} is not a type of memory.", field="type")
-            kind_name = "conversation"  # 000 and 004 do not say it; the memory itself knows better
+            kind_name = "conversation"  # tombstones of designs 000 and 004 have no type; the memory itself has it
             fields = {"deleted": True, **fields}
         memory_id = fields.get("id")
         seq, uid = fields.get("seq"), fields.get("uid", "")
@@ -164,7 +165,7 @@ class FieldNames:
         if not trusted:
             if op == PUT:
                 lacks = tuple(name for name, value in (("id", memory_id), ("time", at)) if value is None or value == "")
-                if lacks and state != "unsigned":  # SMP wrote it with both: it is damaged, not a new memory
+                if lacks and state != "unsigned":  # SMP wrote it with both, so it is damaged, not a new memory
                     raise InvalidRecord(
                         f"{lacks[0]}: missing in an entry with a checksum. Write it again, or remove the checksum if the "
                         "entry is new.",
@@ -198,17 +199,17 @@ class FieldNames:
     def _parts(self, fields: Fields, kind: str) -> tuple[str, Any, Any, dict[str, Any]]:
         if "changes" in fields and isinstance(fields["changes"], dict):
             return CHANGE, fields.get("updated"), fields.get("updated_by"), self._renamed(fields["changes"], kind)
-        for word, op in _ENDS if "deleted" in fields or "restored" in fields else ():
+        for word, op in _TIME_KEYS if "deleted" in fields or "restored" in fields else ():
             if fields.get(word):
                 at = fields[word] if isinstance(fields[word], str) else self._time_in(fields)
                 reason = fields.get("reason")
                 return op, at, fields.get(word + "_by"), {} if reason is None else {"reason": reason}
         if self.nest:
-            own = self._from_file[kind]
-            outer = {name: value for name, value in fields.items() if name not in _MARKS or name in own}
+            from_file = self._from_file[kind]
+            outer = {name: value for name, value in fields.items() if name not in _ENTRY_FIELDS or name in from_file}
             data = self._renamed(self._unnested(outer), kind)
         else:
-            data = self._renamed(fields, kind, _MARKS)
+            data = self._renamed(fields, kind, _ENTRY_FIELDS)
         at = data.pop("created", None)
         return PUT, at, None, data
 
@@ -228,12 +229,12 @@ class FieldNames:
         return merged
 
     def _renamed(self, fields: Fields, kind: str, skipped: frozenset[str] = frozenset()) -> dict[str, Any]:
-        """SMP's names for a file's names; first this dialect's, then those of any other design."""
-        own, aliases = self._from_file[kind], KINDS[kind].aliases
+        """The fields under SMP's names: first the names of this layout are replaced, then those of any other design."""
+        from_file, aliases = self._from_file[kind], KINDS[kind].aliases
         data: dict[str, Any] = {}
         for name, value in fields.items():
-            if name in own:
-                data[own[name]] = value
+            if name in from_file:
+                data[from_file[name]] = value
             elif name in aliases:
                 ours = aliases[name]
                 data[name if ours in fields or ours in data else ours] = value
@@ -246,7 +247,7 @@ class FieldNames:
 
 
 def _is_bare_deletion(fields: Fields) -> bool:
-    """`{"id": …, "deleted": true, "ts": …}` of one design, `{"id": …, "timestamp": …, "reason": …}` of another."""
+    """Whether this is a tombstone without a type: `{"id": …, "deleted": true, "ts": …}` or `{"id": …, "timestamp": …, "reason": …}`."""
     return "type" not in fields and bool(fields.get("deleted") or "reason" in fields) and fields.keys() <= _TOMBSTONE
 
 
@@ -259,14 +260,14 @@ def _integer(value: object) -> int:
 
 
 def _check_written_by_hand(kind: str, op: str, data: dict[str, Any]) -> None:
-    """What the engine relies on must hold for what people type, too."""
+    """Normalise a hand-written entry to what the engine relies on, and reject one without its required field."""
     if op == PUT:
         found = translate_fields(KINDS[kind], data)
         if found is not data:
             data.clear()
             data.update(found)
     if op == PUT and not any(data.get(name) not in (None, "") for group in KINDS[kind].required for name in group):
-        raise InvalidRecord(f"{KINDS[kind].text}: a {kind} needs it.", field=KINDS[kind].text)
+        raise InvalidRecord(f"{KINDS[kind].text}: required for a {kind}.", field=KINDS[kind].text)
     tags = data.get("tags")
     if isinstance(tags, str):
         data["tags"] = [tag.strip() for tag in tags.split(",") if tag.strip()]
@@ -279,7 +280,7 @@ def _check_written_by_hand(kind: str, op: str, data: dict[str, Any]) -> None:
 
 
 def _relations(value: Any) -> list[Any]:
-    """`[{kind: resolves, target: FIND-0001}]`, however a person says it: a list of ids, or `{resolves: FIND-0001}`."""
+    """`[{kind: resolves, target: FIND-0001}]` from any accepted form: a list of ids, or `{resolves: FIND-0001}`."""
     if isinstance(value, dict) and "target" not in value:
         value = [{"kind": kind, "target": target} for kind, target in value.items()]
     relations = []

@@ -1,18 +1,18 @@
-"""Write-ahead journal: a plan on disk, written before the first of several files is touched.
+"""Write-ahead journal: a plan on disk, written before the first of several files is changed.
 
     {"appends":[["decisions.jsonl",1204,"…"],["findings.jsonl",0,"…"]],"moves":[["a.smp-new","a"]],"removes":["b"],"checksum":"…","mac":"…"}
 
-The plan counts from the moment its file and the file's folder entry are synced: that is the commit point of a
-transaction over several files, of a rewrite and of a conversion. Carrying it out may be interrupted and repeated at
-any point: an append knows its offset, a move whose source is gone was done. A plan that is not whole was never
-committed and is thrown away. Readers that meet a plan read as if it had been carried out already.
+The plan counts from the moment its file and the file's folder entry are synced: that is the commit point of a transaction over
+several files, of a rewrite and of a conversion. Applying it may be interrupted and repeated at any point: an append has its offset, a
+move whose source does not exist is done. A plan that is not complete was never committed and is removed. Readers that find a plan read
+as if it had been applied already.
 
-A plan may name digests of the files that it replaces or removes (`before`). A file with another content at that moment was
-changed by another program after the plan was made: it is copied to quarantine, as `NAME.missing-after-change.TIME`, first.
-Between that comparison and the rename lies one system call.
+A plan may hold digests of the files that it replaces or removes (`before`). A file with another content at that moment was changed by
+another program after the plan was made: it is first copied to quarantine, as `NAME.missing-after-change.TIME`. Between that comparison
+and the rename lies one system call.
 
-A plan is signed (`smp_memory.files.user_state`). One that is whole but was not written by a user of this machine came with
-a repository: it is not read, and the next writer moves it into quarantine with the files that it names.
+A plan is signed (`smp_memory.files.user_state`). One that is complete but was not written by a user of this machine came with a
+repository: it is not read, and the next writer moves it into quarantine with the files that it names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from smp_memory.errors import StorageError
 from smp_memory.files.codec import signature
 from smp_memory.files.disk import TEMPORARY, Disk, identity
 from smp_memory.files.sha256 import sha256_hex
-from smp_memory.files.user_state import code, is_authentic, is_of_another_user
+from smp_memory.files.user_state import authentication_code, is_authentic, is_of_another_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circ
 
 
 class Plan:
-    """What is to be done: bytes to append at an offset, files to move, files to remove. Paths are relative."""
+    """Changes to apply: bytes to append at an offset, files to move, files to remove. Paths are relative."""
 
     __slots__ = ("appends", "before", "moves", "removes")
 
@@ -52,34 +52,34 @@ class Plan:
 
 
 class Journal:
-    """The one plan that may be under way in a folder."""
+    """The journal of a folder. It holds at most one plan."""
 
     def __init__(self, disk: Disk, path: str, folder: str, purpose: str) -> None:
         self._disk = disk
         self.path = path
         self._folder = folder
         self._purpose = f"journal of {purpose}"
-        self.is_foreign = False  # whether the last `load` met a plan that was not written on this machine
-        self._unused: list[str] = []  # the files that it wants to put into place
+        self.is_foreign = False  # whether the last `load` found a plan that was not written on this machine
+        self._foreign_sources: list[str] = []  # the files that such a plan moves into place
 
     def exists(self) -> bool:
         return self._disk.exists(self.path)
 
     def commit(self, plan: Plan) -> None:
-        """Make the plan durable; from here on it will be carried out, come what may."""
+        """Make the plan durable; from here on it will be applied, also after a crash."""
         appends = [[name, offset, data.decode()] for name, offset, data in plan.appends]
         fields: dict[str, Any] = {"appends": appends, "moves": plan.moves, "removes": plan.removes}
         if plan.before:
             fields["before"] = plan.before
         body = _encode(fields)
         data = body.encode()
-        mac = code(self._disk.system.secret(), self._purpose, data)
+        mac = authentication_code(self._disk.system.secret(), self._purpose, data)
         self._disk.remove(self.path)
         self._disk.write_new(self.path, f'{body[:-1]},"checksum":"{signature(data)}","mac":"{mac}"}}\n'.encode())
         self._disk.sync_folder(os.path.dirname(self.path))
 
     def load(self) -> Plan | None:
-        """The plan under way, None if there is none, it was never committed, or it is not ours."""
+        """The committed plan; None if there is none, it is not complete, or it is foreign."""
         self.is_foreign = False
         try:
             fields: dict[str, Any] = json.loads(self._disk.read(self.path))
@@ -87,13 +87,13 @@ class Journal:
             body = _encode(fields).encode()
             if signature(body) != checksum:
                 return None
-            plan = _decoded(fields)
+            plan = _decode(fields)
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         self.is_foreign = plan is None or not self._is_accepted(plan, body, mac)
         if not self.is_foreign:
             return plan
-        self._unused = [source for source, _ in plan.moves] if plan is not None else []
+        self._foreign_sources = [source for source, _ in plan.moves] if plan is not None else []
         return None
 
     def _is_accepted(self, plan: Plan, body: bytes, mac: object) -> bool:
@@ -101,25 +101,25 @@ class Journal:
             return True
         return not plan.moves and not plan.removes and is_of_another_user(self._disk, self.path)
 
-    def recover(self, already_there: Callable[[str, bytes], bool]) -> Plan | None:
-        """Carry out a committed plan. One that was never committed is removed, a foreign one set aside."""
+    def recover(self, is_applied: Callable[[str, bytes], bool]) -> Plan | None:
+        """Apply a committed plan. One that was never committed is removed, a foreign one moved into quarantine."""
         plan = self.load()
         if plan is not None:
-            self.carry_out(plan, already_there)
-            text = f"{self.path}: a change that a process had committed and not finished was carried out."
+            self.apply(plan, is_applied)
+            text = f"{self.path}: a change that a process had committed but not finished was applied."
             event_log.emit("recovery", event_log.WARNING, "journal_completed", text, path=self.path)
         if self.is_foreign:
-            self._set_aside()
+            self._quarantine_plan()
         elif self.exists():
             self.clear()
         return plan
 
-    def _set_aside(self) -> None:
-        """Move a foreign plan into quarantine, with the unfinished files that it names: somebody may still want them."""
+    def _quarantine_plan(self) -> None:
+        """Move a foreign plan into quarantine, with the unfinished files that it names: they may still be needed."""
         quarantine = os.path.join(os.path.dirname(self.path), QUARANTINE)
         self._disk.make_folder(quarantine)
         stamp = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.urandom(2).hex()}"
-        unfinished = [self._at(name) for name in self._unused if name.endswith(TEMPORARY)]
+        unfinished = [self._path(name) for name in self._foreign_sources if name.endswith(TEMPORARY)]
         for number, path in enumerate([self.path, *unfinished]):
             if self._disk.exists(path) and not self._disk.is_folder(path):
                 name = f"foreign-{os.path.basename(path)}.{stamp}.{number}"
@@ -127,35 +127,35 @@ class Journal:
         self._disk.sync_folder(quarantine)
         self._disk.sync_folder(os.path.dirname(self.path))
 
-    def carry_out(self, plan: Plan, already_there: Callable[[str, bytes], bool]) -> None:
-        """Do what the plan says, as often as need be. `already_there` finds appended entries after a hand edit.
+    def apply(self, plan: Plan, is_applied: Callable[[str, bytes], bool]) -> None:
+        """Apply a plan; repeating it changes nothing. `is_applied` finds appended entries after a hand edit.
 
-        What was added or moved is durable before anything is removed: a file system may write changes in any order.
+        What was added or moved is durable before anything is removed, because a file system may write changes in any order.
         """
         added: set[str] = set()
         for name, offset, data in plan.appends:
-            self._append(name, offset, data, already_there)
+            self._append(name, offset, data, is_applied)
             if offset == 0:
                 added.update(self._folders_of(name))
         for source, target in plan.moves:
-            if self._disk.exists(self._at(source)):
-                self._disk.make_folder(os.path.dirname(self._at(target)))
-                self._keep_changed(plan, target)
-                self._disk.move(self._at(source), self._at(target))
+            if self._disk.exists(self._path(source)):
+                self._disk.make_folder(os.path.dirname(self._path(target)))
+                self._quarantine_changed(plan, target)
+                self._disk.move(self._path(source), self._path(target))
             added.update(self._folders_of(target))
         self._sync(added)
-        self._sync({os.path.dirname(self._at(source)) for source, _ in plan.moves} - added)
+        self._sync({os.path.dirname(self._path(source)) for source, _ in plan.moves} - added)
         for name in plan.removes:
-            self._keep_changed(plan, name)
-            self._disk.remove_tree(self._at(name))
-        self._sync({os.path.dirname(self._at(name)) for name in plan.removes})
+            self._quarantine_changed(plan, name)
+            self._disk.remove_tree(self._path(name))
+        self._sync({os.path.dirname(self._path(name)) for name in plan.removes})
 
-    def _keep_changed(self, plan: Plan, name: str) -> None:
+    def _quarantine_changed(self, plan: Plan, name: str) -> None:
         """Copy a file to quarantine that another program changed since the plan was made."""
-        path, known = self._at(name), {plan.before.get(name)}
+        path, known = self._path(name), {plan.before.get(name)}
         for _ in range(_TRIES if name in plan.before else 0):
-            found = self._disk.stat(path)
-            if found is None:
+            status = self._disk.stat(path)
+            if status is None:
                 return
             try:
                 data = self._disk.read(path)
@@ -164,27 +164,18 @@ class Journal:
             digest = sha256_hex(data)
             if digest not in known:
                 known.add(digest)
-                self._quarantine(name, data)
+                self._copy_to_quarantine(name, data)
                 continue  # that took time: compare again
             now = self._disk.stat(path)
-            if now is not None and identity(now) == identity(found):
+            if now is not None and identity(now) == identity(status):
                 return
         if name in plan.before:
-            raise StorageError(f"{path} is being changed by something else while SMP writes.", path=path)
+            raise StorageError(f"{path} is being changed by another program while SMP writes.", path=path)
 
-    def _quarantine(self, name: str, data: bytes) -> None:
-        folder = os.path.join(os.path.dirname(self.path), QUARANTINE)
-        self._disk.make_folder(folder)
-        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        base = os.path.join(folder, f"{name.replace('/', '_')}{MISSING}{stamp}")
-        path, number = base, 1
-        while self._disk.exists(path):
-            number += 1
-            path = f"{base}.{number}"
-        self._disk.write_new(path, data)
-        self._disk.sync_folder(folder)
-        text = f"{self._at(name)} was changed by another program while SMP replaced it; that version is kept in {path}."
-        event_log.emit("corruption", event_log.WARNING, "changed_file_set_aside", text, path=self._at(name))
+    def _copy_to_quarantine(self, name: str, data: bytes) -> None:
+        path = write_to_quarantine(self._disk, os.path.dirname(self.path), name + MISSING.rstrip("."), data)
+        text = f"{self._path(name)} was changed by another program while SMP replaced it; that version was copied to {path}."
+        event_log.emit("corruption", event_log.WARNING, "changed_file_set_aside", text, path=self._path(name))
 
     def _sync(self, folders: set[str]) -> None:
         for folder in sorted(folders):
@@ -192,49 +183,49 @@ class Journal:
                 self._disk.sync_folder(folder)
 
     def clear(self) -> None:
-        """Forget a plan that was carried out; durably, or a later power loss could bring it back."""
+        """Remove an applied plan, durably: otherwise a later power loss could bring it back."""
         self._disk.remove(self.path)
         self._disk.sync_folder(os.path.dirname(self.path))
 
-    def _append(self, name: str, offset: int, data: bytes, already_there: Callable[[str, bytes], bool]) -> None:
-        path = self._at(name)
+    def _append(self, name: str, offset: int, data: bytes, is_applied: Callable[[str, bytes], bool]) -> None:
+        path = self._path(name)
         self._disk.make_folder(os.path.dirname(path))
         for _ in range(_TRIES):
-            if self._append_once(name, path, offset, data, already_there):
+            if self._append_once(name, path, offset, data, is_applied):
                 return
-        raise StorageError(f"{path} is being changed by something else while SMP writes.", path=path)
+        raise StorageError(f"{path} is being changed by another program while SMP writes.", path=path)
 
     def _append_once(
-        self, name: str, path: str, offset: int, data: bytes, already_there: Callable[[str, bytes], bool]
+        self, name: str, path: str, offset: int, data: bytes, is_applied: Callable[[str, bytes], bool]
     ) -> bool:
-        """False if the file changed between the look and the write."""
-        found = self._disk.stat(path)
-        size = found.st_size if found else 0
-        there = self._disk.read(path, offset) if size > offset else b""
-        if there == data:
-            self._disk.sync_file(path)  # whoever wrote it may have died before that
-        elif size >= offset and is_part(there, data):
-            return self._disk.complete(path, offset, data, there)
-        elif already_there(name, data):
+        """One attempt; False if the file changed between its stat and the write."""
+        status = self._disk.stat(path)
+        size = status.st_size if status else 0
+        stored = self._disk.read(path, offset) if size > offset else b""
+        if stored == data:
+            self._disk.sync_file(path)  # its writer may have died before its sync
+        elif size >= offset and is_part(stored, data):
+            return self._disk.complete_append(path, offset, data, stored)
+        elif is_applied(name, data):
             self._disk.sync_file(path)
         else:
-            return self._disk.complete(path, size, b"\n" + data)
+            return self._disk.complete_append(path, size, b"\n" + data)
         return True
 
     def _folders_of(self, name: str) -> list[str]:
-        """The folder of a file and those above it: whoever made them may have died before their sync."""
+        """The folder of a file and those above it, to be synced: the process that made them may have died before."""
         folders = []
         while name:
             name = os.path.dirname(name)
-            folders.append(self._at(name))
+            folders.append(self._path(name))
         return folders
 
-    def _at(self, name: str) -> str:
+    def _path(self, name: str) -> str:
         return os.path.join(self._folder, name) if name else self._folder
 
 
-def _decoded(fields: dict[str, Any]) -> Plan | None:
-    """A plan from its fields; None if a name in it leads out of the folder."""
+def _decode(fields: dict[str, Any]) -> Plan | None:
+    """A plan from its fields; None if a name in it leads out of the folder or an offset is invalid."""
     plan = Plan()
     plan.appends = [(name, offset, data.encode()) for name, offset, data in fields["appends"]]
     plan.moves = [(source, target) for source, target in fields["moves"]]
@@ -246,14 +237,28 @@ def _decoded(fields: dict[str, Any]) -> Plan | None:
 
 
 def _is_inside(name: object) -> bool:
-    """Whether a name stays below the folder; a plan that says otherwise is not one of ours."""
+    """Whether a name stays below the folder; SMP writes no plan with another."""
     if not isinstance(name, str) or not name:
         return False
     return not os.path.isabs(name) and ".." not in name.replace("\\", "/").split("/")
 
 
-def is_part(there: bytes, data: bytes) -> bool:
-    """Whether this is what a power loss left of the data: its beginning, or all of it with zeros for what is missing."""
-    return data.startswith(there) or (
-        len(there) <= len(data) and all(found in (0, byte) for found, byte in zip(there, data, strict=False))
+def is_part(stored: bytes, data: bytes) -> bool:
+    """Whether these bytes are what a power loss left of the data: its beginning, or zeros in place of some bytes."""
+    return data.startswith(stored) or (
+        len(stored) <= len(data) and all(found in (0, byte) for found, byte in zip(stored, data, strict=False))
     )
+
+
+def write_to_quarantine(disk: Disk, private: str, base: str, data: bytes) -> str:
+    """Write a new file `BASE.TIME` to the quarantine below a private folder, durably. Returns its path."""
+    folder = os.path.join(private, QUARANTINE)
+    disk.make_folder(folder)
+    first = os.path.join(folder, f"{base.replace('/', '_')}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
+    path, number = first, 1
+    while disk.exists(path):
+        number += 1
+        path = f"{first}.{number}"
+    disk.write_new(path, data)
+    disk.sync_folder(folder)
+    return path

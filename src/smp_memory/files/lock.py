@@ -1,12 +1,12 @@
-"""Who may write? One exclusive lock per session, held by the kernel for a process, gone when the process dies.
+"""Exclusive lock of a session, held by the kernel for one process and released when the process dies.
 
-Two lock files: whoever wants to write first takes `queue`, then waits for `lock`, then leaves `queue`. So only the
-first in line competes with the holder, and nobody starves (measured: with plain polling one of eight writers got one
-write in four seconds). Who had its turn may go on for nearly two milliseconds without queueing again; that saves most
-writers three system calls. The lock files are never removed or replaced: two processes could otherwise hold "the" lock.
+Two lock files: a writer first takes `queue`, then waits for `lock`, then releases `queue`. So only the first in line competes with
+the holder, and nobody starves (measured: with plain polling one of eight writers got one write in four seconds). A writer that had its
+turn may lock again for nearly two milliseconds without queueing; that saves most writers three system calls. The lock files are never
+removed or replaced: two processes could otherwise hold "the" lock.
 
-The file `lock` also tells people who holds it, and carries the writers' *notes* (`smp_memory.files.writer_state`). Both are hints.
-Non-guarantees: network file systems (their locks differ); fairness between threads is `group_commit`'s business.
+The file `lock` also names its holder for people, and carries the writer state (`smp_memory.files.writer_state`). Both are hints.
+Non-guarantees: network file systems (their locks differ); fairness between threads is up to `group_commit`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 
 from smp_memory import event_log
 from smp_memory.errors import LockTimeout, SMPError, StorageCorrupt, from_os_error
-from smp_memory.files.retry import again
+from smp_memory.files.retry import retry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 HOLDER_BYTES = 256
 _SPIN_SECONDS = 0.002
 _TURN_SECONDS = 0.0018  # less than the first in line spins for
-_NAPS = (0.0002, 0.0005, 0.001, 0.002, 0.005)
+_PAUSES_SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.005)
 
 
 class SessionLock:
-    """The lock of one session in this process. Not for two threads at once: the commit queue sees to that."""
+    """The lock of one session in this process. Not for two threads at once; the commit queue ensures that."""
 
-    def __init__(self, disk: Disk, folder: str, what: str, session: str | None = None) -> None:
+    def __init__(self, disk: Disk, folder: str, name: str, session: str | None = None) -> None:
         self._disk = disk
         self._system = disk.system
         self._folder = folder
         self._path = os.path.join(folder, "lock")
-        self._what = what
+        self._name = name
         self._session = session
         self.descriptor = -1
         self._queue = -1
@@ -47,17 +47,13 @@ class SessionLock:
         self._signed = (0, "")
         self._label = b""
 
-    @property
-    def is_open(self) -> bool:
-        return self.descriptor >= 0
+    def acquire(self, timeout_seconds: float, state: bytes = b"") -> bool:
+        """Acquire the lock, or raise LockTimeout that names its holder. True if nobody held it since this process stored `state`.
 
-    def acquire(self, timeout_seconds: float, notes: bytes = b"") -> bool:
-        """Get the lock or raise LockTimeout that says who has it. True if nobody had it since we left these notes.
-
-        Whatever fails, the lock is not held afterwards and can be acquired again.
+        After any error the lock is not held and can be acquired again.
         """
         try:
-            return self._acquire(timeout_seconds, notes)
+            return self._acquire(timeout_seconds, state)
         except LockTimeout:
             raise
         except FileNotFoundError:
@@ -70,10 +66,10 @@ class SessionLock:
             self.close()
             raise
 
-    def _acquire(self, timeout_seconds: float, notes: bytes) -> bool:
+    def _acquire(self, timeout_seconds: float, state: bytes) -> bool:
         now = time.monotonic()
         if now < self._turn_ends and self._system.lock(self.descriptor):
-            if notes and self._is_as_left(notes):  # so nobody has moved the session either
+            if state and self._is_unchanged(state):  # so nobody has moved the session either
                 return True
             if self._is_in_place():
                 return False
@@ -81,8 +77,8 @@ class SessionLock:
         while True:
             self._queue_up(now + timeout_seconds, timeout_seconds)
             if self._is_in_place():
-                return bool(notes) and self._is_as_left(notes)
-            self.close()  # the session was moved away meanwhile: whose lock is this?
+                return bool(state) and self._is_unchanged(state)
+            self.close()  # the session was moved meanwhile: this is another session's lock, or nobody's
 
     def _queue_up(self, deadline: float, timeout_seconds: float) -> None:
         system = self._system
@@ -97,9 +93,9 @@ class SessionLock:
             system.unlock(self._queue)
         self._turn_ends = time.monotonic() + _TURN_SECONDS
 
-    def _is_as_left(self, notes: bytes) -> bool:
-        """Whether our name and our notes still stand in the lock file. Whoever takes the lock leaves a name of its own."""
-        return self._system.pread(self.descriptor, HOLDER_BYTES + len(notes), 0) == self._label + notes
+    def _is_unchanged(self, state: bytes) -> bool:
+        """Whether the lock file still holds this process's label and state. Every holder writes its own label."""
+        return self._system.pread(self.descriptor, HOLDER_BYTES + len(state), 0) == self._label + state
 
     def _is_in_place(self) -> bool:
         try:
@@ -112,7 +108,7 @@ class SessionLock:
             try:
                 self._system.unlock(self.descriptor)
             except OSError:
-                self.close()  # which frees it too
+                self.close()  # which releases it too
 
     def close(self) -> None:
         descriptors = (self.descriptor, self._queue)
@@ -129,34 +125,36 @@ class SessionLock:
         self._pid = os.getpid()
         if self._disk.exists(self._folder) and not self._disk.is_folder(self._folder):
             raise StorageCorrupt(
-                f"{self._folder} is not a folder of its own; SMP does not lock through it.", path=self._folder
+                f"{self._folder} is a link or a file, not a folder; SMP does not lock in it.", path=self._folder
             )
         self.descriptor, self._inode = self._open_file(self._path)
         self._queue, _ = self._open_file(os.path.join(self._folder, "queue"))
 
     def _open_file(self, path: str) -> tuple[int, int]:
-        """A descriptor and the inode."""
+        """Open or create a lock file; its descriptor and inode."""
         flags = os.O_RDWR | os.O_CREAT
         try:
             descriptor = self._system.open(path, flags)
         except FileNotFoundError:
             raise
         except OSError as error:
-            descriptor = again(error, path, lambda: self._system.open(path, flags))
+            descriptor = retry(error, path, lambda: self._system.open(path, flags))
         try:
-            found = self._system.fstat(descriptor)
-            if found.st_nlink != 1:
-                raise StorageCorrupt(f"{path} has several names; SMP does not use it as a lock.", path=path)
-            return descriptor, found.st_ino
+            status = self._system.fstat(descriptor)
+            if status.st_nlink != 1:
+                raise StorageCorrupt(
+                    f"{path} has several names (hard links); SMP does not use it as a lock.", path=path
+                )
+            return descriptor, status.st_ino
         except BaseException:
             self._system.close(descriptor)
             raise
 
     def _wait(self, descriptor: int, deadline: float, timeout_seconds: float) -> None:
-        """The disk is what others wait for, so a short spin is cheap; after it, naps."""
+        """Wait for a lock: spin briefly, because the holder waits for the disk, then sleep with growing pauses."""
         began = time.monotonic()
         spin_until = began + _SPIN_SECONDS if descriptor == self.descriptor else 0.0
-        naps = 0
+        pauses = 0
         while not self._system.lock(descriptor):
             now = time.monotonic()
             if now >= deadline:
@@ -173,17 +171,17 @@ class SessionLock:
             if now < spin_until:
                 self._system.yield_cpu()
             else:
-                time.sleep(min(_NAPS[min(naps, len(_NAPS) - 1)], max(deadline - now, 0.0)))
-                naps += 1
+                time.sleep(min(_PAUSES_SECONDS[min(pauses, len(_PAUSES_SECONDS) - 1)], max(deadline - now, 0.0)))
+                pauses += 1
         waited = time.monotonic() - began
         if waited >= event_log.LONG_WAIT_SECONDS:
-            text = f"Waited {waited:.1f} s for the lock of {self._what}."
+            text = f"Waited {waited:.1f} s for the lock of {self._name}."
             event_log.emit("lock", event_log.WARNING, "lock_wait", text, self._session, waited_seconds=round(waited, 3))
 
     def _timeout(self, timeout_seconds: float) -> LockTimeout:
         holder = self.holder()
         return LockTimeout(
-            f"Could not lock {self._what} within {timeout_seconds:g} s: {holder or 'another process'} holds it. "
+            f"Could not lock {self._name} within {timeout_seconds:g} s: {holder or 'another process'} holds it. "
             "Nothing was written; try again, or raise concurrency.lock_timeout_ms.",
             session=self._session,
             path=self._path,
@@ -192,25 +190,25 @@ class SessionLock:
         )
 
     def holder(self) -> str:
-        """Who took the lock last, in words; only meaningful while it is held."""
+        """A description of the last holder; only meaningful while the lock is held."""
         try:
             text = self._disk.read(self._path, 0, HOLDER_BYTES)
         except (OSError, SMPError):
             return ""
         return text.decode(errors="replace").strip("\0 \n")
 
-    def sign(self, doing: str, last_was_us: bool = False) -> None:
-        """Tell people who holds the lock. Not written again if nobody else signed since and the text would be the same."""
+    def sign(self, operation: str, is_unchanged: bool = False) -> None:
+        """Write the holder's label for people. Skipped if the lock file still holds the same label."""
         second = int(time.time())
-        if last_was_us and self._signed == (second, doing):
+        if is_unchanged and self._signed == (second, operation):
             return
-        self._signed = (second, doing)
+        self._signed = (second, operation)
         if not self._host:
             self._host = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "this machine")
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
-        text = f"process {self._pid} on {self._host[:80]} since {since}, {doing}"
+        text = f"process {self._pid} on {self._host[:80]} since {since}, {operation}"
         self._label = text.encode()[: HOLDER_BYTES - 1].ljust(HOLDER_BYTES - 1) + b"\n"
         try:
             self._system.pwrite(self.descriptor, self._label, 0)
         except OSError:
-            pass  # a full disk: the lock is held all the same, only its label is missing
+            pass  # a full disk: the lock is held nevertheless, only its label is missing

@@ -1,4 +1,4 @@
-"""SMP's own fields of an entry in one short text, for the formats that people read.
+"""Machine line: the fields of an entry that only SMP needs, as one short text, for the formats that people read.
 
     seq=7 uid=khmedagg refs=FIND-0002:gjhkcdab us=123456
     seq=3 uid=khmedagg / seq=9 us=004211 / seq=14
@@ -9,15 +9,15 @@
 | `tx` | `tx` | transaction that it belongs to |
 | `uid` | `uid` | identity of the memory |
 | `refs` | `uids` | identities of the memories that it refers to |
-| `us` | fraction of the entry's time in microseconds; the time itself stands in the entry, in whole seconds |
+| `us` | fraction of the entry's time in microseconds; the time itself is a field of the entry, in whole seconds |
 | `schema` | `schema` | left out if it is 1, `-` if there is none |
-| `hand` | `hand` | in a folded entry: this step was `edited` or `unsigned` (typed by hand) before it was folded |
+| `hand` | `hand` | in a folded entry: this step was `edited` or `unsigned` (written by hand) before it was folded |
 
-The parts behind a `/` belong to the steps of `history`, one after the other.
+The parts after a `/` belong to the steps of `history`, one after the other.
 
 Guarantees: `join(*split(fields))` gives equal fields for any JSON value. A value that does not fit into a token stays an
-ordinary field. Reading is lenient: a token that makes no sense is skipped, because a person may have changed it; the
-signature behind the text tells that.
+ordinary field. Reading is lenient: an invalid token is skipped, because a person may have changed it; the signature
+after the text shows that.
 """
 
 from __future__ import annotations
@@ -32,45 +32,45 @@ if TYPE_CHECKING:
 
     from smp_memory.files.codec import Fields
 
-_TIMES = ("timestamp", "updated", "deleted", "restored", "at")  # the first one that is there is the entry's time
+_TIMES = ("timestamp", "updated", "deleted", "restored", "at")  # the first one that exists is the entry's time
 _WORD = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _REFERENCE = re.compile(r"[A-Za-z0-9_./-]{1,200}")
 _TRANSACTION = re.compile(r"[0-9]{1,15}-[0-9]{1,15}(?:/[0-9]{1,15})?")
 _NUMBER_LIMIT = 10**15
 _STATES = ("edited", "unsigned")
-_NEXT = " / "
+_SEPARATOR = " / "
 _SUM_BYTES = len("sha256:0123456789abcdef")
 _SUM_AT_END = re.compile(rb"sha256:[0-9a-f]{16}\Z")
 
 
 def split(fields: Fields) -> tuple[Fields, str]:
-    """The fields that people read, and the text of those that only SMP needs."""
-    shown = dict(fields)
-    text = _taken(shown)
+    """The fields that people read, and the machine line of the others."""
+    visible = dict(fields)
+    text = _extract_tokens(visible)
     steps = fields.get("history")
     if type(steps) is list and steps and all(type(step) is dict and _is_number(step.get("seq")) for step in steps):
-        shown["history"] = steps = [dict(step) for step in steps]
-        text = _NEXT.join([text, *map(_taken, steps)])
-    return shown, text
+        visible["history"] = steps = [dict(step) for step in steps]
+        text = _SEPARATOR.join([text, *map(_extract_tokens, steps)])
+    return visible, text
 
 
 def join(fields: Fields, text: str) -> Fields:
-    """The fields with those that the text holds. `fields` is changed."""
+    """Add the fields of a machine line to `fields`, which is changed and returned."""
     if " / " not in text:
-        _put_back(fields, text)
+        _apply_tokens(fields, text)
         return fields
-    first, *others = f" {text}".split(_NEXT)
-    _put_back(fields, first)
+    first, *others = f" {text}".split(_SEPARATOR)
+    _apply_tokens(fields, first)
     steps = fields.get("history")
     if others and type(steps) is list and len(steps) == len(others):
         for step, part in zip(steps, others, strict=True):
             if type(step) is dict:
-                _put_back(step, part)
+                _apply_tokens(step, part)
     return fields
 
 
-def told_mixed(mark: re.Match[bytes] | None, machine: str) -> str:
-    """What is wrong if the first line of an entry has another number than its machine line; empty if nothing is."""
+def mixed_entries(mark: re.Match[bytes] | None, machine: str) -> str:
+    """The error if the first line of an entry has another number than its machine line; empty if there is none."""
     if mark is None:
         return ""
     number = next((word[4:] for word in machine.split() if word.startswith("seq=")), "")
@@ -83,7 +83,7 @@ def told_mixed(mark: re.Match[bytes] | None, machine: str) -> str:
 
 
 def highest_seq(fields: Fields | None) -> int:
-    """The largest number of an entry and the steps that are folded into it."""
+    """The largest sequence number of an entry and the steps that are folded into it."""
     if not fields:
         return 0
     if "history" not in fields:
@@ -94,8 +94,8 @@ def highest_seq(fields: Fields | None) -> int:
     return max([seq for part in parts if type(seq := part.get("seq")) is int], default=0)
 
 
-def _taken(fields: Fields) -> str:
-    """Take the machine's fields out of one entry or step; their text."""
+def _extract_tokens(fields: Fields) -> str:
+    """Remove SMP's fields from one entry or step; returns their text."""
     tokens = []
     seq = fields.get("seq")
     is_numbered = _is_number(seq)
@@ -107,7 +107,7 @@ def _taken(fields: Fields) -> str:
             tokens.append(f"{name}={fields.pop(name)}")
     if "uids" in fields and _are_references(fields["uids"]):
         tokens.append("refs=" + ",".join([f"{id}:{uid}" for id, uid in fields.pop("uids").items()]))
-    fraction = _taken_fraction(fields)
+    fraction = _extract_fraction(fields)
     if fraction:
         tokens.append(f"us={fraction}")
     if is_numbered:
@@ -121,8 +121,8 @@ def _taken(fields: Fields) -> str:
     return " ".join(tokens)
 
 
-def _taken_fraction(fields: Fields) -> str:
-    """Round the entry's time down to a second; the microseconds that it lost, six digits, or nothing."""
+def _extract_fraction(fields: Fields) -> str:
+    """Round the entry's time down to a second; returns the removed microseconds, six digits, or nothing."""
     for name in _TIMES:
         if name in fields:
             value = fields[name]
@@ -135,14 +135,14 @@ def _taken_fraction(fields: Fields) -> str:
     return ""
 
 
-def _put_back(fields: Fields, text: str) -> None:
+def _apply_tokens(fields: Fields, text: str) -> None:
     schema: int | None = 1
     for token in text.split():
         name, _, value = token.partition("=")
         if name in ("uid", "tx"):
             fields[name] = value
         elif name == "us":
-            _put_fraction_back(fields, value)
+            _apply_fraction(fields, value)
         elif name == "seq":
             if (seq := _number(value)) is not None:
                 fields["seq"] = seq
@@ -157,7 +157,7 @@ def _put_back(fields: Fields, text: str) -> None:
         fields["schema"] = schema
 
 
-def _put_fraction_back(fields: Fields, fraction: str) -> None:
+def _apply_fraction(fields: Fields, fraction: str) -> None:
     for name in _TIMES:
         if name in fields:
             value = fields[name]
@@ -184,10 +184,10 @@ def _are_references(value: Any) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------- damaged closings
-def before_damaged_closing(raw: bytes, prefix: bytes, suffix: bytes) -> tuple[bytes, str] | None:
-    """What stood before a closing line that was whole once, and its text; None for one that a cut left unfinished.
+def split_damaged_closing(raw: bytes, prefix: bytes, suffix: bytes) -> tuple[bytes, str] | None:
+    """The bytes before a damaged closing line and the line's text; None for a line that a cut left unfinished.
 
-    `raw` ends with `suffix`, or should. A closing line is `prefix`, the text, the signature and `suffix`. It was whole if at
+    `raw` ends with `suffix`, or should. A closing line is `prefix`, the text, the signature and `suffix`. It was complete once if at
     most two bytes outside of the text differ, or if only the text does: a cut never leaves the end of a line.
     """
     stop = len(raw) - _SUM_BYTES - len(suffix)
@@ -204,8 +204,8 @@ def before_damaged_closing(raw: bytes, prefix: bytes, suffix: bytes) -> tuple[by
     return None
 
 
-def before_cut_closing(raw: bytes, prefix: bytes) -> tuple[bytes, str]:
-    """What stands before a closing line that was cut off, and the whole tokens of its text; all of `raw` if there is none."""
+def split_cut_closing(raw: bytes, prefix: bytes) -> tuple[bytes, str]:
+    """The bytes before a closing line that was cut off, and the complete tokens of its text; all of `raw` if there is none."""
     start = raw.rfind(b"\n") + 1
     line = raw[start:]
     if len(line) < 4 or not (line.startswith(prefix) or prefix.startswith(line)):

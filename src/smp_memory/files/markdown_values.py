@@ -1,4 +1,4 @@
-"""Names and values of the `**Key:** value` lines of a Markdown block: as text, and back."""
+"""Names and values of the `**Key:** value` lines of a Markdown block, as text and back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 TITLE_LIMIT = 100
-OWN_LINES = frozenset(("extra", "encoding", "body"))
+SPECIAL_LINES = frozenset(("extra", "encoding", "body"))
 TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)Z")
 _TITLE = re.compile(r"[A-Za-z][A-Za-z0-9 _-]*")
 _SNAKE_CASE = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
@@ -23,15 +23,15 @@ _LIST_OF_WORDS = re.compile(rf"\[{_WORD.pattern}(?:, {_WORD.pattern})*\]")
 
 @functools.lru_cache(maxsize=1024)
 def title_of(key: str) -> str | None:
-    """`memory_refs` -> `Memory-Refs`; None for a name that would not come back, or that is one of our own lines."""
-    if len(key) > TITLE_LIMIT or not _SNAKE_CASE.fullmatch(key) or key in OWN_LINES:
+    """`memory_refs` -> `Memory-Refs`; None for a name that cannot be converted back, or that is a special line."""
+    if len(key) > TITLE_LIMIT or not _SNAKE_CASE.fullmatch(key) or key in SPECIAL_LINES:
         return None
     return "-".join([word.capitalize() for word in key.split("_")])
 
 
 @functools.lru_cache(maxsize=1024)
 def key_of(starred_title: str) -> str:
-    """`**Memory-Refs` -> `memory_refs`; nothing for what is no such line."""
+    """`**Memory-Refs` -> `memory_refs`; empty if it is not such a line."""
     title = starred_title[2:]
     if not starred_title.startswith("**") or not _TITLE.fullmatch(title):
         return ""
@@ -39,7 +39,7 @@ def key_of(starred_title: str) -> str:
 
 
 def value_text(value: Any) -> str:
-    if isinstance(value, str) and _stands_plain(value):
+    if isinstance(value, str) and _is_plain(value):
         return value
     if type(value) is int:
         return int.__repr__(value)
@@ -48,7 +48,7 @@ def value_text(value: Any) -> str:
     return to_json(value)
 
 
-def _stands_plain(text: str) -> bool:
+def _is_plain(text: str) -> bool:
     if not text or text in _JSON_WORDS or text != text.strip() or _NOT_IN_LINE.search(text):
         return False
     return text[0] not in _JSON_FIRST or TIME.fullmatch(text) is not None
@@ -66,7 +66,7 @@ def to_json(value: Any) -> str:
 
 
 def value_of(text: str) -> Any:
-    """What a value's text means; what is not JSON, nor a list of words, is the text itself."""
+    """The value of a text: JSON, a list of words, or the text itself."""
     if text and text[0] not in _JSON_FIRST and text not in _JSON_WORDS:
         return text
     if text.startswith("[") and _LIST_OF_WORDS.fullmatch(text):

@@ -1,13 +1,13 @@
-"""What are the bytes, and who may touch them? The same primitives as the machine's, over a tree in RAM.
+"""The primitives of `system` over a tree in RAM.
 
-`smp_memory.open(":memory:")` lives on it, and so do the systems of `smp_memory.testing`.
+`smp_memory.open(":memory:")` uses it, and so do the systems of `smp_memory.testing`.
 
 Guarantees: the errors are those of Linux, by number and class; each primitive is atomic between threads; an append
-costs what it appends; every change gives new time stamps, later than all before; inode and descriptor numbers are
-never used twice, so a stale one fails (EBADF) instead of meaning another file.
+takes time in proportion to its bytes; every change gives new time stamps, later than all before; inode and descriptor numbers are
+never reused, so a stale one fails (EBADF) instead of meaning another file.
 Non-guarantees: permissions are kept but not enforced; there are no symbolic links; `..` is resolved in the text of
-the path; a relative path starts at the root. `pwrite` with O_APPEND is refused (EINVAL), since Linux and macOS
-disagree about it. `sync` and `sync_dir` do nothing but check their argument.
+the path; a relative path starts at the root. `pwrite` with O_APPEND is rejected (EINVAL), because Linux and macOS
+disagree about it. `sync` and `sync_dir` only check their argument.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ACCESS = os.O_RDONLY | _WRITABLE
 _ONLY_FOLDER: int = getattr(os, "O_DIRECTORY", 0)
 _UID: int = getattr(os, "getuid", lambda: 0)()
 _LONGEST_NAME = 255
-_FIRST_FD = 1_000_000  # a number that is certainly no descriptor of this process
+_FIRST_FD = 1_000_000  # larger than any descriptor of this process
 
 
 class MemoryNode:
@@ -43,7 +43,7 @@ class MemoryNode:
         self.mode = mode
         self.links = 0
         self.modified = self.changed = 0
-        self.holder: MemoryFile | None = None  # of the lock
+        self.holder: MemoryFile | None = None  # the holder of the lock
 
 
 class MemoryFileNode(MemoryNode):
@@ -63,7 +63,7 @@ class MemoryFolderNode(MemoryNode):
 
 
 class MemoryFile:
-    """An open file description: what a descriptor stands for, and what owns a lock."""
+    """An open file description: the target of a descriptor and the owner of a lock."""
 
     __slots__ = ("flags", "node", "position")
 
@@ -74,7 +74,7 @@ class MemoryFile:
 
 
 class MemoryStat:
-    """What `fstat` and `lstat` tell."""
+    """The result of `fstat` and `lstat`."""
 
     __slots__ = ("st_ctime_ns", "st_dev", "st_ino", "st_mode", "st_mtime_ns", "st_nlink", "st_size", "st_uid")
 
@@ -89,11 +89,11 @@ class MemoryStat:
         self.st_ctime_ns = node.changed
 
 
-Entry = tuple[MemoryFolderNode, str, MemoryNode | None]  # a name in a folder, and what it now means
+Entry = tuple[MemoryFolderNode, str, MemoryNode | None]  # a name in a folder, and the node that has it
 
 
 class MemorySystem:
-    """A machine whose disk is a tree in RAM, at first an empty root.
+    """A system whose disk is a tree in RAM, at first an empty root.
 
     `disk` starts from a copy of another one's tree, of the same boot, without its locks and descriptors. `boot`
     names the boot, `now_ns` is the clock of the time stamps.
@@ -106,7 +106,7 @@ class MemorySystem:
         boot: str | None = None,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
-        self._guard = loading  # no process forks while it is held: a child would wait for its holder for ever
+        self._guard = loading  # held during no fork: a child would wait for its holder for ever
         self._now_ns = now_ns
         self._open: dict[int, MemoryFile] = {}
         self._next_fd = _FIRST_FD
@@ -304,7 +304,7 @@ class MemorySystem:
             _release(self._opened(fd))
 
     def secret(self) -> bytes:
-        return b"in RAM"  # there is nobody else
+        return b"in RAM"  # no other process can write here
 
     def boot_id(self) -> str:
         with self._guard:
@@ -316,10 +316,10 @@ class MemorySystem:
             self._gate("yield_cpu", False)
         time.sleep(0)
 
-    # What subclasses change or watch; always called under the guard
+    # Extension points of subclasses; always called under the guard
 
     def _gate(self, call: str, changes: bool) -> None:
-        """Comes before each primitive; `changes` if it may change what is on the disk, or how safely."""
+        """Called before each primitive; `changes`: it may change content on the disk or its durability."""
 
     def _splice(self, file: MemoryFileNode, offset: int, data: Data) -> int:
         """Write into a file, over a gap of zeros if need be."""
@@ -333,7 +333,7 @@ class MemorySystem:
         return size
 
     def _resize(self, file: MemoryFileNode, size: int) -> None:
-        """Cut a file, or let it grow by zeros."""
+        """Truncate a file, or extend it with zeros."""
         if size < len(file.data):
             del file.data[size:]
         else:
@@ -341,7 +341,7 @@ class MemorySystem:
         self._touch(file)
 
     def _rename(self, *entries: Entry, gone: MemoryNode | None = None) -> None:
-        """Change names in one atomic step; `gone` has lost the name that it had."""
+        """Change names in one atomic step; `gone` is the node that loses its name."""
         for folder, name, node in entries:
             if node is None:
                 del folder.names[name]
@@ -356,7 +356,7 @@ class MemorySystem:
             gone.changed = self._tick()
 
     def _settle(self, node: MemoryNode) -> None:
-        """The content of a file, or the names in a folder, are to be durable."""
+        """Make the content of a file, or the names in a folder, durable."""
 
     # Paths, descriptors, stamps
 
@@ -379,7 +379,7 @@ class MemorySystem:
         return node
 
     def _place(self, path: str) -> tuple[MemoryFolderNode, str, MemoryNode | None]:
-        """Where a name is, or would be, and what it means now."""
+        """The folder of a name, the name, and the node that has it."""
         parts = _parts(path)
         if not parts:
             if path:
@@ -442,7 +442,7 @@ def _parts(path: str) -> list[str]:
 def _why_not_replace(
     node: MemoryNode, folder: MemoryFolderNode, there: MemoryNode | None, to_folder: MemoryFolderNode
 ) -> int:
-    """The error of moving `node`, which is in `folder`, to the place of `there`; 0 if it can be done."""
+    """The error of moving `node` from `folder` to the name of `there` in `to_folder`; 0 if there is none."""
     if isinstance(node, MemoryFolderNode):
         if _holds(node, to_folder):
             return errno.EINVAL
@@ -460,7 +460,7 @@ def _holds(folder: MemoryFolderNode, inner: MemoryFolderNode) -> bool:
 
 
 def _copy(root: MemoryFolderNode) -> MemoryFolderNode:
-    """The same tree in new nodes; hard links stay hard links, locks are gone."""
+    """The same tree in new nodes; hard links stay hard links, locks are dropped."""
     copies: dict[int, MemoryNode] = {}
 
     def copy(node: MemoryNode) -> MemoryNode:

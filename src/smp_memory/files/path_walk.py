@@ -1,7 +1,7 @@
 """Open the folders of a path one component at a time, without following links.
 
-`openat` with O_NOFOLLOW for each component. Where there is no `openat` (Windows), each component is checked before the
-path is used.
+Uses `openat` with O_NOFOLLOW for each component. Where there is no `openat` (Windows), each component is checked before the path is
+used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ HAS_OPENAT = os.open in os.supports_dir_fd
 if os.name == "posix":
     NOFOLLOW = os.O_NOFOLLOW
     FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-    _WALK = FOLDER | NOFOLLOW | getattr(os, "O_PATH", 0)  # a folder on the way: neither listed nor synced
+    _WALK = FOLDER | NOFOLLOW | getattr(os, "O_PATH", 0)  # an intermediate folder is neither listed nor synced
 else:
     NOFOLLOW, FOLDER, _WALK = 0, os.O_RDONLY, os.O_RDONLY
 
@@ -25,7 +25,7 @@ def close_folder(folder: int | None) -> None:
 
 
 def walk(prefix: str, folders: list[str], path: str) -> int:
-    """Open the folders one after the other, none of them through a link; the last one's descriptor."""
+    """Open the folders one after the other, none of them through a link; returns the last descriptor."""
     folder = open_component(prefix + folders[0], None, _WALK, path)
     for name in folders[1:]:
         try:
@@ -41,19 +41,19 @@ def open_component(name: str, folder: int | None, flags: int, path: str) -> int:
         return os.open(name, flags, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.ENOTDIR, errno.ELOOP, errno.EMLINK):
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if modes.S_ISLNK(found.st_mode):
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if modes.S_ISLNK(status.st_mode):
                 raise link_error(path) from None
         raise type(error)(error.errno, error.strerror, path) from None
 
 
 def check_components(prefix: str, parts: list[str], path: str) -> None:
-    """Where there is no `openat`: refuse a path that leads through a link or a junction."""
+    """Without `openat`: reject a path that leads through a link or a junction."""
     so_far = prefix.rstrip(os.sep)
     for name in parts[:-1]:
         so_far = f"{so_far}{os.sep}{name}"
-        found = os.lstat(so_far)
-        if modes.S_ISLNK(found.st_mode) or getattr(found, "st_reparse_tag", False):
+        status = os.lstat(so_far)
+        if modes.S_ISLNK(status.st_mode) or getattr(status, "st_reparse_tag", False):
             raise link_error(path)
 
 

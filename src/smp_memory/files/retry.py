@@ -1,8 +1,8 @@
-"""Repeat reads, lookups and openings that failed for a passing reason: three times, with growing pauses.
+"""Retry reads, lookups and openings that failed for a transient reason: three times, with growing pauses.
 
-Guarantees: only what changes nothing is repeated: looking at a file, listing a folder, opening without creating (or a lock file), reading.
-Writes, renames, removals and syncs are never repeated; after a failed sync the kernel may have dropped the data. Every repetition
-is a log event (`io_retry`). What fails for good raises the last error.
+Guarantees: only what changes nothing is retried: stat, listing a folder, opening without creating (or a lock file), reading. Writes,
+renames, removals and syncs are never retried; after a failed sync the kernel may have dropped the data. Every retry is a log event
+(`io_retry`). A failure that persists raises the last error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
-    Found = TypeVar("Found")
+    Result = TypeVar("Result")
 
 PAUSES_SECONDS: tuple[float, ...] = (0.01, 0.04, 0.16)
 TRANSIENT = frozenset(
@@ -30,33 +30,33 @@ TRANSIENT = frozenset(
         errno.ENOMEM,  # too little memory
         errno.EIO,  # the device or the network failed; reading again is safe
         errno.EBUSY,
-        getattr(errno, "ESTALE", errno.EAGAIN),  # a file server replaced the file; it is opened anew
+        getattr(errno, "ESTALE", errno.EAGAIN),  # a file server replaced the file; it is opened again
         getattr(errno, "ETIMEDOUT", errno.EAGAIN),
     ]
 )
 
 
-def again(error: OSError, path: str, work: Callable[[], Found]) -> Found:
-    """Do a piece of work again that has just raised this error; raises the last error if it does not succeed."""
+def retry(error: OSError, path: str, call: Callable[[], Result]) -> Result:
+    """Repeat a call that has just raised this error; raises the last error if it does not succeed."""
     for number, pause in enumerate(PAUSES_SECONDS, 1):
         if error.errno not in TRANSIENT:
             break
         name = errno.errorcode.get(error.errno or 0, str(error.errno))
-        text = f"{path}: {error.strerror or name}; reading it is tried again ({number} of {len(PAUSES_SECONDS)})."
+        text = f"{path}: {error.strerror or name}; retrying the read ({number} of {len(PAUSES_SECONDS)})."
         event_log.emit("storage", event_log.WARNING, "io_retry", text, path=path, errno=name, attempt=number)
         time.sleep(pause)
         try:
-            return work()
-        except OSError as repeated:
-            error = repeated
+            return call()
+        except OSError as last:
+            error = last
     raise error
 
 
-def repeated(error: OSError, path: str, doing: str, work: Callable[[], Found]) -> Found:
-    """The same, with the last error as an SMPError, unless it says that there is no such file or folder."""
+def retry_mapped(error: OSError, path: str, operation: str, call: Callable[[], Result]) -> Result:
+    """The same, with the last error as an SMPError, unless there is no such file or folder."""
     try:
-        return again(error, path, work)
+        return retry(error, path, call)
     except (FileNotFoundError, NotADirectoryError):
         raise
     except OSError as last:
-        raise from_os_error(last, path, doing) from last
+        raise from_os_error(last, path, operation) from last

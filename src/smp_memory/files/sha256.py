@@ -1,7 +1,7 @@
-"""What is the SHA-256 of a few bytes? Without loading OpenSSL for them, which takes a new process four milliseconds.
+"""SHA-256 of small data without loading OpenSSL, which takes a new process four milliseconds.
 
-Python brings a SHA-256 of its own along, which is as quick on an entry of some hundred bytes. Whoever goes on to hash
-much, to read a large session for example, gets OpenSSL's, which is several times as quick on many bytes.
+Python has a SHA-256 of its own, which is as fast on an entry of some hundred bytes. A process that hashes more than
+`_OPENSSL_PAYS_BYTES`, such as one that reads a large session, switches to OpenSSL's, which is several times as fast on many bytes.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _until_openssl = _OPENSSL_PAYS_BYTES
 
 
 def sha256_hex(data: bytes) -> str:
-    global _hash, _until_openssl  # noqa: PLW0603 - which of two equal functions is used; a lost race costs nothing
+    global _hash, _until_openssl  # noqa: PLW0603 - selects one of two equal functions; a race does no harm
     if _until_openssl > 0:
         _until_openssl -= len(data)
         if _hash is None or _until_openssl <= 0:
-            _hash = _loaded(_until_openssl > 0)
-    found: str = _hash(data).hexdigest()
-    return found
+            _hash = _load_hash(_until_openssl > 0)
+    digest: str = _hash(data).hexdigest()
+    return digest
 
 
-def _loaded(small: bool) -> Any:
+def _load_hash(small: bool) -> Any:
     with loading:
         if small:
             try:

@@ -1,17 +1,17 @@
-"""The primitives between a store and the operating system.
+"""Primitives between a store and the operating system.
 
-All store code reads, changes and locks files through one object, the *system*. `RealSystem` is the machine;
+All store code reads, changes and locks files through one object, the *system*. `RealSystem` is the operating system;
 `smp_memory.files.memory_system.MemorySystem` is a tree in RAM; `smp_memory.testing` has systems that lose power or run full.
 
 Paths below a root. `RealSystem(root)` resolves every path below `root` one component at a time (`openat` with
 O_NOFOLLOW), for every primitive that opens, lists or changes something. A symbolic link or a `..` below the root is an OSError (ELOOP), and a path
-outside the root cannot be opened or changed. So files that somebody else put into a store cannot lead SMP out of it,
-also if they change while SMP works. `openat2` would do the same in one call, but Python reaches it through `ctypes`
+outside the root cannot be opened or changed. So files that another user put into a store cannot lead SMP out of it,
+even if they change while SMP works. `openat2` would do the same in one call, but Python reaches it through `ctypes`
 only, which takes 9 ms to load; the walk takes 2 µs (docs/adr/0019-hostile-stores.md).
 
 Guarantees: a primitive does one thing, fails with the `OSError` that the operating system gives, and never retries;
 `open` neither follows a link at the end of the path nor waits for the other end of a pipe, and no child process
-inherits its result; a lock belongs to one `open`, excludes every other one (of this process too), and is gone when
+inherits its result; a lock belongs to one `open`, excludes every other one (of this process too), and is released when
 its descriptor is closed or its process dies.
 Non-guarantees: `write` and `pwrite` may write less than they were given; nothing but `sync` (content and size of a
 file) and `sync_dir` (the names in a folder) makes anything durable; after a failed `sync` nobody knows what the disk
@@ -86,34 +86,34 @@ class System(Protocol):
         """A descriptor for the file; `flags` as for `os.open`."""
 
     def close(self, fd: int, /) -> None:
-        """Give the descriptor back, and with it its lock."""
+        """Close the descriptor and release its lock."""
 
     def pread(self, fd: int, size: int, offset: int, /) -> bytes:
         """Up to `size` bytes from `offset` on; fewer only at the end of the file."""
 
     def write(self, fd: int, data: Data, /) -> int:
-        """Write at the end (O_APPEND) or at the position; how many bytes were taken."""
+        """Write at the end (O_APPEND) or at the position; returns how many bytes were written."""
 
     def pwrite(self, fd: int, data: Data, offset: int, /) -> int:
-        """Write at `offset`; how many bytes were taken."""
+        """Write at `offset`; returns how many bytes were written."""
 
     def ftruncate(self, fd: int, size: int, /) -> None:
-        """Cut the file, or let it grow by zeros."""
+        """Truncate the file, or extend it with zeros."""
 
     def sync(self, fd: int, /) -> None:
         """Return when the file's content and size are durable."""
 
     def sync_dir(self, path: str, /) -> None:
-        """Return when the names in the folder are durable (Windows: at once, nothing can be done)."""
+        """Return when the names in the folder are durable (Windows: at once, it has no such call)."""
 
     def fstat(self, fd: int, /) -> Stat:
-        """What is open here."""
+        """The status of an open file."""
 
     def lstat(self, path: str, /) -> Stat:
-        """What has this name; a link at the end is not followed."""
+        """The status of a path; a link at the end is not followed."""
 
     def replace(self, src: str, dst: str, /) -> None:
-        """Rename a file over a file or a folder over nothing, atomically."""
+        """Rename a file, replacing an existing one, or a folder to a free name, atomically."""
 
     def link(self, src: str, dst: str, /) -> None:
         """Give a file a second name; FileExistsError if the name is taken."""
@@ -137,16 +137,16 @@ class System(Protocol):
         """Set when a file was last written."""
 
     def lock(self, fd: int, /) -> bool:
-        """Try to lock exclusively, without waiting; whether we have it now."""
+        """Try to lock exclusively, without waiting; whether the lock is held now."""
 
     def unlock(self, fd: int, /) -> None:
-        """Free the lock; nothing happens if there is none."""
+        """Release the lock, if there is one."""
 
     def boot_id(self) -> str:
-        """Differs after each start of the machine. Equal ids of two processes mean: no power loss between them."""
+        """An id of the current boot. Equal ids of two processes mean that there was no power loss between them."""
 
     def secret(self) -> bytes:
-        """The key with which this user's journals are signed; it lies outside every store."""
+        """The key that signs this user's journals; it is kept outside every store."""
 
     def yield_cpu(self) -> None:
         """Let other threads and processes run."""
@@ -179,7 +179,7 @@ else:
 
 
 class RealSystem:
-    """The machine. Threads may share it; it has no state but the root below which no link is followed."""
+    """The operating system. Threads may share it; its only state is the root below which no link is followed."""
 
     root = _prefix = ""
 
@@ -271,8 +271,8 @@ class RealSystem:
     def _resolve(self, path: str, *, outside: bool = False) -> tuple[int | None, str]:
         """The folder of a path, opened without following links below the root, and the name in it.
 
-        The folder is None, and the name the whole path, where there is nothing to walk. The caller closes the folder.
-        `outside`: the root itself and what lies above it may be looked at and made, too.
+        The folder is None, and the name is the whole path, if no folder needs to be opened. The caller closes the folder.
+        `outside`: the root itself and folders above it are allowed, too.
         """
         prefix = self._prefix
         if not prefix:
@@ -304,9 +304,8 @@ class RealSystem:
     ftruncate = staticmethod(os.ftruncate)
     sync = staticmethod(_sync)
     fstat = staticmethod(os.fstat)
-    lstat = staticmethod(
-        os.lstat
-    )  # opens nothing and tells sizes and times only: the walk would cost readers more than it gains
+    # Opens nothing and returns sizes and times only: walking the path would cost readers more than it gains.
+    lstat = staticmethod(os.lstat)
 
     def boot_id(self) -> str:
         if not RealSystem._boot:
@@ -399,7 +398,7 @@ class RealSystem:
 
 
 def _secret() -> bytes:
-    """This user's key; where none can be kept, one of this process alone."""
+    """This user's key; a key for this process alone where none can be stored."""
     from smp_memory.errors import StorageFull, StorageReadOnly, from_os_error
     from smp_memory.files.user_state import user_key
 
@@ -414,9 +413,9 @@ def _secret() -> bytes:
 
 
 def _boot_id() -> str:
-    """The kernel's id of this boot; elsewhere one of this process, as if every process came after a power loss.
+    """The kernel's id of this boot; without one an id of this process, as if every process started after a power loss.
 
-    Wall clock minus uptime would tell boots apart only until the clock is set or the machine sleeps.
+    Wall clock minus uptime would distinguish boots only until the clock is set or the machine sleeps.
     """
     try:
         fd = os.open("/proc/sys/kernel/random/boot_id", os.O_RDONLY)

@@ -1,29 +1,25 @@
-"""Per-user state of a store, kept outside the store.
+"""Per-user state of a store, kept outside the store, and authentication of journals.
 
     $SMP_STATE_DIR, else $XDG_STATE_HOME/smp, else ~/.local/state/smp          (Windows: %LOCALAPPDATA%/smp)
-      key                            32 random bytes that sign this user's journals (`smp_memory.files.signature`)
+      key                            32 random bytes that sign this user's journals
       stores/web-shop-3f2a91c04b7d/  one folder per store, named after the path of its root
         store.json                   {"root": "…", "id": "…", "trusted": ["…"], "told": true}
         index/  hooks/  compaction/  access.log  clock.json  digests.json  erasing.json  hooks.log  maintenance.json
         session-uses.log
 
-A store may come with a repository that a stranger wrote. What SMP derives from memories, and what it notes for itself, is
-therefore never read from the store: a planted index, hook note or list of digests does not exist for SMP.
+A store may come with a repository that a stranger wrote. What SMP derives from memories, and what it records for itself, is therefore
+never read from the store: a planted index, hook state or list of digests has no effect.
 
-Guarantees: files are 0600 and folders 0700. A folder of another user is not used. State belongs to a path and to the
-store's random id (`.smp/id`): if another store is put in the same place, its state starts empty and it is not trusted.
-Non-guarantees: only what is written `durable` survives a power loss for sure. A store that is moved or copied starts with empty state; nothing of it is needed to read the store. Where there is
-no home folder that belongs to this user, the state lives in RAM for as long as the process does.
+A journal is acted upon: files are moved, removed and appended to. So it carries a message authentication code, made with the key outside
+every store. The key is not bound to a path: a store that was moved or copied still recovers its own journal. Several users may share a
+store. A journal that only appends, and belongs to another user of the machine, counts as authentic (`is_of_another_user`): whoever can
+put it there can append to the files as well, and without it a transaction of that user would be read half. All others without this
+user's code are foreign.
 
-Tell state that this user's SMP wrote from state that came with a repository.
-
-A journal is acted upon: files are moved, removed and appended to. So it carries a message authentication code, made with
-a key that lies outside every store (`smp_memory.files.user_state`). The key is not bound to a path: a store that was moved or
-copied still recovers its own journal.
-
-Several users may share a store. A journal that only appends, and belongs to another user of the machine, counts as authentic
-(`is_of_another_user`): whoever can put it there can append to the files as well, and without it a transaction of that user would
-be seen half. All others without this user's code are foreign.
+Guarantees: files are 0600 and folders 0700. A folder of another user is not used. State belongs to a path and to the store's random id
+(`.smp/id`): if another store is put in the same place, its state starts empty and it is not trusted.
+Non-guarantees: only what is written `durable` is sure to survive a power loss. A store that is moved or copied starts with empty state;
+none of it is needed to read the store. Without a home folder that belongs to this user, the state is in RAM until the process ends.
 """
 
 from __future__ import annotations
@@ -43,8 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from smp_memory.files.disk import Disk
-
 
 VARIABLE = "SMP_STATE_DIR"
 STORE_FILE, ID_FILE = "store.json", "id"
@@ -52,12 +46,13 @@ _PRIVATE = ".smp"
 _KEY_BYTES = 32
 _ID_BYTES = 8
 _SMALL_BYTES = 1 << 16
-_TIDIED, _TIDY_SECONDS = "tidied", 86_400.0
-_FORGOTTEN_SECONDS = 90 * 86_400  # after which nothing is kept of a store that is gone
+_BLOCK_BYTES = 64  # of SHA-256
+_TIDIED_FILE, _TIDY_EVERY_SECONDS = "tidied", 86_400.0
+_FORGOTTEN_SECONDS = 90 * 86_400  # after which the state of a removed store is deleted
 
 
 class _WithoutSync(RealSystem):
-    """The machine, without waiting for the disk: what is lost by a power loss can be made again."""
+    """The operating system without syncs: state that a power loss takes can be derived again."""
 
     def sync(self, fd: int, /) -> None:  # type: ignore[override]  # a staticmethod there
         pass
@@ -78,8 +73,8 @@ class UserState:
         self._root = root
         self.disk = disk
         self.folder = folder
-        self.on_disk = on_disk  # False: it lives as long as this process does
-        self._is_inside = is_inside  # it lies in the store, which is in RAM as a whole: nobody else can have made it
+        self.on_disk = on_disk  # False: it ends with this process
+        self._is_inside = is_inside  # inside a store that is in RAM as a whole: no other process can have written it
 
     def path(self, *names: str) -> str:
         return os.path.join(self.folder, *names)
@@ -92,7 +87,7 @@ class UserState:
         return self.disk.read(self.path(name))
 
     def write(self, name: str, data: bytes, *, durable: bool = False) -> None:
-        """Replace one file, atomically; `durable`: it is there after a power loss, too."""
+        """Replace one file, atomically; `durable`: it survives a power loss."""
         self.make()
         path = self.path(name)
         self.disk.make_folder(os.path.dirname(path))
@@ -105,7 +100,7 @@ class UserState:
         self.disk.remove(self.path(name))
 
     def make(self) -> None:
-        """Create the folder, and start anew if it belongs to another store that was in the same place."""
+        """Create the folder; remove its content first if it belongs to another store that was in the same place."""
         if self._is_inside:
             self.disk.make_folder(self.folder)
             return
@@ -117,17 +112,17 @@ class UserState:
         self.disk.make_folder(self.folder)
         self._write_record({"root": self._root, "id": self._store_id(), "trusted": [], "told": False})
         if self.on_disk:
-            self._tidy_now_and_then()
+            self._forget_removed_daily()
 
-    def _tidy_now_and_then(self) -> None:
+    def _forget_removed_daily(self) -> None:
         stores = os.path.dirname(self.folder)
-        found = self.disk.stat(os.path.join(stores, _TIDIED))
-        if found is None or time.time() - found.st_mtime > _TIDY_SECONDS:
-            self.disk.replace(os.path.join(stores, _TIDIED), b"")
+        status = self.disk.stat(os.path.join(stores, _TIDIED_FILE))
+        if status is None or time.time() - status.st_mtime > _TIDY_EVERY_SECONDS:
+            self.disk.replace(os.path.join(stores, _TIDIED_FILE), b"")
             forget_removed_stores(self.disk, stores)
 
     def forget_removed_stores(self) -> None:
-        """Remove what was derived from stores that are gone, now."""
+        """Remove the state derived from stores that do not exist any more."""
         if self.on_disk:
             forget_removed_stores(self.disk, os.path.dirname(self.folder))
 
@@ -144,22 +139,22 @@ class UserState:
 
     def trust(self, *paths: str) -> None:
         """Trust the store at these paths, and at its root."""
-        wanted = {self._root, *paths}
-        if self._is_inside or wanted.issubset(self._trusted()):
+        paths_to_trust = {self._root, *paths}
+        if self._is_inside or paths_to_trust.issubset(self._trusted()):
             return
-        self._give_id()
+        self._create_id()
         self.make()
         known = self._record() or {}
-        known["trusted"] = sorted({*known.get("trusted", ()), *wanted})
+        known["trusted"] = sorted({*known.get("trusted", ()), *paths_to_trust})
         self._write_record({"root": self._root, "id": self._store_id(), **known})
 
     def distrust(self) -> None:
-        """Take trust back. What was derived from the store goes with it."""
+        """Revoke trust, and remove everything derived from the store."""
         if not self._is_inside:
             self.disk.remove_tree(self.folder)
 
-    def was_told(self) -> bool:
-        """Whether the user was told that the store is not trusted; from now on it was."""
+    def mark_notified(self) -> bool:
+        """Record that the user was notified that the store is not trusted. Returns whether that was recorded before."""
         known = self._record()
         if self._is_inside or (known is not None and known.get("told")):
             return True
@@ -167,7 +162,7 @@ class UserState:
         self._write_record({**(self._record() or {}), "told": True})
         return False
 
-    # -- which store is this?
+    # -- identity of the store
 
     def _record(self) -> dict[str, Any] | None:
         try:
@@ -183,7 +178,7 @@ class UserState:
         self.disk.replace(self.path(STORE_FILE), (json.dumps(record, indent=2) + "\n").encode())
 
     def _store_id(self) -> str:
-        """What `.smp/id` says; empty if there is none."""
+        """The id in `.smp/id`; empty if there is none."""
         try:
             data = self._store_disk.read(self._id_path, 0, 2 * _ID_BYTES + 1)
         except (OSError, SMPError):
@@ -191,8 +186,8 @@ class UserState:
         text = data.decode("ascii", "replace").strip()
         return text if len(text) == 2 * _ID_BYTES and text.isalnum() else ""
 
-    def _give_id(self) -> None:
-        """Give the store an id of its own, if it has none and can be written to."""
+    def _create_id(self) -> None:
+        """Create the store's id, if it has none and can be written to."""
         if self._store_id():
             return
         path = self._id_path
@@ -202,11 +197,11 @@ class UserState:
             self._store_disk.write_new(temporary, os.urandom(_ID_BYTES).hex().encode() + b"\n", sync=False)
             self._store_disk.move(temporary, path)
         except OSError:
-            pass  # a store that can only be read: it is known by its path alone
+            pass  # a read-only store is identified by its path alone
 
 
-def state_of(root: str, disk: Disk) -> UserState:
-    """The state of a store. Of one in RAM it lies beside the sessions, so that it goes with them."""
+def open_user_state(root: str, disk: Disk) -> UserState:
+    """The state of a store. For a store in RAM it is kept beside the sessions and ends with them."""
     if not isinstance(disk.system, RealSystem):
         return UserState(disk, root, disk, os.path.join(root, _PRIVATE), on_disk=False, is_inside=True)
     home = state_home(os.environ)
@@ -222,7 +217,7 @@ def state_of(root: str, disk: Disk) -> UserState:
 
 
 def state_home(environ: Mapping[str, str]) -> str | None:
-    """The folder of this user's state; None if there is no place that belongs to this user."""
+    """The folder of this user's state; None if there is none that belongs to this user."""
     home = environ.get(VARIABLE)
     if home:
         home = os.path.abspath(home)
@@ -231,15 +226,15 @@ def state_home(environ: Mapping[str, str]) -> str | None:
     else:
         state = environ.get("XDG_STATE_HOME") or os.path.join(environ.get("HOME") or "~", ".local", "state")
         home = os.path.join(os.path.expanduser(state), "smp")
-    return home if os.path.isabs(home) and _is_ours(home) else None
+    return home if os.path.isabs(home) and _belongs_to_user(home) else None
 
 
-def _is_ours(path: str) -> bool:
-    """Whether the nearest folder that exists belongs to this user: after `sudo`, HOME may be somebody else's."""
+def _belongs_to_user(path: str) -> bool:
+    """Whether the nearest existing folder belongs to this user: after `sudo`, HOME may be another user's."""
     while True:
         try:
-            found = os.stat(path)
-            return stat.S_ISDIR(found.st_mode) and (not hasattr(os, "getuid") or found.st_uid == os.getuid())
+            status = os.stat(path)
+            return stat.S_ISDIR(status.st_mode) and (not hasattr(os, "getuid") or status.st_uid == os.getuid())
         except FileNotFoundError:
             path = os.path.dirname(path)
         except OSError:
@@ -247,7 +242,7 @@ def _is_ours(path: str) -> bool:
 
 
 def user_key() -> bytes:
-    """The key of this user, made at its first use; b"" if there is no place for it."""
+    """The key of this user, created at its first use; b"" if there is no folder for it."""
     home = state_home(os.environ)
     if home is None:
         return b""
@@ -261,16 +256,16 @@ def user_key() -> bytes:
     disk.write_new(temporary, os.urandom(_KEY_BYTES))
     try:
         disk.link_new(temporary, path)
-    except FileExistsError:  # another process was quicker
+    except FileExistsError:  # another process created it meanwhile
         disk.remove(temporary)
     return disk.read(path, 0, _KEY_BYTES)
 
 
 def trusted_first(roots: list[str]) -> list[str]:
-    """Stores beside each other, the trusted ones first: one that a repository brings must not hide the user's own."""
+    """Stores of one project, the trusted ones first: a store that came with a repository must not hide the user's own."""
     if len(roots) < 2:
         return roots
-    trusted = {root for root in roots if state_of(root, Disk(RealSystem(root))).is_trusted(root)}
+    trusted = {root for root in roots if open_user_state(root, Disk(RealSystem(root))).is_trusted(root)}
     return sorted(roots, key=lambda root: root not in trusted)
 
 
@@ -279,26 +274,26 @@ def trusted_stores() -> list[str]:
     home = state_home(os.environ)
     if home is None:
         return []
-    disk, stores, found = Disk(RealSystem(home)), os.path.join(home, "stores"), []
+    disk, stores, paths = Disk(RealSystem(home)), os.path.join(home, "stores"), []
     for name in disk.names(stores):
         try:
             known = json.loads(disk.read(os.path.join(stores, name, STORE_FILE), 0, _SMALL_BYTES))
-            found += [str(path) for path in known["trusted"]]
+            paths += [str(path) for path in known["trusted"]]
         except (OSError, SMPError, ValueError, KeyError, TypeError, RecursionError):
             continue
-    return sorted(found)
+    return sorted(paths)
 
 
 def forget_removed_stores(disk: Disk, stores: str) -> None:
-    """Remove what was derived from stores that are gone. Trust is kept for a while: a drive may be plugged in again."""
+    """Remove the state derived from stores that do not exist. Trust is kept for a while: a drive may be plugged in again."""
     for name in disk.names(stores):
         folder = os.path.join(stores, name)
         try:
             root = json.loads(disk.read(os.path.join(folder, STORE_FILE), 0, _SMALL_BYTES))["root"]
-            found = disk.stat(os.path.join(folder, STORE_FILE))
-            if not isinstance(root, str) or os.path.lexists(root) or found is None:
+            status = disk.stat(os.path.join(folder, STORE_FILE))
+            if not isinstance(root, str) or os.path.lexists(root) or status is None:
                 continue
-            if time.time() - found.st_mtime > _FORGOTTEN_SECONDS:
+            if time.time() - status.st_mtime > _FORGOTTEN_SECONDS:
                 disk.remove_tree(folder)
             for inner in disk.names(folder):
                 if inner != STORE_FILE:
@@ -307,11 +302,11 @@ def forget_removed_stores(disk: Disk, stores: str) -> None:
             continue
 
 
-_BLOCK_BYTES = 64
+# -- authentication of journals
 
 
-def code(key: bytes, purpose: str, body: bytes) -> str:
-    """HMAC-SHA256 over what the file is for and what it says. (`hmac` would load OpenSSL, 4 ms at each start.)"""
+def authentication_code(key: bytes, purpose: str, body: bytes) -> str:
+    """HMAC-SHA256 over the purpose and the content of a file. (`hmac` would load OpenSSL, 4 ms at each start.)"""
     block = key.ljust(_BLOCK_BYTES, b"\0")
     inner = bytes(byte ^ 0x36 for byte in block)
     outer = bytes(byte ^ 0x5C for byte in block)
@@ -320,11 +315,11 @@ def code(key: bytes, purpose: str, body: bytes) -> str:
 
 
 def is_authentic(disk: Disk, purpose: str, body: bytes, given: object) -> bool:
-    """Whether this user's SMP wrote the file."""
-    return given == code(disk.system.secret(), purpose, body)
+    """Whether the file was written by SMP for this user."""
+    return given == authentication_code(disk.system.secret(), purpose, body)
 
 
 def is_of_another_user(disk: Disk, path: str) -> bool:
     """Whether a file belongs to another user of this machine."""
-    found = disk.stat(path)
-    return found is not None and hasattr(os, "getuid") and bool(found.st_uid != os.getuid())
+    status = disk.stat(path)
+    return status is not None and hasattr(os, "getuid") and bool(status.st_uid != os.getuid())

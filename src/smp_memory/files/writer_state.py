@@ -1,31 +1,24 @@
-"""Writer state kept in the lock file, behind the holder's name: last numbers, file identities, epochs.
+"""Writer state kept in the lock file, behind the holder's name: last sequence number, file identities, epochs.
 
-They say which numbers are taken and what each file looked like after the last write. A file that still looks like
-that was touched by nobody else, its last entry is whole, and it only grew since an earlier note of the same *epoch*.
-So a writer need not read a session to append to it, and a reader need only read what is new.
+It records which numbers are taken and the identity of each file after the last write. A file with the same identity was touched by
+nobody else, its last entry is complete, and it only grew since an earlier state of the same *epoch*. So a writer need not read a
+session to append to it, and a reader need only read what is new.
 
-Notes are a cache: missing, damaged or from before a reboot they are ignored and the files are read instead; only the
-numbers still count, because numbers may be skipped but never used twice. They come from a file that anybody may have
-written: a wrong type, a number out of range or a name that is not one of the layout's files makes them damaged.
+The writer state is a cache: missing, damaged or from before a reboot it is ignored and the files are read instead; only the numbers
+still count, because numbers may be skipped but never used twice. It comes from a file that anybody may have written: a wrong type, a
+number out of range or a name that is not one of the layout's files makes it damaged.
 
-The *lineage* is a random name that holds until SMP itself takes entries out of the files (repair, purge, erasure,
-compaction, conversion). An entry that is gone while the lineage is the same was taken away by another program.
-
-The largest numbers given out in a session, as its head has them since the last rewrite.
-
-They count when an id was given out twice: no memory is shown under the number of one that was purged or compacted.
+The *lineage* is a random name that holds until SMP itself removes entries from the files (repair, purge, erasure, compaction,
+conversion). An entry that is missing while the lineage is the same was removed by another program.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import zlib
 
-from smp_memory.errors import SMPError
 from smp_memory.files.json_lines import to_json
 from smp_memory.files.lock import HOLDER_BYTES
-from smp_memory.git.metadata_conflicts import head_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,15 +26,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.files.disk import Disk
-    from smp_memory.files.reader import SessionReader
     from smp_memory.files.system import System
 
 
-_REMEMBERED_FILES = 12
+_FILE_LIMIT = 12
 LIMIT_BYTES = 4096
-_LARGEST = 10**12  # of a number that SMP counts; more is damage
-_LARGEST_STAT = 1 << 64  # of an inode, a size or a time in nanoseconds
-_LONGEST_TEXTS = 200
+_COUNT_LIMIT = 10**12  # a larger number is damage
+_STAT_LIMIT = 1 << 64  # of an inode, a size or a time in nanoseconds
+_TEXT_LIMIT = 200
 
 
 class WriterState:
@@ -54,12 +46,12 @@ class WriterState:
         self.numbers: dict[str, int] = {}
         self.files: dict[str, list[int]] = {}  # name -> identity (4 numbers) + epoch
         self.suspects: list[str] = []  # files whose last sync failed
-        self.lineage = ""  # empty: unknown, or SMP is taking entries out
-        self.warning = ""  # why the next writer must look before it writes: "plan" under way, store "converting"
+        self.lineage = ""  # empty: unknown, or SMP is removing entries
+        self.warning = ""  # why the next writer must check before it writes: a "plan" under way, the store "converting"
 
     def remember(self, name: str, identity: list[int], epoch: int) -> None:
         files = self.files
-        if name not in files and len(files) >= _REMEMBERED_FILES:
+        if name not in files and len(files) >= _FILE_LIMIT:
             self.forget(next(iter(files)))
         files[name] = [*identity, epoch]
 
@@ -70,7 +62,7 @@ class WriterState:
         self.files.clear()
 
     def unchanged(self, name: str, identity: list[int]) -> int | None:
-        """The epoch of a file that looks as it did after the last write, None if it does not."""
+        """The epoch of a file that has the identity recorded after the last write; None if it has another."""
         known = self.files.get(name)
         return known[4] if known is not None and known[:4] == identity else None
 
@@ -80,54 +72,54 @@ class WriterState:
 
     def encode(self) -> bytes:
         """One line of JSON behind its checksum."""
-        said = [self.boot, self.seq, self.size, self.warning, self.numbers, self.suspects, self.files, self.lineage]
-        text = to_json(said).encode()
+        values = [self.boot, self.seq, self.size, self.warning, self.numbers, self.suspects, self.files, self.lineage]
+        text = to_json(values).encode()
         return b"%08x %b\n" % (zlib.crc32(text), text)
 
 
-def decode(data: bytes, boot: str, is_own_file: Callable[[str], bool]) -> WriterState:
-    """Notes from the bytes behind the holder's name; empty ones if they cannot be trusted."""
-    notes = WriterState()
-    notes.boot = boot
+def decode(data: bytes, boot: str, is_session_file: Callable[[str], bool]) -> WriterState:
+    """The writer state from the bytes behind the holder's name; an empty one if they cannot be trusted."""
+    state = WriterState()
+    state.boot = boot
     line = data.partition(b"\n")[0]
     try:
         if len(line) < 10 or int(line[:8], 16) != zlib.crc32(line[9:]):
-            return notes
+            return state
         written_boot, seq, size, warning, numbers, suspects, files, *more = json.loads(line[9:])
         lineage = more[0] if more else ""
-        sound = (
+        is_valid = (
             type(written_boot) is type(warning) is type(lineage) is str
-            and len(written_boot) + len(warning) + len(lineage) <= _LONGEST_TEXTS
+            and len(written_boot) + len(warning) + len(lineage) <= _TEXT_LIMIT
             and _are_counts(seq, size, *numbers.values())
             and type(suspects) is list
-            and all(map(is_own_file, suspects))
-            and all(map(is_own_file, files))
-            and all(_is_known(*known) for known in files.values())
+            and all(map(is_session_file, suspects))
+            and all(map(is_session_file, files))
+            and all(_is_file_record(*known) for known in files.values())
         )
     except (ValueError, TypeError, AttributeError, RecursionError):
-        return notes
-    if not sound:
-        return notes
-    notes.seq, notes.size, notes.warning, notes.numbers, notes.suspects = seq, size, warning, numbers, suspects
-    notes.lineage = lineage
-    if written_boot == boot and len(files) <= _REMEMBERED_FILES:
-        notes.files = files
-    return notes
+        return state
+    if not is_valid:
+        return state
+    state.seq, state.size, state.warning, state.numbers, state.suspects = seq, size, warning, numbers, suspects
+    state.lineage = lineage
+    if written_boot == boot and len(files) <= _FILE_LIMIT:
+        state.files = files
+    return state
 
 
 def _are_counts(*values: Any) -> bool:
-    return all(type(value) is int and 0 <= value <= _LARGEST for value in values)
+    return all(type(value) is int and 0 <= value <= _COUNT_LIMIT for value in values)
 
 
-def _is_known(inode: Any, size: Any, modified: Any, changed: Any, epoch: Any) -> bool:
-    """What is noted of a file; its times may be before 1970."""
+def _is_file_record(inode: Any, size: Any, modified: Any, changed: Any, epoch: Any) -> bool:
+    """Whether this is a valid identity and epoch of a file; its times may be before 1970."""
     return (
         type(inode) is type(size) is type(modified) is type(changed) is type(epoch) is int
-        and 0 <= inode <= _LARGEST_STAT
-        and 0 <= size <= _LARGEST_STAT
-        and -_LARGEST_STAT <= modified <= _LARGEST_STAT
-        and -_LARGEST_STAT <= changed <= _LARGEST_STAT
-        and 0 <= epoch <= _LARGEST_STAT
+        and 0 <= inode <= _STAT_LIMIT
+        and 0 <= size <= _STAT_LIMIT
+        and -_STAT_LIMIT <= modified <= _STAT_LIMIT
+        and -_STAT_LIMIT <= changed <= _STAT_LIMIT
+        and 0 <= epoch <= _STAT_LIMIT
     )
 
 
@@ -136,7 +128,7 @@ def read(disk: Disk, descriptor: int) -> bytes:
 
 
 def write(system: System, descriptor: int, data: bytes) -> bool:
-    """Leave the notes. On a full disk they may be lost: then the next writer reads the files instead."""
+    """Store the state; False if the disk is full. Then the next writer reads the files instead."""
     try:
         done = system.pwrite(descriptor, data, HOLDER_BYTES)
         while done < len(data):
@@ -144,17 +136,3 @@ def write(system: System, descriptor: int, data: bytes) -> bool:
     except OSError:
         return False
     return True
-
-
-def numbers_in_head(reader: SessionReader) -> dict[str, int]:
-    """By prefix; empty if the head cannot be read, which `validate` reports."""
-    layout, name = reader.layout, reader.layout.info_file
-    try:
-        if name:
-            heads = [reader.disk.read(os.path.join(reader.folder, name))]
-        else:
-            heads = [json.dumps(head).encode() for state in reader.states.values() for head in state.heads]
-        found = [head_of(layout, head, reader.session).numbers for head in heads]
-        return {prefix: max(numbers.get(prefix, 0) for numbers in found) for prefix in set().union(*found)}
-    except (OSError, SMPError, ValueError, TypeError, AttributeError, RecursionError):
-        return {}

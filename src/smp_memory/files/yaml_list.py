@@ -1,4 +1,4 @@
-"""What are the bytes? A YAML file with one list of entries, such as decisions.yaml.
+"""Codec of a YAML file with one list of entries, such as decisions.yaml.
 
     # Decisions of this session. SMP format 1; …
     decisions:
@@ -8,35 +8,35 @@
         decision: Use multi-agent review
         smp: seq=3 uid=khmedagg sha256:0123456789abcdef
 
-An entry is a blank line and one list item: `  - ` with `id` first, fields at column 4, the machine line `smp:` last.
-The machine line holds what only SMP needs (`machine_line`), and a signature of all bytes from the `  - ` up to it. The
-text of values is that of `yaml_text`; nothing inside a value ever stands at column 4 or less, so no text can imitate the
-structure. A field of the caller's that is called smp is written with its key in quotes, which tells it from ours.
+An entry is a blank line and one list item: `  - ` with `id` first, fields at column 4, the machine line `smp:` last. The machine line
+holds what only SMP needs (`machine_line`), and a signature of all bytes from the `  - ` up to it. The text of values is that of
+`yaml_text`; nothing inside a value ever starts at column 4 or less, so no text can imitate the structure. A field of the caller's that
+is called smp is written with its key in quotes, which distinguishes it from the machine line.
 
-The comment ` #3` behind the id is the *begin mark*: the entry's number. A last entry without a machine line is an
-unfinished write if it has a begin mark with a number larger than all before it in the file, because numbers only grow.
-Without a mark a person typed it; with a number that is already there a person copied it from another entry. Both count.
-So does one that was whole once, as the writers' notes tell (`stored`): a person took its machine line away.
+The comment ` #3` after the id is the *begin mark*: the entry's number. A last entry without a machine line is an unfinished write if it
+has a begin mark with a number larger than all before it in the file, because numbers only grow. Without a mark a person wrote it; with a
+number that exists already a person copied it from another entry. Both count. So does one that was complete once, by the writer state
+(`stored`): a person removed its machine line.
 
-Reading goes by lines first: an item starts at a `- ` that is not deeper than the item before it, and ends after its
-machine line or before the next item or another key at column 0. Each item is then parsed alone, so damage stays where it is. Hand-written lists
-may have any indent; our own items are found among them by their begin mark.
+Reading goes by lines first: an item starts at a `- ` that is not deeper than the item before it, and ends after its machine line or
+before the next item or another key at column 0. Each item is then parsed alone, so damage is limited to it. Hand-written lists may have
+any indent; items of SMP are found among them by their begin mark.
 
-Guarantees: those of `codec`, for fields with a one-line `id` and a `seq` that is larger than those before it: cut at any
-byte, such an entry is TORN or leaves no trace. An entry of ours that lost its machine line is EDITED, and TORN only at
-the end of a file. If its machine line was damaged but once complete, it is EDITED also there.
-Non-guarantees: without `id` and `seq` a cut entry cannot be told from a hand-written one. A last line `- id: …` without
-a line end and without anything else counts as cut.
-
-Codec of `agent-states/{agent}.yaml`: SMP's list of states, and the one mapping that design 003 writes.
+`agent-states/{agent}.yaml` may also hold the one mapping that design 003 writes (`AgentStateYaml`):
 
     agent_state:
       agent_id: veritas
       last_updated: 2026-01-31T14:32:00Z
       working_memory: {…}
 
-The mapping is read as one unsigned entry: `agent_id` is the agent, `last_updated` the time, `decay` counts as in any memory, and
-all other fields are the state. Later states are appended behind it as list items; `repair` turns the mapping into an item as well.
+The mapping is read as one unsigned entry: `agent_id` is the agent, `last_updated` the time, `decay` counts as in any memory, and all
+other fields are the state. Later states are appended after it as list items; `repair` turns the mapping into an item as well.
+
+Guarantees: those of `codec`, for fields with a one-line `id` and a `seq` that is larger than those before it: cut at any byte, such an
+entry is TORN or leaves no trace. An entry of SMP that lost its machine line is EDITED, and TORN only at the end of a file. If its machine
+line was damaged but once complete, it is EDITED also there.
+Non-guarantees: without `id` and `seq` a cut entry cannot be distinguished from a hand-written one. A last line `- id: …` without a line
+end and without anything else counts as cut.
 """
 
 from __future__ import annotations
@@ -56,35 +56,30 @@ from smp_memory.files.codec import (
     Fields,
     Piece,
     Stored,
-    around,
     signature,
-    was_whole,
+    was_complete,
+    widen_span,
 )
-from smp_memory.files.conflict_markers import BOM, read_both_sides
+from smp_memory.files.conflict_markers import BOM, decode_both_sides
 from smp_memory.files.machine_line import (
-    before_cut_closing,
-    before_damaged_closing,
     highest_seq,
     join,
+    mixed_entries,
     split,
-    told_mixed,
+    split_cut_closing,
+    split_damaged_closing,
 )
-from smp_memory.files.yaml_text import Unreadable, emit_mapping, read_item, read_value
+from smp_memory.files.yaml_text import InvalidYaml, emit_mapping, read_item, read_value
 from smp_memory.model import ids
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from smp_memory.files.codec import Fields, Stored
-
 
 _ITEM_INDENT, _FIELD_INDENT = "  - ", "    "
 _CLOSING = b"    smp: "
 _BEGIN_MARK = re.compile(rb"  - id: [^\n]* #([0-9]{1,15})\r?\n")
-_BEGINNING_LIMIT_BYTES = 200  # more than the longest first line of ours
+_BEGINNING_LIMIT_BYTES = 200  # longer than any first line that SMP writes
 _BLANK_LINE = (b"\n\n", b"\n\r\n")
-_CUT_INDENTS = (b" ", b"  ")  # a last line that is nothing but an item's indent
+_CUT_INDENTS = (b" ", b"  ")  # a last line that is only an item's indent
 _CUT_OFF = "the write of this entry was cut off"
-_USUAL_INDENT_LIMIT = 4  # our own nested lists start at column 6; deeper lists count only if the file begins so
+_USUAL_INDENT_LIMIT = 4  # nested lists of SMP start at column 6; deeper items count only if the file begins with one
 
 
 class YamlList:
@@ -120,11 +115,13 @@ class YamlList:
         return b"\n%b%b\n" % (item, signature(item).encode())
 
     def decode(self, data: bytes, offset: int = 0, line: int = 1, stored: Stored = NOT_KNOWN) -> list[Piece]:
-        here = (stored[0], stored[1] - offset)
-        return read_both_sides(data, offset, line, lambda text, first: self._read(text, first, here), lone_divider=True)
+        limits = (stored[0], stored[1] - offset)
+        return decode_both_sides(
+            data, offset, line, lambda text, first: self._read(text, first, limits), lone_divider=True
+        )
 
     def span(self, data: bytes, start: int, end: int) -> tuple[int, int]:
-        return around(data, start, end)
+        return widen_span(data, start, end)
 
     def boundary(self, data: bytes) -> int:
         at = data.find(b"\n  - id: ")
@@ -147,31 +144,31 @@ class YamlList:
 
     def _pieces(self, data: bytes, stored: Stored) -> list[Piece]:
         pieces: list[Piece] = []
-        done = highest = 0  # everything before is a piece or needs none; the largest number so far
+        done = highest = 0  # the end of the last item; the largest number so far
         for item in self._items(data):
             pieces.extend(_stray(data, done, item.start))
             if item.column >= 0:
-                pieces.append(_entry(data, item, highest, stored))
+                pieces.append(_decode_item(data, item, highest, stored))
                 highest = max(highest, highest_seq(pieces[-1].fields))
             done = item.end
         pieces.extend(_stray(data, done, len(data)))
         return pieces
 
     def _items(self, data: bytes) -> Iterator[_Item]:
-        """Items and top-level lines (column -1), in order; what lies between them belongs to nobody."""
+        """Items and top-level lines (column -1), in order; text between them belongs to no item."""
         current: _Item | None = None
         limit, top_end = -1, 0  # the deepest indent of an item is unknown before the first one
-        for found in self._structure.finditer(data):
-            start = found.start()
-            dash, closing = found["dash"], found["closing"]
-            if found["other"] is not None:
+        for match in self._structure.finditer(data):
+            start = match.start()
+            dash, closing = match["dash"], match["closing"]
+            if match["other"] is not None:
                 if current is not None and current.stop < 0:
                     current.stop = start
                 continue
             if closing is not None:
                 if current is not None and len(closing) == current.column:
-                    current.end, current.closing_at, current.sum_at = found.end(), start, found.start("sum")
-                    current.machine, current.sum = found["machine"], found["sum"].decode()
+                    current.end, current.closing_at, current.sum_at = match.end(), start, match.start("sum")
+                    current.machine, current.sum = match["machine"], match["sum"].decode()
                     yield current
                     current = None
                 continue
@@ -186,10 +183,10 @@ class YamlList:
                 yield current.until(start)
                 current = None
             if dash is None:
-                top_end = found.end()
+                top_end = match.end()
                 yield _Item(start, top_end, 0, -1)
             else:
-                current = _Item(start, len(data), len(dash), _column(data, found.end(), len(dash)))
+                current = _Item(start, len(data), len(dash), _column(data, match.end(), len(dash)))
         if current is not None:
             yield current.until(len(data))
 
@@ -208,20 +205,20 @@ def yaml_library() -> ModuleType:
 
 
 def load_mapping(data: bytes) -> Fields:
-    """A whole file that is one mapping; `ValueError` says what is wrong with it."""
+    """The mapping that a whole file holds; `ValueError` says what is wrong with it."""
     yaml = yaml_library()
     try:
         text = data.removeprefix(BOM).replace(b"\r\n", b"\n").decode()
     except UnicodeDecodeError:
-        raise Unreadable("not valid UTF-8") from None
+        raise InvalidYaml("not valid UTF-8") from None
     fields = read_value(text, yaml)
     if fields is not None and not isinstance(fields, dict):
-        raise Unreadable("not a mapping of fields")
+        raise InvalidYaml("not a mapping of fields")
     return fields or {}
 
 
 class _Item:
-    """Where one list item stands: its dash's indent, its fields' column, and its machine line if it has one."""
+    """Position of one list item: its dash's indent, its fields' column, and its machine line if it has one."""
 
     __slots__ = ("closing_at", "column", "end", "indent", "machine", "start", "stop", "sum", "sum_at")
 
@@ -250,7 +247,7 @@ def _column(data: bytes, after_dash: int, indent: int) -> int:
 
 
 def _is_own_start(data: bytes, start: int) -> bool:
-    """Whether an entry that `encode` wrote, or the beginning of one that was cut off, starts here."""
+    """Whether an entry written by `encode`, or the beginning of one that was cut off, starts at this offset."""
     if _BEGIN_MARK.match(data, start):
         return True
     if len(data) - start > _BEGINNING_LIMIT_BYTES or not data[max(0, start - 3) : start].endswith(_BLANK_LINE):
@@ -259,7 +256,7 @@ def _is_own_start(data: bytes, start: int) -> bool:
 
 
 def _stray_span(data: bytes, start: int, end: int) -> tuple[int, int] | None:
-    """The lines between two items without the blank and comment lines at the edges, or None if that is all."""
+    """The lines between two items without blank and comment lines at the edges; None if there are no others."""
     if start >= end or data[start:end].isspace():
         return None
     first = last = -1
@@ -276,38 +273,40 @@ def _stray(data: bytes, start: int, end: int) -> list[Piece]:
     return [Piece(*span, 0, DAMAGED, None, "stray text, not part of an entry")] if span else []
 
 
-def _entry(data: bytes, item: _Item, highest: int, stored: Stored) -> Piece:
-    """The piece for one item. Whether it is torn is asked first: a cut may well fall inside a character."""
+def _decode_item(data: bytes, item: _Item, highest: int, stored: Stored) -> Piece:
+    """The piece for one item. Checks first whether it is torn, because a cut may fall inside a character."""
     start, end = item.start, item.end
     if item.sum_at >= 0:
         state = SIGNED if signature(data[start : item.sum_at]) == item.sum else EDITED
         message = "" if state == SIGNED else "changed since it was signed"
         machine = item.machine.decode("utf-8", "replace")
-        if state == EDITED and (mixed := told_mixed(_BEGIN_MARK.match(data, start, end), machine)):
+        if state == EDITED and (mixed := mixed_entries(_BEGIN_MARK.match(data, start, end), machine)):
             return Piece(start, end, 0, DAMAGED, None, mixed)
-        return _parsed(data[start : item.closing_at], start, end, state, message, machine)
+        return _parse_item(data[start : item.closing_at], start, end, state, message, machine)
     raw = data[start:end].rstrip() + b"\n"
     for trimmed in (data[start:end], raw):
-        closed = before_damaged_closing(trimmed, _CLOSING, b"\n")
+        closed = split_damaged_closing(trimmed, _CLOSING, b"\n")
         if closed is not None:
-            return _parsed(closed[0], start, start + len(raw), EDITED, "its machine line is damaged", closed[1])
+            return _parse_item(closed[0], start, start + len(raw), EDITED, "its machine line is damaged", closed[1])
     mark = _BEGIN_MARK.match(raw)
     seq = int(mark[1]) if mark else 0
-    may_be_cut = seq > highest and not was_whole(seq, start, stored)
+    may_be_cut = seq > highest and not was_complete(seq, start, stored)
     if end == len(data) and (may_be_cut or _is_cut_beginning(data[start:end])):
         return Piece(start, end, 0, TORN, None, _CUT_OFF)
     end = min(end, start + len(raw))
     if seq <= highest:
-        return _with_old_marks(_parsed(raw, start, end, UNSIGNED, ""))
-    body, machine = before_cut_closing(data[start : item.end], _CLOSING)
-    piece = _with_old_marks(_parsed(body.rstrip() + b"\n", start, end, EDITED, "its machine line is gone", machine))
+        return _without_foreign_signature(_parse_item(raw, start, end, UNSIGNED, ""))
+    body, machine = split_cut_closing(data[start : item.end], _CLOSING)
+    piece = _without_foreign_signature(
+        _parse_item(body.rstrip() + b"\n", start, end, EDITED, "its machine line is missing", machine)
+    )
     if piece.fields is not None:
         piece.fields["seq"] = seq
     return piece
 
 
-def _with_old_marks(piece: Piece) -> Piece:
-    """An entry without a machine line that we know; what a person moved or reformatted, or an older tool signed."""
+def _without_foreign_signature(piece: Piece) -> Piece:
+    """Mark an entry as edited whose machine line was moved or reformatted by a person, or that an older tool signed."""
     fields = piece.fields
     if not fields:
         return piece
@@ -319,13 +318,13 @@ def _with_old_marks(piece: Piece) -> Piece:
     return piece
 
 
-def _parsed(raw: bytes, start: int, end: int, state: str, message: str, machine: str = "") -> Piece:
+def _parse_item(raw: bytes, start: int, end: int, state: str, message: str, machine: str = "") -> Piece:
     yaml = yaml_library()
     try:
         fields = read_item(raw.replace(b"\r\n", b"\n").decode(), yaml)
     except UnicodeDecodeError:
         return Piece(start, end, 0, DAMAGED, None, "not valid UTF-8")
-    except Unreadable as error:
+    except InvalidYaml as error:
         return Piece(start, end, 0, DAMAGED, None, str(error))
     if fields is None and state == SIGNED:
         fields = {}
@@ -335,7 +334,7 @@ def _parsed(raw: bytes, start: int, end: int, state: str, message: str, machine:
 
 
 def _is_cut_beginning(raw: bytes) -> bool:
-    """Whether these last bytes of a file are the beginning of an entry of ours, cut within its first line."""
+    """Whether these last bytes of a file are the beginning of an entry of SMP, cut within its first line."""
     if raw.rstrip() == b"  -":
         return True
     return b"\n" not in raw and (raw.startswith(b"  - id: ") or b"  - id: ".startswith(raw))
@@ -350,21 +349,25 @@ _NOT_STATE = ("id", "agent_id", "agent", "session_id", "last_updated", "timestam
 
 
 class AgentStateYaml(YamlList):
-    """Reads both forms, writes items of a list."""
+    """Codec of `agent-states/{agent}.yaml`: reads the mapping and the list, writes list items."""
 
     def __init__(self) -> None:
         super().__init__(_KEY)
 
     def _pieces(self, data: bytes, stored: Stored) -> list[Piece]:
-        found = _MAPPING.search(data)
-        if found is None:
+        match = _MAPPING.search(data)
+        if match is None:
             return super()._pieces(data, stored)
-        start = found.start("body")
+        start = match.start("body")
         item = _ITEM.search(data, start)
         end = item.start() if item is not None else len(data)
-        own = data[start:end].rstrip()
+        mapping = data[start:end].rstrip()
         pieces = [
-            _state(own + b"\n", start, start + len(own) + 1 if start + len(own) < len(data) else start + len(own))
+            _decode_state(
+                mapping + b"\n",
+                start,
+                start + len(mapping) + 1 if start + len(mapping) < len(data) else start + len(mapping),
+            )
         ]
         rest = (stored[0], stored[1] - end)
         for piece in super()._pieces(data[end:], rest) if item is not None else ():
@@ -373,13 +376,13 @@ class AgentStateYaml(YamlList):
         return pieces
 
 
-def _state(body: bytes, start: int, end: int) -> Piece:
+def _decode_state(body: bytes, start: int, end: int) -> Piece:
     try:
         fields = load_mapping(b"agent_state:\n" + body).get(_KEY)
     except ValueError as error:
         return Piece(start, end, 0, DAMAGED, None, str(error))
     if not isinstance(fields, dict) or not isinstance(fields.get("agent_id", fields.get("agent")), str):
-        return Piece(start, end, 0, DAMAGED, None, "agent_id: an agent's state needs it")
+        return Piece(start, end, 0, DAMAGED, None, "agent_id: required for the state of an agent")
     return Piece(start, end, 0, UNSIGNED, _as_entry(fields))
 
 

@@ -1,10 +1,10 @@
-"""What are the bytes? One entry as YAML text: how it is written, and how it is read back.
+"""Write JSON values as YAML text, and read them back.
 
 Written form of a value, chosen so that PyYAML (YAML 1.1) and this reader see the same thing:
 - text: plain where no YAML reader can take it for anything else; several lines as a literal block (`|`, `|-`, `|+`,
   with the indentation digit 2 when the first line is empty or starts with white space); otherwise quoted on one line,
   with JSON's escapes for what a literal block cannot hold (controls, CR, U+0085, U+2028, U+2029, U+FEFF, ...).
-- ISO times such as 2026-01-11T14:30:05Z stand plain: the one place where PyYAML's own loader would not give text.
+- ISO times such as 2026-01-11T14:30:05Z are plain: the one place where PyYAML's own loader would not give text.
 - numbers, true, false, null as in JSON (floats always with a dot: `1.0e+22`); short lists of plain words as `[a, b]`.
 - mappings and other lists in block style, two spaces per level; keys plain if they are plain words, else quoted.
 
@@ -13,7 +13,7 @@ in JSON's form mean something else than text: `yes`, `012`, `12:30:45`, `2026-01
 
 Guarantees: every JSON value of valid Unicode and at most `DEPTH_LIMIT` levels comes back equal and of equal type.
 Reading uses no recursion, builds nothing but JSON values, and refuses anchors, aliases, tags, a key given twice,
-numbers that are not finite and deeper nesting (`Unreadable`), so hostile files cannot crash or inflate a process.
+numbers that are not finite and deeper nesting (`InvalidYaml`), so hostile files cannot crash or inflate a process.
 Non-guarantees: comments inside an entry are not kept.
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 DEPTH_LIMIT = 32
 
-# What may not stand unescaped: control characters and those that YAML 1.1 takes for line breaks or marks. Classes are
+# What must be escaped: control characters and those that YAML 1.1 treats as line breaks or marks. Classes are
 # given by what they exclude: a class of wide ranges takes `re` ten milliseconds to compile, at every start.
 _HIGH = "\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff"
 _NOT_IN_BLOCK = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_HIGH}]")
@@ -51,24 +51,19 @@ _FIRST_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 _NOT_TEXT = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))  # YAML 1.1, in any case
 
 _json = json.JSONEncoder(ensure_ascii=False)
-_LIST_LINE_LIMIT = 100  # a list that would be longer stands one element per line
+_LIST_LINE_LIMIT = 100  # a longer list is written one element per line
 _SIMPLE_KEY_LIMIT = 900  # YAML ends an ordinary key at 1,024 characters; longer ones need the `? key` form
 
 
 # ------------------------------------------------------------------------------------------------------- writing
-def mapping_text(fields: Fields) -> str:
-    """A whole file that is one mapping."""
-    return emit_mapping(fields, "")
-
-
-def emit_mapping(fields: Fields, indent: str, depth: int = 1) -> str:
-    """A mapping, every line behind `indent`, ending in a newline."""
+def emit_mapping(fields: Fields, indent: str = "", depth: int = 1) -> str:
+    """A mapping, every line indented by `indent`, ending in a newline."""
     inner = indent + "  "
     lines = []
     for key, value in fields.items():
         name = _short_key(key) if len(key) < 64 else _long_key(key, indent)
-        shown = f" {_text(value, inner)}" if type(value) is str else _value(value, inner, depth)
-        lines.append(f"{indent}{name}:{shown}\n")
+        text = f" {_text(value, inner)}" if type(value) is str else _value(value, inner, depth)
+        lines.append(f"{indent}{name}:{text}\n")
     return "".join(lines)
 
 
@@ -78,7 +73,7 @@ def _emit_list(values: list[Any] | tuple[Any, ...], indent: str, depth: int) -> 
 
 
 def _element(value: Any, inner: str, depth: int) -> str:
-    """What follows the dash of a list element: containers start on the dash's own line."""
+    """The text after the dash of a list element: containers start on the line of the dash."""
     if depth < DEPTH_LIMIT and isinstance(value, dict) and value:
         return " " + emit_mapping(value, inner, depth + 1)[len(inner) : -1]
     if depth < DEPTH_LIMIT and isinstance(value, (list, tuple)) and value and _list_on_one_line(value) is None:
@@ -87,7 +82,7 @@ def _element(value: Any, inner: str, depth: int) -> str:
 
 
 def _value(value: Any, inner: str, depth: int) -> str:
-    """What follows a key's colon, without the last newline. `inner` is where lines below it start."""
+    """The text after a key's colon, without the last newline. `inner` is the indent of the lines below it."""
     kind = type(value)
     if kind is str:
         return " " + _text(value, inner)
@@ -100,7 +95,7 @@ def _value(value: Any, inner: str, depth: int) -> str:
     if isinstance(value, (list, tuple)):
         on_one_line = _list_on_one_line(value)
         return " " + on_one_line if on_one_line is not None else "\n" + _emit_list(value, inner, depth + 1)[:-1]
-    if isinstance(value, (str, int, float)):  # an enum or another subclass counts as what it is a kind of
+    if isinstance(value, (str, int, float)):  # an enum or another subclass is written as its base type
         plain = next(base for base in (str, int, float) if isinstance(value, base))
         return _value(plain.__str__(value) if plain is str else plain(value), inner, depth)
     raise TypeError(f"{kind.__name__} is not a JSON value")
@@ -127,12 +122,12 @@ def _text(text: str, inner: str) -> str:
     if _PLAIN_TIME.fullmatch(text):
         return text
     if ('"' in text or "\\" in text) and "'" not in text and not _NOT_IN_QUOTES.search(text):
-        return f"'{text}'"  # nothing needs an escape this way
+        return f"'{text}'"  # needs no escape
     return _quoted(text)
 
 
 def _is_plain(text: str) -> bool:
-    """Whether `_PLAIN` matches. Most texts are sentences, and can be told at once that they do, or that they do not."""
+    """Whether `_PLAIN` matches; a cheap test decides for most sentences."""
     if text.isprintable() and ":" not in text and "#" not in text and text[:1] in _FIRST_LETTERS:
         return text[-1:] != " "
     return "\n" not in text and _PLAIN.fullmatch(text) is not None
@@ -187,8 +182,8 @@ def _short_key(key: str) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------- reading
-class Unreadable(ValueError):
-    """This text is not what it should be; says why, in words for the person who edited it."""
+class InvalidYaml(ValueError):
+    """The text is not YAML that SMP accepts; the message says why, for the person who edited it."""
 
 
 _WORDS: dict[str, bool | None] = {
@@ -205,30 +200,30 @@ def read_item(text: str, yaml: ModuleType) -> Any:
     """The one element of the list that `text` holds, as a JSON value. `yaml` is PyYAML, which the caller imports."""
     items = read_value(text, yaml)
     if not isinstance(items, list) or len(items) != 1:
-        raise Unreadable("not one list item")
+        raise InvalidYaml("not one list item")
     return items[0]
 
 
 def read_value(text: str, yaml: ModuleType) -> Any:
-    """The JSON value that a whole text holds; nothing at all is None."""
+    """The JSON value of a whole text; None if it is empty."""
     known = _events(yaml)
     parser = None
     try:
-        parser = known.parser(text)  # this looks at the first bytes already
+        parser = known.parser(text)  # this reads the first bytes already
         documents = _build(parser.get_event, known)
     except known.error as error:
-        raise Unreadable(_reason(error)) from None
+        raise InvalidYaml(_error_reason(error)) from None
     finally:
         if parser is not None:
             parser.dispose()
     if len(documents) > 1:
-        raise Unreadable("more than one document")
+        raise InvalidYaml("more than one document")
     return documents[0] if documents else None
 
 
 @functools.lru_cache(maxsize=1)
 def _events(yaml: ModuleType) -> SimpleNamespace:
-    """The parser, in C if there is one, and the events that it gives."""
+    """The parser, in C if there is one, and its events."""
     if not hasattr(yaml, "CSafeLoader"):
         text = "PyYAML has no C parser here; YAML files are read by its Python parser, which is slower."
         event_log.emit("storage", event_log.INFO, "library_missing", text, library="libyaml")
@@ -244,9 +239,9 @@ def _events(yaml: ModuleType) -> SimpleNamespace:
 
 
 def _build(next_event: Any, known: SimpleNamespace) -> list[Any]:
-    """Values from parser events. No recursion and no YAML constructor is involved, so depth and tags cannot hurt."""
-    here: Any = []  # the container being filled; the outermost one takes the documents
-    around: list[Any] = []
+    """Values from parser events, without recursion and YAML constructors, so that depth and tags do no harm."""
+    container: Any = []  # the container being filled; the outermost one holds the documents
+    outer: list[Any] = []
     key: str | None = None
     scalar, nodes = known.scalar, known.nodes
     while True:
@@ -254,41 +249,41 @@ def _build(next_event: Any, known: SimpleNamespace) -> list[Any]:
         kind = type(event)
         if kind in nodes:
             if event.anchor is not None or event.tag is not None:  # an alias has an anchor too
-                raise Unreadable("anchors (&), aliases (*) and tags (!) are not allowed; put the text in quotes")
-            if key is None and type(here) is dict:
-                key = _new_key(event, here, kind is scalar)
+                raise InvalidYaml("anchors (&), aliases (*) and tags (!) are not allowed; put the text in quotes")
+            if key is None and type(container) is dict:
+                key = _new_key(event, container, kind is scalar)
                 continue
             if kind is scalar:
-                value = _resolved(event.value) if event.implicit[0] else event.value
+                value = _resolve_scalar(event.value) if event.implicit[0] else event.value
             else:
                 value = {} if kind is known.mapping else []
             if key is None:
-                here.append(value)
+                container.append(value)
             else:
-                here[key] = value
+                container[key] = value
                 key = None
             if kind is not scalar:
-                around.append(here)
-                here = value
-                if len(around) > DEPTH_LIMIT + 1:  # the list around the item is the one more
-                    raise Unreadable(f"nested deeper than {DEPTH_LIMIT} levels")
+                outer.append(container)
+                container = value
+                if len(outer) > DEPTH_LIMIT + 1:  # the list that contains the item is one more level
+                    raise InvalidYaml(f"nested deeper than {DEPTH_LIMIT} levels")
         elif kind in known.ends:
-            here = around.pop()
+            container = outer.pop()
         elif kind is known.stream_end:
-            return here  # type: ignore[no-any-return]
+            return container  # type: ignore[no-any-return]
 
 
 def _new_key(event: Any, mapping: dict[str, Any], is_text: bool) -> str:
     if not is_text:
-        raise Unreadable("a key must be text")
+        raise InvalidYaml("a key must be text")
     key: str = event.value
     if key in mapping:
-        raise Unreadable(f"the key {key[:40]!r} is there twice")
+        raise InvalidYaml(f"the key {key[:40]!r} is given twice")
     return key
 
 
-def _resolved(text: str) -> Any:
-    """What an unquoted scalar means."""
+def _resolve_scalar(text: str) -> Any:
+    """The value of an unquoted scalar."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "-+.0123456789":
@@ -299,13 +294,13 @@ def _resolved(text: str) -> Any:
         if _FLOAT.fullmatch(text) and math.isfinite(number := float(text)):
             return number
     except ValueError:  # Python refuses integers of more than 4,300 digits
-        raise Unreadable("a number is too long") from None
+        raise InvalidYaml("a number is too long") from None
     if _NOT_FINITE.fullmatch(text) or _FLOAT.fullmatch(text):
-        raise Unreadable("numbers must be finite")
+        raise InvalidYaml("numbers must be finite")
     return text
 
 
-def _reason(error: Any) -> str:
+def _error_reason(error: Any) -> str:
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not valid YAML"
     mark = getattr(error, "problem_mark", None)
     return f"{problem}, in line {mark.line + 1} of the entry" if mark is not None else str(problem)

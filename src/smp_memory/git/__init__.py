@@ -1,1 +1,1 @@
-"""Git."""
+"""Git support: three-way merge of session files for git's merge driver, and calls of the git program."""

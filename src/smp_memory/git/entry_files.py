@@ -1,8 +1,8 @@
-"""Split a session file into units for a merge: its header, its entries with the comments before them, and its end.
+"""Split a session file for a merge into units: its header, its entries with the comments before them, and its trailer.
 
 Guarantees: `header + lead + text + ... + trailer` of all units is the file again, apart from blank lines between lines of
-JSON, doubled entries, CRLF and a byte order mark. A file with an entry that cannot be read raises `CannotMerge`, because
-nobody knows where such an entry ends; only in JSON lines, where every entry is one line, it is kept as it is.
+JSON, duplicate entries, CRLF and a byte order mark. A file with an entry that cannot be read raises `CannotMerge`, because
+the end of such an entry is unknown; only in JSON lines, where every entry is one line, it is kept unchanged.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _LIST = re.compile(
     rb"(?:[ \t]*(?:#[^\n]*)?\n|---[ ]*\n)*\"?([A-Za-z_][\w-]*)\"?:[ ]*(?:\[\][ ]*)?(?:#[^\n]*)?(?:\n(?P<rest>[\s\S]*))?\Z"
 )
 _TIMES = ("timestamp", "ts", "created", "created_at")
-PUT, CHANGE, HEAD, UNREADABLE = "put", "change", "head", "unreadable"
-_ENDS = ("deleted", "restored")
+PUT, CHANGE, METADATA, UNREADABLE = "put", "change", "head", "unreadable"
+_TIME_KEYS = ("deleted", "restored")
 
 
 class CannotMerge(Exception):
-    """A file cannot be merged entry by entry; says why, without content."""
+    """A file cannot be merged entry by entry. The message says why, without content."""
 
 
 class NotAStoreFile(CannotMerge):
-    """A file beside the store's own, which git's text merge handles."""
+    """The file is not one of a store; git's text merge handles it."""
 
 
 class Unit:
@@ -53,24 +53,24 @@ class Unit:
 
     @property
     def memory(self) -> str:
-        """The memory that an entry belongs to."""
+        """The uid or id of the memory that the entry belongs to."""
         return str(self.fields.get("uid") or self.fields.get("id") or "")
 
     @property
     def name(self) -> str:
-        """The id by which people know the memory."""
+        """The id of the memory, for messages."""
         return str(self.fields.get("id") or "an entry without an id")
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the first entry of a memory that no other clone can have made."""
+        """Whether it is the first entry of a memory with a uid, so that no other clone can have created the same one."""
         return self.op == PUT and bool(self.fields.get("uid"))
 
     @property
     def at(self) -> str:
         if self.op == CHANGE:
             return str(self.fields.get("updated", ""))
-        if self.op in _ENDS:
+        if self.op in _TIME_KEYS:
             return str(self.fields.get(self.op, ""))
         return str(next((self.fields[name] for name in _TIMES if name in self.fields), ""))
 
@@ -86,7 +86,7 @@ class Unit:
     def _key(self) -> Key:
         if self.is_first:
             return (PUT, self.memory)
-        if self.op in (HEAD, UNREADABLE) or not self.fields.get("id"):
+        if self.op in (METADATA, UNREADABLE) or not self.fields.get("id"):
             return (self.op, self.text)
         return (self.op, self.memory, str(self.fields.get("seq")), self.at)
 
@@ -100,7 +100,7 @@ class UnitFile:
         self.units: dict[Key, Unit] = {}
 
     def add(self, unit: Unit) -> None:
-        """An entry that stands here already, word for word, counts once."""
+        """Add a unit; an identical one is added only once."""
         known = self.units.get(unit.key)
         if known is not None and known.text != unit.text:
             unit.key = (*unit.key, unit.text)
@@ -113,8 +113,8 @@ def _operation(fields: Fields) -> str:
     if isinstance(fields.get("changes"), dict):
         return CHANGE
     if fields.get("type") == "session" and "seq" not in fields:
-        return HEAD
-    return next((word for word in _ENDS if fields.get(word)), PUT)
+        return METADATA
+    return next((word for word in _TIME_KEYS if fields.get(word)), PUT)
 
 
 def normalised(data: bytes) -> bytes:
@@ -124,7 +124,7 @@ def normalised(data: bytes) -> bytes:
 
 def split_lines(data: bytes, *, is_base: bool = False) -> UnitFile:
     """The units of a `.jsonl` file. A base may hold conflict markers: git merges several common ancestors into one."""
-    found = UnitFile()
+    file = UnitFile()
     lines = data.split(b"\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -132,20 +132,20 @@ def split_lines(data: bytes, *, is_base: bool = False) -> UnitFile:
         if line.startswith(_MARKERS):
             if is_base:
                 continue
-            raise CannotMerge(f"line {number}: a merge conflict was left here")
+            raise CannotMerge(f"line {number}: an unresolved merge conflict")
         pieces = _LINES.decode(line + b"\n")
         whole = pieces[0].fields if len(pieces) == 1 and pieces[0].end - pieces[0].start == len(line) else None
         if whole is None and number == len(lines) and not is_base:
             raise CannotMerge(f"line {number}: an unfinished write")
-        found.add(Unit(line + b"\n", whole))
-    return found
+        file.add(Unit(line + b"\n", whole))
+    return file
 
 
 def split_entries(data: bytes, codec: Codec, *, is_base: bool = False) -> UnitFile:
     """The units of a YAML or Markdown file."""
     if not data:
         return UnitFile()
-    found: UnitFile | None = None
+    file: UnitFile | None = None
     done = 0
     for piece in codec.decode(data):
         if piece.fields is None:
@@ -155,18 +155,18 @@ def split_entries(data: bytes, codec: Codec, *, is_base: bool = False) -> UnitFi
         start, end = codec.span(data, piece.start, piece.end)
         start = max(start, done)
         lead, done = data[done:start], end
-        if found is None:
-            header, lead = _above_first(lead)
-            found = UnitFile(header)
-        found.add(Unit(data[start:end], piece.fields, lead, piece.state))
-    if found is None:
+        if file is None:
+            header, lead = _split_header(lead)
+            file = UnitFile(header)
+        file.add(Unit(data[start:end], piece.fields, lead, piece.state))
+    if file is None:
         return UnitFile(data)
-    found.trailer = data[done:] if data[done:].strip() else b""
-    return found
+    file.trailer = data[done:] if data[done:].strip() else b""
+    return file
 
 
-def _above_first(gap: bytes) -> tuple[bytes, bytes]:
-    """What stands above the first entry: the header of the file, and comments that belong to the entry."""
+def _split_header(gap: bytes) -> tuple[bytes, bytes]:
+    """The text above the first entry, split into the header of the file and comments that belong to the entry."""
     lines = gap.splitlines(keepends=True)
     last = next(
         (n for n in reversed(range(len(lines))) if lines[n].strip() and not lines[n].lstrip().startswith(b"#")), None

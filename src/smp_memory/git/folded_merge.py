@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from smp_memory.errors import SMPError
 from smp_memory.files.codec import SIGNED
-from smp_memory.files.folded_entries import entries_of
+from smp_memory.files.folded_entries import decode_entries
 from smp_memory.git.entry_files import PUT, CannotMerge, split_entries
 
 TYPE_CHECKING = False
@@ -55,8 +55,8 @@ def _parts(unit: Unit, layout: Layout, name: str) -> list[Unit]:
         return []
     codec: Codec = layout.codec_of(name)
     try:
-        entries = entries_of(layout.dialect, unit.fields, layout.kind_of(name), SIGNED, name, 0, 0)
-        text = b"".join(codec.encode(layout.dialect.encode(entry, "")) for entry in entries)
+        entries = decode_entries(layout.field_names, unit.fields, layout.kind_of(name), SIGNED, name, 0, 0)
+        text = b"".join(codec.encode(layout.field_names.encode(entry, "")) for entry in entries)
         found = list(split_entries(codec.header("") + text, codec).units.values())
     except (SMPError, CannotMerge):
         return []

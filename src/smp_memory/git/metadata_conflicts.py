@@ -17,31 +17,36 @@ if TYPE_CHECKING:
     from smp_memory.model.session_info import SessionInfo
 
 _START = b"<<<<<<<"
-_HEAD_MARK = b'"type":"session"'
-_SHOWN = 60  # characters of a value
+_METADATA_MARK = b'"type":"session"'
+_SHOWN_CHARACTERS = 60  # of a value
 
 
-class HeadConflict:
+class MetadataConflict:
     """What git left in the metadata of a session."""
 
     def __init__(
-        self, line: int, fields: dict[str, Any], other: dict[str, Any], names: list[tuple[str, ...]], unread: str = ""
+        self,
+        line: int,
+        fields: dict[str, Any],
+        other: dict[str, Any],
+        names: list[tuple[str, ...]],
+        unreadable: str = "",
     ) -> None:
         self.line = line  # of the first marker
         self.fields = fields  # what holds
         self._other = other
         self._names = names  # of the fields that differ, each with those that it stands in
-        self._unread = unread  # the side that cannot be read
+        self._unreadable = unreadable  # the side that cannot be read
 
     @property
     def is_open(self) -> bool:
         """Whether a person has something to decide."""
-        return bool(self._names or self._unread)
+        return bool(self._names or self._unreadable)
 
-    def told(self) -> str:
+    def message(self) -> str:
         """What differs, what holds, and what to write."""
-        if self._unread:
-            what = f"{self._unread} cannot be read, and the other one holds"
+        if self._unreadable:
+            what = f"{self._unreadable} cannot be read, and the other one holds"
         elif self._names:
             differ = [
                 f"{'.'.join(name)} is {self._shown(self.fields, name)} or {self._shown(self._other, name)}"
@@ -56,12 +61,12 @@ class HeadConflict:
             "aside. Until then the metadata cannot be changed."
         )
 
-    def kept(self) -> str:
-        """What holds of the fields that differ, for whoever settles it."""
+    def resolution(self) -> str:
+        """What holds of the fields that differ, for the report of a repair."""
         held = ", ".join(f"{'.'.join(name)} stays {self._shown(self.fields, name)}" for name in self._names)
         return f"{held or 'what both sides say holds'}; both sides are set aside"
 
-    def both(self) -> bytes:
+    def both_sides(self) -> bytes:
         """The metadata of either side, one line each; they differ only where the sides contradict each other."""
         return b"".join(json.dumps(each, ensure_ascii=False).encode() + b"\n" for each in (self.fields, self._other))
 
@@ -70,29 +75,29 @@ class HeadConflict:
         for part in name:
             value = value.get(part) if isinstance(value, dict) else None
         text = "not there" if value is None else repr(value)
-        return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+        return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
 
 
-def head_of(layout: Layout, data: bytes, session: str, conflict: HeadConflict | None = None) -> SessionInfo:
+def decode_metadata(layout: Layout, data: bytes, session: str, conflict: MetadataConflict | None = None) -> SessionInfo:
     """The metadata in the bytes of its file, also with the `conflict` that is in them. Raises what `decode_info` raises."""
-    found = conflict or conflict_in(layout, data)
-    return layout.decode_info(data if found is None else _text(layout, found.fields), session)
+    found = conflict or find_conflict(layout, data)
+    return layout.decode_info(data if found is None else _encode(layout, found.fields), session)
 
 
-def conflict_in(layout: Layout, data: bytes) -> HeadConflict | None:
+def find_conflict(layout: Layout, data: bytes) -> MetadataConflict | None:
     """The conflict in the bytes of the file that holds the metadata; None without markers, or if no side can be read."""
     if _START not in data:
         return None
     base, ours, theirs, line = _sides(data)
-    mine, other = (_fields(layout, ours), _fields(layout, theirs)) if line else (None, None)
+    mine, other = (_decode_side(layout, ours), _decode_side(layout, theirs)) if line else (None, None)
     if mine is None or other is None:
         side = mine if mine is not None else other
         if side is None or not layout.info_file:
             return None  # in a log one side alone may have metadata
-        return HeadConflict(line, side, side, [], "the side of this clone" if mine is None else "the other side")
+        return MetadataConflict(line, side, side, [], "the side of this clone" if mine is None else "the other side")
     from smp_memory.git.metadata_merge import merge_mappings
 
-    return HeadConflict(line, *merge_mappings(_fields(layout, base) or {}, mine, other))
+    return MetadataConflict(line, *merge_mappings(_decode_side(layout, base) or {}, mine, other))
 
 
 def _sides(data: bytes) -> tuple[bytes, bytes, bytes, int]:
@@ -118,32 +123,32 @@ def _sides(data: bytes) -> tuple[bytes, bytes, bytes, int]:
     return base, ours, theirs, line
 
 
-def _fields(layout: Layout, data: bytes) -> dict[str, Any] | None:
+def _decode_side(layout: Layout, data: bytes) -> dict[str, Any] | None:
     """What one side says; None if it cannot be read."""
     from smp_memory.git.entry_files import CannotMerge
     from smp_memory.git.metadata_merge import read_json, read_yaml
 
     if not layout.info_file:
-        return last_head(layout, data)
+        return last_metadata_line(layout, data)
     try:
         return (read_yaml if layout.info_file.endswith(".yaml") else read_json)(data)
     except CannotMerge:
         return None
 
 
-def _text(layout: Layout, fields: dict[str, Any]) -> bytes:
+def _encode(layout: Layout, fields: dict[str, Any]) -> bytes:
     """Fields in the form that the layout's `decode_info` reads."""
     if not layout.info_file.endswith(".yaml"):
         return json.dumps(fields).encode()
-    from smp_memory.files.yaml_text import mapping_text
+    from smp_memory.files.yaml_text import emit_mapping
 
-    return mapping_text(fields).encode()
+    return emit_mapping(fields).encode()
 
 
-def last_head(layout: Layout, data: bytes) -> dict[str, Any] | None:
+def last_metadata_line(layout: Layout, data: bytes) -> dict[str, Any] | None:
     """The last metadata line in a session's log; found from its end without reading the entries."""
     end = len(data)
-    while (mark := data.rfind(_HEAD_MARK, 0, end)) >= 0:
+    while (mark := data.rfind(_METADATA_MARK, 0, end)) >= 0:
         end = data.rfind(b"\n", 0, mark) + 1
         line = data[end : (data.find(b"\n", mark) + 1) or len(data)]
         pieces = layout.codec_of("").decode(line, 1)

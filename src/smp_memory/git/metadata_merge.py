@@ -1,8 +1,8 @@
 """Three-way merge of mappings: the metadata of a session, in a file of its own or in a line, and `config.json`.
 
-Field by field: what only one side changed is taken over. Lists are united. Of two times the later one holds, but for
-`created_at` the earlier one; the `uid` of the session is that of the side that created it first. Of two figures that SMP
-keeps (numbers given out, counts) the larger one holds. Any other field that both sides changed differently is a conflict.
+Field by field: a change of only one side is merged. Lists are united. Of two times the later one is kept, of `created_at` the
+earlier one; the `uid` of the session is that of the side that created it first. Of two counters of SMP (numbers given out,
+counts) the larger one is kept. Any other field that both sides changed differently is a conflict.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MISSING: Any = object()
 _LINES = JsonLines()
 
 
-class Heads:
+class MergedMetadata:
     """The merged line of a session's metadata."""
 
     def __init__(self, fields: dict[str, Any], text: bytes, conflicts: list[str]) -> None:
@@ -37,18 +37,22 @@ class Heads:
         self.conflicts = conflicts
 
 
-def merge_heads(base: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]) -> Heads:
+def merge_metadata_lines(base: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]) -> MergedMetadata:
     """Merge the metadata lines of the layout `single`."""
     mine, other, conflicts = merge_mappings(base, ours, theirs)
     lines = _LINES.encode(mine), _LINES.encode(other)
-    return Heads(mine, hunks([lines[0]], [lines[1]]) if conflicts else lines[0], _sentences(conflicts))
+    return MergedMetadata(mine, hunks([lines[0]], [lines[1]]) if conflicts else lines[0], _messages(conflicts))
 
 
 def merge_mapping_files(
-    base: bytes, ours: bytes, theirs: bytes, form: str, text_merge: Callable[[bytes, bytes, bytes], bytes | None] | None
+    base: bytes,
+    ours: bytes,
+    theirs: bytes,
+    format: str,
+    text_merge: Callable[[bytes, bytes, bytes], bytes | None] | None,
 ) -> tuple[bytes, list[str]]:
     """Merge two files that hold one mapping each, in JSON or YAML."""
-    read = read_json if form == "json" else read_yaml
+    read = read_json if format == "json" else read_yaml
     fields = read(ours), read(theirs)
     try:
         before = read(base) if base.strip() else {}
@@ -56,19 +60,19 @@ def merge_mapping_files(
         before = {}  # git's merge of several common ancestors may hold conflict markers
     mine, other, conflicts = merge_mappings(before, *fields)
     if conflicts:
-        shown = [_shown(each, form, ours).splitlines(keepends=True) for each in (mine, other)]
-        return hunks(*shown), _sentences(conflicts)
+        encoded = [_encode(each, format, ours).splitlines(keepends=True) for each in (mine, other)]
+        return hunks(*encoded), _messages(conflicts)
     for data, known in ((ours, fields[0]), (theirs, fields[1])):
         if known == mine:
             return data, []
-    text = text_merge(base, ours, theirs) if text_merge is not None and form == "yaml" else None
-    if text is not None:  # keeps comments, and counts only if it says the same
+    text = text_merge(base, ours, theirs) if text_merge is not None and format == "yaml" else None
+    if text is not None:  # keeps comments; used only if it has the same fields
         try:
             if read(text) == mine:
                 return text, []
         except CannotMerge:
             pass
-    return _shown(mine, form, ours), []
+    return _encode(mine, format, ours), []
 
 
 def merge_mappings(
@@ -76,22 +80,22 @@ def merge_mappings(
 ) -> tuple[dict[str, Any], dict[str, Any], list[tuple[str, ...]]]:
     """The merged fields as ours and as theirs, which differ only in conflicts, and where each conflict is."""
     inner = [side.get("session") if isinstance(side.get("session"), dict) else side for side in (ours, theirs)]
-    first = 0 if _age(inner[0]) <= _age(inner[1]) else 1
-    work = _Fields(first)
-    mine, other = work.mapping(base, ours, theirs, ())
-    return mine, other, work.conflicts
+    first = 0 if _creation_key(inner[0]) <= _creation_key(inner[1]) else 1
+    merge = _FieldMerge(first)
+    mine, other = merge.mapping(base, ours, theirs, ())
+    return mine, other, merge.conflicts
 
 
-def _sentences(conflicts: list[tuple[str, ...]]) -> list[str]:
+def _messages(conflicts: list[tuple[str, ...]]) -> list[str]:
     return [f"Both sides changed {'.'.join(path)}." for path in conflicts]
 
 
-def _age(head: Any) -> tuple[str, str]:
-    engine = head.get("smp")
-    return str(head.get(_CREATED, "")), str(engine.get("uid", "")) if isinstance(engine, dict) else ""
+def _creation_key(metadata: Any) -> tuple[str, str]:
+    engine = metadata.get("smp")
+    return str(metadata.get(_CREATED, "")), str(engine.get("uid", "")) if isinstance(engine, dict) else ""
 
 
-class _Fields:
+class _FieldMerge:
     def __init__(self, first: int) -> None:
         self.first = first  # which side created the session first
         self.conflicts: list[tuple[str, ...]] = []
@@ -118,18 +122,18 @@ class _Fields:
         if isinstance(ours, dict) and isinstance(theirs, dict):
             return self.mapping(base, ours, theirs, path)
         if isinstance(ours, list) and isinstance(theirs, list):
-            united = _united(base if isinstance(base, list) else [], ours, theirs)
+            united = _unite(base if isinstance(base, list) else [], ours, theirs)
             return united, united
         if base in (_MISSING, None) and (ours is None or theirs is None):
             value = theirs if ours is None else ours
             return value, value
-        settled = self._settled(ours, theirs, path)
-        if settled is not _MISSING:
-            return settled, settled
+        resolved = self._resolve(ours, theirs, path)
+        if resolved is not _MISSING:
+            return resolved, resolved
         self.conflicts.append(path)
         return ours, theirs
 
-    def _settled(self, ours: Any, theirs: Any, path: tuple[str, ...]) -> Any:
+    def _resolve(self, ours: Any, theirs: Any, path: tuple[str, ...]) -> Any:
         if path[-1] == "uid":
             return (ours, theirs)[self.first]
         if isinstance(ours, str) and isinstance(theirs, str) and _TIME.fullmatch(ours) and _TIME.fullmatch(theirs):
@@ -151,8 +155,8 @@ def _same(one: Any, other: Any) -> bool:
     )
 
 
-def _united(base: list[Any], ours: list[Any], theirs: list[Any]) -> list[Any]:
-    """What either side has, without what one of them took out."""
+def _unite(base: list[Any], ours: list[Any], theirs: list[Any]) -> list[Any]:
+    """The items of both sides, without those that one of them removed."""
     kept = [item for item in ours if item not in base or item in theirs]
     return kept + [item for item in theirs if item not in base and item not in ours]
 
@@ -172,17 +176,17 @@ def hunks(ours: list[bytes], theirs: list[bytes]) -> bytes:
     return b"".join(parts)
 
 
-def _shown(fields: dict[str, Any], form: str, like: bytes) -> bytes:
-    if form == "json":
+def _encode(fields: dict[str, Any], format: str, like: bytes) -> bytes:
+    if format == "json":
         return (json.dumps(fields, ensure_ascii=False, indent=2) + "\n").encode()
-    from smp_memory.files.yaml_text import mapping_text
+    from smp_memory.files.yaml_text import emit_mapping
 
     comments = []
     for line in like.splitlines(keepends=True):
         if not line.startswith(b"#"):
             break
         comments.append(line)
-    return b"".join(comments) + mapping_text(fields).encode()
+    return b"".join(comments) + emit_mapping(fields).encode()
 
 
 def read_json(data: bytes) -> dict[str, Any]:

@@ -1,8 +1,7 @@
-"""Calls of the `git` program: where a work tree begins, what it is configured to do, and what is staged.
+"""Calls of the `git` program: root of a work tree, its settings, and staged files.
 
 Guarantees: only reading commands and `git config --local`; no command that starts other programs which a repository names.
-`find` costs no process where no `.git` is found upwards. A program that is missing, or a repository that git refuses, counts
-as no repository.
+`find` costs no process where no `.git` is found upwards. If git is missing or rejects a repository, there is no repository.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 DRIVER = "merge.smp.driver"
-DRIVER_CALL = "git merge-driver"  # by this a driver is known as ours
+DRIVER_CALL = "git merge-driver"  # identifies a driver that SMP installed
 _USES_DRIVER = re.compile(r"^[^#\n]*\smerge=smp\b", re.MULTILINE)
 _LARGEST_BYTES = 1 << 20
 _SECONDS = 60
@@ -31,7 +30,7 @@ class Repository:
 
     @classmethod
     def find(cls, folder: str) -> Self | None:
-        """The work tree that a folder is in."""
+        """The work tree that contains a folder; None if there is none."""
         folder = os.path.realpath(folder)
         while not os.path.isdir(folder):
             folder = os.path.dirname(folder)
@@ -41,8 +40,8 @@ class Repository:
             if parent == folder:
                 return None
             folder = parent
-        found = cls(start)._call("rev-parse", "--show-toplevel")
-        top = found.decode(errors="surrogateescape").rstrip("\n") if found else ""
+        output = cls(start)._call("rev-parse", "--show-toplevel")
+        top = output.decode(errors="surrogateescape").rstrip("\n") if output else ""
         return cls(os.path.realpath(top)) if top else None
 
     def relative(self, path: str) -> str:
@@ -54,8 +53,8 @@ class Repository:
 
     def setting(self, name: str) -> str | None:
         """The value of a setting, from any of git's configuration files."""
-        found = self._call("config", "--get", name)
-        return found.decode(errors="replace").rstrip("\n") if found is not None else None
+        output = self._call("config", "--get", name)
+        return output.decode(errors="replace").rstrip("\n") if output is not None else None
 
     def set(self, name: str, value: str) -> None:
         """Write a setting to the configuration of this clone."""
@@ -69,11 +68,11 @@ class Repository:
         return self._call("check-ignore", "-q", "--", path) is not None
 
     def hooks_folder(self) -> str:
-        """Where git looks for hooks, whatever `core.hooksPath` says."""
-        found = self._call("rev-parse", "--git-path", "hooks")
-        if not found:
-            raise UserError(f"git does not say where the hooks of {self.top} are.", path=self.top)
-        return os.path.join(self.top, found.decode(errors="surrogateescape").rstrip("\n"))
+        """The folder of git's hooks, with `core.hooksPath` applied."""
+        output = self._call("rev-parse", "--git-path", "hooks")
+        if not output:
+            raise UserError(f"git rev-parse --git-path hooks failed in {self.top}.", path=self.top)
+        return os.path.join(self.top, output.decode(errors="surrogateescape").rstrip("\n"))
 
     def staged(self, below: str) -> dict[str, str]:
         """The object ids of files that the next commit adds or changes, by path."""
@@ -82,30 +81,30 @@ class Repository:
         )
         listed = self._call("ls-files", "--stage", "-z", "--", below or ".")
         if names is None or listed is None:
-            raise UserError(f"git does not say what is staged in {self.top}.", path=self.top)
+            raise UserError(f"git cannot list the staged files of {self.top}.", path=self.top)
         changed = set(names.decode(errors="surrogateescape").split("\0"))
-        found = {}
+        objects = {}
         for row in listed.decode(errors="surrogateescape").split("\0"):
             facts, _, path = row.partition("\t")
             if path and path in changed and not facts.startswith("160000"):
-                found[path] = facts.split(" ")[1]
-        return found
+                objects[path] = facts.split(" ")[1]
+        return objects
 
     def contents(self, objects: list[str]) -> dict[str, bytes]:
         """The bytes of objects, by id, in one process."""
         data = self._call("cat-file", "--batch", given="".join(f"{each}\n" for each in objects).encode()) or b""
-        found, at = {}, 0
+        contents, at = {}, 0
         while at < len(data):
             end = data.index(b"\n", at)
             name, _, size = data[at:end].decode().partition(" blob ")
             if not size:
                 raise UserError(f"git cannot read the object {name[:60]}.", path=self.top)
-            found[name] = data[end + 1 : end + 1 + int(size)]
+            contents[name] = data[end + 1 : end + 1 + int(size)]
             at = end + 2 + int(size)
-        return found
+        return contents
 
     def _call(self, *words: str, given: bytes = b"") -> bytes | None:
-        """What git prints; None if it fails."""
+        """The output of git; None if it fails."""
         import subprocess
 
         try:
@@ -118,12 +117,12 @@ class Repository:
 
 
 def merges_without_driver(root: str) -> str | None:
-    """The work tree in which git shall merge a store with SMP's driver and does not know it; None if all is well."""
+    """The work tree whose attributes name SMP's merge driver while git has none configured; None otherwise."""
     folder = os.path.realpath(root)
     while True:
         if _names_driver(os.path.join(folder, ".gitattributes")):
-            found = Repository.find(root)
-            return found.top if found is not None and found.setting(DRIVER) is None else None
+            repository = Repository.find(root)
+            return repository.top if repository is not None and repository.setting(DRIVER) is None else None
         parent = os.path.dirname(folder)
         if parent == folder or os.path.exists(os.path.join(folder, ".git")):
             return None

@@ -1,5 +1,5 @@
-"""Is this store well, and what should be done about it? One look over everything, and fixes that are safe.
+"""Health checks of a whole store, and fixes that are safe to apply (`smp doctor`, `Memory.doctor`).
 
-Guarantees: a look writes nothing and counts as no use of a memory. No fix destroys or changes a memory. What is found is
-told without content: ids, kinds, fields, files and lines.
+Guarantees: checking writes nothing and does not count as access to a memory. No fix destroys or changes a memory. Issues
+are reported without content: ids, kinds, fields, files and lines.
 """

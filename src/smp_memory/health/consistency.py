@@ -1,28 +1,28 @@
-"""Which memories point to something that is not there? Relations, references and turns, in and across sessions.
+"""Checks of memories against each other and the clock: references, duplicates, stale memories.
 
-    missing   no such memory, not in a cold segment either: it was purged, erased, or never there    warning
-    deleted   it is in the trash, or its session is: it can still be brought back                    note
+References: relations, references and turns, within and across sessions.
 
-What points to an archived session is taken at its word: the archive is not opened for it. Words that are no ids of SMP
-(`docs/plan.md`, an address) are references to elsewhere and not judged, nor is what a memory was merged from.
+    missing   the target does not exist, in a cold segment either: purged, erased or never written   warning
+    deleted   the target or its session is in the trash and can still be restored                    note
 
-Which memories say the same? Near-duplicates within a session, and word-for-word copies within and across sessions.
+Targets in archived sessions are assumed to exist: the archive is not opened for this. Targets that are no ids of SMP
+(`docs/plan.md`, an address) lead elsewhere and are not checked, nor is what a memory was merged from.
 
-    alike       findings or preferences of one session that say the same (`lifecycle.consolidation`)
-    copied      decisions, learnings or artifacts of one session with the same text
-    twice       turns with one author, time and text: a transcript was taken in twice
-    everywhere  findings, decisions or learnings with one text in several sessions
+Duplicates: near-duplicates within a session, and word-for-word copies within and across sessions. Notes, because a
+duplicate is no fault, but queries return it twice; turns that were imported twice are a warning.
 
-What was promoted to all sessions (`promoted_from`) is a copy on purpose. All are notes: nothing is wrong with saying something twice, but what is found then is found twice, too.
+    similar       findings or preferences of one session that say the same (`smp_memory.policies.consolidation`)
+    copies        decisions, learnings or artifacts of one session with the same text
+    repeated      turns with the same author, time and text: a transcript was imported twice
+    across        findings, decisions or learnings with the same text in several sessions, unless they were promoted to
+                  all sessions (`promoted_from`)
 
-Which memories may not hold any more? By four rules, each told by its name.
+Stale memories, by four rules; the issue names its rule. All are notes: age is no fault.
 
-    open         a finding that is open, or a decision that waits, and nobody touched for `health.stale_days`
-    superseded   a decision that another one supersedes, and that still counts as active
-    faded        memories less present than `compaction.faded_below`: what compaction takes first
-    future       written at a time that has not come yet: the clock was wrong, or an import
-
-All are notes: age is no fault. Pinned memories are exempt from `open` and never fade.
+    open         an open finding or a pending decision, not pinned, that was not changed for `health.stale_days`
+    superseded   a decision that another one supersedes and that still counts as active
+    faded        memories with a priority below `compaction.faded_below`: compaction takes these first; pinned ones never fade
+    future       memories with a time in the future: the clock was wrong, or they were imported
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from smp_memory.decay.inputs import DecayInputs
 from smp_memory.decay.policies import policy_of
 from smp_memory.errors import SMPError
 from smp_memory.files.reader import SessionReader
-from smp_memory.health.report import NOTE, WARNING, Check, HealthIssue, counted, named, several
+from smp_memory.health.report import NOTE, WARNING, Check, HealthIssue, counted, limited, named
 from smp_memory.model import ids
 from smp_memory.model.times import EPOCH
-from smp_memory.model.types import KINDS
+from smp_memory.model.types import KINDS, PREFIXES
 from smp_memory.policies.consolidation import find_duplicates
 from smp_memory.policies.statuses import is_active_decision, is_unresolved, superseded_ids
 from smp_memory.store.archive_index import ArchiveIndex
@@ -52,33 +52,33 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
 
 
-_MOST = 10
-_LISTS = ("references", "learned_from")  # what a summary covers may well be gone
-_PREFIXES = tuple(f"{kind.prefix}-" for kind in KINDS.values())
+_MAX_ISSUES = 10
+_LISTS = ("references", "learned_from")  # not `covers` of a summary: what it covers may be removed
 _POINTING = frozenset(["relations", "turn_ref", *_LISTS])
 
 
-class _Pointer(NamedTuple):
+class _Reference(NamedTuple):
     session: str
     id: str
     file: str
     line: int
     field: str
-    other: str  # the session of its target
+    target_session: str
     target: str
 
 
 class ReferencesCheck(Check):
     name = "references"
-    title = "references lead somewhere"
+    title = "all references lead to memories"
+    failed = "some references lead to no memory"
 
     def __init__(self) -> None:
-        self._there: dict[str, dict[str, bool]] = {}  # session -> id -> whether it is deleted
-        self._open: list[_Pointer] = []
+        self._ids: dict[str, dict[str, bool]] = {}  # session -> id -> whether it is deleted
+        self._unresolved: list[_Reference] = []
         self._count = 0
 
     def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
-        there = self._there[session.id] = _ids_of(session)
+        known = self._ids[session.id] = _ids_of(session)
         for history in session.session_history.histories.values():
             data = history.data()
             if history.deletion is not None or _POINTING.isdisjoint(data):
@@ -92,57 +92,59 @@ class ReferencesCheck(Check):
                 if slash and other != session.id:
                     is_fine = not ids.is_valid(other) or not ids.is_valid(id)  # a path, an address
                 else:
-                    is_fine = there.get(id) is False or (id not in there and not _looks_like_ours(id))
+                    is_fine = known.get(id) is False or (id not in known and not _looks_like_id(id))
                 if is_fine:
                     continue
                 first = history.first
-                pointer = _Pointer(session.id, first.id, first.file, first.line, field, other or session.id, id)
-                self._open.append(pointer)
-        self.said = counted(self._count, "reference")
+                self._unresolved.append(
+                    _Reference(session.id, first.id, first.file, first.line, field, other or session.id, id)
+                )
+        self.summary = f"{counted(self._count, 'reference')} checked"
         yield from ()
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         found: dict[str, list[HealthIssue]] = {}
-        for pointer in self._open:
-            finding = self._judged(subject, pointer)
-            if finding is not None:
-                found.setdefault(pointer.session, []).append(finding)
-        for session, those in found.items():
-            yield from several(those, _MOST, f"{{}} more references in {session} lead to what is deleted or not there.")
+        for reference in self._unresolved:
+            issue = self._resolve(subject, reference)
+            if issue is not None:
+                found.setdefault(reference.session, []).append(issue)
+        for session, issues in found.items():
+            rest = f"{{}} more references in {session} lead to deleted or missing memories."
+            yield from limited(issues, _MAX_ISSUES, rest)
 
-    def _judged(self, subject: HealthSubject, pointer: _Pointer) -> HealthIssue | None:
-        if pointer.other not in self._there:
-            self._there[pointer.other] = _ids_elsewhere(subject, pointer.other)
-        there = self._there[pointer.other]
-        is_own = pointer.other == pointer.session
-        name = pointer.target if is_own else f"{pointer.other}/{pointer.target}"
-        deleted = there.get(pointer.target, there.get("*"))
-        if deleted is None and not is_own:  # it may have been written since that session was read
-            there = self._there[pointer.other] = _ids_elsewhere(subject, pointer.other)
-            deleted = there.get(pointer.target, there.get("*"))
+    def _resolve(self, subject: HealthSubject, reference: _Reference) -> HealthIssue | None:
+        """The issue for a reference; None if its target exists."""
+        other, target = reference.target_session, reference.target
+        if other not in self._ids:
+            self._ids[other] = _ids_elsewhere(subject, other)
+        is_same_session = other == reference.session
+        deleted = self._is_deleted(reference)
+        if deleted is None and not is_same_session:  # it may have been written since that session was read
+            self._ids[other] = _ids_elsewhere(subject, other)
+            deleted = self._is_deleted(reference)
         if deleted is False:
             return None
+        name = target if is_same_session else f"{other}/{target}"
         if deleted:
-            is_session = pointer.target not in there
-            what = f"{pointer.id} refers to {name}, " + (
-                "whose session is deleted." if is_session else "which is deleted."
+            is_session = target not in self._ids[other]
+            what = f"{reference.id} refers to {name}, {'whose session' if is_session else 'which'} is deleted."
+            restore = f"smp session undelete {other}" if is_session else f"smp restore {other}/{target}"
+            return self._issue(
+                reference, NOTE, what, f"{restore} restores it; otherwise nothing needs to be done.", name
             )
-            back = (
-                f"smp session undelete {pointer.other}"
-                if is_session
-                else f"smp restore {pointer.other}/{pointer.target}"
-            )
-            return self._finding(
-                pointer, NOTE, what, f"{back} brings it back; otherwise nothing needs to be done.", name
-            )
-        what = f"{pointer.id} refers to {name}, which is not there ({pointer.field}): purged, erased or never written."
-        take_out = f"smp edit {pointer.session}/{pointer.id}" if pointer.target else ""
-        return self._finding(pointer, WARNING, what, f"Bring it back from a backup, or take it out: {take_out}", name)
+        what = f"{reference.id} refers to {name}, which does not exist ({reference.field}): purged, erased or never written."
+        edit = f"smp edit {reference.session}/{reference.id}" if target else ""
+        return self._issue(reference, WARNING, what, f"Restore it from a backup, or remove the reference: {edit}", name)
 
-    def _finding(self, pointer: _Pointer, severity: str, what: str, advice: str, name: str) -> HealthIssue:
-        details: tuple[dict[str, Any], ...] = ({"id": pointer.id, "field": pointer.field, "target": name},)
-        at = (pointer.session, (pointer.id,), pointer.file, pointer.line)
-        return HealthIssue(self.name, severity, what, advice, *at, None, details)
+    def _is_deleted(self, reference: _Reference) -> bool | None:
+        """Whether the target is deleted; None if it does not exist."""
+        known = self._ids[reference.target_session]
+        return known.get(reference.target, known.get("*"))
+
+    def _issue(self, reference: _Reference, severity: str, what: str, advice: str, name: str) -> HealthIssue:
+        details: tuple[dict[str, Any], ...] = ({"id": reference.id, "field": reference.field, "target": name},)
+        source = (reference.session, (reference.id,), reference.file, reference.line)
+        return HealthIssue(self.name, severity, what, advice, *source, None, details)
 
 
 def _targets(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -159,7 +161,7 @@ def _targets(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _origins(data: dict[str, Any]) -> set[str]:
-    """What a memory was made of by merging or promoting: it keeps what they said, so they may go."""
+    """The memories that this one was merged or promoted from: it contains what they said, so they may be deleted."""
     found: set[str] = set()
     for item in (*_listed(data.get("merged_from")), *_listed(data.get("promoted_from"))):
         if isinstance(item, dict) and isinstance(item.get("id"), str):
@@ -171,77 +173,79 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _looks_like_ours(target: str) -> bool:
-    return target.startswith(_PREFIXES) and any(ids.number_of(target, kind.prefix) for kind in KINDS.values())
+def _looks_like_id(target: str) -> bool:
+    return any(ids.number_of(target, prefix) for prefix in PREFIXES)
 
 
 def _ids_of(session: SessionSubject) -> dict[str, bool]:
-    """Each id, and whether it is deleted; those in the cold segment are there."""
+    """Each id of a session, and whether it is deleted; memories in the cold segment are not."""
     found = {row.id: False for row in cold_segment_of(session.files).rows()}
     found.update({id: history.deletion is not None for id, history in session.session_history.histories.items()})
     return found
 
 
 def _ids_elsewhere(subject: HealthSubject, name: str) -> dict[str, bool]:
-    """The same for a session that is not looked at; `*` stands for all of one that is put away as a whole."""
-    store, shelf = subject.store, ArchiveIndex(subject.store)
+    """The same for a session that is not under examination; `*` stands for all ids of an archived or deleted session."""
+    store, archive = subject.store, ArchiveIndex(subject.store)
     try:
-        if shelf.is_live(name):
+        if archive.is_live(name):
             session_history = SessionReader(store.disk, store.layout, store.root, name).catch_up()
             found = {row.id: False for row in cold_segment_of(store.session(name)).rows()}
             return found | {id: history.deletion is not None for id, history in session_history.histories.items()}
-        if shelf.is_archived(name):
+        if archive.is_archived(name):
             return {"*": False}
-        return {"*": True} if shelf.deleted(name) else {}
+        return {"*": True} if archive.deleted(name) else {}
     except (SMPError, OSError):
-        return {"*": False}  # in doubt it is there
+        return {"*": False}  # in doubt it exists
 
 
-_MOST_repeats = 10
-_COPIED = ("decision", "learning", "artifact")
-_EVERYWHERE = ("finding", "decision", "learning")
-_SHORTEST = 20  # characters; `Yes.` may well be said in many sessions
+_SHORTEST = 20  # characters; a text like `Yes.` is no duplicate
 
 
 class DuplicatesCheck(Check):
     name = "duplicates"
-    title = "nothing is stored twice"
+    title = "no duplicate memories"
+    failed = "some memories are duplicates"
     is_heavy = True
 
     def __init__(self) -> None:
         self._checked = 0
-        self._texts: dict[bytes, list[str]] = {}  # of a text that was seen: `session/ID`
+        self._texts: dict[bytes, list[str]] = {}  # digest of a text -> its memories as `session/ID`
 
     def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
         records = session.records
         self._checked += len(records)
-        self.said = counted(self._checked, "memory", "memories")
-        found = [self._alike(session.id, [record.id for record in group.records]) for group in find_duplicates(records)]
-        yield from several(found, _MOST_repeats, f"{{}} more groups of memories of {session.id} say the same.")
+        self.summary = f"{counted(self._checked, 'memory', 'memories')} checked"
+        groups = find_duplicates(records)
+        found = [self._similar(session.id, [record.id for record in group.records]) for group in groups]
+        yield from limited(found, _MAX_ISSUES, f"{{}} more groups of memories of {session.id} say the same.")
         yield from self._copies(session.id, records)
         for record in records:
-            if record.type in _EVERYWHERE and len(record.text) >= _SHORTEST and "promoted_from" not in record.given:
+            kind = KINDS[record.type]
+            is_compared = kind.is_written_down and not kind.is_named_by_key and "promoted_from" not in record.given
+            if is_compared and len(record.text) >= _SHORTEST:
                 self._texts.setdefault(_digest(record.type, record.text), []).append(record.ref)
 
-    def _alike(self, session: str, ids: list[str]) -> HealthIssue:
+    def _similar(self, session: str, ids: list[str]) -> HealthIssue:
         message = f"{named(ids)} say the same."
-        advice = f"smp duplicates --session {session} shows them, with --merge the first stands for all."
+        advice = f"smp duplicates --session {session} shows them; --merge merges them into the first."
         return HealthIssue(self.name, NOTE, message, advice, session, tuple(ids))
 
     def _copies(self, session: str, records: list[Record]) -> Iterator[HealthIssue]:
         groups: dict[tuple[Any, ...], list[str]] = {}
         for record in records:
-            if record.type == "conversation":
+            kind = KINDS[record.type]
+            if kind.is_turn:
                 key: tuple[Any, ...] = (record.type, str(record.author), record.created, _digest("", record.text))
                 groups.setdefault(key, []).append(record.id)
-            elif record.type in _COPIED and len(record.text) >= _SHORTEST:
+            elif not (kind.is_merged or kind.is_said or kind.is_named_by_agent) and len(record.text) >= _SHORTEST:
                 groups.setdefault((record.type, _digest("", record.text)), []).append(record.id)
-        turns = [ids for key, ids in groups.items() if len(ids) > 1 and key[0] == "conversation"]
-        others = [ids for key, ids in groups.items() if len(ids) > 1 and key[0] != "conversation"]
+        turns = [ids for key, ids in groups.items() if len(ids) > 1 and KINDS[key[0]].is_turn]
+        others = [ids for key, ids in groups.items() if len(ids) > 1 and not KINDS[key[0]].is_turn]
         if turns:
             ids = tuple(id for those in turns for id in those[1:])
-            message = f"{len(ids):,} turns are there twice, with the same author, time and text: {named(ids)}."
-            advice = f"A transcript was taken in twice. smp delete --session {session} and these ids hides the copies."
+            message = f"{len(ids):,} turns are stored twice, with the same author, time and text: {named(ids)}."
+            advice = f"A transcript was imported twice. smp delete --session {session} and these ids hides the copies."
             yield HealthIssue(self.name, WARNING, message, advice, session, ids)
         found = [
             HealthIssue(
@@ -254,25 +258,25 @@ class DuplicatesCheck(Check):
             )
             for ids in others
         ]
-        yield from several(found, _MOST_repeats, f"{{}} more groups of memories of {session} have one text.")
+        yield from limited(found, _MAX_ISSUES, f"{{}} more groups of memories of {session} have the same text.")
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         found = []
         for refs in self._texts.values():
             sessions = {ref.partition("/")[0] for ref in refs}
             if len(sessions) > 1:
-                message = f"The same text stands in {len(sessions):,} sessions: {named(refs)}."
+                message = f"The same text is stored in {len(sessions):,} sessions: {named(refs)}."
                 found.append(
                     HealthIssue(
                         self.name, NOTE, message, "Keep it where it belongs, smp delete the others.", None, tuple(refs)
                     )
                 )
-        found.sort(key=lambda finding: -len(finding.ids))
-        yield from several(found, _MOST_repeats, "{} more texts stand in several sessions.")
+        found.sort(key=lambda issue: -len(issue.ids))
+        yield from limited(found, _MAX_ISSUES, "{} more texts are stored in several sessions.")
 
 
 def _digest(type: str, text: str) -> bytes:
-    """Case and white space do not count."""
+    """A digest that ignores case and white space."""
     return blake2b(f"{type} {' '.join(text.casefold().split())}".encode(errors="replace"), digest_size=16).digest()
 
 
@@ -281,7 +285,8 @@ _DAY = timedelta(days=1)
 
 class StalenessCheck(Check):
     name = "stale"
-    title = "memories are fresh"
+    title = "no memory is stale"
+    failed = "some memories are stale"
 
     def __init__(self) -> None:
         self._policies: dict[str, Policy] = {}
@@ -290,35 +295,35 @@ class StalenessCheck(Check):
     def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
         records, config, now = session.records, session.config, session.subject.now
         self._checked += len(records)
-        self.said = counted(self._checked, "memory", "memories")
+        self.summary = f"{counted(self._checked, 'memory', 'memories')} checked"
         days = config["health.stale_days"]
         limit = timedelta(days=days)
-        untouched = [each for each in records if is_unresolved(each) and not each.pinned and _age(each, now) > limit]
-        if days and untouched:
-            oldest = max(_age(each, now) for each in untouched)
-            yield self._finding(
+        unchanged = [each for each in records if is_unresolved(each) and not each.pinned and _age(each, now) > limit]
+        if days and unchanged:
+            oldest = max(_age(each, now) for each in unchanged)
+            yield self._issue(
                 session.id,
                 "open",
-                untouched,
-                f"{_are(untouched, 'open memory', 'open memories')} untouched for more than {days:g} days, "
-                f"the longest for {oldest.days:,}: {_named(untouched)} (rule: health.stale_days).",
-                f"smp resolve {session.id}/{untouched[0].id} closes one, smp pin keeps it from being named here.",
+                unchanged,
+                f"{_are(unchanged, 'open memory', 'open memories')} unchanged for more than {days:g} days, "
+                f"the longest for {oldest.days:,}: {_named(unchanged)} (rule: health.stale_days).",
+                f"smp resolve {session.id}/{unchanged[0].id} closes one, smp pin exempts it from this rule.",
             )
         superseded = superseded_ids(records)
-        still = [each for each in records if each.id in superseded and is_active_decision(each)]
-        if still:
-            yield self._finding(
+        active = [each for each in records if each.id in superseded and is_active_decision(each)]
+        if active:
+            yield self._issue(
                 session.id,
                 "superseded",
-                still,
-                f"{_are(still, 'decision', 'decisions')} superseded by another one and still active: {_named(still)}.",
-                f"smp resolve {session.id}/{still[0].id} --status superseded",
+                active,
+                f"{_are(active, 'decision', 'decisions')} superseded by another one and still active: {_named(active)}.",
+                f"smp resolve {session.id}/{active[0].id} --status superseded",
             )
         future = [each for each in records if _is_later(each, now)]
         if future:
-            message = f"{_are(future, 'memory', 'memories')} of a time that has not come yet: {_named(future)}."
-            advice = "The clock was wrong when they were written, or an import brought them."
-            yield self._finding(session.id, "future", future, message, advice)
+            message = f"{_are(future, 'memory', 'memories')} dated in the future: {_named(future)}."
+            advice = "The clock was wrong when they were written, or they were imported so."
+            yield self._issue(session.id, "future", future, message, advice)
         yield from self._faded(session, records)
 
     def _faded(self, session: SessionSubject, records: list[Record]) -> Iterator[HealthIssue]:
@@ -331,8 +336,10 @@ class StalenessCheck(Check):
         ]
         if faded:
             message = f"{len(faded):,} of {len(records):,} memories have faded below {below:g} (rule: compaction.faded_below)."
-            advice = f"Nothing needs to be done; smp compact --session {session.id} --dry-run shows what could go."
-            yield self._finding(session.id, "faded", faded, message, advice)
+            advice = (
+                f"Nothing needs to be done; smp compact --session {session.id} --dry-run shows what can be moved out."
+            )
+            yield self._issue(session.id, "faded", faded, message, advice)
 
     def _policy(self, decay: dict[str, Any]) -> Policy:
         key = repr(decay)
@@ -340,13 +347,13 @@ class StalenessCheck(Check):
             self._policies[key] = policy_of(decay)
         return self._policies[key]
 
-    def _finding(self, session: str, rule: str, records: list[Record], message: str, advice: str) -> HealthIssue:
+    def _issue(self, session: str, rule: str, records: list[Record], message: str, advice: str) -> HealthIssue:
         ids = tuple(record.id for record in records)
         return HealthIssue(self.name, NOTE, message, advice, session, ids, details=({"rule": rule, "count": len(ids)},))
 
 
 def _age(record: Record, now: Any) -> timedelta:
-    """Since it was last written; a time that a person spoilt counts as now."""
+    """The time since the last write; a time that cannot be parsed counts as now."""
     try:
         age: timedelta = now - max(record.created, record.updated)
     except (ValueError, OverflowError):

@@ -1,22 +1,24 @@
-"""How is this store? One look over everything: each session is read once, and every check sees it.
+"""Run all health checks over a store, and apply the fixes that are safe.
 
-Guarantees
-- Nothing is written, nothing counts as used, no lock is kept: everything goes through `smp_memory.health.readonly_system`.
-- A check that fails, by whatever is in the files, is a finding of that check; all others still run.
-- No secret is told: what checks say about files loses its secrets before it is handed out.
-Non-guarantees: a store that is being written to is seen as each file was when it was read.
+Each session is read once; every check gets it.
 
-What can be put right without asking? Fixes that destroy and change no memory.
+Guarantees of a check run
+- Nothing is written, no access is counted, no lock is kept: everything goes through `smp_memory.health.readonly_system`.
+- A check that raises, whatever is in the files, is reported as an issue of that check; all others still run.
+- No secret is reported: messages, which may quote files, are redacted before they are returned.
+Non-guarantees: of a store that is being written to, each file is seen as it was when it was read.
 
-    permissions   files 0600, folders 0700, of SMP's own and of this user's
-    recovery      what a crash left: a committed plan is carried out, unfinished files and never committed plans go, a torn
-                  end is set aside in quarantine; a conversion or erasure that was interrupted is finished or taken back
-    index         thrown away and made anew from the files
-    access        the log of uses is folded into the files, as maintenance does daily
-    maintenance   of what is overdue: the counts for fading, the check of the index, the log of uses. Nothing by the calendar
+The fixes
 
-Guarantees: the memories are the same before and after (the count of uses may grow). A fix that fails says so, and the
-others still run. Everything else is left to a person: reports name the command.
+    permissions   sets files to 0600 and folders to 0700, those that belong to SMP and to this user
+    recovery      cleans up after a crash: carries out a committed journal, removes unfinished files and journals that were
+                  never committed, moves a torn end into quarantine, finishes or reverts an interrupted conversion or erasure
+    index         discards the index and rebuilds it from the files
+    access        flushes the access log into the files, as maintenance does daily
+    maintenance   runs the overdue tasks that remove nothing: decay counts, index check, access log
+
+Guarantees of a fix: the memories are the same before and after (access counts may grow). A fix that fails is reported, and
+the others still run. Everything else is left to a person: issues name the command.
 """
 
 from __future__ import annotations
@@ -30,62 +32,56 @@ from smp_memory.errors import InvalidRecord, SessionArchived, SessionNotFound, S
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
 from smp_memory.health import consistency, content, index, storage, upkeep
-from smp_memory.health import sessions as room
+from smp_memory.health import sessions as session_checks
 from smp_memory.health.report import PROBLEM, SEVERITIES, CheckResult, FixResult, HealthIssue, HealthReport, worst
-from smp_memory.health.sessions import ArchivesCheck, TrashCheck
-from smp_memory.health.storage import FILE_MODE, FOLDER_MODE, AccessRightsCheck, LocksCheck, OwnedPath, places
+from smp_memory.health.storage import FILE_MODE, FOLDER_MODE, OwnedPath, owned_paths
 from smp_memory.health.subject import HealthSubject
-from smp_memory.health.unread_files import UnreadFiles
-from smp_memory.health.upkeep import TENDED, MergeDriverCheck, OtherLayoutsCheck, OtherStores, SharedFilesCheck
+from smp_memory.health.unread_files import UnreadFilesCheck
 from smp_memory.model import ids
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.indexer import is_damage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from smp_memory.files.system import System
-    from smp_memory.health.report import Check, FixResult
+    from smp_memory.health.report import Check
     from smp_memory.memory import Memory
     from smp_memory.privacy.redaction import Redactor
 
-    Progress = Callable[[str, int, int], None]  # what is looked at, how many sessions are done, of how many
-    from collections.abc import Callable, Iterator
-
-    from smp_memory.health.report import HealthIssue, HealthReport
-    from smp_memory.health.subject import HealthSubject
+    Progress = Callable[[str, int, int], None]  # what is being checked, number of sessions done, number of sessions
 
 
-_PUT_AWAY = (SessionArchived, SessionNotFound)  # by somebody else, while we look
+_SESSION_GONE = (SessionArchived, SessionNotFound)  # another process archived or deleted it during the checks
 
 CHECKS: tuple[type[Check], ...] = (
     content.ConfigurationCheck,
     content.FormatCheck,
     content.ReadableEntries,
     content.ColdSegmentCheck,
-    OtherLayoutsCheck,
-    OtherStores,
-    UnreadFiles,
-    ArchivesCheck,
-    SharedFilesCheck,
+    upkeep.OtherLayoutsCheck,
+    upkeep.OtherStoresCheck,
+    UnreadFilesCheck,
+    session_checks.ArchivesCheck,
+    upkeep.SharedFilesCheck,
     storage.LeftoversCheck,
     content.SecretsCheck,
-    AccessRightsCheck,
+    storage.AccessRightsCheck,
     content.RecalledText,
     consistency.ReferencesCheck,
     consistency.DuplicatesCheck,
     consistency.StalenessCheck,
-    room.QuotaCheck,
-    TrashCheck,
+    session_checks.QuotaCheck,
+    session_checks.TrashCheck,
     index.IndexCheck,
-    LocksCheck,
+    storage.LocksCheck,
     upkeep.ClockCheck,
     upkeep.MaintenanceCheck,
     upkeep.UserStateCheck,
     upkeep.AuditLogCheck,
     upkeep.HookFailuresCheck,
-    MergeDriverCheck,
+    upkeep.MergeDriverCheck,
 )
 
 
@@ -102,29 +98,31 @@ def doctor(
     arguments: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> HealthReport:
-    """Look a store over; with `fix` put right what is safe to, and look again."""
+    """Check a store; with `fix`, apply the safe fixes that were asked for and check again.
+
+    `opened` opens the store for writing; it is called only if a fix needs it.
+    """
     fixes = tuple(fix) if not isinstance(fix, bool | str) else fix
 
-    def look(fixed: list[FixResult]) -> tuple[HealthSubject, HealthReport]:
+    def run_checks(fixed: list[FixResult]) -> tuple[HealthSubject, HealthReport]:
         subject = HealthSubject(system, root, clock(), environ=environ, arguments=arguments, quick=quick)
-        return subject, _Look(subject, sessions, progress).report(fixed)
+        return subject, _CheckRun(subject, sessions, progress).report(fixed)
 
-    subject, report = look([])
+    subject, report = run_checks([])
     try:
         if not fixes:
             return report
-
-        names = wanted(fixes, report)
-        fixed = apply(names, report, subject, opened) if names else []
+        names = _select_fixes(fixes, report)
+        fixed = _apply_fixes(names, report, subject, opened) if names else []
     finally:
         subject.close()
-    again, report = look(fixed) if fixed else (subject, report)
+    again, report = run_checks(fixed) if fixed else (subject, report)
     again.close()
     return report
 
 
-class _Look:
-    """One look."""
+class _CheckRun:
+    """One run of all checks over a store."""
 
     def __init__(self, subject: HealthSubject, sessions: list[str] | None, progress: Progress | None) -> None:
         self._subject = subject
@@ -132,114 +130,123 @@ class _Look:
         self._progress = progress
         self._checks = [kind() for kind in CHECKS]
         self._running = [check for check in self._checks if not (subject.quick and check.is_heavy)]
-        self._findings: list[HealthIssue] = []
+        self._issues: list[HealthIssue] = []
         self._seconds: dict[str, float] = {}
         self._memories = 0
+        self._incomplete: set[str] = set()  # names of checks that raised
 
     def report(self, fixed: list[FixResult]) -> HealthReport:
         started = time.monotonic()
-        names = self._names()
+        names = self._session_names()
         paused = gc.isenabled()
-        gc.disable()  # entries hold no cycles; to look for some again and again costs a fifth of the time
+        gc.disable()  # entries hold no cycles; searching for some again and again costs a fifth of the time
         try:
             for done, name in enumerate(names):
-                self._tell(name, done, len(names))
-                self._look_at(name)
+                self._show_progress(name, done, len(names))
+                self._check_session(name)
         finally:
             if paused:
                 gc.enable()
         for check in self._running:
-            self._tell(check.title, len(names), len(names))
+            self._show_progress(check.name, len(names), len(names))
             self._run(check, lambda check=check: check.store(self._subject), None)  # type: ignore[misc]
-        clean = _without_secrets(self._subject)
-        told: dict[str, list[HealthIssue]] = {check.name: [] for check in self._checks}
-        for finding in self._findings:
-            told[finding.check].append(clean(finding))
+        redact = _issue_redactor(self._subject)
+        by_check: dict[str, list[HealthIssue]] = {check.name: [] for check in self._checks}
+        for issue in self._issues:
+            by_check[issue.check].append(redact(issue))
         return HealthReport(
             self._subject.root,
             self._subject.layout_name,
             len(names),
             self._memories,
-            [self._checked(check, told[check.name]) for check in self._checks],
+            [self._result(check, by_check[check.name]) for check in self._checks],
             fixed,
             time.monotonic() - started,
         )
 
-    def _checked(self, check: Check, findings: list[HealthIssue]) -> CheckResult:
-        findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
-        severity = worst(finding.severity for finding in findings)
+    def _result(self, check: Check, issues: list[HealthIssue]) -> CheckResult:
+        issues.sort(key=lambda issue: -SEVERITIES.index(issue.severity))
+        severity = worst(issue.severity for issue in issues)
         skipped = check not in self._running
-        return CheckResult(
-            check.name, check.title, severity, check.said, findings, skipped, self._seconds.get(check.name, 0.0)
-        )
+        title = check.name if skipped else check.statement(issues)
+        if check.name in self._incomplete and severity == PROBLEM:
+            title = f"{check.name} could not be checked completely"
+        seconds = self._seconds.get(check.name, 0.0)
+        return CheckResult(check.name, title, severity, check.summary, issues, skipped, seconds)
 
-    def _names(self) -> list[str]:
-        """The sessions to look at; to list them is the first thing that may go wrong."""
+    def _session_names(self) -> list[str]:
+        """The sessions to check. Listing them can fail, too: that is an issue."""
         subject = self._subject
         try:
             every = subject.session_ids()
         except Exception as error:
-            self._findings.append(_failed(content.ReadableEntries.name, None, error))
+            self._add_failure(content.ReadableEntries.name, None, error)
             return []
         missing = [name for name in self._only or () if name not in every]
         if missing and not subject.is_too_new:
             raise SessionNotFound(f"No session {missing[0]} in {subject.root}.", session=missing[0], path=subject.root)
         return [name for name in every if self._only is None or name in self._only]
 
-    def _look_at(self, name: str) -> None:
+    def _check_session(self, name: str) -> None:
         try:
             session = self._subject.session(name)
-        except _PUT_AWAY:
+        except _SESSION_GONE:
             return
         except Exception as error:
-            if self._is_there(name):
-                self._findings.append(_failed(content.ReadableEntries.name, name, error))
+            if self._exists(name):
+                self._add_failure(content.ReadableEntries.name, name, error)
             return
         self._memories += len(session.session_history.histories)
-        before = len(self._findings)
+        before = len(self._issues)
         for check in self._running:
             self._run(check, lambda check=check: check.session(session), name)  # type: ignore[misc]
-        if not self._is_there(name):
-            del self._findings[before:]  # it was put away while we looked
+        if not self._exists(name):
+            del self._issues[before:]  # it was archived or deleted meanwhile
 
     def _run(self, check: Check, work: Callable[[], Iterable[HealthIssue]], session: str | None) -> None:
         started = time.monotonic()
         try:
-            for finding in work():
-                self._findings.append(finding)
-        except _PUT_AWAY:
+            for issue in work():  # one by one: those before an exception are kept
+                self._issues.append(issue)
+        except _SESSION_GONE:
             pass
         except BaseException as error:
             if not is_damage(error):
                 raise
-            if session is None or self._is_there(session):
-                self._findings.append(_failed(check.name, session, error))
+            if session is None or self._exists(session):
+                self._add_failure(check.name, session, error)
         self._seconds[check.name] = self._seconds.get(check.name, 0.0) + time.monotonic() - started
 
-    def _is_there(self, session: str) -> bool:
-        """Whether a session is still in its place; others may put it away while we look."""
+    def _add_failure(self, check: str, session: str | None, error: BaseException) -> None:
+        self._incomplete.add(check)
+        self._issues.append(_check_failed(check, session, error))
+
+    def _exists(self, session: str) -> bool:
+        """Whether the session is still active; another process may archive or delete it during the checks."""
         store = self._subject.store
         try:
             return store.layout.exists(store.disk, store.root, session)
         except StorageError:
             return True
 
-    def _tell(self, what: str, done: int, total: int) -> None:
+    def _show_progress(self, what: str, done: int, total: int) -> None:
         if self._progress is not None:
             self._progress(what, done, total)
 
 
-def _failed(check: str, session: str | None, error: BaseException) -> HealthIssue:
-    """What kept a check from doing its work: the files are in a state that it did not expect."""
-    said = str(getattr(error, "message", None) or getattr(error, "strerror", None) or error)[:300]
-    message = f"This could not be looked at: {type(error).__name__}: {said}"
+def _check_failed(check: str, session: str | None, error: BaseException) -> HealthIssue:
+    """The issue for a check that raised: the files are in a state that it did not expect."""
+    reason = str(getattr(error, "message", None) or getattr(error, "strerror", None) or error)[:300]
+    message = f"The check failed: {type(error).__name__}: {reason}"
     path = getattr(error, "path", None) or getattr(error, "filename", None)
-    advice = "Look at the file that is named; smp validate may say more." if path else "smp validate may say more."
+    advice = (
+        "Open the file in an editor; smp validate may tell more." if path else "Run smp validate; it may tell more."
+    )
     return HealthIssue(check, PROBLEM, message, advice, session, path=path if isinstance(path, str) else None)
 
 
-def _without_secrets(subject: HealthSubject) -> Callable[[HealthIssue], HealthIssue]:
-    """What may be told of a finding: a message may quote a file, and hooks quote anything."""
+def _issue_redactor(subject: HealthSubject) -> Callable[[HealthIssue], HealthIssue]:
+    """A function that redacts an issue: messages may quote a file, and hook failures quote anything."""
     from smp_memory.privacy.redaction import Redactor
     from smp_memory.privacy.settings import redactor_even_if_off
 
@@ -247,104 +254,106 @@ def _without_secrets(subject: HealthSubject) -> Callable[[HealthIssue], HealthIs
     try:
         redactors.append(redactor_even_if_off(subject.config))
     except SMPError:
-        pass  # patterns that cannot be used; the check of the settings tells
+        pass  # a pattern is invalid; ConfigurationCheck reports it
 
-    def clean(finding: HealthIssue) -> HealthIssue:
-        details = tuple(_cleaned(detail, redactors) for detail in finding.details)
-        return finding._replace(
-            message=_cleaned(finding.message, redactors), advice=_cleaned(finding.advice, redactors), details=details
+    def redact(issue: HealthIssue) -> HealthIssue:
+        return issue._replace(
+            message=_redacted(issue.message, redactors),
+            advice=_redacted(issue.advice, redactors),
+            details=tuple(_redacted(detail, redactors) for detail in issue.details),
         )
 
-    return clean
+    return redact
 
 
-_NAMES_AND_NUMBERS = ("id", "session", "path", "kind", "field", "line", "ids", "code", "rule", "mode", "target")
+_NEVER_REDACTED = ("id", "session", "path", "kind", "field", "line", "ids", "code", "rule", "mode", "target")
 
 
-def _cleaned(value: Any, redactors: list[Redactor]) -> Any:
+def _redacted(value: Any, redactors: list[Redactor]) -> Any:
     if isinstance(value, str):
         for redactor in redactors:
             value = redactor.redact(value)[0]
     elif isinstance(value, dict):
-        return {key: item if key in _NAMES_AND_NUMBERS else _cleaned(item, redactors) for key, item in value.items()}
+        return {key: item if key in _NEVER_REDACTED else _redacted(item, redactors) for key, item in value.items()}
     return value
 
 
-NAMES = ("permissions", "recovery", "index", "access", "maintenance")
-_ABANDONED_SECONDS = 3600  # whoever made it would be done by now
+# -- fixes
+
+_FIXES = ("permissions", "recovery", "index", "access", "maintenance")  # in the order in which they are applied
+_ABANDONED_SECONDS = 3600  # the process that wrote it would be finished by now
 
 
-def wanted(fix: bool | Iterable[str], report: HealthReport) -> list[str]:
-    """The fixes that were asked for and would help, in the order in which they are done."""
-    names = NAMES if fix is True else (fix,) if isinstance(fix, str) else tuple(fix or ())
+def _select_fixes(fix: bool | Iterable[str], report: HealthReport) -> list[str]:
+    """The fixes that were asked for and would resolve an issue."""
+    names = _FIXES if fix is True else (fix,) if isinstance(fix, str) else tuple(fix or ())
     for name in names:
-        if name not in NAMES:
-            raise InvalidRecord(f"fix: {name!r} is not a safe fix; there are {', '.join(NAMES)}.", field="fix")
-    return [name for name in NAMES if name in names and name in report.fixes]
+        if name not in _FIXES:
+            raise InvalidRecord(f"fix: {name!r} is not a safe fix; there are {', '.join(_FIXES)}.", field="fix")
+    return [name for name in _FIXES if name in names and name in report.fixes]
 
 
-def apply(
+def _apply_fixes(
     names: list[str], report: HealthReport, subject: HealthSubject, opened: Callable[[], Memory]
 ) -> list[FixResult]:
-    """Do them; `opened` gives the store, when it is needed, and may fail."""
-    work: dict[str, Callable[[list[HealthIssue]], Iterator[str]]] = {
-        "permissions": lambda _: _close_up(subject),
-        "recovery": lambda findings: _recover(findings, subject, opened()),
-        "index": lambda _: _make_index(opened()),
+    fixes: dict[str, Callable[[list[HealthIssue]], Iterator[str]]] = {
+        "permissions": lambda _: _restrict_permissions(subject),
+        "recovery": lambda issues: _recover(issues, subject, opened()),
+        "index": lambda _: _rebuild_index(opened()),
         "access": lambda _: _maintain(opened(), ["access"]),
-        "maintenance": lambda _: _maintain(opened(), list(TENDED)),
+        "maintenance": lambda _: _maintain(opened(), list(upkeep.SAFE_TASKS)),
     }
-    done = []
+    results = []
     for name in names:
-        did: list[str] = []
+        actions: list[str] = []
         try:
-            for line in work[name]([finding for finding in report.findings if finding.fix == name]):
-                did.append(line)
-            done.append(FixResult(name, True, did or ["nothing was left to do"]))
+            for line in fixes[name]([issue for issue in report.findings if issue.fix == name]):
+                actions.append(line)
+            results.append(FixResult(name, True, actions or ["nothing was left to do"]))
         except (SMPError, OSError) as error:
-            done.append(FixResult(name, False, [*did, f"could not be done: {getattr(error, 'message', error)}"]))
-    return done
+            results.append(FixResult(name, False, [*actions, f"failed: {getattr(error, 'message', error)}"]))
+    return results
 
 
-def _close_up(subject: HealthSubject) -> Iterator[str]:
-    """Take rights away from others; only where this user may, and never through a link."""
+def _restrict_permissions(subject: HealthSubject) -> Iterator[str]:
+    """Remove the permissions of others, where this user may, and never through a link."""
     disk, changed = Disk(subject.system), 0
-    for place in list(places(subject)):
-        now = disk.stat(place.path)
-        if now is not None and OwnedPath(place.path, now).is_too_open:
-            disk.system.chmod(place.path, FOLDER_MODE if place.is_folder else FILE_MODE)
+    for owned in list(owned_paths(subject)):
+        now = disk.stat(owned.path)
+        if now is not None and OwnedPath(owned.path, now).is_too_open:
+            disk.system.chmod(owned.path, FOLDER_MODE if owned.is_folder else FILE_MODE)
             changed += 1
     if changed:
-        yield f"{changed:,} files and folders are for their owner alone now"
+        yield f"{changed:,} files and folders can be read by their owner only now"
 
 
-def _recover(findings: list[HealthIssue], subject: HealthSubject, memory: Memory) -> Iterator[str]:
-    """Opening the store has finished what concerned the whole of it; the rest is done session by session."""
+def _recover(issues: list[HealthIssue], subject: HealthSubject, memory: Memory) -> Iterator[str]:
+    """Recover session by session; opening the store has already recovered what concerns it as a whole."""
     store = memory.store
-    named = [finding.session for finding in findings if finding.session]
-    for name in dict.fromkeys(named):
+    sessions = [issue.session for issue in issues if issue.session]
+    for name in dict.fromkeys(sessions):
         if store.layout.exists(store.disk, store.root, name):
-            store.session(name).run_locked("recovering", _nothing)
-            yield f"{name}: what was interrupted is finished"
-    shelf = ArchiveIndex(store)
-    waiting = [str(detail["path"]) for finding in findings if not finding.session for detail in finding.details]
-    for name in dict.fromkeys([*named, *(_session_in(path) for path in waiting)]):
+            store.session(name).run_locked("recovering", _do_nothing)
+            yield f"{name}: the interrupted change was finished or reverted"
+    archive = ArchiveIndex(store)
+    leftovers = [str(detail["path"]) for issue in issues if not issue.session for detail in issue.details]
+    for name in dict.fromkeys([*sessions, *(_session_of_leftover(path) for path in leftovers)]):
         if ids.is_valid(name):
-            with shelf.locked(name, "recovering"):
+            with archive.locked(name, "recovering"):
                 pass
-    removed = [path for path in waiting if store.disk.exists(path) and _is_abandoned(subject, store.disk, path)]
-    for path in removed:
-        store.disk.remove_tree(path)
-    gone = [path for path in waiting if not store.disk.exists(path)]
-    if gone:
-        yield f"{len(gone):,} unfinished files or folders are gone"
+    for path in leftovers:
+        if store.disk.exists(path) and _is_abandoned(subject, store.disk, path):
+            store.disk.remove_tree(path)
+    removed = [path for path in leftovers if not store.disk.exists(path)]
+    if removed:
+        yield f"{len(removed):,} unfinished files or folders removed"
 
 
-def _nothing() -> None:
-    """Taking the lock is what recovers."""
+def _do_nothing() -> None:
+    """Acquiring the lock is what recovers a session."""
 
 
-def _session_in(path: str) -> str:
+def _session_of_leftover(path: str) -> str:
     """The session of `leaving-NAME.smp-new` and the like; a valid name in any case."""
     name = os.path.basename(path).removesuffix(".smp-new").removeprefix("leaving-").removeprefix("coming-")
     return name if ids.is_valid(name) else "recovery"
@@ -357,7 +366,7 @@ def _is_abandoned(subject: HealthSubject, disk: Disk, path: str) -> bool:
     return bool(time.time() - found.st_mtime_ns / 1e9 > _ABANDONED_SECONDS)
 
 
-def _make_index(memory: Memory) -> Iterator[str]:
+def _rebuild_index(memory: Memory) -> Iterator[str]:
     from smp_memory.index.index import discard_all
 
     indexer = memory.store.indexer
@@ -366,7 +375,7 @@ def _make_index(memory: Memory) -> Iterator[str]:
         if memory.store.state.on_disk and os.path.isdir(indexer.folder):
             discard_all(indexer.folder)
         count = memory.reindex()
-    yield f"made anew from the files: {count:,} memories"
+    yield f"rebuilt from the files: {count:,} memories"
 
 
 def _maintain(memory: Memory, tasks: list[str]) -> Iterator[str]:

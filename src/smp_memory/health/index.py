@@ -1,10 +1,10 @@
-"""Is the index sound, and does it say what the files say? A look at the one on disk, without catching it up.
+"""Check of the search index on disk: it is undamaged and agrees with the files. It is not brought up to date for this.
 
-A missing or outdated index, or one that is behind, is no fault: the next question makes or catches it up. A damaged one,
-or one that has caught up and says something else than the files, is.
+A missing index, an index of another version and one that is behind the files are no fault: the next query builds it or
+brings it up to date. An index that is damaged, or up to date and different from the files, is a fault.
 
-Guarantees: nothing is written. Every row of every session that is caught up is compared with the files (which memories,
-deleted or not, their times, where they stand); their words are compared for a sample.
+Guarantees: nothing is written. Every row of every up-to-date session is compared with the files (which memories, deleted
+or not, times, positions in the files); words are compared for a sample.
 """
 
 from __future__ import annotations
@@ -28,43 +28,45 @@ if TYPE_CHECKING:
     from smp_memory.index.rows import IndexedSession, Row
     from smp_memory.model.history import RecordHistory
 
-_LOOKS, _PAUSE_SECONDS = 5, 0.2
+_ATTEMPTS, _PAUSE_SECONDS = 5, 0.2
 _SAMPLE = 50  # memories of each session whose words are compared
 _LARGE_BYTES, _LARGE_SHARE = 32 << 20, 4.0
-_FIX = "smp doctor --fix, or smp reindex, makes it anew from the files."
+_FIX = "smp doctor --fix, or smp reindex, rebuilds it from the files."
 INDEX_FIX = "index"
 
 
 class IndexCheck(Check):
     name = "index"
-    title = "index agrees with the files"
+    title = "the search index matches the files"
+    failed = "the search index does not match the files"
+    fails_from = WARNING
 
     def __init__(self) -> None:
         self._index: IndexInspection | None = None
         self._opened = False
         self._known: dict[str, IndexedSession] = {}
         self._names: dict[str, int] = {}
-        self._caught_up = self._compared = self._sessions = self._bytes = 0
-        self._wrong = ""  # why it cannot be used
+        self._up_to_date = self._compared = self._sessions = self._bytes = 0
+        self._damage = ""  # why the index cannot be used
 
     def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
         self._sessions += 1
         self._bytes += sum(session.files.sizes().values())
         self._open(session.subject)
         known = self._known.get(session.id)
-        if self._index is None or known is None or not _has_caught_up(session, known):
+        if self._index is None or known is None or not _is_up_to_date(session, known):
             return
-        self._caught_up += 1
+        self._up_to_date += 1
         try:
             rows = self._index.memories_of(known)
         except IndexUnusable as error:
-            self._wrong = self._wrong or f"its rows cannot be read ({error})"
+            self._damage = self._damage or f"its rows cannot be read ({error})"
             return
         ids = sorted(self._differing(session, known, rows))
         self._compared += len(rows)
         ids = sorted(self._still_differing(session, ids)) if ids and not self._index.has_changed else []
         if ids:
-            message = f"The index says something else than the files about {counted(len(ids), 'memory', 'memories')}: {named(ids)}."
+            message = f"The index differs from the files in {counted(len(ids), 'memory', 'memories')}: {named(ids)}."
             yield HealthIssue(
                 self.name, WARNING, message, _FIX, session.id, tuple(ids), self._index.folder, fix=INDEX_FIX
             )
@@ -72,25 +74,26 @@ class IndexCheck(Check):
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         self._open(subject)
         base = subject.state.path(FOLDER)
-        if not self._wrong and self._index is not None and not subject.quick:
-            self._wrong = self._lasting_damage(base)
-        if self._wrong:
-            message = f"The index is damaged: {self._wrong}. Answers come from the files all the same."
+        if not self._damage and self._index is not None and not subject.quick:
+            self._damage = self._lasting_damage(base)
+        if self._damage:
+            message = f"The index is damaged: {self._damage}. Queries are still answered from the files."
             yield HealthIssue(self.name, WARNING, message, _FIX, path=base, fix=INDEX_FIX)
         elif self._index is not None:
             version = self._index.version
-            if version and not self._index.is_current:  # one without a version is just being made
-                message = f"The index is of another version ({version}); the next question makes a new one."
+            if version and not self._index.is_current:  # without a version it is just being built
+                self.title = "the search index is of another version"
+                message = f"The index is of another version ({version}); the next query builds a new one."
                 yield HealthIssue(self.name, NOTE, message, _FIX, path=base, fix=INDEX_FIX)
             yield from self._size(base)
-        self._say()
+        self._set_summary()
         if self._index is not None:
             self._index.close()
 
     def _lasting_damage(self, base: str) -> str:
-        """What is wrong and stays so: words are committed before the rows that speak of them."""
-        found = _damage(self._index)
-        for _ in range(_LOOKS):
+        """Damage that persists. While the index is being written it may look damaged: words are committed before rows."""
+        found = _find_damage(self._index)
+        for _ in range(_ATTEMPTS):
             if not found:
                 break
             time.sleep(_PAUSE_SECONDS)
@@ -98,33 +101,34 @@ class IndexCheck(Check):
                 fresh = inspect_index(base)
             except IndexUnusable as error:
                 return str(error)
-            before, found = found, _damage(fresh)
+            before, found = found, _find_damage(fresh)
             if fresh is not None:
                 fresh.close()
             if found == before:
                 break
         return found
 
-    def _say(self) -> None:
+    def _set_summary(self) -> None:
         if self._index is None:
-            self.said = "made when it is first asked" if not self._wrong else ""
+            self.title = "there is no search index yet"
+            self.summary = "built by the first query" if not self._damage else ""
         else:
             compared, sessions = counted(self._compared, "memory", "memories"), counted(self._sessions, "session")
-            self.said = f"{compared} compared, {self._caught_up:,} of {sessions}"
+            self.summary = f"{compared} compared, {self._up_to_date:,} of {sessions}"
 
     def _open(self, subject: HealthSubject) -> None:
         if self._opened:
             return
         self._opened = True
         if not subject.state.on_disk:
-            return  # it is in RAM, and made from the files each time
+            return  # it is in RAM, and built from the files each time
         try:
             self._index = inspect_index(subject.state.path(FOLDER))
             if self._index is not None and self._index.is_current:
                 self._known = self._index.sessions()
                 self._names = {name: number for number, name in self._index.names().items()}
         except (IndexUnusable, OSError, ValueError, TypeError) as error:
-            self._wrong = f"it cannot be opened ({error})"
+            self._damage = f"it cannot be opened ({error})"
 
     def _size(self, base: str) -> Iterator[HealthIssue]:
         size = sum(_bytes(os.path.join(folder, name)) for folder, _, names in os.walk(base) for name in names)
@@ -139,12 +143,13 @@ class IndexCheck(Check):
         for place, (id, history) in enumerate(histories.items()):
             row = rows.get(id)
             if row is not None and not (
-                self._agrees(session, history, row) and (place % step or self._has_its_words(session.id, history, row))
+                self._matches(session, history, row)
+                and (place % step or self._has_same_words(session.id, history, row))
             ):
                 yield id
 
     def _still_differing(self, session: SessionSubject, ids: list[str]) -> set[str]:
-        """What differs when both are read once more: others may write to either while we look."""
+        """The ids that differ when both are read once more: other processes may write to either meanwhile."""
         time.sleep(_PAUSE_SECONDS)
         again = session.subject.session(session.id)
         index = inspect_index(session.subject.state.path(FOLDER))
@@ -152,51 +157,51 @@ class IndexCheck(Check):
             return set()
         try:
             known = index.sessions().get(session.id)
-            if known is None or not _has_caught_up(again, known):
+            if known is None or not _is_up_to_date(again, known):
                 return set()
             self._names = {name: number for number, name in index.names().items()}
             found = set(self._differing(again, known, index.memories_of(known))).intersection(ids)
             return set() if index.has_changed else found
         except IndexUnusable:
-            return set()  # its damage is told at the end
+            return set()  # its damage is reported at the end
         finally:
             index.close()
 
-    def _agrees(self, session: SessionSubject, history: RecordHistory, row: Row) -> bool:
+    def _matches(self, session: SessionSubject, history: RecordHistory, row: Row) -> bool:
         last = history.last
         if bool(row.deleted) != (history.deletion is not None) or row.created != microseconds(history.first.at):
             return False
         if row.updated != (microseconds(last.at) if last is not history.first else None):
             return False
         start = len(session.reader.folder) + 1
-        stand = " ".join(
+        positions = " ".join(
             f"{self._names.get(entry.file[start:])}:{entry.place[0]}:{entry.place[1] - entry.place[0]}"
             for entry in history.entries
         )
-        return bool(stand == row.places.removeprefix(MARK))
+        return bool(positions == row.places.removeprefix(MARK))
 
-    def _has_its_words(self, session: str, history: RecordHistory, row: Row) -> bool:
+    def _has_same_words(self, session: str, history: RecordHistory, row: Row) -> bool:
         shape = IndexDocument(row.doc, session, history, lambda name: self._names.get(name, 0), row.places)
         return bool(shape.row[15] == row.digest)
 
 
-def _damage(index: IndexInspection | None) -> str:
+def _find_damage(index: IndexInspection | None) -> str:
     try:
         return "; ".join(list(index.damage())[:3]) if index is not None else ""
     except IndexUnusable as error:
         return str(error)
 
 
-def _has_caught_up(session: SessionSubject, known: IndexedSession) -> bool:
-    """Whether the files still look as they did when they were taken in."""
+def _is_up_to_date(session: SessionSubject, known: IndexedSession) -> bool:
+    """Whether the files are unchanged since they were indexed."""
     stats = StatCache(session.subject.store)
     cursors: dict[str, Any] = known.files
     if not cursors or any(not cursor[8] for cursor in cursors.values()) or session.reader.journal.exists():
         return False
-    if session.reader._overlaid:  # part of it stands in a plan, not yet in its file
+    if session.reader.is_overlaid:  # part of the session is in a journal, not yet in its file
         return False
     states = session.reader.states
-    for name, cursor in cursors.items():  # a reader may have read more than was there when it looked at the file
+    for name, cursor in cursors.items():  # the reader may have read more than the file had when it took its stat
         state = states.get(name)
         if state is None or state.identity != cursor[:4] or state.end != cursor[5]:
             return False

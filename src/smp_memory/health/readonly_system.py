@@ -1,8 +1,8 @@
-"""How can everything be looked at without a byte being written? Through a system that refuses every change.
+"""A read-only view of a `System`: every call that would change something fails.
 
-Guarantees: whatever a check calls, and whatever is called by that, reaches the disk through `Looking`: to create, write,
-cut, rename, link, remove or change the rights of anything fails as on a disk that can only be read (EROFS).
-Locks can be tried: that writes nothing, and whoever tries one lets go of it at once.
+Guarantees: all that a check calls, directly or not, reaches the disk through `ReadOnlySystem`: creating, writing,
+truncating, renaming, linking, removing and changing permissions fail with EROFS, as on a read-only file system.
+Locks can be tried: that writes nothing, and the checks release them at once.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, NoReturn
 from smp_memory.files.disk import Disk
 
 if TYPE_CHECKING:
-    from smp_memory.files.system import Data, Stat, System
+    from smp_memory.files.system import Data, System
     from smp_memory.files.user_state import UserState
 
 _CHANGES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 class ReadOnlySystem:
-    """A system below a store, for looking only."""
+    """The reading calls of another system; all changing calls raise `OSError(EROFS)`."""
 
     def __init__(self, system: System) -> None:
         self._system = system
@@ -78,28 +78,17 @@ class ReadOnlySystem:
         _refuse(path)
 
 
-def looked_at(state: UserState) -> UserState:
-    """The user's state of a store, for looking only."""
+def read_only_state(state: UserState) -> UserState:
+    """The same user state, with a disk that cannot be written."""
     state.disk = Disk(ReadOnlySystem(state.disk.system))
     return state
 
 
 def _refuse(path: str = "") -> NoReturn:
-    raise OSError(errno.EROFS, "a look changes nothing", path or None)
+    raise OSError(errno.EROFS, "health checks do not write", path or None)
 
 
 if TYPE_CHECKING:
 
     def _checked(system: System) -> System:
         return ReadOnlySystem(system)
-
-
-def kind_of(found: Stat) -> str:
-    """What has a name: a file, a folder, a link or something else."""
-    import stat as modes
-
-    if modes.S_ISREG(found.st_mode):
-        return "file"
-    if modes.S_ISDIR(found.st_mode):
-        return "folder"
-    return "link" if modes.S_ISLNK(found.st_mode) else "something else"

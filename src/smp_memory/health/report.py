@@ -1,17 +1,12 @@
-"""What was found, how bad is it, and what comes next? The values that a look over a store ends in.
+"""Results of a health check: issues, results per check and fix, the report; and `Check`, the base class of all checks.
 
-    ok        nothing to say
-    note      fine; a person may want to know
+    ok        no issue
+    note      nothing is wrong; a person may want to know
     warning   a person should do something
-    problem   a memory cannot be read, or could be lost, or is seen by those who must not
+    problem   a memory cannot be read, could be lost, or is visible to those who must not see it
 
-Guarantees: plain values; `to_dict` gives JSON. `fix` names the safe fix (`smp_memory.health.doctor`) if there is one, `advice` is a
-command or a sentence that says what to do otherwise. Nothing here ever holds the text of a memory.
-
-What is a check? Something that looks at each session, then at the store, and says what it found.
-
-A check is made anew for each look, may keep figures from session to session, and may raise: that becomes a finding of its
-own, and all others still run.
+Guarantees: plain values; `to_dict` gives JSON. `fix` names the safe fix (`smp_memory.health.doctor`) if there is one,
+`advice` is a command or a sentence that says what to do otherwise. Nothing here ever holds the text of a memory.
 """
 
 from __future__ import annotations
@@ -30,17 +25,17 @@ _NAMED = 5  # ids that a sentence names before it says how many more there are
 
 
 class HealthIssue(NamedTuple):
-    """One thing that a look has found."""
+    """One thing that a check found."""
 
     check: str
     severity: str
-    message: str  # what is there, and what it means
+    message: str  # what is wrong, and what it means
     advice: str = ""  # what to do next
     session: str | None = None
     ids: tuple[str, ...] = ()  # of memories
     path: str | None = None
     line: int = 0
-    fix: str | None = None  # the safe fix that takes care of it
+    fix: str | None = None  # the safe fix that resolves it
     details: tuple[dict[str, Any], ...] = ()  # the same for machines, item by item
 
     def to_dict(self) -> dict[str, Any]:
@@ -48,24 +43,22 @@ class HealthIssue(NamedTuple):
 
 
 class CheckResult(NamedTuple):
-    """One check: what it looked at, and how it came out."""
+    """The outcome of one check."""
 
     name: str
-    title: str
+    title: str  # the result in a few words: "all memories can be read", "2 memories cannot be read"
     severity: str
-    said: str  # what was looked at, in figures
+    said: str  # what was checked, in figures
     findings: list[HealthIssue]
     skipped: bool = False
     seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        known = self._asdict()
-        del known["findings"]
-        return {**known, "seconds": round(self.seconds, 3), "findings": len(self.findings)}
+        return {**self._asdict(), "seconds": round(self.seconds, 3), "findings": len(self.findings)}
 
 
 class FixResult(NamedTuple):
-    """One safe fix that was asked for: what it did, or why it could not."""
+    """The outcome of one safe fix: what it did, or why it failed."""
 
     name: str
     ok: bool
@@ -76,30 +69,30 @@ class FixResult(NamedTuple):
 
 
 class HealthReport(NamedTuple):
-    """How a store is."""
+    """The results of all checks of a store."""
 
     root: str
     layout: str
     sessions: int
     memories: int
     checks: list[CheckResult]
-    fixed: list[FixResult]  # what was done before this look
+    fixed: list[FixResult]  # fixes applied before these checks
     seconds: float = 0.0
 
     @property
     def findings(self) -> list[HealthIssue]:
-        """All of them, the gravest first."""
-        every = [finding for check in self.checks for finding in check.findings]
-        return sorted(every, key=lambda finding: -SEVERITIES.index(finding.severity))
+        """The issues of all checks, the gravest first."""
+        issues = [issue for check in self.checks for issue in check.findings]
+        return sorted(issues, key=lambda issue: -SEVERITIES.index(issue.severity))
 
     @property
     def severity(self) -> str:
-        """Of the gravest finding."""
-        return worst(finding.severity for check in self.checks for finding in check.findings)
+        """The severity of the gravest issue."""
+        return worst(issue.severity for check in self.checks for issue in check.findings)
 
     @property
     def ok(self) -> bool:
-        """Whether nobody has to do anything: there are notes at most."""
+        """Whether no action is needed: there are notes at most."""
         return self.severity in (OK, NOTE)
 
     def __bool__(self) -> bool:
@@ -107,15 +100,15 @@ class HealthReport(NamedTuple):
 
     @property
     def fixes(self) -> list[str]:
-        """The safe fixes that would help."""
-        return list(dict.fromkeys(finding.fix for finding in self.findings if finding.fix))
+        """Names of the safe fixes that would resolve an issue."""
+        return list(dict.fromkeys(issue.fix for issue in self.findings if issue.fix))
 
     def count(self, severity: str) -> int:
-        return sum(finding.severity == severity for finding in self.findings)
+        return sum(issue.severity == severity for issue in self.findings)
 
     def of(self, check: str) -> list[HealthIssue]:
-        """The findings of one check."""
-        return [finding for each in self.checks if each.name == check for finding in each.findings]
+        """The issues of one check."""
+        return [issue for each in self.checks if each.name == check for issue in each.findings]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -127,7 +120,7 @@ class HealthReport(NamedTuple):
             "memories": self.memories,
             "counts": {severity: self.count(severity) for severity in SEVERITIES[1:]},
             "checks": [check.to_dict() for check in self.checks],
-            "findings": [finding.to_dict() for finding in self.findings],
+            "findings": [issue.to_dict() for issue in self.findings],
             "fixes": self.fixes,
             "fixed": [fixed.to_dict() for fixed in self.fixed],
             "seconds": round(self.seconds, 3),
@@ -139,10 +132,10 @@ def worst(severities: Iterable[str]) -> str:
 
 
 def named(ids: Iterable[str]) -> str:
-    """Some ids in a sentence: `DEC-0001, DEC-0002 and 7 more`."""
-    known = list(ids)
-    more = len(known) - _NAMED
-    return ", ".join(known[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    """The first ids in a sentence: `DEC-0001, DEC-0002 and 7 more`."""
+    every = list(ids)
+    more = len(every) - _NAMED
+    return ", ".join(every[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def counted(number: int, one: str, many: str = "") -> str:
@@ -150,36 +143,49 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"1 {one}" if number == 1 else f"{number:,} {many or one + 's'}"
 
 
-def several(findings: list[HealthIssue], most: int, rest: str) -> Iterator[HealthIssue]:
-    """The first so many, and one for all others, whose sentence is `rest` with their number in the place of `{}`."""
-    yield from findings[:most]
-    others = findings[most:]
+def limited(issues: list[HealthIssue], limit: int, rest: str) -> Iterator[HealthIssue]:
+    """The first `limit` issues, and one for all others: its message is `rest` with their number in place of `{}`."""
+    yield from issues[:limit]
+    others = issues[limit:]
     if len(others) == 1:
         yield others[0]
     elif others:
         yield others[0]._replace(
-            severity=worst(finding.severity for finding in others),
+            severity=worst(issue.severity for issue in others),
             message=rest.format(f"{len(others):,}"),
-            ids=tuple(id for finding in others for id in finding.ids),
+            ids=tuple(id for issue in others for id in issue.ids),
             line=0,
-            details=tuple(detail for finding in others for detail in finding.details or (_plain(finding),)),
+            details=tuple(detail for issue in others for detail in issue.details or (_as_detail(issue),)),
         )
 
 
-def _plain(finding: HealthIssue) -> dict[str, Any]:
-    return {"message": finding.message, "path": finding.path, "line": finding.line or None, "ids": list(finding.ids)}
+def _as_detail(issue: HealthIssue) -> dict[str, Any]:
+    return {"message": issue.message, "path": issue.path, "line": issue.line or None, "ids": list(issue.ids)}
 
 
 class Check:
+    """A check of a store. `session` runs for each session, then `store` runs once.
+
+    An instance serves one run and may keep figures from session to session. It may raise: the exception becomes an issue
+    of this check, and all other checks still run.
+    """
+
     name = ""
-    title = ""
-    is_heavy = False  # left out of a quick look
-    said = ""  # what was looked at, in figures; set by the check
+    title = ""  # the statement if nothing is wrong
+    failed = ""  # the statement if something is wrong
+    fails_from = NOTE  # issues of a lower severity leave `title` true
+    is_heavy = False  # skipped by --quick
+    summary = ""  # what was checked, in figures; set while the check runs
 
     def session(self, session: SessionSubject) -> Iterable[HealthIssue]:
-        """What is wrong with one session."""
+        """Issues of one session."""
         return ()
 
     def store(self, subject: HealthSubject) -> Iterable[HealthIssue]:
-        """What is wrong with the store, or shows only when all sessions were seen."""
+        """Issues of the store, and those that are known only after all sessions were checked."""
         return ()
+
+    def statement(self, issues: list[HealthIssue]) -> str:
+        """The result in a few words."""
+        severity = worst(issue.severity for issue in issues)
+        return self.failed if SEVERITIES.index(severity) >= SEVERITIES.index(self.fails_from) else self.title

@@ -1,8 +1,8 @@
-"""What is being looked at? A store as far as it can be opened, and its sessions one by one, each read once.
+"""The store under examination and its sessions, opened read-only and as far as possible. Each session is read once.
 
-Guarantees: nothing that is wrong with a store keeps it from being looked at. Settings that cannot be used count as not set,
-a `config.json` that cannot be read as missing; what was wrong is a finding. Nothing is written (`smp_memory.health.readonly_system`).
-Non-guarantees: a store of a newer format is not read any further; it may mean something else by the same files.
+Guarantees: no damage keeps a store from being checked. Invalid settings count as not set, an unreadable `config.json`
+counts as missing; both are reported as issues. Nothing is written (`smp_memory.health.readonly_system`).
+Non-guarantees: a store of a newer format is not read any further, because the same files may mean something else there.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.reader import SessionReader
 from smp_memory.files.system import RealSystem
-from smp_memory.files.user_state import state_of
-from smp_memory.health.readonly_system import ReadOnlySystem, looked_at
+from smp_memory.files.user_state import open_user_state
+from smp_memory.health.readonly_system import ReadOnlySystem, read_only_state
 from smp_memory.health.report import PROBLEM, WARNING, HealthIssue
 from smp_memory.model.session_info import FORMAT
 from smp_memory.store.file_session import FileSession
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 CONFIGURATION = "configuration"
 _LAYOUT_IN_TEXT = re.compile(rb'"layout"\s*:\s*"([a-z]{1,20})"')
-_YOUNG_SECONDS = 60
-_MOST_WRONG = 50  # settings that are taken out one by one
+_RECENT_SECONDS = 60
+_MAX_INVALID_SETTINGS = 50  # removed one by one
 
 
 class HealthSubject:
-    """A store that is looked at."""
+    """A store under examination."""
 
     def __init__(
         self,
@@ -58,24 +58,23 @@ class HealthSubject:
         self.root = root
         self.now = now
         self.quick = quick
-        self.system = system  # the machine itself; for what is not looked at through `disk`
+        self.system = system  # can write; only fixes use it
         self.disk = Disk(ReadOnlySystem(system))
-        self.wrong: list[HealthIssue] = []  # what was wrong with the settings
+        self.config_issues: list[HealthIssue] = []
         self.is_too_new = False
         self.config_path = os.path.join(root, CONFIG_FILE)
-        self.stored = self._stored()
+        self.stored_config = self._read_stored_config()
         self.layout_name = self._layout_name()
-        said = (self.stored or {}).get("layout", self.layout_name)
-        if said != self.layout_name:
-            self._add(
-                PROBLEM,
-                "The layout that config.json names is not one that SMP knows, so that nobody can open the store.",
-                f'By what is there it should say "layout": "{self.layout_name}".',
+        stored_layout = (self.stored_config or {}).get("layout", self.layout_name)
+        if stored_layout != self.layout_name:
+            self._add_config_issue(
+                "config.json names an unknown layout, so the store cannot be opened.",
+                f'The files have this layout: "layout": "{self.layout_name}".',
             )
-        self.config = self._config(environ, arguments)
+        self.config = self._load_config(environ, arguments)
         layout = layout_named(self.layout_name)
-        self.state = looked_at(state_of(root, Disk(system)))
-        self.store = FileStore(root, layout, self.disk.system, self.config, _nothing_is_written, self.state)
+        self.state = read_only_state(open_user_state(root, Disk(system)))
+        self.store = FileStore(root, layout, self.disk.system, self.config, _reject_write, self.state)
 
     def session_ids(self) -> list[str]:
         return [] if self.is_too_new else self.store.session_ids()
@@ -86,53 +85,51 @@ class HealthSubject:
     def close(self) -> None:
         self.store.close()
 
-    def is_young(self, path: str) -> bool:
-        """Whether somebody may still be at work on a file or folder; also of one that is not there any more."""
-        found = self.disk.stat(path)
-        if found is None or not isinstance(self.system, RealSystem):
-            return found is None
-        return bool(time.time() - found.st_mtime_ns / 1e9 < _YOUNG_SECONDS)
+    def is_recent_or_gone(self, path: str) -> bool:
+        """Whether a file or folder may belong to work in progress: it was just modified, or has been removed meanwhile."""
+        stat = self.disk.stat(path)
+        if stat is None or not isinstance(self.system, RealSystem):
+            return stat is None
+        return bool(time.time() - stat.st_mtime_ns / 1e9 < _RECENT_SECONDS)
 
-    # -- the settings, as far as they go
+    # -- the settings that are valid
 
-    def _stored(self) -> dict[str, Any] | None:
-        """What `config.json` says; None if it is not there, or says nothing."""
+    def _read_stored_config(self) -> dict[str, Any] | None:
+        """The content of `config.json`; None if it is missing or cannot be used."""
         try:
             data = self.disk.read(self.config_path)
         except FileNotFoundError:
             return None
         except (OSError, SMPError) as error:
-            self._add(
-                PROBLEM, f"config.json cannot be read: {_reason(error)}.", "Make it a plain file that you may read."
+            self._add_config_issue(
+                f"config.json cannot be read: {_reason(error)}.", "Make it a plain file that you may read."
             )
             return None
         try:
             stored = json.loads(data.decode("utf-8-sig"))
         except (ValueError, RecursionError) as error:
-            self._said_in_text = _LAYOUT_IN_TEXT.search(data)
-            line = getattr(error, "lineno", 0)
-            self._add(
-                PROBLEM,
-                "config.json is not valid JSON, so that nobody can open the store. The memories are not affected.",
+            self._layout_in_text = _LAYOUT_IN_TEXT.search(data)
+            self._add_config_issue(
+                "config.json is not valid JSON, so the store cannot be opened. The memories are not affected.",
                 f'Correct it in an editor, or replace it by {{"layout": "{self._layout_name()}", "format": {FORMAT}}}.',
-                line,
+                getattr(error, "lineno", 0),
             )
             return None
         if not isinstance(stored, dict):
-            self._add(PROBLEM, "config.json is not a JSON object, so that nobody can open the store.", "Correct it.")
+            self._add_config_issue("config.json is not a JSON object, so the store cannot be opened.", "Correct it.")
             return None
         return with_store_facts_at_top(stored)
 
-    _said_in_text: re.Match[bytes] | None = None
+    _layout_in_text: re.Match[bytes] | None = None
 
     def _layout_name(self) -> str:
-        said = (getattr(self, "stored", None) or {}).get("layout")
-        if said is None and self._said_in_text is not None:
-            said = self._said_in_text[1].decode()
-        return said if said in NAMES else self._recognised()
+        name = (getattr(self, "stored_config", None) or {}).get("layout")
+        if name is None and self._layout_in_text is not None:
+            name = self._layout_in_text[1].decode()
+        return name if name in NAMES else self._detect_layout()
 
-    def _recognised(self) -> str:
-        """The layout of which most sessions are found."""
+    def _detect_layout(self) -> str:
+        """The layout in which most sessions are found."""
 
         def sessions(name: str) -> int:
             layout = layout_named(name)
@@ -144,41 +141,45 @@ class HealthSubject:
 
         return max(NAMES, key=lambda name: (sessions(name), name == "jsonl"))
 
-    def _config(self, environ: Mapping[str, str], arguments: Mapping[str, Any] | None) -> Config:
-        """The settings without those that cannot be used."""
-        stored: dict[str, Any] = json.loads(json.dumps(self.stored or {}))
+    def _load_config(self, environ: Mapping[str, str], arguments: Mapping[str, Any] | None) -> Config:
+        """The settings without the invalid ones, each of which becomes an issue."""
+        stored: dict[str, Any] = json.loads(json.dumps(self.stored_config or {}))
         stored.pop(FLAG, None)
-        given, around = dict(arguments or {}), dict(environ)
-        for _ in range(_MOST_WRONG):
+        given, variables = dict(arguments or {}), dict(environ)
+        for _ in range(_MAX_INVALID_SETTINGS):
             try:
-                return Config.build({**stored, "layout": self.layout_name}, self.config_path, None, "", around, given)
+                return Config.build(
+                    {**stored, "layout": self.layout_name}, self.config_path, None, "", variables, given
+                )
             except InvalidConfig as error:
-                self._wrong_setting(error)
-                if not _take_out(str(error.details.get("key", "")), stored, given, around):
+                self._add_invalid_setting(error)
+                if not _remove_setting(str(error.details.get("key", "")), stored, given, variables):
                     break
             except FormatTooNew as error:
                 self.is_too_new = True
-                self._add(PROBLEM, error.message, "Install a newer SMP; nothing else was looked at.")
+                self._add_config_issue(error.message, "Install a newer SMP; nothing else was checked.")
                 break
             except SMPError:
                 break
         return Config.build({"layout": self.layout_name, "format": FORMAT}, self.config_path)
 
-    def _wrong_setting(self, error: InvalidConfig) -> None:
+    def _add_invalid_setting(self, error: InvalidConfig) -> None:
         key, source = str(error.details.get("key", "")), str(error.details.get("source", ""))
         kind, _, name = source.partition(" ")
         advice = {
-            "file": f"Correct {key} in config.json, or take it out.",
+            "file": f"Correct {key} in config.json, or remove it.",
             "environment": f"Correct or unset the environment variable {name}.",
         }
-        self._add(PROBLEM, f"{error.message} Nobody can open the store like this.", advice.get(kind, ""))
+        self._add_config_issue(f"{error.message} The store cannot be opened.", advice.get(kind, ""))
 
-    def _add(self, severity: str, message: str, advice: str, line: int = 0) -> None:
-        self.wrong.append(HealthIssue(CONFIGURATION, severity, message, advice, path=self.config_path, line=line))
+    def _add_config_issue(self, message: str, advice: str, line: int = 0) -> None:
+        self.config_issues.append(
+            HealthIssue(CONFIGURATION, PROBLEM, message, advice, path=self.config_path, line=line)
+        )
 
 
 class SessionSubject:
-    """A session that is looked at: its files are read once, for all checks."""
+    """A session under examination: its files are read once, for all checks."""
 
     def __init__(self, subject: HealthSubject, name: str) -> None:
         self.subject = subject
@@ -190,11 +191,11 @@ class SessionSubject:
         self._records: list[Record] | None = None
         self._config: Config | None = None
         self._info: SessionInfo | None = None
-        self._has_info = False  # to read one in YAML takes tens of milliseconds
+        self._has_info = False  # cached: reading YAML metadata takes tens of milliseconds
 
     @property
     def session_history(self) -> SessionHistory:
-        """What the files add up to, as they were read last."""
+        """The state that results from the session's entries, as they were read last."""
         return self.reader.session_history
 
     @property
@@ -211,7 +212,7 @@ class SessionSubject:
 
     @property
     def info(self) -> SessionInfo | None:
-        """The head; None if it cannot be read."""
+        """The session metadata; None if it cannot be read."""
         if not self._has_info:
             self._has_info = True
             try:
@@ -222,46 +223,47 @@ class SessionSubject:
 
     @property
     def config(self) -> Config:
-        """The settings that hold here; the session's own are left out if they cannot be used."""
+        """The settings of this session; its own overrides are left out if they are invalid."""
         if self._config is None:
             info = self.info
             try:
-                own = info.config if info is not None else None
-                self._config = self.subject.config.override_session(own, self.id) if own else self.subject.config
+                overrides = info.config if info is not None else None
+                store_config = self.subject.config
+                self._config = store_config.override_session(overrides, self.id) if overrides else store_config
             except InvalidConfig:
                 self._config = self.subject.config
         return self._config
 
-    def wrong_settings(self) -> HealthIssue | None:
-        """What is wrong with the session's own settings."""
+    def config_issue(self) -> HealthIssue | None:
+        """The issue for invalid settings of the session itself, if there are any."""
         info = self.info
         try:
             if info is not None and info.config:
                 self.subject.config.override_session(info.config, self.id)
         except InvalidConfig as error:
-            advice = "Correct the head of the session."
-            return HealthIssue(CONFIGURATION, WARNING, error.message, advice, self.id, path=head_path(self))
+            advice = "Correct the settings in the session's metadata."
+            return HealthIssue(CONFIGURATION, WARNING, error.message, advice, self.id, path=metadata_path(self))
         return None
 
 
-def head_path(session: SessionSubject) -> str:
+def metadata_path(session: SessionSubject) -> str:
     layout = session.subject.store.layout
     return os.path.join(session.reader.folder, layout.info_file or f"{session.id}.jsonl")
 
 
-def _nothing_is_written(session: str, used: int, new: int, quota: int) -> None:
-    raise AssertionError("a look writes nothing")
+def _reject_write(session: str, used: int, new: int, quota: int) -> None:
+    raise AssertionError("health checks do not write")
 
 
-def _take_out(key: str, stored: dict[str, Any], given: dict[str, Any], around: dict[str, str]) -> bool:
-    """Take a setting out of wherever it may have come from; False if it was nowhere."""
-    taken = around.pop("SMP_" + key.upper().replace(".", "_"), None) is not None
+def _remove_setting(key: str, stored: dict[str, Any], given: dict[str, Any], variables: dict[str, str]) -> bool:
+    """Remove a setting from every source that has it; False if none has."""
+    removed = variables.pop("SMP_" + key.upper().replace(".", "_"), None) is not None
     for settings in (stored, stored.get("memory_config"), given):
-        taken = _take_key(settings, key) or taken
-    return taken
+        removed = _remove_key(settings, key) or removed
+    return removed
 
 
-def _take_key(settings: Any, key: str) -> bool:
+def _remove_key(settings: Any, key: str) -> bool:
     if not isinstance(settings, dict):
         return False
     if key in settings:
@@ -269,7 +271,7 @@ def _take_key(settings: Any, key: str) -> bool:
         return True
     for name in list(settings):
         if key.startswith(f"{name}."):
-            if not isinstance(settings[name], dict) or not _take_key(settings[name], key[len(name) + 1 :]):
+            if not isinstance(settings[name], dict) or not _remove_key(settings[name], key[len(name) + 1 :]):
                 del settings[name]
             return True
     return False

@@ -1,4 +1,4 @@
-"""Check for files in a session's folder that SMP does not read: a person may take what they say for remembered."""
+"""Check for files in a session's folder that SMP does not read: a person may believe that their text is remembered."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 _OF_DESIGNS = frozenset(("index.json", "lock", ".lock"))  # made from the memories, or without a meaning here
 
 
-class UnreadFiles(Check):
+class UnreadFilesCheck(Check):
     name = "unread"
-    title = "files beside memories are known"
+    title = "all files of sessions are known"
+    failed = "some files of sessions are not read"
 
     def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
         reader, disk = session.reader, session.subject.disk
@@ -35,8 +36,8 @@ class UnreadFiles(Check):
                 names += [f"{name}/{inner}" for inner in disk.names(path)]
         unknown = [name for name in names if not _is_known(name, session.id)]
         if unknown:
-            message = f"Nothing is read from {named(unknown)} in the folder of {session.id}."
-            advice = "Nothing needs to be done; they are kept. What shall be remembered belongs into a memory: smp add."
+            message = f"{named(unknown)} in the folder of {session.id} {'is' if len(unknown) == 1 else 'are'} not read."
+            advice = "Nothing needs to be done; they are kept. Store what should be remembered as a memory: smp add."
             path = os.path.join(reader.folder, unknown[0])
             yield HealthIssue(self.name, NOTE, message, advice, session.id, path=path)
 
@@ -44,4 +45,4 @@ class UnreadFiles(Check):
 def _is_known(name: str, session: str) -> bool:
     if name in _OF_DESIGNS or name.endswith((".lock", TEMPORARY)):
         return True
-    return any(name == layout.info_file or layout.is_own_file(name, session) for layout in map(layout_named, NAMES))
+    return any(name == layout.info_file or layout.is_session_file(name, session) for layout in map(layout_named, NAMES))

@@ -1,10 +1,14 @@
-"""Is the store looked after? Its clock, its maintenance, the log of uses, the audit log, and what hooks say.
+"""Checks of a store's upkeep and surroundings: clock, maintenance, user state, audit log, hooks, git, other layouts and stores, shared files.
 
-Check that git knows the merge driver which `.gitattributes` asks for: a clone does not inherit it.
-
-Check that no session stands in a layout that the store does not have or in another store of the project: nobody reads it.
-
-Check the files of the designs that hold for all sessions (`smp_memory.store.design_shared_files`): each can be read.
+clock        the system clock has not jumped
+maintenance  tasks run in time, and the access log does not grow without bound
+state        there is a folder for the user's state, and the store is trusted
+audit        the audit log's checksums are right
+hooks        no hook failed, and no recorded session ended without a lasting memory
+git          this clone has the merge driver that `.gitattributes` asks for; git does not copy it to a clone
+layouts      no session has files in another layout than the store's, which nothing reads
+stores       the project has no second store, which nothing reads
+shared       the files for all sessions (`smp_memory.store.design_shared_files`) can be read
 """
 
 from __future__ import annotations
@@ -40,37 +44,37 @@ if TYPE_CHECKING:
 HOOKS_LOG = "hooks.log"
 LEFT_NOTHING = ("hooks", "left-nothing")
 _LARGE_LOG_BYTES = 1 << 20
-_LATE = 3  # times as long as a task should wait
+_LATE = 3  # a task is late after so many of its intervals
 _RECENTLY = timedelta(days=7)
 _SHOWN_FAILURES = 3
 _TAIL_BYTES = 256 << 10
 _LONGEST = 200
 _PAUSE_SECONDS = 0.05
-TENDED = ("decay", "index", "access")  # tasks that take nothing away
+SAFE_TASKS = ("decay", "index", "access")  # maintenance tasks that remove nothing
 
 
 class ClockCheck(Check):
     name = "clock"
-    title = "clock can be trusted"
+    title = "the system clock is trusted"
+    failed = "the system clock is not trusted"
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         why = distrust(subject.now, evidence(subject.store))
         if why:
-            message = f"{why[:1].upper()}{why[1:]}. Nothing is archived, expired or purged until that is settled."
-            advice = (
-                "Set the clock right. If it is right, it is trusted once it has stayed so for a day of running time."
-            )
+            message = f"{why[:1].upper()}{why[1:]}. Nothing is archived, expired or purged until the clock is trusted."
+            advice = "Correct the clock. If it is correct, it is trusted again after a day of running time."
             yield HealthIssue(self.name, WARNING, message, advice)
 
 
 class MaintenanceCheck(Check):
     name = "maintenance"
-    title = "maintenance runs"
+    title = "maintenance is up to date"
+    failed = "maintenance is overdue"
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         last = _last_runs(subject)
         if last:
-            self.said = f"last on {max(last.values()):%Y-%m-%d}"
+            self.summary = f"last on {max(last.values()):%Y-%m-%d}"
         late = [
             name
             for name, when in last.items()
@@ -80,59 +84,62 @@ class MaintenanceCheck(Check):
             message = (
                 f"Not run for a long time: {', '.join(late)} (last on {min(last[name] for name in late):%Y-%m-%d})."
             )
-            helps = any(name in TENDED for name in late)
+            has_fix = any(name in SAFE_TASKS for name in late)
             advice = "smp maintain --dry-run shows what is due, smp maintain runs it."
-            yield HealthIssue(self.name, NOTE, message, advice, fix="maintenance" if helps else None)
+            yield HealthIssue(self.name, NOTE, message, advice, fix="maintenance" if has_fix else None)
         size = subject.store.access.size_bytes()
         if size > _LARGE_LOG_BYTES:
-            message = f"The log of uses has {size / (1 << 20):.1f} MiB; its counts are not in the files yet."
-            advice = "smp doctor --fix, or smp maintain --only access, folds it into the files."
+            message = f"The access log has {size / (1 << 20):.1f} MiB; its counts are not in the files yet."
+            advice = "smp doctor --fix, or smp maintain --only access, writes them into the files."
             yield HealthIssue(self.name, NOTE, message, advice, path=subject.store.access.path, fix="access")
 
 
 def _last_runs(subject: HealthSubject) -> dict[str, datetime]:
     try:
-        noted = json.loads(subject.state.read(FILE))["tasks"]
-        return {name: to_moment(noted[name]) for name in EVERY if name in noted}
+        tasks = json.loads(subject.state.read(FILE))["tasks"]
+        return {name: to_moment(tasks[name]) for name in EVERY if name in tasks}
     except (OSError, SMPError, ValueError, KeyError, TypeError, RecursionError):
         return {}
 
 
 class UserStateCheck(Check):
     name = "state"
-    title = "the user's state can be kept"
+    title = "user state can be stored"
+    failed = "user state cannot be stored"
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         if subject.state.on_disk or not isinstance(subject.system, RealSystem):
-            self.said = "" if subject.state.is_trusted() else "hooks do not use this store: smp trust"
+            self.summary = "" if subject.state.is_trusted() else "hooks do not use this store: smp trust"
             return
-        message = "There is no folder of yours for SMP's own state, so each process makes the index anew and hooks use no store."
-        advice = "Name one: SMP_STATE_DIR, or a HOME that belongs to you."
+        message = "There is no folder that you own for SMP's user state, so each process rebuilds the index and hooks use no store."
+        advice = "Set SMP_STATE_DIR to a folder that belongs to you, or HOME."
         yield HealthIssue(self.name, WARNING, message, advice)
 
 
 class AuditLogCheck(Check):
     name = "audit"
-    title = "audit log is as it was written"
+    title = "the audit log is unchanged"
+    failed = "the audit log was changed"
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         audit = Audit(subject.disk, os.path.join(subject.root, PRIVATE))
         problems = audit.problems()
         if problems:
-            time.sleep(_PAUSE_SECONDS)  # a line that is being written looks like one that was cut
+            time.sleep(_PAUSE_SECONDS)  # a line that is being written looks like a truncated one
             problems = audit.problems()
         if problems:
             more = f", and {len(problems) - 1:,} more" if len(problems) > 1 else ""
-            message = f"The audit log was changed or cut: {problems[0]}{more}."
+            message = f"The audit log was changed or truncated: {problems[0]}{more}."
             yield HealthIssue(self.name, WARNING, message, "smp audit shows all of it.", path=audit.path)
 
 
 class HookFailuresCheck(Check):
     name = "hooks"
     title = "no hook failed"
+    failed = "a recorded session left no lasting memory"
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
-        yield from self._left_nothing(subject)
+        yield from self._session_without_memories(subject)
         disk, path = subject.state.disk, subject.state.path(HOOKS_LOG)
         found = disk.stat(path)
         if found is None:
@@ -140,29 +147,30 @@ class HookFailuresCheck(Check):
         start = max(0, found.st_size - _TAIL_BYTES)
         lines = disk.read(path, start).decode(errors="replace").splitlines()[1 if start else 0 :]
         failures = [failure for line in lines if (failure := _failure(line)) is not None]
-        self.said = counted(len(failures), "failure")
+        self.summary = counted(len(failures), "failure")
         if not failures:
             return
-        shown = failures[-_SHOWN_FAILURES:]
+        self.failed = "hooks failed"
+        latest = failures[-_SHOWN_FAILURES:]
         is_recent = any(_is_recent(failure, subject.now) for failure in failures)
-        told = "; ".join(f"{each['at'][:16]} {each['client']} {each['event']}: {each['error']}" for each in shown)
+        errors = "; ".join(f"{each['at'][:16]} {each['client']} {each['event']}: {each['error']}" for each in latest)
         least = "At least " if start else ""
-        message = f"{least}{counted(len(failures), 'failure')} of hooks. Last: {told}"
+        message = f"{least}{counted(len(failures), 'failure')} of hooks. Last: {errors}"
         advice = (
-            f"What the hooks should have recorded or recalled then is missing. Once it is put right, delete {path}."
+            f"What the hooks should have recorded or recalled then is missing. Correct the cause, then delete {path}."
         )
-        yield HealthIssue(self.name, WARNING if is_recent else NOTE, message, advice, path=path, details=tuple(shown))
+        yield HealthIssue(self.name, WARNING if is_recent else NOTE, message, advice, path=path, details=tuple(latest))
 
-    def _left_nothing(self, subject: HealthSubject) -> Iterator[HealthIssue]:
-        """A session that was recorded and of which nothing will last, because nobody wrote anything down."""
+    def _session_without_memories(self, subject: HealthSubject) -> Iterator[HealthIssue]:
+        """A recorded session that has only turns, which decay: nobody stored a decision, finding, learning or preference."""
         try:
-            known = json.loads(subject.state.disk.read(subject.state.path(*LEFT_NOTHING), 0, _TAIL_BYTES))
-            name, turns = known["session"], int(known["turns"])
+            stored = json.loads(subject.state.disk.read(subject.state.path(*LEFT_NOTHING), 0, _TAIL_BYTES))
+            name, turns = stored["session"], int(stored["turns"])
         except (OSError, SMPError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return
         if isinstance(name, str) and is_valid(name):
             message = f"{name}, {counted(turns, 'turn')}, ended without a decision, finding, learning or preference. Turns fade."
-            advice = "Write down what should last: smp decide, smp note. The next session is told so, too."
+            advice = "Store what should last: smp decide, smp note. The next session gets the same hint."
             yield HealthIssue(self.name, NOTE, message, advice, session=name)
 
 
@@ -183,9 +191,13 @@ def _is_recent(failure: dict[str, Any], now: datetime) -> bool:
         return True
 
 
+NO_DRIVER = ".gitattributes asks for the merge driver `smp`, which this clone does not have: git merges the store as plain text."
+
+
 class MergeDriverCheck(Check):
     name = "git"
-    title = "git merges entry by entry"
+    title = "git has the merge driver it needs"
+    failed = "git lacks the merge driver"
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         top = merges_without_driver(subject.root) if isinstance(subject.system, RealSystem) else None
@@ -193,12 +205,10 @@ class MergeDriverCheck(Check):
             yield HealthIssue(self.name, WARNING, NO_DRIVER, "smp git setup registers it.", path=top)
 
 
-NO_DRIVER = ".gitattributes asks for the merge driver `smp`, which this clone does not have: git merges the store as plain text."
-
-
 class OtherLayoutsCheck(Check):
     name = "layouts"
-    title = "sessions have one layout"
+    title = "all sessions have the store's layout"
+    failed = "some sessions have another layout"
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         layout = subject.store.layout
@@ -215,23 +225,25 @@ class OtherLayoutsCheck(Check):
             )
 
 
-class OtherStores(Check):
+class OtherStoresCheck(Check):
     name = "stores"
     title = "the project has one store"
+    failed = "the project has several stores"
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
-        said, next_step = about_others(subject.root) if isinstance(subject.system, RealSystem) else ("", "")
-        if said:
-            yield HealthIssue(self.name, NOTE, said, next_step)
+        message, advice = about_others(subject.root) if isinstance(subject.system, RealSystem) else ("", "")
+        if message:
+            yield HealthIssue(self.name, NOTE, message, advice)
 
 
 class SharedFilesCheck(Check):
     name = "shared"
-    title = "files for all sessions can be read"
+    title = "all files for all sessions can be read"
+    failed = "some files for all sessions cannot be read"
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         number = len(all_shared(subject.store))
-        self.said = counted(number, "memory", "memories") + (
+        self.summary = counted(number, "memory", "memories") + (
             " in global/ or shared/: context uses them" if number else ""
         )
         for name, why in unreadable(subject.store):

@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING
 
 from smp_memory.importers import bmad_notes, bmad_sprint_status, bmad_stories
-from smp_memory.importers.ingest import MemoryFile
+from smp_memory.importers.ingest import ImportFile
 from smp_memory.integrations.bmad.project import V4, Project, yaml_value
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ _ENTERED_HIDDEN = (".bmad", ".ai", ".bmad-user-memory", ".working")
 _MAX_FILES = 500_000
 
 
-def find_memory_files(project: Project, store: str | None = None) -> list[MemoryFile]:
+def find_memory_files(project: Project, store: str | None = None) -> list[ImportFile]:
     """All files with memories by path; the sprint status first, because it states what is done. `store` is not entered."""
     return sorted(_walk(project, store), key=lambda file: (file.kind != "sprint status", file.name))
 
 
-def _walk(project: Project, store: str | None) -> Iterator[MemoryFile]:
+def _walk(project: Project, store: str | None) -> Iterator[ImportFile]:
     debug_log, story_folders = _v4_paths(project)
     excluded = os.path.realpath(store) if store else None
     file_count = 0
@@ -43,7 +43,7 @@ def _walk(project: Project, store: str | None) -> Iterator[MemoryFile]:
             whole = name if below == "." else f"{below}/{name}"
             found = _reader(whole, name, debug_log, story_folders)
             if found is not None:
-                yield MemoryFile(os.path.join(folder, name), whole, *found)
+                yield ImportFile(os.path.join(folder, name), whole, *found)
 
 
 def _is_entered(path: str, name: str, excluded: str | None) -> bool:

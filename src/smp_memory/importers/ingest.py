@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from smp_memory.errors import InvalidRecord, SessionExists, SizeLimitExceeded
 from smp_memory.files.sha256 import sha256_hex
 from smp_memory.model.times import to_moment, to_text
-from smp_memory.policies.statuses import SETTLED, is_settled
+from smp_memory.model.types import KINDS
+from smp_memory.policies.statuses import is_settled
 from smp_memory.store.archive_copy import copy_of_archive
 from smp_memory.store.cold_storage import cold_history
 
@@ -102,7 +103,7 @@ class Source:
             return ""
 
 
-class MemoryFile(NamedTuple):
+class ImportFile(NamedTuple):
     """A file with memories, and its reader."""
 
     path: str
@@ -146,7 +147,7 @@ class IngestReport:
 
 def ingest_files(
     memory: Memory,
-    files: Iterable[MemoryFile],
+    files: Iterable[ImportFile],
     tool: str,
     session: str | None = None,
     *,
@@ -198,7 +199,7 @@ class _Ingest:
         self._target = memory.session(session, author=self._author)
         return memory.store.session(session)
 
-    def read_file(self, file: MemoryFile) -> None:
+    def read_file(self, file: ImportFile) -> None:
         source = Source(file.path, file.name)
         found = file.reader(source)
         self.report.unread += source.unread
@@ -252,7 +253,7 @@ class _Ingest:
             return
         value = found.fields.get(found.follows)
         if found.follows == "status":
-            if value not in SETTLED or is_settled(known):
+            if value not in KINDS[known.type].settled or is_settled(known):
                 return
             if not self.report.dry_run:
                 self._session().resolve(known.id, f"{value} in {known.given['source']['file']}", by=_BY)

@@ -10,10 +10,10 @@ from functools import lru_cache
 from zlib import crc32
 
 from smp_memory.decay.inputs import DecayInputs, impact_level
-from smp_memory.index.rows import NULL, TYPE_NUMBERS, TYPES
+from smp_memory.index.rows import NULL
 from smp_memory.index.tokens import bag_of_terms
-from smp_memory.model.entry import BY_MAINTENANCE, is_use
-from smp_memory.model.types import CONFIDENCE_WORDS
+from smp_memory.model.entry import BY_MAINTENANCE, is_maintenance
+from smp_memory.model.types import CONFIDENCE_WORDS, KINDS, NUMBERED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from smp_memory.index.rows import Row
     from smp_memory.model.history import RecordHistory
+    from smp_memory.model.types import Kind
 
 DELETED = "x"
 ROLES = {"user": 1, "assistant": 2, "system": 3, "tool": 4, "agent": 5}
@@ -92,7 +93,8 @@ class IndexDocument:
     ) -> None:
         """`terms`: those of `index_terms`, if they were computed before."""
         data, first, last = history.data(), history.first, history.last
-        kind = TYPE_NUMBERS[first.type]
+        type = KINDS[first.type]
+        kind = type.number
         author = data.get("author")
         number = number_of(author) if isinstance(author, str) and author else 0
         created = microseconds(first.at)
@@ -102,7 +104,7 @@ class IndexDocument:
         self.relations = [] if plain or _RELATION_FIELDS.isdisjoint(data) else list(_relations(data, session))
         self.access = _access(data["access"], created) if "access" in data else None
         self.terms = terms = index_terms(history) if terms is None else terms
-        guarded = "visibility" in data or kind == _STATE
+        guarded = "visibility" in data or type.is_named_by_agent
         self.facts = facts = facts_number(kind, _role(data.get("role")), terms.count(" ") + 1, number, guarded)
         self.last_change = 0 if kind == _SUMMARY else created if len(history.entries) == 1 else _last_change(history)
         deleted = history.deletion is not None
@@ -116,7 +118,7 @@ class IndexDocument:
             number or NULL,
             *(_NO_NUMBERS if plain else _number_values(data)),
             1 if deleted else NULL,
-            *(_NO_STATUS if plain and kind != _FINDING else _status_values(first.type, data)),
+            *(_NO_STATUS if plain and not type.is_open_until_closed else _status_values(type, data)),
             facts,
             crc32(f"{terms}\0{labels}\0{facts}\0{created}".encode(errors="replace")),
             places,
@@ -155,13 +157,12 @@ _FILTERED_FIELDS = frozenset(
 )
 _NO_NUMBERS, _NO_STATUS = (NULL,) * 3, (NULL,) * 4
 _RELATION_FIELDS = frozenset(["references", "relations", "turn_ref"])
-_FINDING, _STATE = TYPE_NUMBERS["finding"], TYPE_NUMBERS["agent_state"]
-_SUMMARY = TYPE_NUMBERS["summary"]  # compaction writes it
+_SUMMARY = KINDS["summary"].number  # compaction writes it
 
 
 def _last_change(history: RecordHistory) -> int:
     """The last write, change, deletion or restoration of a memory in microseconds; maintenance and accesses do not count."""
-    changes = (entry for entry in reversed(history.entries) if entry.by != BY_MAINTENANCE and not is_use(entry))
+    changes = (entry for entry in reversed(history.entries) if entry.by != BY_MAINTENANCE and not is_maintenance(entry))
     return max(microseconds(history.first.at), microseconds(next(changes, history.first).at))
 
 
@@ -186,11 +187,11 @@ def _number_values(data: dict[str, Any]) -> tuple[float | str, float | str, int 
     return _number(data.get("importance")), _confidence(data.get("confidence")), pinned
 
 
-def _status_values(type: str, data: dict[str, Any]) -> tuple[str, str, str, int | str]:
+def _status_values(kind: Kind, data: dict[str, Any]) -> tuple[str, str, str, int | str]:
     """Status, severity, impact, approved."""
     impact = impact_level(data["impact"]) or NULL if "impact" in data else NULL
     approved = 1 if data.get("approved_by") else NULL
-    return status_of(type, data), _word(data.get("severity")), impact, approved
+    return status_of(kind, data), _word(data.get("severity")), impact, approved
 
 
 def _role(role: Any) -> int:
@@ -264,13 +265,13 @@ def _texts(name: str, value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def status_of(type: str, data: dict[str, Any]) -> str:
+def status_of(kind: Kind, data: dict[str, Any]) -> str:
     """The status, from either field that the designs use; a finding without one is open."""
     resolution = data.get("resolution")
     inner = resolution.get("status") if isinstance(resolution, dict) else None
     status = data.get("status") or inner
-    if status is None and type == "finding":
-        return "open"
+    if status is None and kind.is_open_until_closed:
+        status = kind.default_status
     return _word(status)
 
 
@@ -316,7 +317,7 @@ def decay_inputs(row: Row, accesses: dict[int, tuple[int, int]]) -> DecayInputs:
     """The inputs of a decay policy, from a memory's row and its accesses."""
     count, last = accesses.get(row.doc, _NEVER_USED)
     return DecayInputs(
-        TYPES[row.type],
+        NUMBERED[row.type],
         row.created,
         row.updated,
         row.importance,

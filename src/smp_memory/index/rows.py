@@ -18,7 +18,6 @@ from collections import namedtuple
 from functools import cache, partial
 
 from smp_memory.errors import StorageError, StorageFull
-from smp_memory.model.types import KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,8 +30,6 @@ POSITION_BITS = 24
 _PAGE_BYTES = 2048  # an index of few memories takes a tenth less room than with 4096, one of many as much
 _AT_ONCE = 500  # numbers in one statement
 _LARGEST = 2**63 - 1  # integer in SQLite; a person may type a larger one into a file
-TYPES = list(KINDS)
-TYPE_NUMBERS = {name: number for number, name in enumerate(TYPES)}
 
 _SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;

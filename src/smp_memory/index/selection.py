@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from smp_memory.index.documents import DELETED, label_key, tag_label, topic_label
-from smp_memory.index.rows import POSITION_BITS, TYPES
+from smp_memory.index.rows import POSITION_BITS
+from smp_memory.model.types import NUMBERED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -239,7 +240,7 @@ def count_by(rows: Rows, by: str, where: str, values: Sequence[Any]) -> dict[str
     readable: dict[str, int] = {}
     for key, count in found:
         if by == "type":
-            name = TYPES[key]
+            name = NUMBERED[key]
         elif by == "agent":
             name = rows.name_of(key) if key is not None else ""
         elif by == "session":

@@ -1,1 +1,1 @@
-"""Lifecycle."""
+"""Operations on sessions over their lifetime: opening, archiving, compaction, deletion, erasure, maintenance."""

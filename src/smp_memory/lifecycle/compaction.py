@@ -40,29 +40,29 @@ GENTLE, FORCED = "gentle", "forced"
 
 
 class CompactionReport:
-    """What goes, or went, to the cold segment, and why; what stays, and why."""
+    """The memories that a compaction moves, or moved, to the cold segment, those it keeps, and the reasons."""
 
     def __init__(self, session: str, name: str, plan: CompactionPlan, done: MovedEntries | None) -> None:
         self.session = session
         self.target = name
         self.plan = plan
-        self.done = done  # None: it was only asked what would happen
+        self.done = done  # None: a dry run
 
     @property
     def freed_bytes(self) -> int:
-        """What the session's files lost, or would."""
+        """Bytes by which the session's files shrank, or would shrink."""
         return self.done.freed_bytes if self.done is not None else self.plan.freed_bytes
 
     @property
     def removed(self) -> list[str]:
-        """Ids of the memories that went, or would."""
+        """Ids of the memories that were moved, or would be."""
         return self.done.removed if self.done is not None else [removal.id for removal in self.plan.removed]
 
     def to_dict(self) -> dict[str, Any]:
-        found = {"session": self.session, "target": self.target, "dry_run": self.done is None, **self.plan.to_dict()}
+        data = {"session": self.session, "target": self.target, "dry_run": self.done is None, **self.plan.to_dict()}
         if self.done is not None:
-            found["done"] = self.done._asdict()
-        return found
+            data["done"] = self.done._asdict()
+        return data
 
     def __bool__(self) -> bool:
         return bool(self.removed) or bool(self.plan.histories)
@@ -72,7 +72,7 @@ class CompactionReport:
 
 
 def size_report(session: OpenSession) -> SizeReport:
-    """How full the session is, what takes the room, when it will be full, and what compaction could free."""
+    """The size of the session by type, its quota, when it will be full, and what compaction could free."""
     from smp_memory.store.session_size import report
 
     return report(session.files, session.config, session.scope.policy(), session.now())
@@ -88,14 +88,14 @@ def compact(
     dry_run: bool = False,
     summariser: Summariser | None = None,
 ) -> CompactionReport:
-    """Move faded memories, old turns and settled findings to the cold segment beside the session."""
+    """Move memories of low priority, old turns and settled findings to the cold segment beside the session."""
     from smp_memory.store.rewrite import paused_gc
 
     now, began = session.now(), time.monotonic()
-    name, wanted_bytes = _target_bytes(session, target)
+    name, bytes_to_free = _target_bytes(session, target)
     with paused_gc():
-        planned, revisions = _plan(session, wanted_bytes, now, summariser)
-        done = None if dry_run else _carry_out(session, planned, revisions)
+        planned, revisions = _plan(session, bytes_to_free, now, summariser)
+        done = None if dry_run else _move_entries(session, planned, revisions)
     if done is not None and (done.removed or done.histories):
         session.store.audit.note(
             "compact", at=to_text(now), by=session.author, session=session.id, count=len(done.removed), target=name
@@ -114,16 +114,16 @@ def compact(
 
 
 def _plan(
-    session: OpenSession, wanted_bytes: int, now: datetime, summariser: Summariser | None
+    session: OpenSession, bytes_to_free: int, now: datetime, summariser: Summariser | None
 ) -> tuple[CompactionPlan, dict[str, int]]:
-    """What should go, and the revision that each memory has now. The weighed memories are released at once."""
+    """The plan, and the current revision of each memory. The memories and their sizes are released on return."""
     from smp_memory.policies.compaction_plan import plan
     from smp_memory.policies.retention import PreservationRules
     from smp_memory.store.session_size import weighed_memories
 
     memories = weighed_memories(session.files, session.scope.policy(), now)
     rules = PreservationRules.of(session.config.section("compaction"))
-    planned = plan(memories, wanted_bytes, now, rules, summariser)
+    planned = plan(memories, bytes_to_free, now, rules, summariser)
     return planned, {weighed.record.id: weighed.record.revision for weighed in memories}
 
 
@@ -137,17 +137,17 @@ def _target_bytes(session: OpenSession, target: str | int | None) -> tuple[str, 
     return str(name), round(share * sum(session.files.sizes().values()))
 
 
-def _carry_out(session: OpenSession, planned: CompactionPlan, revisions: dict[str, int]) -> MovedEntries:
+def _move_entries(session: OpenSession, planned: CompactionPlan, revisions: dict[str, int]) -> MovedEntries:
     from smp_memory.store.compaction import MovedEntries, move
 
     if not planned:
         return MovedEntries([], [], [], 0, 0)
-    at, writer = to_text(session.now()), Writer(session, session.do, session.author)
+    at, writer = to_text(session.now()), Writer(session, session.commit_one, session.author)
 
-    def summaries(allocator: IdAllocator, gone: set[str]) -> list[Entry]:
-        """Those of turns that do go; a turn that somebody changed meanwhile stays."""
-        wanted = [each for each in planned.summaries if gone.issuperset(each.covers)]
-        operations: list[Operation] = [writer.addition(KINDS["summary"], each.fields()) for each in wanted]
+    def summaries(allocator: IdAllocator, moved: set[str]) -> list[Entry]:
+        """Summaries of turns that are really moved; a turn that was changed meanwhile stays."""
+        covered = [each for each in planned.summaries if moved.issuperset(each.covers)]
+        operations: list[Operation] = [writer.addition(KINDS["summary"], each.fields()) for each in covered]
         return Batch(session.id, operations, at, False, "compacting").resolve(allocator) if operations else []
 
     return move(session.files, planned, revisions, summaries, at)
@@ -159,7 +159,7 @@ def make_room(session: OpenSession, error: SizeLimitExceeded) -> None:
     needed = used + new - limit
     report = compact(session, max(needed, _target_bytes(session, FORCED)[1])) if new <= limit else None
     if report is None or report.freed_bytes < needed:
-        why = _why_kept(report) if report is not None else "it is larger than the quota"
+        why = _reasons_kept(report) if report is not None else "it is larger than the quota"
         raise SizeLimitExceeded(
             f"{error.message} Compaction could not make room: {why}. Unpin, resolve or delete what is not needed.",
             **error.details,
@@ -167,7 +167,7 @@ def make_room(session: OpenSession, error: SizeLimitExceeded) -> None:
 
 
 def compact_later(session: OpenSession) -> None:
-    """Compact in a thread, unless this or another process did so just now."""
+    """Compact in a thread, unless this or another process did so within the pause."""
     now, files = time.monotonic(), session.files
     if now - files.compacted_at < files.compaction_pause_seconds:
         return
@@ -186,7 +186,7 @@ def compact_later(session: OpenSession) -> None:
 
 
 def _compact_in_background(session: OpenSession) -> None:
-    """A failure is logged, and tried again later; the write that led here is stored."""
+    """Compact down to the target of the quota. A failure is logged and tried again later; the write before it is stored."""
     from smp_memory.policies.quota import Thresholds, compaction_target
     from smp_memory.store.compaction import note_attempt, note_result
 
@@ -215,7 +215,7 @@ def cold_memories(session: OpenSession) -> list[ColdMemory]:
 
 
 def cold_ids_among(session: OpenSession, ids: list[str]) -> list[str]:
-    """Those of these memories that are in the cold segment."""
+    """The ids among these whose memories are in the cold segment."""
     from smp_memory.store.cold_storage import HISTORY, cold_rows, current_cold_path
 
     if not session.store.disk.exists(current_cold_path(session.files)):
@@ -239,10 +239,10 @@ def restore_cold(session: OpenSession, ids: list[Any]) -> list[Record]:
     store, quota = session.store, session.config.quota_bytes
     restore_from_cold(session.files, names, lambda used, new: store.admit(session.id, used, new, quota))
     store.audit.note("restore_archived", at=to_text(session.now()), by=session.author, session=session.id, ids=names)
-    found: list[Record] = session.files.view(
+    records: list[Record] = session.files.view(
         lambda session_history: [session_history.histories[name].record(session.id) for name in names]
     )
-    return found
+    return records
 
 
 def cold_records(session: OpenSession, ids: list[str]) -> list[Record]:
@@ -272,7 +272,7 @@ def missing_memory(session: OpenSession, id: str) -> MemoryNotFound:
 
 
 def flush_access_counts(session: OpenSession, used: Iterable[AccessFlush]) -> int:
-    """Write access counts into the files; returns of how many memories. This creates no revision."""
+    """Write access counts into the files; returns the number of memories. This creates no revision."""
     from smp_memory.write.operations import Update
 
     def stored_counts(session_history: SessionHistory) -> dict[str, Any]:
@@ -296,7 +296,7 @@ def flush_access_counts(session: OpenSession, used: Iterable[AccessFlush]) -> in
 
 
 def find_duplicates(records: Iterable[Record], threshold: Any) -> list[Duplicates]:
-    """Groups of findings and preferences that say the same. `threshold` is the least similarity, None: the default."""
+    """Groups of near-duplicate findings and preferences. `threshold` is the least similarity, None: the default."""
     from smp_memory.policies import consolidation
     from smp_memory.policies.consolidation import THRESHOLD
 
@@ -307,7 +307,7 @@ def find_duplicates(records: Iterable[Record], threshold: Any) -> list[Duplicate
 
 
 def merge_duplicates(session: OpenSession, group: Duplicates, by: str | None) -> Record:
-    """Let the first memory of a group stand for all, in one transaction; the others go to the trash."""
+    """Merge near-duplicates into the first memory of the group, in one transaction; the others go to the trash."""
     from smp_memory.policies.consolidation import Duplicates, merged
     from smp_memory.write.operations import Delete, Update
 
@@ -317,13 +317,13 @@ def merge_duplicates(session: OpenSession, group: Duplicates, by: str | None) ->
     operations: list[Operation] = [Update(merge.keep, merge.changes, author, merge.revisions[merge.keep], limit)]
     for id, reason in merge.remove:
         operations += [Update(id, {}, author, merge.revisions[id], limit), Delete(id, author, reason)]
-    session.store_all(operations, "merging", True)
+    session.commit_unaudited(operations, "merging", True)
     record = operations[0].record
     assert record is not None
     return record
 
 
-def _why_kept(report: CompactionReport) -> str:
+def _reasons_kept(report: CompactionReport) -> str:
     reasons = report.plan.to_dict()["kept"]
-    told = [f"{figures['memories']:,} {why}" for why, figures in reasons.items()][:3]
-    return "of its memories stay " + ", ".join(told) if told else "nothing may go"
+    counts = [f"{figures['memories']:,} {why}" for why, figures in reasons.items()][:3]
+    return "of its memories stay " + ", ".join(counts) if counts else "no memory may be moved"

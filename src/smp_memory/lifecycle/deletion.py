@@ -1,8 +1,8 @@
 """Deletion, restoration, purge and erasure of memories. Functions of a scope.
 
 Memories are named by an id, by several ids, or by the criteria of a query; all words of a text must occur.
-Guarantees: counts and ids are those of what was done. What one call deletes or restores in a session happens together
-or not at all. A preview changes nothing. A call without ids and criteria is refused: it would mean everything.
+Guarantees: counts and ids in a report are those of the memories changed. What one call deletes or restores in a session is one
+transaction. A preview changes nothing. A call without ids and criteria is refused: it would select everything.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def _ids_and_criteria(id: Any, criteria: dict[str, Any]) -> tuple[Any, dict[str,
 _MOST_DAYS = 36500
 
 
-def _age(older_than: Any, now: datetime) -> timedelta:
-    """How long something must have been in the trash: a number of days, or since a date."""
+def _min_age(older_than: Any, now: datetime) -> timedelta:
+    """The minimum time in the trash: a number of days, or the time since a date."""
     if isinstance(older_than, (int, float)) and not isinstance(older_than, bool):
         if not 0 <= older_than <= _MOST_DAYS:
             raise InvalidRecord(
@@ -56,9 +56,7 @@ def _age(older_than: Any, now: datetime) -> timedelta:
     date = older_than.isoformat() if hasattr(older_than, "isoformat") else older_than
     since = now - to_moment(parse(date, "older_than"))
     if since < timedelta(0):
-        raise InvalidRecord(
-            "older_than: this date is in the future; give one that is past, or days.", field="older_than"
-        )
+        raise InvalidRecord("older_than: this date is in the future; give a past date, or days.", field="older_than")
     return since
 
 
@@ -67,9 +65,9 @@ def _is_one(id: Any) -> bool:
 
 
 _PAGE = 5000
-_TRIES = 3
-_ORDERING = frozenset(("limit", "offset", "sort", "sort_by", "sortBy", "count_by", "aggregate", "aggregations"))
-_NARROWING = [
+_MOST_ATTEMPTS = 3
+_NOT_CRITERIA = frozenset(("limit", "offset", "sort", "sort_by", "sortBy", "count_by", "aggregate", "aggregations"))
+_FILTERS = [
     "text",
     "types",
     "tags",
@@ -99,107 +97,109 @@ def delete(scope: Scope, id: Any, reason: str | None, by: str | None, preview: b
 
     id, criteria = _ids_and_criteria(id, criteria)
     if _is_one(id) and not criteria and not preview:
-        session, name = _names_of(scope, id)
-        return _delete_together(_opened(scope, session), [name], reason, by)[0]
+        session, name = _session_and_id(scope, id)
+        return _delete_records(_open(scope, session), [name], reason, by)[0]
     now = scope.now()
 
     def act(session: OpenSession, ids: list[str]) -> list[Record]:
-        return _delete_together(session, ids, reason, by)
+        return _delete_records(session, ids, reason, by)
 
-    found = _with_retries(scope, lambda: _selected(scope, id, criteria, deleted=False), act, preview)
-    kept = {name: now + _kept(_opened(scope, name).config) for name in {record.session for record in found}}
+    records = _with_retries(scope, lambda: _select(scope, id, criteria, deleted=False), act, preview)
+    purge_times = {name: now + _retention(_open(scope, name).config) for name in {record.session for record in records}}
     stored = clean_reason(scope.config, reason)[0]
-    return Deletion(found, now, by or scope.author, stored, kept, preview=preview)
+    return Deletion(records, now, by or scope.author, stored, purge_times, preview=preview)
 
 
 def restore(scope: Scope, id: Any, reason: str | None, by: str | None, preview: bool, criteria: dict[str, Any]) -> Any:
-    """Bring back deleted memories and those that compaction moved. With one id the record is returned, else a `Restoration`.
+    """Restore deleted memories and those that compaction moved. With one id the record is returned, else a `Restoration`.
 
-    In a session those from the trash come together or not at all, then those from the cold segment.
+    In a session those from the trash are restored in one transaction, then those from the cold segment.
     """
     from smp_memory.model.deletions import Restoration
 
     id, criteria = _ids_and_criteria(id, criteria)
     if _is_one(id) and not criteria and not preview:
-        session, name = _names_of(scope, id)
-        opened = _opened(scope, session)
+        session, name = _session_and_id(scope, id)
+        opened = _open(scope, session)
         if cold_ids_among(opened, [name]):
             return restore_cold(opened, [name])[-1]
-        return _restore_together(opened, [name], reason, by)[0]
+        return _restore_records(opened, [name], reason, by)[0]
 
     def act(session: OpenSession, ids: list[str]) -> list[Record]:
-        return _restore_together(session, ids, reason, by)
+        return _restore_records(session, ids, reason, by)
 
     cold = _in_cold_segments(scope, id) if id is not None else {}
-    rest = None if id is None else [each for each in _each(id) if not _is_among(scope, each, cold)]
-    found: list[Record] = []
+    rest = None if id is None else [each for each in _as_list(id) if not _is_in(scope, each, cold)]
+    records: list[Record] = []
     if rest or criteria or id is None:
-        found = _with_retries(scope, lambda: _selected(scope, rest or None, criteria, deleted=True), act, preview)
+        records = _with_retries(scope, lambda: _select(scope, rest or None, criteria, deleted=True), act, preview)
     for session, ids in cold.items():
-        found += (cold_records if preview else restore_cold)(_opened(scope, session), ids)
-    return Restoration(found, preview=preview)
+        records += (cold_records if preview else restore_cold)(_open(scope, session), ids)
+    return Restoration(records, preview=preview)
 
 
 def _in_cold_segments(scope: Scope, id: Any) -> dict[str, list[str]]:
     """The ids that compaction moved, by session."""
-    found = {session: cold_ids_among(_opened(scope, session), ids) for session, ids in _by_session(scope, id).items()}
-    return {session: ids for session, ids in found.items() if ids}
+    cold = {session: cold_ids_among(_open(scope, session), ids) for session, ids in _by_session(scope, id).items()}
+    return {session: ids for session, ids in cold.items() if ids}
 
 
-def _is_among(scope: Scope, id: Any, named: dict[str, list[str]]) -> bool:
-    session, name = _names_of(scope, id)
+def _is_in(scope: Scope, id: Any, named: dict[str, list[str]]) -> bool:
+    session, name = _session_and_id(scope, id)
     return name in named.get(session, ())
 
 
-def _delete_together(session: OpenSession, ids: Iterable[str], reason: str | None, by: str | None) -> list[Record]:
+def _delete_records(session: OpenSession, ids: Iterable[str], reason: str | None, by: str | None) -> list[Record]:
     from smp_memory.write.operations import Delete
 
-    why = _cleaned(session, reason)
-    return _mark(session, [Delete(id, by or session.author, *why) for id in ids], "deleting")
+    why = _clean_reason(session, reason)
+    return _commit(session, [Delete(id, by or session.author, *why) for id in ids], "deleting")
 
 
-def _restore_together(session: OpenSession, ids: Iterable[str], reason: str | None, by: str | None) -> list[Record]:
+def _restore_records(session: OpenSession, ids: Iterable[str], reason: str | None, by: str | None) -> list[Record]:
     from smp_memory.write.operations import Restore
 
-    why = _cleaned(session, reason)
-    return _mark(session, [Restore(id, by or session.author, *why) for id in ids], "restoring")
+    why = _clean_reason(session, reason)
+    return _commit(session, [Restore(id, by or session.author, *why) for id in ids], "restoring")
 
 
-def _mark(session: OpenSession, operations: list[Any], name: str) -> list[Record]:
+def _commit(session: OpenSession, operations: list[Any], name: str) -> list[Record]:
     many = len(operations) > 1
     session.commit(operations, f"{name} {len(operations)} memories" if many else name, atomic=many)
     return [operation.record for operation in operations if operation.record is not None]
 
 
-def _cleaned(session: OpenSession, reason: str | None) -> tuple[str | None, list[RedactedSpan]]:
-    """A reason without recalled text and secrets, and what was taken out of it."""
+def _clean_reason(session: OpenSession, reason: str | None) -> tuple[str | None, list[RedactedSpan]]:
+    """A reason without recalled text and with secrets redacted, and the redacted spans."""
     reason = strip_reason(reason)
     return session.redactor.redact(reason) if session.redactor is not None and type(reason) is str else (reason, [])
 
 
 def deleted(scope: Scope) -> list[Trashed]:
-    """The trash: who deleted what, when and why, and from when on a purge may take it; the latest first."""
+    """The trash: who deleted what, when and why, and from when on it may be purged; the latest first."""
     from smp_memory.store.purge import announced_purges, trashed
 
-    found: list[Trashed] = []
+    trash: list[Trashed] = []
 
     def collect(session: OpenSession) -> None:
         files, config = session.files, session.config
-        announced, kept, auto = announced_purges(files), _kept(config), config["lifecycle.auto_purge"]
+        announced, retention, auto = announced_purges(files), _retention(config), config["lifecycle.auto_purge"]
 
-        def look(session_history: Any) -> list[Trashed]:
-            trash = [
-                (name, history) for name, history in session_history.histories.items() if history.deletion is not None
+        def trash_of(session_history: Any) -> list[Trashed]:
+            histories = session_history.histories.items()
+            return [
+                trashed(history, session.id, announced.get(name), retention, auto)
+                for name, history in histories
+                if history.deletion is not None
             ]
-            return [trashed(history, session.id, announced.get(name), kept, auto) for name, history in trash]
 
-        found.extend(files.view(look))
+        trash.extend(files.view(trash_of))
 
     _for_each_session(scope, collect)
-    return sorted(found, key=lambda each: each.at, reverse=True)
+    return sorted(trash, key=lambda each: each.at, reverse=True)
 
 
-# -- for good
+# -- purge and erasure
 
 
 def purge(
@@ -211,8 +211,8 @@ def purge(
 ) -> Purged:
     """Remove memories from the files that have been in the trash for `lifecycle.purge_days`, or `older_than`: days or a date.
 
-    It takes two calls at least a day apart: the first announces, a later one takes. After a jump of the clock
-    nothing happens, and `refused` says why.
+    It takes two calls at least a day apart: the first announces, a later one removes. After a jump of the clock
+    nothing is removed, and `refused` says why.
     """
     from smp_memory.model.deletions import Purged
     from smp_memory.store import clock_state
@@ -222,23 +222,23 @@ def purge(
     store = scope.store
     store.check_open()
     moment = scope.now() if now is None else to_moment(parse(now, "now"))
-    known = clock_state.evidence(store) if evidence is None else evidence
-    wanted = None if older_than is None else _age(older_than, moment)
-    done = Purged()
+    evidence = clock_state.evidence(store) if evidence is None else evidence
+    min_age = None if older_than is None else _min_age(older_than, moment)
+    report = Purged()
 
-    def take(session: OpenSession) -> None:
-        kept = _kept(session.config) if wanted is None else wanted
+    def purge_one(session: OpenSession) -> None:
+        retention = _retention(session.config) if min_age is None else min_age
 
-        def note(ids: list[str]) -> bool:
+        def audit(ids: list[str]) -> bool:
             return store.audit.note("purge", at=to_text(moment), by=by, session=session.id, ids=ids)
 
-        done.add(purge(session.files, moment, kept, known, note))
+        report.add(purge(session.files, moment, retention, evidence, audit))
 
-    _for_each_session(scope, take)
-    for _, purged in purge_archives(store, moment, known, by, wanted) if scope.sessions is None else ():
-        done.add(purged)
+    _for_each_session(scope, purge_one)
+    for _, purged in purge_archives(store, moment, evidence, by, min_age) if scope.sessions is None else ():
+        report.add(purged)
     clock_state.record(store, moment)
-    return done
+    return report
 
 
 def erase(
@@ -260,22 +260,19 @@ def erase(
     store, now = scope.store, scope.now()
     store.check_open()
     reason, redacted = clean_reason(scope.config, reason)
-    wanted: dict[str, list[str]] = {}
-    for each in () if id is None else _each(id):
-        session, name = _names_of(scope, each)
-        wanted.setdefault(session, []).append(name)
+    by_session: dict[str, list[str]] = _by_session(scope, id) if id is not None else {}
     if criteria or id is None:
-        for record in _matching(scope, criteria, include_deleted=True, include_archived=True):
+        for record in _query_all(scope, criteria, include_deleted=True, include_archived=True):
             if record.id != SUMMARY_ID:  # of an archive that could not be read
-                wanted.setdefault(record.session, []).append(record.id)
-    wanted = {session: list(dict.fromkeys(ids)) for session, ids in wanted.items()}
-    for session, ids in wanted.items():
+                by_session.setdefault(record.session, []).append(record.id)
+    by_session = {session: list(dict.fromkeys(ids)) for session, ids in by_session.items()}
+    for session, ids in by_session.items():
         check_memories_exist(store, session, ids)
-    refs = [f"{session}/{name}" for session, ids in wanted.items() for name in ids]
+    refs = [f"{session}/{name}" for session, ids in by_session.items() for name in ids]
     receipt = Receipt(refs, now, by or scope.author, reason, redacted, preview=preview)
 
-    def note() -> None:
-        for session, ids in wanted.items():
+    def audit() -> None:
+        for session, ids in by_session.items():
             store.audit.note(
                 "erase",
                 at=to_text(now),
@@ -287,23 +284,23 @@ def erase(
                 complete=receipt.complete,
             )
 
-    if wanted and not preview:
-        erase(store, wanted, receipt, note, renew_digests)
+    if by_session and not preview:
+        erase(store, by_session, receipt, audit, renew_digests)
     return receipt
 
 
-# -- which memories
+# -- selecting memories
 
 
-def _opened(scope: Scope, session: str) -> OpenSession:
+def _open(scope: Scope, session: str) -> OpenSession:
     opened = scope.opened
     return opened if opened is not None and opened.id == session else open_session(scope, session)
 
 
 def _for_each_session(scope: Scope, work: Callable[[OpenSession], None]) -> None:
-    """Run `work` on the sessions of the scope; of a whole store, those that are archived meanwhile are left out."""
+    """Run `work` on the sessions of the scope; in a whole store, sessions that are archived meanwhile are skipped."""
     for name in scope.sessions if scope.sessions is not None else ():
-        work(_opened(scope, name))
+        work(_open(scope, name))
     if scope.sessions is None:
         from smp_memory.store.incomplete import each_existing
 
@@ -311,34 +308,34 @@ def _for_each_session(scope: Scope, work: Callable[[OpenSession], None]) -> None
             pass
 
 
-def _names_of(scope: Scope, id: Any) -> tuple[str, str]:
-    """Session and id of one memory: an id, `session/ID`, a record or a hit. It is not opened, so an archived session stays so."""
+def _session_and_id(scope: Scope, id: Any) -> tuple[str, str]:
+    """Session and id of one memory: an id, `session/ID`, a record or a hit. The session is not opened or restored."""
     name = getattr(id, "ref", id)
     if not isinstance(name, str):
         raise InvalidRecord(f"id: {id!r} is neither the id of a memory nor a memory.", field="id")
-    if scope.sessions is not None:  # what belongs to another session does not exist here
+    if scope.sessions is not None:  # memories of other sessions are not found here
         return scope.sessions[0], name.removeprefix(f"{scope.sessions[0]}/")
     session, _, memory_id = name.rpartition("/")
     if not session:
-        raise InvalidQuery(f"id: say of which session: session-id/{name}.", field="id")
+        raise InvalidQuery(f"id: name the session, too: session-id/{name}.", field="id")
     return session, memory_id
 
 
 def _by_session(scope: Scope, id: Any) -> dict[str, list[str]]:
-    named: dict[str, list[str]] = {}
-    for each in _each(id):
-        session, name = _names_of(scope, each)
-        named.setdefault(session, []).append(name)
-    return named
+    ids: dict[str, list[str]] = {}
+    for each in _as_list(id):
+        session, name = _session_and_id(scope, each)
+        ids.setdefault(session, []).append(name)
+    return ids
 
 
-def _selected(scope: Scope, id: Any, criteria: dict[str, Any], *, deleted: bool) -> list[Record]:
-    """The memories that are named or match, deleted ones or those that are not."""
+def _select(scope: Scope, id: Any, criteria: dict[str, Any], *, deleted: bool) -> list[Record]:
+    """The memories that are named or match the criteria, either deleted ones or those that are not."""
     from smp_memory.search.records import find
 
-    found: dict[str, Record] = {}
+    selected: dict[str, Record] = {}
     for name, ids in (_by_session(scope, id) if id is not None else {}).items():
-        session = _opened(scope, name)
+        session = _open(scope, name)
         for memory_id in ids:
             record = find(session.files, memory_id)
             if record is None:
@@ -346,19 +343,19 @@ def _selected(scope: Scope, id: Any, criteria: dict[str, Any], *, deleted: bool)
             if record.deleted is not deleted:
                 state = "is not deleted" if deleted else "is deleted"
                 raise MemoryNotFound(f"{memory_id} {state} in session {name}.", id=memory_id, session=name)
-            found[record.ref] = record
+            selected[record.ref] = record
     if criteria or id is None:
-        matching = _matching(scope, criteria, include_deleted=deleted)
-        found |= {record.ref: record for record in matching if record.deleted is deleted}
-    return list(found.values())
+        matching = _query_all(scope, criteria, include_deleted=deleted)
+        selected |= {record.ref: record for record in matching if record.deleted is deleted}
+    return list(selected.values())
 
 
-def _matching(
+def _query_all(
     scope: Scope, criteria: dict[str, Any], *, include_deleted: bool, include_archived: bool = False
 ) -> list[Record]:
     from smp_memory.search import api
 
-    given = _narrowed(scope, criteria)
+    given = _check_criteria(scope, criteria)
     records: list[Record] = []
     while True:
         options = {
@@ -377,20 +374,20 @@ def _matching(
             return records
 
 
-def _narrowed(scope: Scope, criteria: dict[str, Any]) -> dict[str, Any]:
-    """The criteria, if they leave something out."""
+def _check_criteria(scope: Scope, criteria: dict[str, Any]) -> dict[str, Any]:
+    """The criteria as options of a query; refused if they order or limit, or if they select everything."""
     from smp_memory.search.query import Query
 
-    wrong = next((name for name in criteria if name in _ORDERING), None)
+    wrong = next((name for name in criteria if name in _NOT_CRITERIA), None)
     if wrong is not None:
-        raise InvalidQuery(f"{wrong}: all that matches is meant; say more exactly what.", field=wrong)
+        raise InvalidQuery(f"{wrong}: not a criterion: all matches are selected. Give narrower criteria.", field=wrong)
     given = {name: value for name, value in criteria.items() if name != "include_deleted"}
     if isinstance(given.get("text"), str):
-        given["text"] = _all_words(given["text"])
+        given["text"] = _require_all_words(given["text"])
     query = Query(given, scope.now())
-    if not any(getattr(query, name) not in (None, "", []) for name in _NARROWING) and not given.get("where"):
+    if not any(getattr(query, name) not in (None, "", []) for name in _FILTERS) and not given.get("where"):
         raise InvalidQuery(
-            "Say which memories are meant: an id, or a topic, tag, type, agent, time, field or text. For a whole "
+            "Name the memories: an id, or a topic, tag, type, agent, time, field or text. For a whole "
             "session: smp session delete ID, memory.delete_session(id).",
             field="id",
         )
@@ -403,33 +400,33 @@ def _with_retries(
     act: Callable[[OpenSession, list[str]], list[Record]],
     preview: bool,
 ) -> list[Record]:
-    """Act on what is found, session by session; if another process was faster with one of them, find them again."""
+    """Act on the selected memories, session by session; if another process changed one meanwhile, select again."""
     done: list[Record] = []
-    for attempt in range(_TRIES):
+    for attempt in range(_MOST_ATTEMPTS):
         records = find()
         if preview:
             return records
         try:
             for session in dict.fromkeys(record.session for record in records):
                 ids = [record.id for record in records if record.session == session]
-                done += act(_opened(scope, session), ids)
+                done += act(_open(scope, session), ids)
             return done
         except MemoryNotFound:
-            if attempt + 1 == _TRIES:
+            if attempt + 1 == _MOST_ATTEMPTS:
                 raise
     return done
 
 
-def _each(id: Any) -> Iterable[Any]:
+def _as_list(id: Any) -> Iterable[Any]:
     return [id] if _is_one(id) else id
 
 
-def _kept(config: Config) -> timedelta:
+def _retention(config: Config) -> timedelta:
     return timedelta(days=float(config["lifecycle.purge_days"]))
 
 
-def _all_words(text: str) -> str:
-    """Each word in quotes, which means that it must be there; quotes, stars and signs of the caller's own are kept."""
+def _require_all_words(text: str) -> str:
+    """Quote each word, so that all must occur; words with quotes, stars or a minus are kept as they are."""
     if '"' in text:
         return text
     return " ".join(word if word[0] == "-" or "*" in word else f'"{word}"' for word in text.split())

@@ -1,20 +1,20 @@
-"""What is due, and is it done? The tasks of 003 §5.3, when each ran last, and running them.
+"""Maintenance tasks (see design 003): when each ran last, which are due, and running them.
 
-| task | how often | what |
+| task | period | effect |
 |---|---|---|
-| quota | every time | sessions that are nearly full are compacted |
-| decay | 6 hours | the index counts what was used since |
-| index | daily | the index is compared with the files, and made anew if it is damaged |
-| archive | daily | sessions that were not used for `lifecycle.archive_days` are archived |
-| access | daily | what the access log knows goes into the files |
-| tidy | daily | in the `markdown` layout, changes are folded into the entries that they change |
-| retention | daily | if `retention.enabled`: memories that were kept long enough go to the trash |
-| purge | weekly | what was deleted `lifecycle.purge_days` ago goes, announced a day before |
+| quota | every run | compacts sessions that are nearly full |
+| decay | 6 hours | counts the accesses since the last run in the index |
+| index | daily | checks the index and rebuilds it if it is damaged |
+| archive | daily | archives sessions that were not used for `lifecycle.archive_days` |
+| access | daily | writes the access log into the session files |
+| tidy | daily | in the `markdown` layout, folds changes into the entries that they change |
+| retention | daily | if `retention.enabled`: moves memories past their retention to the trash |
+| purge | weekly | removes what was deleted `lifecycle.purge_days` ago, announced a day before |
 
-Guarantees: nothing that changes files by the calendar happens after the clock jumped (`lifecycle.clock`); the report says
-so. A task that fails does not keep the others from running. `dry_run` says what would be done and does nothing.
-When a task ran last is in `.smp/maintenance.json`; if it is lost, `smp maintain` runs everything, and opening the
-store begins all periods anew.
+Guarantees: no task that changes files by the calendar runs after the clock jumped (`smp_memory.policies.clock_trust`); the report says
+so. A task that fails does not keep the others from running. With `dry_run` the report says what would be done and nothing is done.
+The times of the last runs are in `.smp/maintenance.json`; if it is lost, `smp maintain` runs every task, and opening the
+store begins all periods again.
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ EVERY = {
     "purge": timedelta(days=7),
 }
 BY_CALENDAR = ("archive", "retention", "purge")  # not while the clock cannot be trusted
-CHEAP = ("decay", "archive", "purge")  # what opening a store may run
-_ANNOUNCED = timedelta(days=7)  # how long before retention says what will go
-_AT_ONCE_SECONDS = 1.0  # how long they may work
+CHEAP = ("decay", "archive", "purge")  # tasks that opening a store may run
+_NOTICE_PERIOD = timedelta(days=7)  # how long before a deletion by retention it is announced
+_CHEAP_SECONDS = 1.0  # time limit of the cheap tasks
 
 
 class Task(NamedTuple):
-    """What a task did, or would do."""
+    """The result of one task."""
 
     name: str
     ran: bool
-    did: list[str]  # in words
+    did: list[str]  # one line for each thing done, or that would be done
     next: datetime  # when it is due again
     seconds: float = 0.0
     problem: str | None = None
@@ -89,7 +89,7 @@ class Task(NamedTuple):
 
 class MaintenanceReport(NamedTuple):
     tasks: list[Task]
-    refused: str  # why the clock is not trusted, empty if it is
+    refused: str  # why the clock is not trusted; empty if it is
     dry_run: bool
 
     @property
@@ -113,7 +113,7 @@ def maintain(
     dry_run: bool = False,
     seconds: float | None = None,
 ) -> MaintenanceReport:
-    """Run what is due; `only` names tasks to run whether they are due or not."""
+    """Run the tasks that are due; `only` names tasks to run whether they are due or not."""
     unknown = next((name for name in only or () if name not in EVERY), None)
     if unknown is not None:
         raise InvalidRecord(f"only: {unknown!r} is not a task; there are {', '.join(EVERY)}.", field="only")
@@ -136,17 +136,17 @@ def maintain(
     return MaintenanceReport(tasks, refused, dry_run)
 
 
-def maintain_what_is_cheap(scope: Scope) -> None:
-    """What opening a store does, if something may be due; it may take a second, and never fails."""
+def run_cheap_tasks(scope: Scope) -> None:
+    """Run the cheap tasks that are due, for the opening of a store; it may take a second, and never fails."""
     try:
         last = _last_runs(scope.store)
         now = scope.now()
-        if not last:  # a new store, or a clone: to archive its old sessions at first sight would surprise
+        if not last:  # a new store, or a clone, whose old sessions must not be archived at once
             _note_runs(scope.store, dict.fromkeys(CHEAP, now))
             return
         names = [name for name in CHEAP if _is_due(last.get(name), now, EVERY[name])]
-        _note_runs(scope.store, last)  # others that open it now need not do the same
-        maintain(scope, now, names, seconds=_AT_ONCE_SECONDS)
+        _note_runs(scope.store, last)  # so that other processes that open it now skip this
+        maintain(scope, now, names, seconds=_CHEAP_SECONDS)
     except (SMPError, OSError):
         pass  # `smp maintain` reports it
 
@@ -156,7 +156,7 @@ def _is_due(last: datetime | None, now: datetime, every: timedelta) -> bool:
 
 
 class _Maintenance:
-    """One run."""
+    """One run of the tasks."""
 
     def __init__(self, scope: Scope, now: datetime, evidence: Evidence, dry_run: bool, deadline: float | None) -> None:
         self._scope = scope
@@ -187,10 +187,10 @@ class _Maintenance:
     def _is_out_of_time(self) -> bool:
         return self._deadline is not None and time.monotonic() > self._deadline
 
-    # -- tasks: each yields what it did, or would do
+    # -- the tasks: each yields a line for what it did, or would do
 
     def _quota(self) -> Iterator[str]:
-        for name, config in self._with_settings():
+        for name, config in self._sessions_with_config():
             files = self._store.session(name)
             used = sum(files.sizes().values())
             target = compaction_target(used, config.quota_bytes, Thresholds.of(config.section("storage")))
@@ -200,13 +200,13 @@ class _Maintenance:
             if report:
                 yield f"compacted {name}: {_memories(len(report.removed))}, {report.freed_bytes:,} bytes"
 
-    def _with_settings(self) -> Iterator[tuple[str, Config]]:
-        """The sessions and the settings that hold in each. Where these are wrong nothing happens by itself."""
+    def _sessions_with_config(self) -> Iterator[tuple[str, Config]]:
+        """The sessions with their settings. Sessions with invalid settings are skipped."""
         for name in self._store.session_ids():
             try:
                 config = self._store.session(name).config
             except InvalidConfig:
-                continue  # `validate` and `doctor` say so
+                continue  # `smp validate` and `smp doctor` report it
             yield name, config
 
     def _decay(self) -> Iterator[str]:
@@ -215,23 +215,23 @@ class _Maintenance:
         return iter(())
 
     def _index(self) -> Iterator[str]:
-        if not self._store.indexer.answer(None, _is_sound):
+        if not self._store.indexer.answer(None, _is_intact):
             if not self._dry_run:
                 self._store.indexer.rebuild()
-            yield "made the index anew"
-        yield from self._figures()
+            yield "rebuilt the index"
+        yield from self._refresh_overviews()
 
     def _archive(self) -> Iterator[str]:
-        for standing in due_to_archive(self._store, self._now, self._evidence):
-            if self._deadline is not None and self._store.is_in_use(standing.session):
+        for state in due_to_archive(self._store, self._now, self._evidence):
+            if self._deadline is not None and self._store.is_in_use(state.session):
                 self._is_complete = False  # a caller in this process has just opened it
                 continue
             if not self._dry_run:
-                archive_session(self._scope, standing.session, standing.next.why, BY_MAINTENANCE)
-            yield f"archived {standing.session}: {standing.next.why}"
+                archive_session(self._scope, state.session, state.next.why, BY_MAINTENANCE)
+            yield f"archived {state.session}: {state.next.why}"
 
-    def _figures(self) -> Iterator[str]:
-        """Figures that a design keeps in files: those in heads are taken out, overviews are made anew."""
+    def _refresh_overviews(self) -> Iterator[str]:
+        """Renew the figures that a design keeps in files: remove them from metadata, rewrite overview files."""
         from smp_memory.store.overview_files import refresh
 
         for name in self._store.session_ids():
@@ -251,22 +251,22 @@ class _Maintenance:
                 yield f"{name}: uses of {_memories(count)}"
         if end:
             truncate_access_log(self._store, end)
-        self._store.session_uses.shorten()
+        self._store.session_uses.compact()
 
     def _tidy(self) -> Iterator[str]:
-        for name in self._store.session_ids() if self._store.layout.dialect.folds else ():
+        for name in self._store.session_ids() if self._store.layout.field_names.folds else ():
             done = tidy_session(self._store.session(name), dry_run=self._dry_run)
             if done.ids:
                 yield f"{name}: folded the changes of {_memories(len(done.ids))}"
 
     def _retention(self) -> Iterator[str]:
-        for name, config in self._with_settings():
+        for name, config in self._sessions_with_config():
             if not config["retention.enabled"]:
                 continue
             session, days = open_session(self._scope, name), config.section("retention")["days"]
             records = records_of(session.files)
             expired = retention_due(records, self._now, days, self._evidence)
-            soon = upcoming(records, self._now, _ANNOUNCED, days)
+            soon = upcoming(records, self._now, _NOTICE_PERIOD, days)
             if soon:
                 yield f"{name}: {_memories(len(soon))} will go to the trash by {to_text(soon[-1].due)[:10]}"
             by_reason: dict[str, list[str]] = {}
@@ -281,7 +281,7 @@ class _Maintenance:
         yield from self._purge_sessions()
         if distrust(self._now, self._evidence) or self._dry_run:
             return
-        for name in self._store.indexer.answer(None, _with_deleted):
+        for name in self._store.indexer.answer(None, _sessions_with_deleted):
             if not lifecycle_times(self._store, name).auto_purge:
                 continue
             done = purge(open_session(self._scope, name).scope, None, BY_MAINTENANCE, self._now, self._evidence)
@@ -294,32 +294,32 @@ class _Maintenance:
                 self._is_complete = False
                 return
 
-    def _note_purge(self, away: ArchivedSession) -> None:
+    def _audit_purge(self, deleted: ArchivedSession) -> None:
         at = to_text(self._now)
-        self._store.audit.note("purge_session", at=at, by=BY_MAINTENANCE, session=away.session, count=1)
+        self._store.audit.note("purge_session", at=at, by=BY_MAINTENANCE, session=deleted.session, count=1)
 
     def _purge_sessions(self) -> Iterator[str]:
         times = lifecycle_times(self._store)
-        for away in ArchiveIndex(self._store).deleted():
-            if away.is_foreign:
+        for deleted in ArchiveIndex(self._store).deleted():
+            if deleted.is_foreign:
                 continue
-            marks = state_marks(away, self._now)
-            step = due_transition(None, self._now, marks, times, self._evidence)
-            if step is not None and step.state == PURGED:
+            marks = state_marks(deleted, self._now)
+            transition = due_transition(None, self._now, marks, times, self._evidence)
+            if transition is not None and transition.state == PURGED:
                 if not self._dry_run:
-                    purge_session(self._store, away.session, to_text(self._now), self._note_purge, away.path)
-                yield f"purged the session {away.session}: {step.why}"
+                    purge_session(self._store, deleted.session, to_text(self._now), self._audit_purge, deleted.path)
+                yield f"purged the session {deleted.session}: {transition.why}"
             elif announces_purge(None, self._now, marks, times, self._evidence):
                 if not self._dry_run:
-                    announce_purge(self._store, away, self._now, self._evidence.passed)
-                yield f"will purge the session {away.session} at the next look, in a day or later"
+                    announce_purge(self._store, deleted, self._now, self._evidence.passed)
+                yield f"will purge the session {deleted.session} in the next run, in a day or later"
 
 
-def _is_sound(finder: Finder) -> bool:
+def _is_intact(finder: Finder) -> bool:
     return bool(finder.index.rows.one("PRAGMA quick_check") == "ok")
 
 
-def _with_deleted(finder: Finder) -> list[str]:
+def _sessions_with_deleted(finder: Finder) -> list[str]:
     return [
         name
         for (name,) in finder.index.rows.all(
@@ -328,7 +328,7 @@ def _with_deleted(finder: Finder) -> list[str]:
     ]
 
 
-# -- when it ran last
+# -- the times of the last runs
 
 
 def _last_runs(store: FileStore) -> dict[str, datetime]:
@@ -344,7 +344,7 @@ def _note_runs(store: FileStore, last: dict[str, datetime]) -> None:
     try:
         store.state.write(FILE, (json.dumps(fields, indent=2) + "\n").encode())
     except (OSError, SMPError):
-        pass  # a disk that can only be read: everything is due again the next time
+        pass  # a read-only disk: every task is due again the next time
 
 
 def _memories(number: int) -> str:

@@ -1,7 +1,7 @@
 """An open session: its backend, settings, author and clock. It commits operations.
 
-A commit that finds the session archived restores it; one that finds no room waits for one compaction. What the caller
-should know is added to the records: warnings, what redaction took out, how full the session is.
+A commit that finds the session archived restores it; one that exceeds the quota waits for one compaction. Notices for the caller
+are added to the records: warnings, redactions, how full the session is.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ class OpenSession:
         self.files = files
         self.id = files.session
         self.author = optional_text("author", author)
-        self.warnings: list[str] = []  # that opening it restored it from its archive
+        self.warnings: list[str] = []  # for example that opening it restored it from its archive
 
     def take_warnings(self) -> list[str]:
-        """The warnings, once: the first answer says them."""
-        taken, self.warnings = self.warnings, []
-        return taken
+        """Return and clear the warnings, so that only the first answer carries them."""
+        warnings, self.warnings = self.warnings, []
+        return warnings
 
     @property
     def store(self) -> FileStore:
@@ -96,17 +96,17 @@ class OpenSession:
         try:
             return self.files.info().user
         except (SessionCorrupt, StorageCorrupt):
-            return None  # unreadable metadata costs the metadata
+            return None  # unreadable metadata must not prevent access to the memories
 
     @_Once
     def config(self) -> Config:
-        """The settings that hold here: the store's, and above them the session's own."""
+        """The settings of the session: the store's, overridden by the session's own."""
         try:
-            own = self.files.info().config
+            overrides = self.files.info().config
         except (SessionCorrupt, StorageCorrupt):
-            own = {}
+            overrides = {}
         config = self.store_scope.config
-        return self.files.override_settings(config, own) if own else config
+        return self.files.override_settings(config, overrides) if overrides else config
 
     @_Once
     def content_limit(self) -> int:
@@ -119,16 +119,16 @@ class OpenSession:
 
         return redactor_of(self.config)
 
-    @_Once
+    @property
     def scope(self) -> Scope:
-        """The scope of this session."""
+        """The scope of this session; made for each use, because a kept one would make a reference cycle."""
         return Scope(self.store, [self.id], self.config, self.store_scope.clock, author=self.author, opened=self)
 
     # -- committing
 
-    def do(self, operation: Operation, name: str) -> Record:
-        """Store one operation; the record that it made or changed."""
-        self.store_all([operation], name, False)
+    def commit_one(self, operation: Operation, name: str) -> Record:
+        """Store one operation; returns the record that it created or changed."""
+        self.commit_unaudited([operation], name, False)
         if operation.forgets or operation.removals:
             self._audit([operation])
         assert operation.record is not None
@@ -137,10 +137,10 @@ class OpenSession:
     def commit(self, operations: list[Operation], name: str, *, atomic: bool) -> None:
         """Store operations with one sync per file; atomic ones become visible together or not at all."""
         if operations:
-            self.store_all(operations, name, atomic)
+            self.commit_unaudited(operations, name, atomic)
             self._audit(operations)
 
-    def store_all(self, operations: list[Operation], name: str, atomic: bool) -> None:
+    def commit_unaudited(self, operations: list[Operation], name: str, atomic: bool) -> None:
         """Store operations without a line in the audit log."""
         files = self.files
         try:
@@ -155,7 +155,7 @@ class OpenSession:
             make_room(self, error)
             files.commit(self._batch(operations, name, atomic))
         if any(operation.dated for operation in operations):
-            self._note_import(operations)
+            self._note_use_after_import(operations)
         for operation in operations:
             if (operation.warnings or operation.removals) and operation.record is not None:
                 from smp_memory.privacy.settings import count_kinds
@@ -172,7 +172,7 @@ class OpenSession:
             batch.find_in_cold_storage = lambda key: cold_record_with_key(self, key)
         return batch
 
-    def _note_import(self, operations: list[Operation]) -> None:
+    def _note_use_after_import(self, operations: list[Operation]) -> None:
         """Note that the session was used now if the entries carry earlier times, as those of an import do."""
         from smp_memory.store.session_states import IMPORTED_BEFORE, note_session_use
 
@@ -182,7 +182,7 @@ class OpenSession:
             note_session_use(self.store, self.id, now)
 
     def _warn_of_quota(self, operations: list[Operation]) -> None:
-        """Say with a write how full the session is; the log gets each threshold once."""
+        """Add a warning to the records of a write when the session is nearly full; each threshold is logged once."""
         files, storage = self.files, self.config.section("storage")
         percents = (storage["warning_percent"], storage["critical_percent"])
         used, quota = files.writer.size_bytes, self.config.quota_bytes
@@ -200,11 +200,11 @@ class OpenSession:
     # -- the audit log
 
     def _audit(self, operations: list[Operation]) -> None:
-        """Deletions, restorations and redactions; ids and kinds, no content."""
+        """Log deletions, restorations and redactions: ids and kinds, no content."""
         for action in dict.fromkeys(operation.forgets for operation in operations if operation.forgets):
-            those: list[Any] = [operation for operation in operations if operation.forgets == action]
-            ids = [operation.id for operation in those]
-            self._audit_line(action, those[0].by, ids, reason=those[0].reason)
+            matching: list[Any] = [operation for operation in operations if operation.forgets == action]
+            ids = [operation.id for operation in matching]
+            self._audit_line(action, matching[0].by, ids, reason=matching[0].reason)
         redacted = [operation for operation in operations if operation.removals]
         self._audit_redaction([operation for operation in redacted if not operation.forgets])
         self._audit_redaction([operation for operation in redacted if operation.forgets], part="reason")

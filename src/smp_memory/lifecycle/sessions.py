@@ -1,11 +1,9 @@
 """Whole sessions: their states, archiving and restoring, the trash of sessions. Functions of a scope.
 
-Every step leaves a line in the audit log and an event in the log.
+Every change of a session's state leaves a line in the audit log and an event in the log.
 """
 
 from __future__ import annotations
-
-import os
 
 from smp_memory import event_log
 from smp_memory.model.times import to_text
@@ -20,8 +18,7 @@ if TYPE_CHECKING:
     from smp_memory.store.archive_index import ArchivedSession
     from smp_memory.store.session_states import SessionState
 
-_CHECK_SECONDS = 6 * 3600
-_EVENTS = {  # by action of the audit log: the log's event, and what was done
+_EVENTS = {  # by action of the audit log: the event of the log, and its text
     "archive_session": ("session_archived", "archived"),
     "restore_session": ("session_restored", "restored from its archive"),
     "delete_session": ("session_deleted", "moved to the trash"),
@@ -35,8 +32,8 @@ def session_states(scope: Scope, *, include_archived: bool = False) -> list[Sess
     from smp_memory.store import session_states as states
 
     scope.store.check_open()
-    found = states.session_states(scope.store, scope.now(), scope.sessions)
-    return found + states.archived_session_states(scope.store, scope.now()) if include_archived else found
+    active = states.session_states(scope.store, scope.now(), scope.sessions)
+    return active + states.archived_session_states(scope.store, scope.now()) if include_archived else active
 
 
 def archived_sessions(scope: Scope) -> list[ArchivedSession]:
@@ -64,22 +61,22 @@ def archive_session(scope: Scope, id: str, reason: str | None, by: str | None) -
         return archive_summary(records, info, archived=at, reason=reason, figures=figures)
 
     archived = archive_session(scope.store, id, summary)
-    _note(scope, "archive_session", id, by, reason)
+    _record_change(scope, "archive_session", id, by, reason)
     return archived._replace(redacted=redacted)
 
 
 def restore_session(scope: Scope, id: str, by: str | None) -> None:
-    """Bring an archived session back."""
+    """Restore an archived session."""
     from smp_memory.store.archive import restore_session
     from smp_memory.store.session_states import note_session_use
 
     restore_session(scope.store, id)
     note_session_use(scope.store, id, scope.now())
-    _note(scope, "restore_session", id, by)
+    _record_change(scope, "restore_session", id, by)
 
 
 def restore_for_use(scope: Scope, id: str, by: str | None) -> str:
-    """Restore an archived session because somebody opens it or writes to it; returns a sentence that says so."""
+    """Restore an archived session because it is opened or written to; returns a warning that says so."""
     restore_session(scope, id, by)
     text = f"Session {id} was archived, and this use of it brought it back. `smp session archive {id}` packs it away again."
     event_log.emit("session", event_log.WARNING, "session_brought_back", text, id)
@@ -94,7 +91,7 @@ def delete_session(scope: Scope, id: str, reason: str | None, by: str | None) ->
 
     reason, redacted = clean_reason(scope.config, reason)
     deleted = delete_session(scope.store, id, scope.now(), lifecycle_times(scope.store).purge, by, reason)
-    _note(scope, "delete_session", id, by, reason)
+    _record_change(scope, "delete_session", id, by, reason)
     return deleted._replace(redacted=redacted)
 
 
@@ -108,7 +105,7 @@ def undelete_session(scope: Scope, id: str, reason: str | None, by: str | None) 
     if state == "active":
         note_session_use(scope.store, id, scope.now())
     reason, redacted = clean_reason(scope.config, reason)
-    _note(scope, "undelete_session", id, by, reason)
+    _record_change(scope, "undelete_session", id, by, reason)
     if redacted:  # the answer has no field for it
         text = f"Reason for bringing back session {id}: {redaction_notice(redacted)}"
         event_log.emit("privacy", event_log.WARNING, "reason_redacted", text, id, kinds=redacted)
@@ -116,34 +113,16 @@ def undelete_session(scope: Scope, id: str, reason: str | None, by: str | None) 
 
 
 def purge_session(scope: Scope, id: str, reason: str | None, by: str | None) -> ArchivedSession:
-    """Remove a deleted session for good, before its time. Of several of one name the one deleted first goes."""
+    """Remove a deleted session for good, before its time. Of several of one name the one deleted first is removed."""
     from smp_memory.privacy.settings import clean_reason
     from smp_memory.store.trash import purge_session
 
     at, (reason, redacted) = to_text(scope.now()), clean_reason(scope.config, reason)
-    purged = purge_session(scope.store, id, at, lambda _: _note(scope, "purge_session", id, by, reason))
+    purged = purge_session(scope.store, id, at, lambda _: _record_change(scope, "purge_session", id, by, reason))
     return purged._replace(redacted=redacted)
 
 
-def maintain_in_background(scope: Scope) -> None:
-    """As `git gc --auto` does: if nobody has looked for six hours, run what is due and cheap in a thread."""
-    store = scope.store
-    state = store.state
-    found = state.disk.stat(state.path("maintenance.json")) or store.disk.stat(os.path.join(store.root, "config.json"))
-    if found is None or not scope.config["maintenance.auto"]:
-        return
-    if 0 <= scope.now().timestamp() - found.st_mtime < _CHECK_SECONDS:
-        return
-    if not state.is_trusted():
-        return  # a store that came with a repository is not maintained before it is trusted
-    import threading
-
-    from smp_memory.lifecycle.maintenance import maintain_what_is_cheap
-
-    store.start_worker(threading.Thread(target=maintain_what_is_cheap, args=(scope,), name="smp-maintain", daemon=True))
-
-
-def _note(scope: Scope, action: str, session: str, by: str | None, reason: str | None = None) -> None:
+def _record_change(scope: Scope, action: str, session: str, by: str | None, reason: str | None = None) -> None:
     event, done = _EVENTS[action]
     event_log.emit("session", event_log.INFO, event, f"Session {session} was {done}.", session)
     scope.store.audit.note(action, at=to_text(scope.now()), by=by, session=session, count=1, reason=reason)

@@ -20,10 +20,10 @@ from __future__ import annotations
 from zlib import crc32
 
 from smp_memory.model import ids
-from smp_memory.model.entry import CHANGE, PUT, Entry, is_revision
+from smp_memory.model.entry import CHANGE, MAINTENANCE_FIELDS, PUT, Entry, is_revision
 from smp_memory.model.record import same
 from smp_memory.model.reports import Problem
-from smp_memory.model.types import PREFIXES
+from smp_memory.model.types import KINDS, PREFIXES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     Key = tuple[str, str]  # id and uid
-
-    from smp_memory.model.history import RecordHistory
 
 
 POINTING = frozenset(["references", "relations", "turn_ref"])  # fields that hold ids of other memories
@@ -178,7 +176,7 @@ class _FreeIds:
 
 def _typed(puts: list[Entry]) -> list[str]:
     """The distinct digests of the puts without a uid. States of one agent are one memory."""
-    return list(dict.fromkeys(digest_of(put) for put in puts if not put.uid and put.type != "agent_state"))
+    return list(dict.fromkeys(digest_of(put) for put in puts if not put.uid and not KINDS[put.type].is_named_by_agent))
 
 
 def is_same_put(put: Entry, other: Entry) -> bool:
@@ -262,18 +260,12 @@ def _rank(entry: Entry) -> tuple[bool, str, str, str, bool, str, int, str, str]:
     return *order, entry.uid, repr(entry.data)
 
 
-_UPKEEP = frozenset(["access", "id"])
 _CHANGES_COMPARED = 2000  # the newest changes of one memory
 
 
-def is_upkeep(entry: Entry) -> bool:
-    """Whether an entry only counts uses or renames the memory, without changing its content."""
-    return len(entry.data) == 1 and not _UPKEEP.isdisjoint(entry.data)
-
-
-def conflicting_changes(history: RecordHistory) -> Iterator[Problem]:
-    """Problems for fields with concurrent changes to different values that no later change has resolved."""
-    changes = [entry for entry in history.entries[1:] if is_revision(entry)]
+def conflicting_changes(entries: list[Entry]) -> Iterator[Problem]:
+    """Problems for fields of one memory with concurrent changes to different values that no later change has resolved."""
+    changes = [entry for entry in entries[1:] if is_revision(entry)]
     if all(_has_seen_all(entry, number) for number, entry in enumerate(changes)):
         return
     skipped = max(0, len(changes) - _CHANGES_COMPARED)
@@ -282,7 +274,7 @@ def conflicting_changes(history: RecordHistory) -> Iterator[Problem]:
     writers: dict[str, list[int]] = {}
     for number, entry in enumerate(changes):
         for field in entry.data if entry.op == CHANGE else ():
-            if field not in _UPKEEP:
+            if field not in MAINTENANCE_FIELDS:
                 writers.setdefault(field, []).append(number)
     for field, those in writers.items():
         known = 0
@@ -291,7 +283,7 @@ def conflicting_changes(history: RecordHistory) -> Iterator[Problem]:
         last = changes[those[-1]]
         for number in those[:-1]:
             if not known >> number & 1 and not same(changes[number].data[field], last.data[field]):
-                yield _problem(history, field, changes[number], last)
+                yield _problem(entries[0].id, field, changes[number], last)
                 break
 
 
@@ -313,8 +305,7 @@ def _seen(changes: list[Entry], skipped: int) -> list[int]:
     return seen
 
 
-def _problem(history: RecordHistory, field: str, other: Entry, entry: Entry) -> Problem:
-    id = history.first.id
+def _problem(id: str, field: str, other: Entry, entry: Entry) -> Problem:
     message = (
         f"{field} of {id} was changed at {other.file}:{other.line} and here, concurrently in two clones, to different "
         f"values. This one is used; `smp edit {id}` (or update) with the right value resolves it."

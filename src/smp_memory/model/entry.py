@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 PUT, CHANGE, DELETE, RESTORE = "put", "change", "delete", "restore"
+MAINTENANCE_FIELDS = frozenset(["access", "id"])  # counts of uses, and the id of a renamed memory
 BY_MAINTENANCE = "smp"  # author of deletions by retention, which do not count as a use of the memory
 
 
@@ -77,7 +78,7 @@ class Entry:
         self.state = state
         self.file = file
         self.line = line
-        # "id", "time": missing in the file because it was typed by hand, see `smp_memory.files.typed_entries`
+        # "id", "time": missing in the file because it was typed by hand, see `smp_memory.files.file_state`
         self.lacks: tuple[str, ...] = ()
         self.place = (0, 0)  # its byte range in the file: start, end
         self.part: int | None = None  # its position in a folded entry, see `smp_memory.files.folded_entries`
@@ -122,11 +123,11 @@ def transaction_range(mark: str) -> tuple[int, int, int] | None:
         return None
 
 
-def is_use(entry: Entry) -> bool:
-    """Whether an entry only counts uses or renames the memory. Maintenance writes such entries; they make no revision."""
-    return entry.op == CHANGE and len(entry.data) == 1 and ("access" in entry.data or "id" in entry.data)
+def is_maintenance(entry: Entry) -> bool:
+    """Whether an entry only counts uses or renames the memory. Such entries change no content and make no revision."""
+    return entry.op == CHANGE and len(entry.data) == 1 and not MAINTENANCE_FIELDS.isdisjoint(entry.data)
 
 
 def is_revision(entry: Entry) -> bool:
     """Whether an entry makes a revision: the put, or a change of content."""
-    return entry.op == PUT or (entry.op == CHANGE and not is_use(entry))
+    return entry.op == PUT or (entry.op == CHANGE and not is_maintenance(entry))

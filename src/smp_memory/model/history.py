@@ -17,14 +17,13 @@ from smp_memory.model.clone_merge import (
     in_order,
     is_rename,
     is_same_put,
-    is_upkeep,
     names_of,
     only_ids,
 )
-from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_revision, is_use, transaction_range
+from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_maintenance, is_revision, transaction_range
 from smp_memory.model.record import CLASSES, Record, copied, same
 from smp_memory.model.reports import Problem
-from smp_memory.model.types import PREFIXES
+from smp_memory.model.types import KINDS, PREFIXES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,8 +51,8 @@ class RecordHistory:
     def append(self, entry: Entry) -> None:
         self.entries.append(entry)
         if entry.op in _SETS_FIELDS:  # a second put: the state of an agent from another clone
-            self.revision += not is_use(entry)
-            if not is_upkeep(entry):  # counting a use is not a change
+            if not is_maintenance(entry):
+                self.revision += 1
                 self.last = entry
         else:
             self.deletion = entry if entry.op == DELETE else None
@@ -81,16 +80,10 @@ class RecordHistory:
             self._merged_count = len(self.entries)
         return self._merged
 
-    def changed_since(self, revision: int) -> bool:
-        """Whether the content changed after that revision; uses and renames do not count."""
-        if revision == self.revision:
-            return False
-        revisions = [entry for entry in self.entries if is_revision(entry)]
-        return not 0 < revision < self.revision or not all(map(is_upkeep, revisions[revision:]))
-
     def has_key(self, key: str) -> bool:
         """Whether this is a live preference with this key."""
-        return self.first.type == "preference" and self.deletion is None and str(self.data().get("key")) == key
+        is_keyed = KINDS[self.first.type].is_named_by_key
+        return is_keyed and self.deletion is None and str(self.data().get("key")) == key
 
     def record(self, session: str, until: str | None = None) -> Record | None:
         """The memory now, or as of a time; None if it did not exist at that time."""
@@ -114,7 +107,7 @@ class RecordHistory:
         now: dict[str, Any] = {}
         revision = 0
         for entry in self.entries:
-            if is_use(entry):
+            if is_maintenance(entry):
                 continue
             step: dict[str, Any] = {"op": entry.op, "at": entry.at, "by": entry.by}
             if entry.op == PUT:
@@ -183,7 +176,9 @@ class SessionHistory:
             self._add(entry)
         for name, put in names.unsettled.items():
             self._report_duplicate_id(name, put)
-        self.problems += [problem for history in self.histories.values() for problem in conflicting_changes(history)]
+        self.problems += [
+            problem for history in self.histories.values() for problem in conflicting_changes(history.entries)
+        ]
         self._is_rebuilding, self._is_in_order = False, True
 
     def _add(self, entry: Entry) -> None:
@@ -207,7 +202,7 @@ class SessionHistory:
         prefix, number = ids.parts_of(entry.id)
         if number > self.numbers.get(prefix, 0) and prefix in PREFIXES and "id" not in entry.lacks:
             self.numbers[prefix] = number
-        if "idempotency_key" in entry.data or entry.type == "preference":
+        if "idempotency_key" in entry.data or "key" in entry.data:
             self._index_keys(entry)
         if entry.id in self.orphans:
             self._adopt(entry.id)
@@ -220,7 +215,7 @@ class SessionHistory:
         first = known.first
         if is_same_put(first, entry):
             self._report(entry, "duplicate_entry", f"{entry.id} is a second, identical copy; it counts once.", "note")
-        elif first.type == entry.type == "agent_state":
+        elif first.type == entry.type and KINDS[first.type].is_named_by_agent:
             known.append(entry)
         else:
             message = (
@@ -230,7 +225,7 @@ class SessionHistory:
             self._report(entry, "conflicting_put", message, "error")
 
     def _index_keys(self, entry: Entry) -> None:
-        if entry.type == "preference" and entry.data.get("key") is not None:
+        if entry.data.get("key") is not None and KINDS[entry.type].is_named_by_key:
             self.preferences[str(entry.data["key"])] = entry.id
         key = entry.data.get("idempotency_key")
         if isinstance(key, str):  # a hand-typed value may be of any type

@@ -60,6 +60,10 @@ class Hit:
             found["related"] = [record.to_dict() for record in self.related]
         return found
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickled hit carries its explanation; it needs no index when it is read again."""
+        return _unpickled, (self.record, self.relevance, self.priority, self.explain, self.related, self.archived)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -67,6 +71,26 @@ class Hit:
 
     def __repr__(self) -> str:
         return f"Hit({self.record.ref} {self.relevance:.3f}: {self.record.text[:60]!r})"
+
+    def _repr_html_(self) -> str:
+        return Hits([self])._repr_html_()
+
+
+def _unpickled(
+    record: Record,
+    relevance: float,
+    priority: float,
+    explanation: dict[str, Any],
+    related: list[Record],
+    archived: str | None,
+) -> Hit:
+    hit = Hit(record, relevance, priority, lambda: explanation, related)
+    hit.archived = archived
+    return hit
+
+
+def _figures(hit: Hit) -> tuple[str, str]:
+    return f"{hit.relevance:.3f}", f"{hit.priority:.3f}"
 
 
 class LeftOut(NamedTuple):
@@ -108,6 +132,20 @@ class Hits(list[Hit]):
     @property
     def ids(self) -> list[str]:
         return [hit.record.id for hit in self]
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One flat dictionary for each hit, as a DataFrame takes them: the fields of the record, relevance and priority."""
+        return [{**hit.record.to_dict(), "relevance": hit.relevance, "priority": hit.priority} for hit in self]
+
+    def _repr_html_(self) -> str:
+        from smp_memory.model.notebook import table
+
+        columns = ("memory", "type", "created", "relevance", "priority", "text")
+        rows = (
+            (hit.record.ref, hit.record.type, hit.record.to_dict()["created"], *_figures(hit), hit.record.text)
+            for hit in self
+        )
+        return table(columns, rows)
 
 
 class Related:

@@ -10,7 +10,7 @@ values under the same names. Values are copies: changing them changes nothing in
 from __future__ import annotations
 
 from smp_memory.model.times import to_moment
-from smp_memory.model.types import CONFIDENCE_WORDS, SCHEMA
+from smp_memory.model.types import CONFIDENCE_WORDS, KINDS, SCHEMA, PerKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from smp_memory.model.entry import Entry
     from smp_memory.model.reports import Problem
+    from smp_memory.model.types import Kind
 
 
 class Field:
@@ -159,11 +160,7 @@ class Record:
     @property
     def text(self) -> str:
         """The main text of the memory, for lists and digests."""
-        for name in _TEXT_FIELDS:
-            value = self._data.get(name)
-            if isinstance(value, str) and value:
-                return value
-        return ""
+        return text_in(KINDS[self.type], self._data)
 
     @property
     def confidence_value(self) -> float | None:
@@ -181,6 +178,7 @@ class Record:
         known = self._fields()
         if self.typed_by_hand:
             known["typed_by_hand"] = True
+        known.setdefault("text", self.text)
         return known
 
     def _fields(self) -> dict[str, Any]:
@@ -228,6 +226,11 @@ class Record:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id} r{self.revision}: {self.text[:60]!r})"
 
+    def _repr_html_(self) -> str:
+        from smp_memory.model.notebook import table
+
+        return table(("field", "value"), self.to_dict().items())
+
 
 class Records(list[Record]):
     """A list of memories; `problems` names entries that could not be read and are missing in it."""
@@ -247,20 +250,37 @@ class Records(list[Record]):
             found.problems += each.problems
         return found
 
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One dictionary for each memory, as a DataFrame takes them."""
+        return [record.to_dict() for record in self]
 
-_TEXT_FIELDS = (
-    "decision",
-    "finding",
-    "preference",
-    "learning",
-    "summary",
-    "content",
-    "name",
-    "value",
-    "key",
-    "agent",
-    "path",
-)
+    def _repr_html_(self) -> str:
+        from smp_memory.model.notebook import table
+
+        rows = ((each.ref, each.type, each.to_dict()["created"], each.author, each.text) for each in self)
+        return table(("memory", "type", "created", "author", "text"), rows)
+
+
+class Status:
+    """The status of a memory: from `status` or, as in some designs, `resolution.status`; else the default of its type."""
+
+    __slots__ = ()
+
+    def __get__(self, record: Record | None, owner: type) -> Any:
+        if record is None:
+            return self
+        resolution = record._data.get("resolution")
+        inner = resolution.get("status") if isinstance(resolution, dict) else None
+        return record._data.get("status") or inner or KINDS[record.type].default_status
+
+
+def text_in(kind: Kind, data: dict[str, Any]) -> str:
+    """The main text of a memory, from its fields."""
+    for name in kind.texts:
+        value = data.get(name)
+        if isinstance(value, str) and value:
+            return value
+    return ""
 
 
 class Turn(Record):
@@ -280,7 +300,7 @@ class Decision(Record):
     approved_by = Field([])
     agreed_by = Field([])
     agents_involved = Field([])
-    status = Field("active")
+    status = Field(KINDS["decision"].default_status)
     resolution = Field()
 
 
@@ -294,14 +314,8 @@ class Finding(Record):
     location = Field()
     impact = Field()
     root_cause = Field()
+    status = Status()
     resolution = Field()
-
-    @property
-    def status(self) -> str:
-        """The status from `status` or, as in some designs, `resolution.status`."""
-        resolution = self._data.get("resolution")
-        inner = resolution.get("status") if isinstance(resolution, dict) else None
-        return self._data.get("status") or inner or "open"
 
 
 class Preference(Record):
@@ -342,13 +356,33 @@ class Summary(Record):
     covers = Field([])
 
 
-CLASSES: dict[str, type[Record]] = {
-    "conversation": Turn,
-    "decision": Decision,
-    "finding": Finding,
-    "preference": Preference,
-    "agent_state": AgentState,
-    "artifact": Artifact,
-    "learning": Learning,
-    "summary": Summary,
-}
+def record_class(kind: Kind) -> type[Record]:
+    """A class for a type that has none here: its fields are attributes, and None where they are missing."""
+    attributes: dict[str, Any] = {name: Field() for name in kind.fields if name != "author"}
+    if kind.statuses:
+        attributes["status"] = Status()
+    return type(kind.name.title().replace("_", ""), (Record,), {"__slots__": (), **attributes})
+
+
+def name_and_content(record: Record) -> tuple[Any, Any]:
+    """How a memory reads on one line: its name, if it has one of its own as a preference has its key, and what it says."""
+    kind, data = KINDS[record.type], record.given
+    if kind.is_named_by_agent:
+        return None, data.get(kind.text)
+    name, text, value = data.get("key") if kind.is_named_by_key else None, record.text, data.get("value")
+    if name is None or text != name:
+        return name, text or value
+    return (None, name) if value is None else (name, value)  # a value that is not a text, such as a number
+
+
+CLASSES: dict[str, type[Record]] = PerKind(record_class)
+CLASSES.update(
+    conversation=Turn,
+    decision=Decision,
+    finding=Finding,
+    preference=Preference,
+    agent_state=AgentState,
+    artifact=Artifact,
+    learning=Learning,
+    summary=Summary,
+)

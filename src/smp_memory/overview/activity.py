@@ -16,6 +16,7 @@ from datetime import datetime
 
 from smp_memory.errors import InvalidQuery, InvalidRecord
 from smp_memory.model.times import parse, to_moment, to_text
+from smp_memory.model.types import KINDS
 from smp_memory.overview.items import (
     OverviewItem,
     header,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from smp_memory.model.reports import Problem
 
 _BUCKET_LENGTHS = {"hour": len("2026-01-11T14"), "day": len("2026-01-11")}
-_AUTHOR_NAMES = {"decision": "made_by", "finding": "discovered_by"}
 
 
 class TimelineEvent:
@@ -58,16 +58,16 @@ class TimelineEvent:
         return self.record.text
 
     def to_dict(self) -> dict[str, Any]:
-        is_turn = self.type == "conversation"
+        kind = KINDS[self.type]
         event: dict[str, Any] = {
             "timestamp": to_text(self.time),
-            "type": "conversation_turn" if is_turn else self.type,
+            "type": "conversation_turn" if kind.is_turn else self.type,
             "ref": self.id,
         }
-        if is_turn:
+        if kind.is_turn:
             event["participants"] = [self.author]
         else:
-            event[_AUTHOR_NAMES.get(self.type, "author")] = self.author
+            event[kind.author_name] = self.author
         if self.severity:
             event["severity"] = self.severity
         return {**event, "topics": list(self.topics)}
@@ -156,9 +156,11 @@ class Participant:
         self.name = name
         self.kind = _most_frequent([each.agent_kind for each in items], 1)[0]
         self.memories = len(items)
-        self.messages = sum(each.type == "conversation" for each in items)
+        self.messages = sum(KINDS[each.type].is_turn for each in items)
         self.first: datetime = items[0].created
-        self.last: datetime = max(each.updated if each.type == "agent_state" else each.created for each in items)
+        self.last: datetime = max(
+            each.updated if KINDS[each.type].is_named_by_agent else each.created for each in items
+        )
         self.ids = refs_by_type(items)
         self.topics = _most_frequent([name for each in items for name in each.topics], _MAX_TOPICS)
 

@@ -28,7 +28,6 @@ _USER = "user"
 _DEFAULT_IMPORTANCE = 0.5
 _MAX_TAG = 64
 _AUTHOR_KINDS = ("user", "agent", "system", "tool")
-_PLURALS = {"conversation": "turns", "summary": "summaries"}
 
 
 class OverviewItem:
@@ -53,14 +52,14 @@ class OverviewItem:
     @property
     def agent(self) -> str:
         """The agent that a state belongs to; for other types the author."""
-        named = word(getattr(self.record, "agent", None)) if self.type == "agent_state" else ""
+        named = word(getattr(self.record, "agent", None)) if KINDS[self.type].is_named_by_agent else ""
         return named or self.author
 
     @property
     def agent_kind(self) -> str:
         """The kind of the one that `agent` names."""
         kind = self.record.author_kind
-        return kind if kind in _AUTHOR_KINDS and self.type != "agent_state" else "agent"
+        return kind if kind in _AUTHOR_KINDS and not KINDS[self.type].is_named_by_agent else "agent"
 
     def worth(self, priority: Priority | None) -> float:
         """Its weight from 0 to 1: the priority if a function for it is given, else the importance."""
@@ -134,7 +133,7 @@ def text_of(moment: datetime | None) -> str | None:
 
 def plural(type: str) -> str:
     """The plural of a type: `turns`, `decisions`."""
-    return _PLURALS.get(type, f"{type}s")
+    return KINDS[type].plural
 
 
 def refs_by_type(items: Iterable[OverviewItem]) -> dict[str, list[str]]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 
 from smp_memory.model.times import to_text
-from smp_memory.model.types import CLOSED_STATUSES, OVERTURNED_STATUSES
+from smp_memory.model.types import KINDS, SEVERITY_LEVELS, names_where
 from smp_memory.overview.activity import agents_of
 from smp_memory.overview.items import brief, header, overview_items, plural, refs_by_type, small, text_of, word
 from smp_memory.overview.topics import topics_of
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 MAX_ITEMS = 10
 UNRATED = "unrated"
 _MAX_SEVERITY = 40
-_SEVERITIES = {"critical": 0, "high": 1, "important": 1, "medium": 2, "low": 3, "minor": 3, "info": 4}
 
 
 class SessionSummary:
@@ -52,7 +51,10 @@ class SessionSummary:
         newest = [each.record for each in reversed(items)]
         chosen = {
             "decisions": _active_decisions(best),
-            "open_findings": sorted(filter(_is_open, best), key=_severity_rank),
+            **{
+                f"open_{KINDS[name].plural}": sorted(_open_of(best, name), key=_severity_rank)
+                for name in names_where("is_open_until_closed")
+            },
             "preferences": _first_of_each(newest, "preference", _preference_key),
             "agent_states": _first_of_each(sorted(newest, key=_last_change, reverse=True), "agent_state", _state_key),
         }
@@ -65,7 +67,10 @@ class SessionSummary:
         self.totals = {name: len(records) for name, records in chosen.items()}
         self.users, self.agents = _participants(items, info)
         self.topics = list(topics_of(items, priority))[:most]
-        self.decisions, self.findings, self.preferences, self.states = (found[:most] for found in chosen.values())
+        shown = {name: records[:most] for name, records in chosen.items()}
+        self.decisions, self.findings = shown["decisions"], shown["open_findings"]
+        self.preferences, self.states = shown["preferences"], shown["agent_states"]
+        self.open = {name: records for name, records in shown.items() if name.startswith("open_")}  # of each type
         self._header = header(items)
 
     def ref(self, record: Record) -> str:
@@ -74,10 +79,7 @@ class SessionSummary:
     @property
     def open_findings(self) -> dict[str, list[Record]]:
         """The open findings by severity, the most severe first."""
-        found: dict[str, list[Record]] = {}
-        for record in self.findings:
-            found.setdefault(severity_of(record), []).append(record)
-        return found
+        return _by_severity(self.findings)
 
     @property
     def text(self) -> str:
@@ -106,9 +108,12 @@ class SessionSummary:
                     for topic in self.topics
                 ],
                 "key_decisions": [self._decision(record) for record in self.decisions],
-                "open_findings": {
-                    severity: [self._finding(record) for record in records]
-                    for severity, records in self.open_findings.items()
+                **{
+                    name: {
+                        severity: [self._finding(record) for record in found]
+                        for severity, found in _by_severity(records).items()
+                    }
+                    for name, records in self.open.items()
                 },
                 "preferences": [self._preference(record) for record in self.preferences],
                 "agent_states": [self._state(record) for record in self.states],
@@ -122,20 +127,20 @@ class SessionSummary:
             "id": self.ref(record),
             "decision": brief(record.text),
             **({"rationale": brief(why)} if why else {}),
-            "made_by": word(record.author) or "user",
+            KINDS[record.type].author_name: word(record.author) or "user",
             "timestamp": text_of(record.created),
         }
 
     def _finding(self, record: Record) -> dict[str, Any]:
         return {
             "id": self.ref(record),
-            "finding": brief(record.text),
-            "discovered_by": word(record.author) or "user",
+            record.type: brief(record.text),
+            KINDS[record.type].author_name: word(record.author) or "user",
             "timestamp": text_of(record.created),
         }
 
     def _preference(self, record: Record) -> dict[str, Any]:
-        fields = ((name, getattr(record, name, None)) for name in ("key", "value", "preference"))
+        fields = ((name, getattr(record, name, None)) for name in KINDS[record.type].parts)
         return {"id": self.ref(record), **{name: small(value) for name, value in fields if value is not None}}
 
     def _state(self, record: Record) -> dict[str, Any]:
@@ -180,15 +185,19 @@ def _participants(items: list[OverviewItem], info: SessionInfo | None) -> tuple[
 
 
 def _by_worth(items: list[OverviewItem], priority: Priority | None) -> list[Record]:
-    """Decisions and findings by worth; of equals the newest first."""
-    chosen = [each for each in reversed(items) if each.type in ("decision", "finding")]
+    """What has a status, such as decisions and findings, by worth; of equals the newest first."""
+    chosen = [each for each in reversed(items) if KINDS[each.type].statuses]
     return [each.record for each in sorted(chosen, key=lambda each: -each.worth(priority))]
 
 
 def _active_decisions(records: list[Record]) -> list[Record]:
     replaced = {target for record in records for target in _superseded_by(record)}
     decisions = [record for record in records if record.type == "decision"]
-    return [record for record in decisions if _status(record) not in OVERTURNED_STATUSES and record.ref not in replaced]
+    return [
+        record
+        for record in decisions
+        if _status(record) not in KINDS[record.type].closed and record.ref not in replaced
+    ]
 
 
 def _superseded_by(record: Record) -> Iterator[str]:
@@ -200,8 +209,15 @@ def _superseded_by(record: Record) -> Iterator[str]:
             yield target if "/" in target else f"{record.session}/{target}"
 
 
-def _is_open(record: Record) -> bool:
-    return record.type == "finding" and _status(record) not in CLOSED_STATUSES
+def _open_of(records: list[Record], type: str) -> list[Record]:
+    return [record for record in records if record.type == type and _status(record) not in KINDS[type].closed]
+
+
+def _by_severity(records: list[Record]) -> dict[str, list[Record]]:
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        found.setdefault(severity_of(record), []).append(record)
+    return found
 
 
 def _status(record: Record) -> str:
@@ -214,7 +230,7 @@ def severity_of(record: Record) -> str:
 
 def _severity_rank(record: Record) -> tuple[int, str]:
     severity = severity_of(record)
-    return _SEVERITIES.get(severity, len(_SEVERITIES)), severity
+    return -SEVERITY_LEVELS.get(severity, -1), severity
 
 
 def _first_of_each(records: list[Record], type: str, key: Callable[[Record], str]) -> list[Record]:
@@ -241,7 +257,6 @@ def _state_key(record: Record) -> str:
 
 # -- text
 
-_NAMES = {"agent_state": "agent state", "conversation": "turn"}
 _MAX_REASON = 120
 _MAX_SESSIONS = 3
 
@@ -255,7 +270,9 @@ def summary_lines(summary: SessionSummary) -> Iterator[str]:
         named = ", ".join(f"{brief(topic.name)} ({topic.mentions})" for topic in summary.topics)
         yield f"Most discussed: {named}."
     yield from _section(summary, "Key decisions", "decisions", summary.decisions, _decision)
-    yield from _section(summary, "Open findings", "open_findings", summary.findings, _finding)
+    for name in names_where("is_open_until_closed"):
+        part = f"open_{KINDS[name].plural}"
+        yield from _section(summary, KINDS[name].context_title, part, summary.open[part], _finding)
     yield from _section(summary, "Preferences", "preferences", summary.preferences, _preference)
     yield from _section(summary, "Where the agents stand", "agent_states", summary.states, _state)
 
@@ -277,7 +294,7 @@ def _counts(summary: SessionSummary) -> str:
 def counted(count: int, type: str) -> str:
     """`1 turn`, `2 agent states`."""
     if count == 1:
-        return f"1 {_NAMES.get(type, type)}"
+        return f"1 {KINDS[type].noun}"
     return f"{count:,} {plural(type).replace('_', ' ')}"
 
 
@@ -319,7 +336,7 @@ def _author_and_day(record: Record) -> str:
 
 
 def _preference(record: Record) -> str:
-    fields = (getattr(record, name, None) for name in ("key", "value", "preference"))
+    fields = (getattr(record, name, None) for name in KINDS[record.type].parts)
     return ": ".join(_on_one_line(value) for value in fields if value is not None)
 
 

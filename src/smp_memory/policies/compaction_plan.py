@@ -24,6 +24,7 @@ from collections import Counter
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from smp_memory.model.types import ACTIVE, EXPLICIT, KINDS, OPEN
 from smp_memory.policies.retention import DEFAULT_RULES, PINNED, preserved
 from smp_memory.policies.statuses import is_settled
 from smp_memory.policies.turn_summaries import MAX_COST, max_summary_bytes, runs, summaries
@@ -158,8 +159,9 @@ def _candidates(
     yield from _removals(FADED, sorted(decayed, key=_by_priority), f"faded: priority below {rules.decayed_below:g}")
     turns = [weighed for weighed in rest if _is_old_turn(weighed, now, rules)]
     yield from _removals(OLD_TURNS, sorted(turns, key=_by_order), f"a turn older than {rules.old_turns.days} days")
-    settled = [weighed for weighed in rest if _is_settled_finding(weighed)]
-    yield from _removals(RESOLVED, sorted(settled, key=_by_change), "a settled finding")
+    settled = [weighed for weighed in rest if _is_closed(weighed)]
+    for weighed in sorted(settled, key=_by_change):
+        yield from _removals(RESOLVED, (weighed,), f"a settled {KINDS[weighed.record.type].noun}")
     states = (weighed for weighed in memories if _has_history(weighed, kept))
     for weighed in sorted(states, key=_by_history):
         yield (
@@ -176,7 +178,7 @@ def _removals(stage: str, found: Iterable[WeighedMemory], why: str) -> Iterator[
 
 
 def _is_turn(weighed: WeighedMemory) -> bool:
-    return weighed.record.type == "conversation"
+    return KINDS[weighed.record.type].is_turn
 
 
 def _is_decayed(weighed: WeighedMemory, rules: PreservationRules) -> bool:
@@ -187,18 +189,19 @@ def _is_old_turn(weighed: WeighedMemory, now: datetime, rules: PreservationRules
     return _is_turn(weighed) and now - weighed.created > rules.old_turns
 
 
-def _is_settled_finding(weighed: WeighedMemory) -> bool:
-    return weighed.record.type == "finding" and is_settled(weighed.record)
+def _is_closed(weighed: WeighedMemory) -> bool:
+    """Whether it is a settled finding, or of another type that stays until it is closed."""
+    return KINDS[weighed.record.type].keeps == OPEN and is_settled(weighed.record)
 
 
 def _is_settled(weighed: WeighedMemory) -> bool:
     """Whether it is a decision or preference; active decisions and explicit preferences are preserved before."""
-    return weighed.record.type in ("decision", "preference")
+    return KINDS[weighed.record.type].keeps in (ACTIVE, EXPLICIT)
 
 
 def _has_history(weighed: WeighedMemory, kept: dict[str, str]) -> bool:
     record = weighed.record
-    if record.type != "agent_state" or not weighed.history_bytes:
+    if not KINDS[record.type].is_named_by_agent or not weighed.history_bytes:
         return False
     return not record.deleted and kept.get(record.id) != PINNED
 
@@ -226,7 +229,7 @@ def _add_reasons_of_others(
     for weighed in memories:
         if weighed.record.id not in gone and weighed.record.id not in kept:
             by_age = _is_decayed(weighed, rules) or _is_old_turn(weighed, now, rules)
-            could = by_age or _is_settled_finding(weighed) or _is_settled(weighed)
+            could = by_age or _is_closed(weighed) or _is_settled(weighed)
             kept[weighed.record.id] = NOT_NEEDED if could else NOT_COVERED
 
 

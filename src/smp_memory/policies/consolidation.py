@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.index.tokens import STOP_WORDS, terms
 from smp_memory.model.times import to_text
+from smp_memory.model.types import KINDS, SEVERITIES, names_where, severity_rank
 from smp_memory.policies.statuses import is_settled
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 
     Rare = tuple[frozenset[str], str]
 
-TYPES = ("finding", "preference")
-_SEVERITIES = ("critical", "high", "important", "medium", "low", "minor", "info")
 _LISTS = ("tags", "references", "learned_from")
 THRESHOLD = 0.6  # chosen on the examples in tests/unit/policies/test_consolidation.py
 REPLACED_FACTOR = 0.75  # the factor where each text has a word that the other lacks
@@ -92,12 +91,13 @@ class MergedMemory(NamedTuple):
 
 
 def find_duplicates(
-    records: Iterable[Record], threshold: float = THRESHOLD, types: Sequence[str] = TYPES
+    records: Iterable[Record], threshold: float = THRESHOLD, types: Sequence[str] | None = None
 ) -> list[Duplicates]:
-    """Groups of memories of one session that say the same, in the order of their first memories."""
+    """Groups of memories of one session that say the same, in the order of their first memories; None: all types that are merged."""
+    wanted = names_where("is_merged") if types is None else types
     by_key: dict[tuple[Any, ...], list[Record]] = {}
     for record in sorted(records, key=lambda record: record.seq):
-        if record.type in types and not record.deleted:
+        if record.type in wanted and not record.deleted:
             by_key.setdefault(_required_equal(record), []).append(record)
     found = [_group(group) for members in by_key.values() for group in _groups_of_similar(members, threshold)]
     return sorted(found, key=lambda group: min(record.seq for record in group.records))
@@ -130,9 +130,10 @@ def merged(group: Duplicates) -> MergedMemory:
 
 def _required_equal(record: Record) -> tuple[Any, ...]:
     """The values that two memories must have in common to be merged."""
-    settled = record.type == "finding" and is_settled(record)
+    kind = KINDS[record.type]
+    settled = kind.is_open_until_closed and is_settled(record)
     agent = _author(record) if record.visibility != "shared" else ""
-    fields = ("key", "value") if record.type == "preference" else ()
+    fields = ("key", "value") if kind.is_named_by_key else ()
     values = tuple(repr(getattr(record, name, None)) for name in fields)
     return record.session, record.type, str(record.visibility), agent, settled, _place(record), values
 
@@ -167,9 +168,9 @@ def _strongest(kept: Record, others: list[Record]) -> dict[str, Any]:
     every = [kept, *others]
     if any(record.pinned for record in others) and not kept.pinned:
         changes["pinned"] = True
-    highest = min((_severity_rank(record) for record in every), default=len(_SEVERITIES))
+    highest = min(_severity_rank(record) for record in every)
     if highest < _severity_rank(kept):
-        changes["severity"] = _SEVERITIES[highest]
+        changes["severity"] = SEVERITIES[highest]
     for name in ("importance", "confidence_value"):
         values = [value for record in every if (value := _number(getattr(record, name))) is not None]
         if values and max(values) > (_number(getattr(kept, name)) or 0.0):
@@ -220,9 +221,7 @@ def _author(record: Record) -> str:
 
 
 def _severity_rank(record: Record) -> int:
-    word = getattr(record, "severity", None)
-    word = word.strip().lower() if isinstance(word, str) else ""
-    return _SEVERITIES.index(word) if word in _SEVERITIES else len(_SEVERITIES)
+    return severity_rank(getattr(record, "severity", None))
 
 
 def _number(value: Any) -> float | None:

@@ -13,22 +13,14 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from smp_memory.model.types import KINDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     Sample = tuple[datetime, int]  # time, and the size of the session in bytes
 
 OK, WARNING, CRITICAL, FULL = "ok", "warning", "critical", "full"
-COMPONENTS = {  # names of the parts as in design 003, and SMP's further types
-    "conversation": "conversation",
-    "decision": "decisions",
-    "finding": "findings",
-    "preference": "preferences",
-    "agent_state": "agent_states",
-    "artifact": "artifacts",
-    "learning": "learnings",
-    "summary": "summaries",
-}
 INDEXES, OTHER = "indexes", "other"
 MAX_FILES = 10
 HALF_LIFE = timedelta(days=7)
@@ -147,7 +139,7 @@ def compaction_target(
 
 def breakdown(counted: Mapping[str, int], bytes_by_type: Mapping[str, int]) -> dict[str, int]:
     """Bytes by type of memory, of the readable indexes, and of the rest: metadata, headers, writer state."""
-    parts = {name: bytes_by_type.get(type, 0) for type, name in COMPONENTS.items()}
+    parts = {kind.component: bytes_by_type.get(type, 0) for type, kind in KINDS.items()}
     parts[INDEXES] = sum(size for path, size in counted.items() if "indexes/" in f"/{path}")
     parts[OTHER] = max(0, sum(counted.values()) - sum(parts.values()))
     return parts

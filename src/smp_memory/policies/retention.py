@@ -31,12 +31,13 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from smp_memory.model.types import ACTIVE, ALWAYS, EXPLICIT, KINDS, OPEN
 from smp_memory.policies.clock_trust import NO_EVIDENCE, Evidence, distrust, later
 from smp_memory.policies.statuses import (
     evidence_ids,
     is_active_decision,
     is_explicit_preference,
-    is_open_finding,
+    is_open,
     is_unresolved,
     superseded_ids,
 )
@@ -108,31 +109,26 @@ DEFAULT_RULES = PreservationRules()
 
 IN_TRASH = "in the trash"
 PINNED = "pinned"
-OPEN_FINDING = "an open finding"
-ACTIVE_DECISION = "an active decision"
-EXPLICIT_PREFERENCE = "an explicit preference"
 RECENT_TURN = "recent conversation"
 RECENTLY_USED = "used recently"
 HIGH_PRIORITY = "high priority"
 IMPORTANT = "important"
-CURRENT_STATE = "an agent's current state"
-SUMMARY = "a summary"
 EVIDENCE = "evidence of a memory that is kept"
-_KEEP_EVIDENCE_OF = frozenset((PINNED, OPEN_FINDING, ACTIVE_DECISION, EXPLICIT_PREFERENCE))
+_KEPT_WITH_EVIDENCE = (OPEN, ACTIVE, EXPLICIT)
 
 
 def preserved(
     memories: Sequence[WeighedMemory], now: datetime, rules: PreservationRules = DEFAULT_RULES
 ) -> dict[str, str]:
     """The reason for each memory that must be kept, by id."""
-    superseded = superseded_ids(weighed.record for weighed in memories if weighed.record.type == "decision")
+    superseded = superseded_ids(weighed.record for weighed in memories if KINDS[weighed.record.type].keeps == ACTIVE)
     reasons = {}
     evidence: set[str] = set()
     for weighed in memories:
         reason = _own_reason(weighed, now, rules, superseded)
         if reason:
             reasons[weighed.record.id] = reason
-        if reason in _KEEP_EVIDENCE_OF and rules.keep_referenced:
+        if rules.keep_referenced and (reason == PINNED or (reason and reason == _reason_with_evidence(weighed.record))):
             evidence.update(evidence_ids(weighed.record))
     for weighed in memories:
         if weighed.record.id in evidence:
@@ -150,21 +146,27 @@ def _own_reason(weighed: WeighedMemory, now: datetime, rules: PreservationRules,
 
 
 def _reason_by_type(record: Record, superseded: frozenset[str]) -> str:
-    kind = record.type
-    if kind == "conversation":
-        return ""
-    if kind == "finding":
-        return OPEN_FINDING if is_open_finding(record) else ""
-    if kind == "decision":
-        return ACTIVE_DECISION if is_active_decision(record, superseded) else ""
-    if kind == "preference":
-        return EXPLICIT_PREFERENCE if is_explicit_preference(record) else ""
-    return {"agent_state": CURRENT_STATE, "summary": SUMMARY}.get(kind, "")
+    kind = KINDS[record.type]
+    if kind.keeps == OPEN:
+        is_kept = is_open(record)
+    elif kind.keeps == ACTIVE:
+        is_kept = is_active_decision(record, superseded)
+    elif kind.keeps == EXPLICIT:
+        is_kept = is_explicit_preference(record)
+    else:
+        is_kept = kind.keeps == ALWAYS
+    return kind.kept_because if is_kept else ""
+
+
+def _reason_with_evidence(record: Record) -> str:
+    """The reason of its type for which what it refers to is kept, too."""
+    kind = KINDS[record.type]
+    return kind.kept_because if kind.keeps in _KEPT_WITH_EVIDENCE else ""
 
 
 def _reason_by_use(weighed: WeighedMemory, now: datetime, rules: PreservationRules) -> str:
     record, used = weighed.record, weighed.last_access
-    if record.type == "conversation" and now - weighed.created < rules.recent_turns:
+    if KINDS[record.type].is_turn and now - weighed.created < rules.recent_turns:
         return RECENT_TURN
     if now - (weighed.updated if used is None else max(weighed.updated, used)) < rules.recent_use:
         return RECENTLY_USED
@@ -176,8 +178,6 @@ def _reason_by_use(weighed: WeighedMemory, now: datetime, rules: PreservationRul
 
 
 # -- expiry
-
-DAYS: dict[str, int | None] = {"conversation": 90, "decision": 365, "finding": 180, "preference": 730}
 
 
 class Expiry(NamedTuple):
@@ -195,7 +195,8 @@ class Expiry(NamedTuple):
 
 def days_of(settings: Mapping[str, Any] | None = None) -> dict[str, int | None]:
     """Days by type from the section `retention.days` of the settings; 0 or None means for ever."""
-    return {type: days or None for type, days in {**DAYS, **(settings or {})}.items()}
+    defaults = {name: kind.retention_days for name, kind in KINDS.items()}
+    return {type: days or None for type, days in {**defaults, **(settings or {})}.items()}
 
 
 def due(

@@ -1,5 +1,7 @@
 """What the statuses of findings, decisions and preferences mean: open, settled, active, unresolved, explicit.
 
+The words, and which of these rules hold for a type, are in `model.types`.
+
 - A finding is open unless its status says that it is settled.
 - A decision is active unless its status says that it is settled or overturned, or another decision supersedes it.
 - A decision is unresolved if its status says that something is still to be done: `open`, `pending`, `proposed`.
@@ -10,7 +12,8 @@ Guarantees: pure; never raises, whatever a person typed. In doubt a memory count
 
 from __future__ import annotations
 
-from smp_memory.decay.policies import INFERRED, UNRESOLVED
+from smp_memory.decay.policies import INFERRED
+from smp_memory.model.types import ACTIVE, EXPLICIT, KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,11 +22,6 @@ if TYPE_CHECKING:
 
     from smp_memory.model.record import Record
 
-SETTLED = frozenset(
-    """resolved closed fixed done completed implemented wontfix wont_fix won't_fix not_a_bug
-    rejected dismissed duplicate invalid obsolete superseded
-    reversed reverted revoked withdrawn cancelled canceled deprecated archived""".split()  # noqa: SIM905
-)
 _INFERRED_SOURCES = ("inferred", "behavior", "behaviour", "observed", "pattern")
 
 
@@ -32,29 +30,30 @@ def status_of(record: Record) -> str:
     status = getattr(record, "status", None)
     resolution = getattr(record, "resolution", None)
     inner = resolution.get("status") if isinstance(resolution, dict) else None
-    word = inner if record.type == "decision" and isinstance(inner, str) else status
+    word = inner if KINDS[record.type].resolution_wins and isinstance(inner, str) else status
     return word.strip().lower().replace("-", "_").replace(" ", "_") if isinstance(word, str) else ""
 
 
 def is_settled(record: Record) -> bool:
-    return status_of(record) in SETTLED
+    return status_of(record) in KINDS[record.type].settled
 
 
-def is_open_finding(record: Record) -> bool:
-    return record.type == "finding" and not is_settled(record)
+def is_open(record: Record) -> bool:
+    """Whether it is of a type that stays open until it is closed, such as a finding, and was not closed."""
+    return KINDS[record.type].is_open_until_closed and not is_settled(record)
 
 
 def is_unresolved(record: Record) -> bool:
     """Whether somebody still has to act on it: an open finding or an unresolved decision."""
-    return is_open_finding(record) or (record.type == "decision" and status_of(record) in UNRESOLVED)
+    return is_open(record) or status_of(record) in KINDS[record.type].unresolved
 
 
 def is_active_decision(record: Record, superseded: frozenset[str] = frozenset()) -> bool:
-    return record.type == "decision" and not is_settled(record) and record.id not in superseded
+    return KINDS[record.type].keeps == ACTIVE and not is_settled(record) and record.id not in superseded
 
 
 def is_explicit_preference(record: Record) -> bool:
-    if record.type != "preference":
+    if KINDS[record.type].keeps != EXPLICIT:
         return False
     confidence = record.confidence_value
     source = getattr(record, "source", None)

@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 
 from smp_memory.index.tokens import STOP_WORDS, terms
 from smp_memory.model.times import to_text
+from smp_memory.model.types import KINDS
 from smp_memory.overview.summary import summarize
 
 TYPE_CHECKING = False
@@ -298,7 +299,7 @@ def archive_summary(
 ) -> dict[str, Any]:
     """The summary as plain JSON values; `archived` is the time, `figures` are sizes and counts from the caller."""
     existing = [record for record in records if not record.deleted]
-    turns = [record for record in existing if record.type == "conversation"]
+    turns = [record for record in existing if KINDS[record.type].is_turn]
     key_quotes = quotes([record.text for record in turns], KEY_TURNS, 200 * KEY_TURNS)
     body: dict[str, Any] = summarize(existing, info, priority=priority, most=MAX_OF_EACH).to_dict()["session_summary"]
     return {

@@ -98,7 +98,7 @@ class Audit:
             try:
                 before, end, is_torn = self._checksum_before(last, file.size_before)
                 if end < file.size_before:
-                    file.cut_torn(end)
+                    file.truncate_torn(end)
                 checksum = _checksum(before, body)
                 line = b"".join((b"\n" * is_torn, body, _MARK, checksum.encode(), b'"}\n'))
                 file.append(line)

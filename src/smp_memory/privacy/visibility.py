@@ -17,8 +17,9 @@ No value that only hidden revisions had is returned, neither as a value nor as t
 
 from __future__ import annotations
 
-from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_revision, is_use
+from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_maintenance, is_revision
 from smp_memory.model.record import same
+from smp_memory.model.types import KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,12 +50,14 @@ class Viewer:
 
     def may_change(self, record: Record) -> bool:
         """Whether the viewer may change or delete a memory: all it sees, except the state of another agent."""
-        is_own = record.type != "agent_state" or (self.agent is not None and record.given.get("agent") == self.agent)
-        return is_own and self.sees(record)
+        is_other = KINDS[record.type].is_named_by_agent and (
+            self.agent is None or record.given.get("agent") != self.agent
+        )
+        return not is_other and self.sees(record)
 
     def may_see(self, type: Any, data: Mapping[str, Any]) -> bool:
         visibility = data.get("visibility")
-        if type == "agent_state":
+        if KINDS[type].is_named_by_agent:
             owner, shared = data.get("agent"), visibility is not None and visibility in VISIBLE_TO_ALL
         else:
             owner, shared = data.get("author"), visibility in VISIBLE_TO_ALL
@@ -71,7 +74,7 @@ class VisibilityFilter:
         self._filter = field_filter
 
     def admits(self, record: Record, computed: Computed) -> bool:
-        if record.type == "summary" and record.id == _ARCHIVE_SUMMARY_ID:
+        if record.id == _ARCHIVE_SUMMARY_ID and record.type == "summary":
             return False
         return self._viewer.sees(record) and (not self._filter or self._filter.admits(record, computed))
 
@@ -118,7 +121,7 @@ def history_for(history: RecordHistory, viewer: Viewer) -> list[dict[str, Any]]:
     """`RecordHistory.steps` as visible to the viewer. A change whose old value is hidden has no `from`."""
     steps: list[dict[str, Any]] = []
     known: dict[str, Any] = {}  # the fields after the last visible entry
-    changes_only = (step for step in _steps(history, viewer) if not is_use(step.entry))
+    changes_only = (step for step in _steps(history, viewer) if not is_maintenance(step.entry))
     for whole, step in zip(history.steps(), changes_only, strict=True):
         if not step.is_visible:
             verb = {PUT: "was", CHANGE: "was", DELETE: "was deleted while", RESTORE: "was restored while"}[
@@ -155,7 +158,7 @@ def entries_for(history: RecordHistory, viewer: Viewer) -> list[Entry]:
         twin = step.entry.copy()
         kept.append(twin)
         if not is_revision(twin):
-            twin.revision = revision if is_use(twin) else 0
+            twin.revision = revision if is_maintenance(twin) else 0
             known = step.after
             continue
         revision += 1

@@ -226,7 +226,7 @@ def _all_records(scope: Scope) -> Records:
         every = Records.joined(records_of(store.session(name)) for name in names)
     if scope.sessions is not None and scope.viewer is None:
         store.session(names[0]).refresh_overviews(every, _users(scope))
-    return scope.shown(every)
+    return scope.filter_visible(every)
 
 
 def _users(scope: Scope) -> dict[str, str]:

@@ -18,8 +18,8 @@ from types import SimpleNamespace
 from weakref import WeakKeyDictionary
 
 from smp_memory.errors import InvalidQuery, SMPError
+from smp_memory.files.archive_format import DEFAULT_LIMITS
 from smp_memory.files.disk import identity
-from smp_memory.files.tar_stream import DEFAULT_LIMITS
 from smp_memory.index.index import Index
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.model.entry import PUT, Entry

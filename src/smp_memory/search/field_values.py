@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import date, datetime
 
 from smp_memory.model.times import to_moment, to_text
-from smp_memory.model.types import COMMON_ALIASES, CONFIDENCE_WORDS, KINDS
+from smp_memory.model.types import COMMON_ALIASES, CONFIDENCE_WORDS, KINDS, SEVERITY_LEVELS
 from smp_memory.search.calendar import DAY, days, to_datetime, to_microseconds
 
 TYPE_CHECKING = False
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
         Callable[[Any], Any], Any, Any
     ]  # how to read a value; the lowest and highest value that equal the one of the query
 
-_LEVELS = {"info": 0, "low": 1, "minor": 1, "medium": 2, "important": 3, "high": 3, "critical": 4}
 _STATUS = ("status", "resolution.status")
-_DEFAULT_STATUS = {"finding": "open", "decision": "active"}
 _DESIGN_NAMES = {
     "decay.priority": "priority",
     "decay.access_count": "access.count",
@@ -107,8 +105,8 @@ def _first_status(record: Mapping[str, Any], paths: tuple[list[str], list[str]])
         stored = [each for each in _walk(record, parts) if each]
         if stored:
             return stored
-    default = _DEFAULT_STATUS.get(record.get("type", ""))
-    return [default] if default else []
+    kind = KINDS.get(record.get("type", ""))
+    return [kind.default_status] if kind and kind.default_status else []
 
 
 # -- comparing
@@ -180,7 +178,7 @@ def _confidence(value: Any) -> float | int | None:
 
 
 def level_of(value: Any) -> int | None:
-    return _LEVELS.get(value.lower()) if isinstance(value, str) else None
+    return SEVERITY_LEVELS.get(value.lower()) if isinstance(value, str) else None
 
 
 def _text(value: Any) -> str | None:

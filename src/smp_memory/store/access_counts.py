@@ -60,7 +60,7 @@ class PendingAccesses:
         if size > self._end:
             logged, self._end = self._log.read(self._end)
             _add(self._read, logged)
-        unwritten = self._log.unwritten()
+        unwritten = self._log.pending()
         if not unwritten:
             return self._read
         counts = dict(self._read)
@@ -144,5 +144,5 @@ def _as_text(access: tuple[int, int]) -> tuple[int, str]:
 
 def truncate_access_log(store: FileStore, until: int) -> None:
     """Remove the log up to an offset, after its counts were written into the files."""
-    store.access.forget(until)
+    store.access.remove_before(until)
     store.indexer.count_all_accesses(from_start=True)

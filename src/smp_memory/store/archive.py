@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import SessionCorrupt, SessionExists, SessionNotFound
 from smp_memory.files import archive
-from smp_memory.files.archive_names import LEFT_OUT, PLAN
+from smp_memory.files.archive_format import EXCLUDED, JOURNAL
+from smp_memory.files.archive_reader import read_archive
 from smp_memory.files.disk import TEMPORARY
-from smp_memory.files.foreign_tar import read_archive
 from smp_memory.files.journal import Journal
 from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.files.reader import SessionReader
@@ -164,7 +164,7 @@ def _reader_of(disk: Disk, layout: Layout, folder: str, session: str) -> Session
     """A reader of a session's files in any folder."""
     reader = SessionReader(disk, layout, folder, session)
     reader.folder, reader.private = folder, os.path.join(folder, PRIVATE)
-    reader.journal = Journal(disk, os.path.join(reader.private, PLAN), folder, reader.session)
+    reader.journal = Journal(disk, os.path.join(reader.private, JOURNAL), folder, reader.session)
     return reader
 
 
@@ -172,7 +172,7 @@ def _private_files(disk: Disk, private: str) -> Iterator[tuple[str, str]]:
     """Files of a session's private folder, without locks, plans and temporary files."""
     for name in disk.names(private):
         path = os.path.join(private, name)
-        if name in LEFT_OUT or name == PLAN or name.endswith(TEMPORARY):
+        if name in EXCLUDED or name == JOURNAL or name.endswith(TEMPORARY):
             continue
         if disk.is_folder(path):
             yield from archive.files_below(disk, path, f"{name}/")

@@ -2,7 +2,7 @@
 
 A copy is a `FileSession` in a store of its own, so it is read and changed by the same code as a live session.
 
-Guarantees: the store is not changed. An archive is read by the strict reader (`files.foreign_tar`) within limits, and every
+Guarantees: the store is not changed. An archive is read by the strict reader (`files.archive_reader`) within limits, and every
 byte is compared with its manifest before the copy is returned. An entry of the archive that cannot be read is reported by
 the copy's reader, with the archive and the member as its path. `holds_all_of_archive` is true only if every entry of the
 archive, of its files and its cold segment, is in the live session; it is false for an archive that cannot be read or exceeds the limits.
@@ -15,13 +15,12 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import SMPError, StorageCorrupt
-from smp_memory.files.archive_names import LEFT_OUT, is_private
-from smp_memory.files.foreign_tar import read_archive
+from smp_memory.files.archive_format import DEFAULT_LIMITS, EXCLUDED, is_private
+from smp_memory.files.archive_reader import read_archive
 from smp_memory.files.json_lines import to_json
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.files.memory_system import MemorySystem
-from smp_memory.files.tar_stream import DEFAULT_LIMITS
 from smp_memory.model.reports import Problem
 from smp_memory.store import archive_names
 from smp_memory.store.cold_storage import cold_history
@@ -30,9 +29,9 @@ from smp_memory.store.file_store import FileStore
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from smp_memory.files.archive_format import ArchiveLimits
     from smp_memory.files.disk import Disk
     from smp_memory.files.layouts.layout import Layout
-    from smp_memory.files.tar_stream import ArchiveLimits
     from smp_memory.model.entry import Entry
     from smp_memory.store.file_session import FileSession
 
@@ -80,7 +79,7 @@ def files_in(disk: Disk, folder: str, limits: ArchiveLimits = DEFAULT_LIMITS) ->
     """Name and content of all files below a folder, without locks."""
     left = limits.total_bytes
     for name in _names_below(disk, folder):
-        if is_private(name, LEFT_OUT):
+        if is_private(name, EXCLUDED):
             continue
         found = disk.stat(os.path.join(folder, name))
         left -= found.st_size if found is not None else 0
@@ -196,5 +195,5 @@ def holds_private_files(store: FileStore, archive: str, private: str) -> bool:
     return all(
         archived.get(f"{PRIVATE}/{name}") == store.disk.read(os.path.join(private, name))
         for name in _names_below(store.disk, private)
-        if name not in LEFT_OUT
+        if name not in EXCLUDED
     )

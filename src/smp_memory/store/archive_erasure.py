@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import SMPError
 from smp_memory.files import archive
+from smp_memory.files.archive_reader import read_archive
 from smp_memory.files.disk import TEMPORARY
-from smp_memory.files.foreign_tar import read_archive
 from smp_memory.files.journal import Journal, Plan
 from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.model.deletions import Purged

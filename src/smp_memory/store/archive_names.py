@@ -102,9 +102,9 @@ def _own_first(layout: str) -> list[ArchiveNames]:
 
 def encode(path: str, fields: dict[str, Any]) -> bytes:
     if path.endswith(_YAML):
-        from smp_memory.files.yaml_text import mapping_text
+        from smp_memory.files.yaml_text import emit_mapping
 
-        return mapping_text(fields).encode()
+        return emit_mapping(fields).encode()
     return (json.dumps(fields, ensure_ascii=False, indent=2) + "\n").encode()
 
 

@@ -11,7 +11,7 @@ import os
 import time
 
 from smp_memory.files.change_table import changed_slots, slot_of
-from smp_memory.files.incremental_reader import TICK_NS
+from smp_memory.files.partial_reader import TICK_NS
 from smp_memory.model import ids
 
 TYPE_CHECKING = False

@@ -174,7 +174,7 @@ def decode_cold_entry(found: ColdMatch, layout_name: str) -> Entry | None:
         piece = next((piece for piece in pieces if piece.fields is not None), None)
         if piece is None or piece.fields is None:
             return None
-        entry = layout.dialect.decode(piece.fields, layout.kind_of(row.file), piece.state, row.file, 0, row.seq)
+        entry = layout.field_names.decode(piece.fields, layout.kind_of(row.file), piece.state, row.file, 0, row.seq)
     except SMPError:
         return None
     entry.seq, entry.tx, entry.state = row.seq, "", SIGNED  # it is encoded again when it is restored

@@ -168,9 +168,9 @@ class _Moving:
         present = {(row.id, row.seq) for row in known if key_of(row) not in replaced}
         present |= {(entry.id, entry.seq) for entry in kept}
         new = [*kept, *(entry for entry in moved if (entry.id, entry.seq) not in present)]
-        for name, data in cold_segment.set_aside(segment, lambda row: key_of(row) in replaced).items():
+        for name, data in cold_segment.copy_if_lossy(segment, lambda row: key_of(row) in replaced).items():
             edit.files[private_name(self._reader, name)] = data
-        changed = cold_segment.extended(segment, new, lambda row: key_of(row) in replaced)
+        changed = cold_segment.encode_extended(segment, new, lambda row: key_of(row) in replaced)
         if changed is not None:
             edit.files[private_name(self._reader, cold_segment.FILE)] = changed
             self.cold = len(changed)
@@ -252,9 +252,9 @@ def _restoration(
     admit(reader.size_bytes(), sum(row.length for row in rows))
     for id in dict.fromkeys(ids):
         _check_free(session, reader, id, edit)
-    for name, data in cold_segment.set_aside(segment, lambda row: row.id in restored).items():
+    for name, data in cold_segment.copy_if_lossy(segment, lambda row: row.id in restored).items():
         edit.files[private_name(reader, name)] = data
-    removed, left = cold_segment.reduced(segment, lambda row: row.id in restored)
+    removed, left = cold_segment.encode_reduced(segment, lambda row: row.id in restored)
     if removed:
         edit.files[private_name(reader, cold_segment.FILE)] = left
     return edit

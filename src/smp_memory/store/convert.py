@@ -83,7 +83,7 @@ def _convert(store: FileStore, target: Layout, to: str, progress: Callable[[str]
         _stage_config(disk, root, to, plan)
         journal = _root_journal(disk, root)
         journal.commit(plan)
-        journal.carry_out(plan, _nothing_to_append)
+        journal.apply(plan, _nothing_to_append)
         journal.clear()
         _remove_leftovers(disk, root, plan)
     except BaseException:
@@ -189,7 +189,7 @@ def _stage_file(disk: Disk, root: str, name: str, data: bytes, plan: Plan) -> No
 def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -> None:
     disk, root = store.disk, store.root
     source = store.session(session)
-    source.run_locked("converting", source.writer.warn_of_conversion, while_converting=True)
+    source.run_locked("converting", source.writer.mark_converting, while_converting=True)
     reader = SessionReader(disk, store.layout, root, session)
     session_history = reader.catch_up()
     broken = next((problem for problem in reader.problems() if problem.severity == "error"), None)
@@ -205,7 +205,8 @@ def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -
     for name, data in contents_of(target, session, entries, info).items():
         relative = os.path.relpath(os.path.join(target.folder(root, session), name), root)
         _stage_file(disk, root, relative, data, plan)
-        disk.keep_time(os.path.join(root, STAGING, relative), written)  # it tells which session was written last
+        path = os.path.join(root, STAGING, relative)
+        disk.set_modified_time(path, written)  # it tells which session was written last
     _compare(session_history, info, disk, os.path.join(root, STAGING), target, session)
     _plan_removals(store, store.layout, target, session, list(reader.states), plan)
 
@@ -234,7 +235,7 @@ def _stage_imported(
     folder = layout.folder(root, session)
     if layout.exists(disk, root, session):
         source = store.session(session)
-        source.run_locked("converting", source.writer.warn_of_conversion, while_converting=True)
+        source.run_locked("converting", source.writer.mark_converting, while_converting=True)
         reader = SessionReader(disk, layout, root, session)
         reader.catch_up()
         entries = in_order(entry for state in reader.states.values() for entry in state.entries)
@@ -256,7 +257,7 @@ def _stage_imported(
     for name, data in contents.items():
         relative = os.path.relpath(os.path.join(folder, name), root)
         _stage_file(disk, root, relative, data, plan)
-        disk.keep_time(os.path.join(root, STAGING, relative), written)
+        disk.set_modified_time(os.path.join(root, STAGING, relative), written)
     _compare(session_history, info, disk, os.path.join(root, STAGING), layout, session)
 
 

@@ -64,7 +64,7 @@ def erase(
             for session, ids in targets.items():
                 archives.recover(session)
                 pieces |= _erase_in(archives, session, ids, receipt)
-                store.change_table.set(session)
+                store.change_table.mark_changed(session)
         finally:
             clean = _clean_up(store, targets, receipt)
         digests, failed = renew()

@@ -28,9 +28,10 @@ from smp_memory.errors import (
     from_os_error,
 )
 from smp_memory.files.lock import SessionLock
+from smp_memory.files.partial_reader import read_tail
 from smp_memory.files.reader import SessionReader
 from smp_memory.files.writer import SessionWriter
-from smp_memory.git.metadata_conflicts import conflict_in, head_of, last_head
+from smp_memory.git.metadata_conflicts import decode_metadata, find_conflict, last_metadata_line
 from smp_memory.model.session_info import FORMAT, SessionInfo
 from smp_memory.store import incomplete
 from smp_memory.store.group_commit import GroupCommit
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.config import Config
-    from smp_memory.git.metadata_conflicts import HeadConflict
+    from smp_memory.git.metadata_conflicts import MetadataConflict
     from smp_memory.model.history import SessionHistory
     from smp_memory.model.record import Records
     from smp_memory.model.reports import Problem, Report
@@ -169,7 +170,7 @@ class FileSession:
                 raise self._store.session_not_found(self.session) from None
             except OSError as error:
                 raise from_os_error(error, self.reader.folder, batches[0].operation_name) from error
-        self._store.change_table.set(self.session)
+        self._store.change_table.mark_changed(self.session)
         if self._sync_later:
             self._store.sync_later(self, names)
 
@@ -185,7 +186,7 @@ class FileSession:
         if self._suspects:
             with self._writing:
                 names = list(self._suspects)
-                self.writer.distrust(names, self._timeout_seconds)
+                self.writer.mark_suspect(names, self._timeout_seconds)
                 self._suspects.difference_update(names)
 
     def _make_private(self) -> None:
@@ -202,7 +203,7 @@ class FileSession:
             try:
                 self._make_private()
                 timeout = self.usable_config().lock_timeout_seconds
-                return self.writer.locked(operation, timeout, work, check=not while_converting)
+                return self.writer.run_locked(operation, timeout, work, check=not while_converting)
             except FileNotFoundError:
                 raise self._store.session_not_found(self.session) from None
             except StorageCorrupt:
@@ -213,7 +214,7 @@ class FileSession:
             except OSError as error:
                 raise from_os_error(error, self.reader.folder, operation) from error
             finally:
-                self._store.change_table.set(self.session)
+                self._store.change_table.mark_changed(self.session)
 
     # -- reading
 
@@ -257,7 +258,7 @@ class FileSession:
         """Like `view`, but the history needs to hold only the last memories of a type."""
         self._store.check_open()
         with self.reader.mutex:
-            session_history = self.reader.tail(kind, count)
+            session_history = read_tail(self.reader, kind, count)
             return read(session_history) if session_history is not None else self.view(read)
 
     def refresh_overviews(self, records: Records, users: dict[str, str]) -> None:
@@ -324,12 +325,12 @@ class FileSession:
 
     def _read_info(self) -> SessionInfo:
         layout, data = self._store.layout, self._store.disk.read(self.info_path())
-        conflict = conflict_in(layout, data)
+        conflict = find_conflict(layout, data)
         if conflict is not None and conflict.is_open:
             self._report_conflict(conflict.line)
         if layout.info_file:
-            return head_of(layout, data, self.session, conflict)
-        fields = conflict.fields if conflict is not None else last_head(layout, data)
+            return decode_metadata(layout, data, self.session, conflict)
+        fields = conflict.fields if conflict is not None else last_metadata_line(layout, data)
         if fields is None:
             raise FileNotFoundError(self.info_path())
         return layout.decode_info(json.dumps(fields).encode(), self.session)
@@ -342,10 +343,10 @@ class FileSession:
             text = f"{path}:{line}: git left a merge conflict in the session's metadata; `smp validate` says what differs and what to do"
             event_log.emit("corruption", event_log.WARNING, "head_conflict", text, self.session, path=path, line=line)
 
-    def metadata_conflict(self) -> HeadConflict | None:
+    def metadata_conflict(self) -> MetadataConflict | None:
         """The merge conflict that git left in the metadata for a person to resolve."""
         try:
-            found = conflict_in(self._store.layout, self._store.disk.read(self.info_path()))
+            found = find_conflict(self._store.layout, self._store.disk.read(self.info_path()))
         except (FileNotFoundError, StorageCorrupt):
             return None
         return found if found is not None and (found.is_open or self._store.layout.info_file) else None
@@ -355,7 +356,7 @@ class FileSession:
         info, conflict = self.info(), self.metadata_conflict()
         if conflict is not None:
             path = self.info_path()
-            text = f"{path}:{conflict.line}: {conflict.told()}"
+            text = f"{path}:{conflict.line}: {conflict.message()}"
             raise SessionCorrupt(text, session=self.session, path=path, line=conflict.line)
         return info
 
@@ -374,7 +375,7 @@ class FileSession:
         if self._store.layout.info_file:
             self._store.disk.replace(self.info_path(), data)
         else:
-            self.writer.append_head(f"{self.session}.jsonl", data)
+            self.writer.append_metadata(f"{self.session}.jsonl", data)
 
     # -- verification
 
@@ -400,7 +401,7 @@ class FileSession:
         """Quarantine stored entries that another program removed from the files, before this process forgets them."""
         try:
             with self._writing:
-                self.writer.keep_missing(self._timeout_seconds)
+                self.writer.quarantine_missing(self._timeout_seconds)
         except FileNotFoundError:
             pass  # the session was moved or removed
         except (OSError, SMPError) as error:
@@ -416,7 +417,7 @@ class FileSession:
     def __del__(self) -> None:
         """May run while this thread holds the lock, so `compare_known` is left to the store."""
         self._close_files()
-        if self.writer.knows_entries:
+        if self.writer.has_known_entries:
             _open_sessions.add(self)
             self._store.dropped.append(self)
 

@@ -31,7 +31,7 @@ from smp_memory.files.access_log import SESSION_USES, AccessLog
 from smp_memory.files.change_table import ChangeTable
 from smp_memory.files.disk import TEMPORARY, Disk, identity
 from smp_memory.files.layouts.layout import PRIVATE
-from smp_memory.files.user_state import state_of
+from smp_memory.files.user_state import open_user_state
 from smp_memory.model import ids
 from smp_memory.store.file_session import FileSession
 from smp_memory.uids import new_uid
@@ -86,7 +86,7 @@ class FileStore:
         self._archived_count: tuple[object, int] = (None, 0)
         self._shared_records: tuple[object, list[Record]] = (None, [])
         self.change_table = ChangeTable(system, os.path.join(root, PRIVATE))
-        self.state = state or state_of(root, self.disk)
+        self.state = state or open_user_state(root, self.disk)
         self.access = AccessLog(self.state)
         self.session_uses = AccessLog(self.state, SESSION_USES, exact=True)
         self._indexer: Indexer | None = None
@@ -197,7 +197,7 @@ class FileStore:
                 self._create_file(info)
         except OSError as error:
             raise from_os_error(error, self.layout.folder(self.root, info.id), "creating a session") from error
-        self.change_table.set(info.id)
+        self.change_table.mark_changed(info.id)
         event_log.emit("session", event_log.INFO, "session_created", f"Session {info.id} was created.", info.id)
         try:
             self.check_current()  # a conversion that began meanwhile may not have seen it

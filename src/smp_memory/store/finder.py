@@ -6,9 +6,10 @@ A finder serves one query: it represents the index as it was when the query bega
 from __future__ import annotations
 
 from smp_memory.index.embeddings import ModelUnavailable
-from smp_memory.index.rows import POSITION_BITS, TYPE_NUMBERS, Row
+from smp_memory.index.rows import POSITION_BITS, Row
 from smp_memory.index.selection import RowConditions, RowSelection, count_by
 from smp_memory.index.text_query import TextMatch, TextQuery, is_loose, text_matches
+from smp_memory.model.types import KINDS
 from smp_memory.store import incomplete
 from smp_memory.store.access_counts import add_counts
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 FALL_BACK = (ModelUnavailable, ImportError, OSError, ValueError)  # without embeddings the search uses terms alone
 _MAX_COMPARED = 5000  # up to so many memories are compared with the query vector one by one
 _SPARE = 4  # factor of candidates fetched where some may not meet the conditions
-_TURN, _FINDING = TYPE_NUMBERS["conversation"], TYPE_NUMBERS["finding"]
+_TURN, _FINDING = KINDS["conversation"].number, KINDS["finding"].number
 _TURNS = f"SELECT doc, 0.0, created, facts FROM wanted CROSS JOIN memory ON doc = wanted.no WHERE type = {_TURN}"
 _LAST_WRITTEN = "SELECT wanted.no, last FROM wanted CROSS JOIN session ON session.no = wanted.no"
 _ENDS = f"SELECT s.id, size, m.id FROM session s LEFT JOIN memory m ON m.doc = (no << {POSITION_BITS} | (size - 1))"
@@ -63,7 +64,7 @@ class Finder:
     def conditions(self, query: Query) -> RowConditions:
         conditions = RowConditions()
         conditions.sessions = None if query.sessions is None else self._session_numbers(query.sessions)
-        conditions.types = [TYPE_NUMBERS[name] for name in query.types]
+        conditions.types = [KINDS[name].number for name in query.types]
         if query.agents:
             found = [self._rows.known_number(name) for name in query.agents]
             conditions.agents = [number for number in found if number is not None]

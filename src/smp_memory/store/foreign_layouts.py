@@ -78,7 +78,9 @@ def unread_sessions(
             folder = layout.folder(root, each)
             files = _files(disk, folder, layout, each)
             if files and folder == current.folder(root, each):
-                files = [file for file in files if not current.is_own_file(file, each) and file != current.info_file]
+                files = [
+                    file for file in files if not current.is_session_file(file, each) and file != current.info_file
+                ]
             if files == [layout.info_file] and current.exists(disk, root, each):
                 continue  # metadata of a session whose memories are all in the current layout
             if files:

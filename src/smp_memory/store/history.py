@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from smp_memory.error_mapping import maps_errors
 from smp_memory.errors import MemoryNotFound
-from smp_memory.files.spans import Spans
+from smp_memory.files.partial_reader import SpanReader
 from smp_memory.model.record import Records
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.model.types import kind_of
@@ -51,7 +51,7 @@ def _by_index(session: FileSession, id: str) -> RecordHistory | None:
         row = finder.row(name, id)
         if row is None:
             return None
-        with Spans(store.disk) as spans:
+        with SpanReader(store.disk) as spans:
             return store.indexer.reader.history(finder.index, name, row, spans)
 
     return store.indexer.answer([name], read)

@@ -17,8 +17,7 @@ import threading
 import time
 
 from smp_memory.errors import SMPError, from_os_error
-from smp_memory.files.incremental_reader import IncrementReader
-from smp_memory.files.spans import Spans
+from smp_memory.files.partial_reader import IncrementReader, SpanReader
 from smp_memory.index import native_libraries
 from smp_memory.index.index import Index, current_folder, discard
 from smp_memory.index.rows import IndexBusy, IndexUnusable
@@ -386,7 +385,7 @@ class Indexer:
         session_history = reader.session_history
         if reader.reread or not known.whole or not known.files or session_history.is_rebuilt:
             return False
-        if any(not cursor[8] and not reader.has_digest(file) for file, cursor in known.files.items()):
+        if any(not cursor[8] and not reader.has_checksum(file) for file, cursor in known.files.items()):
             return False  # changed within the clock tick in which it was read
         fresh = [history.first for history in session_history.histories.values()] + [
             entry for entries in session_history.orphans.values() for entry in entries
@@ -401,7 +400,7 @@ class Indexer:
             return False
         places = self._places(index, reader)
         changed: list[tuple[RecordHistory, int]] = []
-        with Spans(self._store.disk) as spans:
+        with SpanReader(self._store.disk) as spans:
             for id, row in amended.items():
                 assert row is not None
                 history = self.reader.history(index, known.id, row, spans)

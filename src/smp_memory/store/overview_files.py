@@ -18,8 +18,8 @@ import os
 from typing import Any
 
 from smp_memory.errors import SessionCorrupt, StorageCorrupt, StorageError
-from smp_memory.files.layouts.layout import FIGURES, OVERVIEWS
-from smp_memory.files.yaml_text import mapping_text
+from smp_memory.files.layouts.layout import DERIVED_FIELDS, OVERVIEWS
+from smp_memory.files.yaml_text import emit_mapping
 from smp_memory.overview.activity import agents_of, timeline_of
 from smp_memory.overview.items import overview_items
 from smp_memory.overview.topics import topics_of
@@ -46,7 +46,7 @@ NOTICE = "# Made by SMP from the memories of this session. Edits here are not re
 def to_yaml(value: Overview | Mapping[str, Any]) -> str:
     """An overview, or any mapping of JSON values, as YAML. The same value gives the same text."""
     fields = value.to_dict() if hasattr(value, "to_dict") else dict(value)
-    return mapping_text(fields) or "{}\n"
+    return emit_mapping(fields) or "{}\n"
 
 
 def write_overviews(
@@ -98,14 +98,14 @@ def _clean_metadata(store: FileStore, session: str, dry_run: bool) -> bool:
     if not layout.info_file or not disk.exists(path):
         return False
     data = disk.read(path)
-    if not any(name.encode() in data for name in FIGURES) and not any(name in data for name in _AGENT_FIGURES):
+    if not any(name.encode() in data for name in DERIVED_FIELDS) and not any(name in data for name in _AGENT_FIGURES):
         return False
     files = store.session(session)
     try:
         info = files.info_for_update()
     except (SessionCorrupt, StorageCorrupt):
         return False  # `validate` names it
-    if FIGURES.isdisjoint(info.other) and layout.encode_info(info).count(_AGENT_FIGURES[0]) == data.count(
+    if DERIVED_FIELDS.isdisjoint(info.other) and layout.encode_info(info).count(_AGENT_FIGURES[0]) == data.count(
         _AGENT_FIGURES[0]
     ):
         return False
@@ -113,7 +113,7 @@ def _clean_metadata(store: FileStore, session: str, dry_run: bool) -> bool:
     if not dry_run:
         files.change_info(info)
         if found is not None:
-            disk.keep_time(path, found.st_mtime_ns)
+            disk.set_modified_time(path, found.st_mtime_ns)
     return True
 
 

@@ -17,8 +17,8 @@ import time
 from itertools import accumulate, zip_longest
 
 from smp_memory.files.disk import Disk
-from smp_memory.files.incremental_reader import IncrementReader
 from smp_memory.files.layouts import layout_named
+from smp_memory.files.partial_reader import IncrementReader
 from smp_memory.files.system import RealSystem
 from smp_memory.index.documents import index_terms
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from smp_memory.files.incremental_reader import Cursor
+    from smp_memory.files.partial_reader import Cursor
     from smp_memory.store.change_detection import StatCache
     from smp_memory.store.file_store import FileStore
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import Corrupt, SMPError, UserError
 from smp_memory.files.cold_segment import FILE as COLD
-from smp_memory.files.cold_segment import ColdSegment, reduced
-from smp_memory.files.user_state import code, is_authentic
+from smp_memory.files.cold_segment import ColdSegment, encode_reduced
+from smp_memory.files.user_state import authentication_code, is_authentic
 from smp_memory.model.deletions import Purged, Trashed
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.policies.clock_trust import (
@@ -125,7 +125,7 @@ def encode(reader: SessionReader, announced: dict[str, AnnouncedPurge], purged: 
 
 
 def _signed(reader: SessionReader, fields: dict[str, Any], disk: Disk) -> bytes:
-    mac = code(disk.system.secret(), _purpose(reader), json.dumps(fields).encode())
+    mac = authentication_code(disk.system.secret(), _purpose(reader), json.dumps(fields).encode())
     return (json.dumps({**fields, "mac": mac}) + "\n").encode()
 
 
@@ -204,7 +204,7 @@ def removal_edit(reader: SessionReader, ids: list[str]) -> SessionEdit:
         edit.remove(entry)
     path = os.path.join(reader.private, COLD)
     if ids and reader.disk.exists(path):
-        removed, data = reduced(ColdSegment(reader.disk, path), lambda row: row.id in ids)
+        removed, data = encode_reduced(ColdSegment(reader.disk, path), lambda row: row.id in ids)
         if removed:
             edit.files[private_name(reader, COLD)] = data
     return edit

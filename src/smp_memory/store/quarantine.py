@@ -14,9 +14,10 @@ import os
 import re
 
 from smp_memory.errors import Conflict, InvalidRecord, MemoryNotFound
+from smp_memory.files.file_state import FileState
 from smp_memory.files.journal import MISSING, QUARANTINE
 from smp_memory.files.layouts import NAMES, layout_named
-from smp_memory.files.reader import FileState, SessionReader
+from smp_memory.files.reader import SessionReader
 from smp_memory.model import ids
 from smp_memory.model.entry import PUT
 from smp_memory.model.types import KINDS, PREFIXES
@@ -80,7 +81,7 @@ class QuarantinedEntry:
         store = self._files.store
         for layout in (store.layout, *(layout_named(name) for name in NAMES if name != store.layout.name)):
             for name in (self._flat, self._flat.replace("_", "/", 1)):
-                if name and layout.is_own_file(name, self.session):
+                if name and layout.is_session_file(name, self.session):
                     return SessionReader(store.disk, layout, store.root, self.session), name
         raise InvalidRecord(f"{self.path}: not a part of a session's file; inspect it by hand.", path=self.path)
 
@@ -183,5 +184,5 @@ class _RestoreBatch:
                 "remove it there: then it gets a new one.",
                 id=entry.id,
             )
-        if entry.type != "agent_state" and not entry.uid:
+        if not entry.uid and not KINDS[entry.type].is_named_by_agent:
             entry.uid = new_uid()

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 
 from smp_memory.errors import SMPError
-from smp_memory.files.folded_entries import entries_of
-from smp_memory.files.spans import Spans
+from smp_memory.files.folded_entries import decode_entries
+from smp_memory.files.partial_reader import SpanReader
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.model.clone_merge import ReadableIds
 from smp_memory.model.history import RecordHistory
@@ -48,7 +48,7 @@ class RecordReader:
         """
         found: dict[int, Record | None] = {}
         gone = {} if gone is None else gone
-        with Spans(self._store.disk) as spans:
+        with SpanReader(self._store.disk) as spans:
             for row in rows:
                 session = index.rows.session_name(row.doc >> POSITION_BITS)
                 if session is not None:
@@ -73,7 +73,7 @@ class RecordReader:
         record: Record | None = history.record(session) if history is not None else None
         return record
 
-    def history(self, index: Index, session: str, row: Row, spans: Spans) -> RecordHistory | None:
+    def history(self, index: Index, session: str, row: Row, spans: SpanReader) -> RecordHistory | None:
         """The history of a memory, read at its positions; None if something else is there."""
         layout, name_of, history, names, places = self._store.layout, index.rows.name_of, None, None, row.places
         if places.startswith(MARK):
@@ -88,8 +88,8 @@ class RecordReader:
                 pieces = layout.codec_of(file).decode(spans.read(path, start, length), start, 1)
                 if len(pieces) != 1 or pieces[0].fields is None or pieces[0].start != start:
                     return None
-                entries = entries_of(
-                    layout.dialect, pieces[0].fields, layout.kind_of(file), pieces[0].state, path, 0, 0
+                entries = decode_entries(
+                    layout.field_names, pieces[0].fields, layout.kind_of(file), pieces[0].state, path, 0, 0
                 )
             except (OSError, SMPError):
                 return None

@@ -21,8 +21,8 @@ from operator import is_
 from typing import TYPE_CHECKING
 
 from smp_memory.errors import SessionCorrupt, StorageCorrupt, StorageError
-from smp_memory.files.quarantine import FileChangedUnderneath
-from smp_memory.files.reader import FileState
+from smp_memory.files.file_state import FileState
+from smp_memory.files.quarantine import ConcurrentFileChange
 from smp_memory.store.rewrite_verification import apply_spans, read_back, without_overlaps
 
 if TYPE_CHECKING:
@@ -145,8 +145,8 @@ def _rewrite(session: FileSession, edit: Callable[[SessionReader], SessionEdit |
         if contents is not None:
             try:
                 return rewriting.carry_out(contents)
-            except FileChangedUnderneath:
-                session.writer.settle()  # a person may have typed an entry
+            except ConcurrentFileChange:
+                session.writer.reconcile()  # a person may have typed an entry
     raise StorageError(
         f"{reader.folder}: another program keeps changing the files while SMP rewrites them. Nothing was changed."
     )
@@ -206,7 +206,7 @@ class _Rewriting:
         codec = self._layout.codec_of(name)
         start = b"" if data else codec.header(self._layout.title_of(name, self._reader.session))
         line_end = b"" if not data or data.endswith(b"\n") else b"\n"
-        parts = [codec.encode(self._layout.dialect.encode(entry, self._reader.session)) for entry in added]
+        parts = [codec.encode(self._layout.field_names.encode(entry, self._reader.session)) for entry in added]
         return [(len(data), len(data), b"".join([start, line_end, *parts]))]
 
     def _metadata(self) -> bytes:
@@ -298,7 +298,7 @@ class _Rewriting:
         identities = self._session.writer.rewrite(contents)
         try:
             self._reader.adopt(self._states, identities)
-            self._session.writer.settle()
+            self._session.writer.reconcile()
         except (OSError, StorageError):
             pass  # the files are replaced; the next writer reads them
         return self._done

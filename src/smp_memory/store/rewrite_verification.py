@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smp_memory.files.codec import SIGNED
-from smp_memory.files.reader import FileState
+from smp_memory.files.file_state import FileState
 
 if TYPE_CHECKING:
     from smp_memory.files.reader import SessionReader
@@ -177,6 +177,6 @@ class _WindowedRead:
         if any(twin is not None and twin.place != entry.place for entry, twin in twins):
             return False
         found.entries += window.entries
-        found.heads += window.heads
+        found.metadata_lines += window.metadata_lines
         found.problems += window.problems
         return True

@@ -35,7 +35,8 @@ from smp_memory.store.rewrite import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from smp_memory.files.reader import FileState, SessionReader
+    from smp_memory.files.file_state import FileState
+    from smp_memory.files.reader import SessionReader
     from smp_memory.model.history import SessionHistory
     from smp_memory.store.file_session import FileSession
     from smp_memory.store.rewrite import Rewritten

@@ -42,7 +42,7 @@ def import_session(store: FileStore, info: SessionInfo, entries: list[Entry], qu
     except OSError as error:
         raise from_os_error(error, store.layout.folder(store.root, info.id), "creating a session") from error
     store.check_current()  # a conversion that began meanwhile may not have seen it
-    store.change_table.set(info.id)
+    store.change_table.mark_changed(info.id)
     return store.session(info.id)
 
 
@@ -59,7 +59,7 @@ def encode_session(layout: Layout, session: str, info: SessionInfo, entries: lis
         codec = layout.codec_of(name)
         if name not in parts:
             parts[name] = [codec.header(layout.title_of(name, session))]
-        parts[name].append(codec.encode(layout.dialect.encode(entry, session)))
+        parts[name].append(codec.encode(layout.field_names.encode(entry, session)))
     return {name: b"".join(part) for name, part in parts.items()}
 
 

@@ -30,7 +30,9 @@ def first_time(reader: SessionReader) -> str:
             data = disk.read(os.path.join(reader.folder, name), 0, _FIRST_BYTES)
         except (FileNotFoundError, SMPError):
             continue  # `validate` reports a file that cannot be read
-        values = (piece.fields.get(layout.dialect.time) for piece in layout.codec_of(name).decode(data) if piece.fields)
+        values = (
+            piece.fields.get(layout.field_names.time) for piece in layout.codec_of(name).decode(data) if piece.fields
+        )
         first = next((time for time in values if time is not None), None)
         try:
             times += [parse(first, "created")] if first is not None else []
@@ -47,7 +49,7 @@ def read_info(disk: Disk, layout: Layout, reader: SessionReader) -> SessionInfo:
     elif layout.info_file:
         info = layout.decode_info(disk.read(path), reader.session)
     else:
-        lines = [line for state in reader.states.values() for line in state.heads]
+        lines = [line for state in reader.states.values() for line in state.metadata_lines]
         info = layout.decode_info(json.dumps(lines[-1] if lines else {}).encode(), reader.session)
     if info.created_text == UNKNOWN:
         info.created_text = first_time(reader)

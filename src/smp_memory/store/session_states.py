@@ -52,7 +52,7 @@ class SessionUsage(NamedTuple):
 
 def note_session_use(store: FileStore, session: str, now: datetime) -> None:
     """Log a use of a session that no entry shows."""
-    store.session_uses.note([session], now.timestamp())
+    store.session_uses.record([session], now.timestamp())
 
 
 def usage(store: FileStore, sessions: list[str] | None = None) -> dict[str, SessionUsage]:

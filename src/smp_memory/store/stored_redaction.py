@@ -247,7 +247,7 @@ class _Cleaning:
             return found.data
         name = found.row.about.get("layout", own)
         layout = layout_named(name if name in NAMES else own)
-        return layout.codec_of(found.row.file).encode(layout.dialect.encode(new, self._session.session))
+        return layout.codec_of(found.row.file).encode(layout.field_names.encode(new, self._session.session))
 
 
 def _count(kinds: dict[str, int], removals: Iterable[RedactedSpan]) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from smp_memory.files.folded_entries import folded
+from smp_memory.files.folded_entries import fold_entries
 from smp_memory.model.record import same
 from smp_memory.store.rewrite import SessionEdit, entries_of, position_of, rewrite
 
@@ -42,7 +42,7 @@ class TidyReport(NamedTuple):
 def tidy_session(session: FileSession, *, dry_run: bool = False) -> TidyReport:
     """Fold the changes of one session's memories."""
     name = session.session
-    if not session.store.layout.dialect.folds:
+    if not session.store.layout.field_names.folds:
         return TidyReport(name, [], False)
     ids: list[str] = session.view(
         lambda session_history: list(
@@ -109,7 +109,7 @@ def _can_fold(session: FileSession, name: str, history: RecordHistory) -> bool:
         return False
     if any(entry.file != first.file for entry in entries) or _is_folded(history):
         return False
-    return folded(session.store.layout.dialect, entries, session.session) is not None
+    return fold_entries(session.store.layout.field_names, entries, session.session) is not None
 
 
 def _is_folded(history: RecordHistory) -> bool:

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from smp_memory.errors import SessionExists, SessionNotFound
-from smp_memory.files.foreign_tar import read_archive
+from smp_memory.files.archive_reader import read_archive
 from smp_memory.files.layouts.layout import ARCHIVED
 from smp_memory.files.lock import SessionLock
 from smp_memory.model.times import to_text

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 from smp_memory import event_log
 from smp_memory.errors import InvalidConfig, SessionCorrupt
 from smp_memory.files.codec import CONFLICT, EDITED, NOT_KNOWN, SIGNED, TORN, Piece
-from smp_memory.files.folded_entries import entries_of
+from smp_memory.files.folded_entries import decode_entries
 from smp_memory.files.journal import MISSING, QUARANTINE
 from smp_memory.files.layouts.layout import PRIVATE
-from smp_memory.files.quarantine import FileChangedUnderneath
+from smp_memory.files.quarantine import ConcurrentFileChange
 from smp_memory.files.reader import SessionReader
 from smp_memory.model import hand_edits, ids
 from smp_memory.model.entry import PUT
 from smp_memory.model.reports import Problem, Report
 from smp_memory.model.session_info import SessionInfo
-from smp_memory.model.types import KINDS
+from smp_memory.model.types import KINDS, PREFIXES
 from smp_memory.store import foreign_layouts
 from smp_memory.store.archive_copy import archive_problems
 from smp_memory.store.cold_storage import cold_segment_of
@@ -44,7 +44,7 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
     """Read everything and report problems; `reader` is one that has just read the session."""
     store = session.store
     reader = reader or SessionReader(store.disk, store.layout, store.root, session.session)
-    stored_until = reader.notes().seq  # first, because a writer may be active
+    stored_until = reader.read_writer_state().seq  # first, because a writer may be active
     session_history = reader.catch_up()
     problems = _without_unfinished(reader)
     for name, state in reader.states.items():
@@ -170,7 +170,8 @@ def _preference_problems(session_history: SessionHistory) -> list[Problem]:
     """Preferences with one key, made in two clones: the later one is in force."""
     found: dict[str, list[RecordHistory]] = {}
     for history in session_history.histories.values():
-        if history.first.type == "preference" and history.deletion is None and history.data().get("key") is not None:
+        is_keyed = KINDS[history.first.type].is_named_by_key
+        if is_keyed and history.deletion is None and history.data().get("key") is not None:
             found.setdefault(str(history.data()["key"]), []).append(history)
     problems = []
     for key, histories in found.items():
@@ -183,13 +184,15 @@ def _preference_problems(session_history: SessionHistory) -> list[Problem]:
 
 def _metadata_conflict(session: FileSession) -> list[Problem]:
     found = session.metadata_conflict()
-    return [] if found is None else [Problem(session.info_path(), found.line, "head_conflict", found.told(), "warning")]
+    return (
+        [] if found is None else [Problem(session.info_path(), found.line, "head_conflict", found.message(), "warning")]
+    )
 
 
 def _metadata_problems(reader: SessionReader) -> list[Problem]:
     """A log with the metadata of two clones that created sessions of one name."""
     for name, state in reader.states.items():
-        engines = [head.get("smp") for head in state.heads]
+        engines = [head.get("smp") for head in state.metadata_lines]
         if len({engine.get("uid") for engine in engines if isinstance(engine, dict) and engine.get("uid")}) > 1:
             message = f"two clones made a session {reader.session}; its memories are united, and the last metadata is in force."
             return [Problem(os.path.join(reader.folder, name), 0, "united_session", message, "note")]
@@ -197,7 +200,7 @@ def _metadata_problems(reader: SessionReader) -> list[Problem]:
 
 
 def _is_numbered_id(target: str) -> bool:
-    return any(ids.number_of(target, kind.prefix) for kind in KINDS.values())
+    return any(ids.number_of(target, prefix) for prefix in PREFIXES)
 
 
 def _quarantine_problems(session: FileSession) -> list[Problem]:
@@ -233,8 +236,8 @@ def _repaired(session: FileSession) -> list[str]:
     for _ in range(_TRIES):
         try:
             return _Repair(session).run()
-        except FileChangedUnderneath:
-            session.writer.settle()
+        except ConcurrentFileChange:
+            session.writer.reconcile()
     return _Repair(session).run()
 
 
@@ -266,11 +269,11 @@ class _Repair:
             copies = self._write_quarantine()
             try:
                 self._session.writer.rewrite(contents)
-            except FileChangedUnderneath:
+            except ConcurrentFileChange:
                 for path in copies:
                     self._store.disk.remove(path)
                 raise
-            self._session.writer.settle()
+            self._session.writer.reconcile()
         return self._actions
 
     def _add_info(self, contents: dict[str, bytes | None], info: SessionInfo) -> None:
@@ -289,10 +292,10 @@ class _Repair:
             info, conflict = self._session.info(), self._session.metadata_conflict()
             if conflict is not None:
                 path = self._session.info_path()
-                sides = self._store.disk.read(path) if self._layout.info_file else conflict.both()
+                sides = self._store.disk.read(path) if self._layout.info_file else conflict.both_sides()
                 self._quarantined.append((self._layout.info_file or "metadata.json", sides))
                 self._actions.append(
-                    f"{path}:{conflict.line}: the merge conflict in the metadata is resolved: {conflict.kept()}"
+                    f"{path}:{conflict.line}: the merge conflict in the metadata is resolved: {conflict.resolution()}"
                 )
             return info
         except SessionCorrupt as error:
@@ -382,21 +385,21 @@ class _Repair:
 
     def _entries(self, name: str, piece: Piece) -> list[Entry]:
         fields, kind = piece.fields or {}, self._layout.kind_of(name)
-        return entries_of(self._layout.dialect, fields, kind, piece.state, name, piece.line, 0)
+        return decode_entries(self._layout.field_names, fields, kind, piece.state, name, piece.line, 0)
 
     def _problems_at(self, name: str, line: int) -> list[Problem]:
         path = os.path.join(self._reader.folder, name)
         return [problem for problem in self._reader.problems() if problem.path == path and problem.line == line]
 
     def _entry(self, name: str, piece: Piece) -> Entry:
-        return self._layout.dialect.decode(
+        return self._layout.field_names.decode(
             piece.fields or {}, self._layout.kind_of(name), piece.state, name, piece.line, 0
         )
 
     def _encoded(self, name: str, piece: Piece, entry: Entry) -> bytes:
         if entry.op == PUT and not entry.schema:
             entry.schema = 1
-        fields = self._layout.dialect.encode(entry, self._session.session)
+        fields = self._layout.field_names.encode(entry, self._session.session)
         if type((piece.fields or {}).get("seq")) is not int:
             fields.pop("seq")  # it is numbered by its position in the file
         return self._layout.codec_of(name).encode(fields)

@@ -1,7 +1,4 @@
-"""Clocks and identities for tests: a clock that moves only when told, the two clocks of a machine, uids in a fixed order.
-
-Use them from `smp_memory.testing`.
-"""
+"""Clocks and uids for tests: a clock that only moves when told to, the two clocks of a machine, uids in a fixed order."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ _START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 class FrozenClock:
-    """A clock that moves only when told; calling it gives an aware datetime in UTC."""
+    """A clock that moves only by `advance` and `set`; calling it returns an aware datetime in UTC."""
 
     def __init__(self, start: datetime = _START) -> None:
         self.set(start)
@@ -25,12 +22,12 @@ class FrozenClock:
         return self._now
 
     def advance(self, seconds: float = 0, *, days: float = 0) -> datetime:
-        """Move on, or back if negative; the new time."""
+        """Move forward, or back if negative; returns the new time."""
         self._now += timedelta(days=days, seconds=seconds)
         return self._now
 
     def set(self, now: datetime) -> None:
-        """Jump to an aware datetime."""
+        """Set the time to an aware datetime."""
         if now.tzinfo is None:
             raise ValueError("FrozenClock needs a datetime with a time zone")
         self._now = now.astimezone(UTC)
@@ -39,7 +36,7 @@ class FrozenClock:
 class MachineClock(FrozenClock):
     """The clocks of a machine, for `smp_memory.open(clock=…)`: the wall clock, and the time since boot, which nobody can set.
 
-    `advance` lets time pass on both, `jump` sets the wall clock alone, `reboot` begins to count anew.
+    `advance` moves both, `jump` sets the wall clock only, `reboot` restarts the time since boot.
     """
 
     def __init__(self, start: datetime = _START) -> None:
@@ -52,11 +49,11 @@ class MachineClock(FrozenClock):
         return super().advance(seconds, days=days)
 
     def jump(self, seconds: float = 0, *, days: float = 0) -> datetime:
-        """Set the wall clock ahead, or back if negative."""
+        """Set the wall clock forward, or back if negative."""
         return super().advance(seconds, days=days)
 
     def reboot(self, seconds: float = 60) -> None:
-        """Start again; so long ago."""
+        """Restart the machine; `seconds` have passed since the new boot."""
         self._boots += 1
         super().advance(seconds)
         self._uptime = seconds

@@ -11,7 +11,7 @@ from smp_memory.model import ids
 from smp_memory.model.clone_merge import POINTING, targets_of
 from smp_memory.model.entry import CHANGE, RESTORE, Entry, is_revision
 from smp_memory.model.history import RecordHistory
-from smp_memory.model.types import PREFIXES
+from smp_memory.model.types import KINDS, PREFIXES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ class BatchResolver:
     def history(self, name: str) -> RecordHistory | None:
         return self._added.get(name) or self._allocator.history(name)
 
-    def known(self, name: str, *, deleted: bool = False) -> RecordHistory:
+    def require(self, name: str, *, deleted: bool = False) -> RecordHistory:
+        """The history of a live or, with `deleted`, of a deleted memory; raises MemoryNotFound for any other."""
         history = self.history(name)
         if history is None:
             raise MemoryNotFound(f"{name} does not exist in session {self.session}.", id=name, session=self.session)
@@ -97,7 +98,7 @@ class BatchResolver:
         data = entry.data
         if "idempotency_key" in data:
             self._keys[data["idempotency_key"]] = entry.id
-        if entry.type == "preference" and "key" in data:
+        if "key" in data and KINDS[entry.type].is_named_by_key:
             self._preferences[str(data["key"])] = entry.id
 
     def mark_id_used(self, name: str) -> None:
@@ -109,17 +110,18 @@ class BatchResolver:
     def change(self, name: str, data: dict[str, Any], by: str | None, at: str | None) -> None:
         """Change fields of a memory; without changes no entry is written."""
         if data:
-            history = self.known(name)
+            history = self.require(name)
             if data.get("idempotency_key") is not None:
                 self._keys[data["idempotency_key"]] = name
-            if history.first.type == "preference" and data.get("key") is not None:
+            if data.get("key") is not None and KINDS[history.first.type].is_named_by_key:
                 self._preferences[str(data["key"])] = name
             change = Entry(CHANGE, history.first.type, name, at or self.now, data, by=by, uid=history.first.uid)
             change.revision = history.revision + is_revision(change)
             self._amend(history, change)
 
-    def append_mark(self, op: str, name: str, by: str | None, data: dict[str, Any]) -> None:
-        history = self.known(name, deleted=op == RESTORE)
+    def append_deletion(self, op: str, name: str, by: str | None, data: dict[str, Any]) -> None:
+        """Append a deletion or a restoration."""
+        history = self.require(name, deleted=op == RESTORE)
         self._amend(history, Entry(op, history.first.type, name, self.now, data, by=by, uid=history.first.uid))
 
     def _uids(self, data: dict[str, Any]) -> dict[str, str]:

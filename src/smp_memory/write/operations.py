@@ -43,9 +43,6 @@ if TYPE_CHECKING:
             """A new relation or reference names this id of the session; `record` is None if no such memory exists."""
 
 
-_FIXED_TYPES = ("conversation",)
-_REPLACING = ("agent_state", "preference")
-
 RESERVE_BYTES = 64 * 1024  # above the quota, for deletions
 
 
@@ -99,13 +96,14 @@ class Add(Operation):
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
         self.dated = draft.created
-        data, kind = draft.data, draft.kind.name
+        data, kind = draft.data, draft.kind
         points = not POINTING.isdisjoint(data)
-        if draft.id is None and kind not in _REPLACING and "idempotency_key" not in data and not points:
+        may_replace = kind.is_named_by_agent or kind.is_named_by_key
+        if draft.id is None and not may_replace and "idempotency_key" not in data and not points:
             return  # the common case: it depends on no other memory
         self.memory_id = draft.id
         self.key = data.get("idempotency_key")
-        self.replaces = kind == "agent_state" or (kind == "preference" and "key" in data)
+        self.replaces = kind.is_named_by_agent or (kind.is_named_by_key and "key" in data)
         self.needs_histories = self.replaces or self.key is not None or draft.id is not None or points
 
     def resolve(self, resolver: BatchResolver) -> None:
@@ -121,7 +119,7 @@ class Add(Operation):
             self.memory_id = resolver.next_id(draft.kind.prefix)
         else:
             resolver.mark_id_used(self.memory_id)
-        uid = "" if draft.kind.name == "agent_state" else new_uid()
+        uid = "" if draft.kind.is_named_by_agent else new_uid()
         resolver.put(Entry(PUT, draft.kind.name, self.memory_id, draft.created or resolver.now, draft.data, uid=uid))
 
     def resolve_alone(self, session: str, now: str, allocator: IdAllocator) -> Entry:
@@ -143,7 +141,7 @@ class Add(Operation):
         if known is None and self.replaces:
             known = self._replaced(resolver)
             if known is not None:
-                self._check_targets(resolver, self.draft.data, resolver.known(known).data())
+                self._check_targets(resolver, self.draft.data, resolver.require(known).data())
                 resolver.change(
                     known, self._changed_fields(resolver, known), self.draft.data.get("author"), self.draft.created
                 )
@@ -153,9 +151,8 @@ class Add(Operation):
 
     def _replaced(self, resolver: BatchResolver) -> str | None:
         data = self.draft.data
-        name = (
-            self._state_id(resolver) if self.draft.kind.name == "agent_state" else resolver.preference(str(data["key"]))
-        )
+        is_state = self.draft.kind.is_named_by_agent
+        name = self._state_id(resolver) if is_state else resolver.preference(str(data["key"]))
         history = resolver.history(name) if name else None
         return name if history is not None and history.deletion is None else None
 
@@ -173,10 +170,10 @@ class Add(Operation):
 
     def _is_same_agent(self, history: RecordHistory) -> bool:
         """Whether it is a state of the same agent, not another memory whose id looks like one."""
-        return history.first.type == "agent_state" and history.data().get("agent") == self.draft.data["agent"]
+        return KINDS[history.first.type].is_named_by_agent and history.data().get("agent") == self.draft.data["agent"]
 
     def _explicit_id(self, resolver: BatchResolver) -> str | None:
-        if self.draft.kind.name == "agent_state":
+        if self.draft.kind.is_named_by_agent:
             return self._state_id(resolver)
         name = self.draft.id
         if name is not None and resolver.history(name) is not None:
@@ -186,7 +183,7 @@ class Add(Operation):
         return name
 
     def _changed_fields(self, resolver: BatchResolver, known: str) -> dict[str, Any]:
-        before = resolver.known(known).data()
+        before = resolver.require(known).data()
         return {name: value for name, value in self.draft.data.items() if not same(before.get(name), value)}
 
 
@@ -213,22 +210,21 @@ class Update(Operation):
         self.memory_id = name = id_of(self.target)
         if self.rights is not None:
             self.rights._check_change(self, resolver.record(name))
-        history = resolver.known(name)
-        if self.expected_revision is not None and history.changed_since(self.expected_revision):
-            by = f" by {history.last.by}" if history.last.by else ""
+        history = resolver.require(name)
+        if self.expected_revision not in (None, history.revision):
             raise Conflict(
-                f"{name} is at revision {history.revision}, expected {self.expected_revision}: it was changed"
-                f"{by}. Read it again, then retry.",
+                f"{name} is at revision {history.revision}, expected {self.expected_revision}: it was changed "
+                "meanwhile. Read it again, then retry.",
                 id=name,
                 revision=history.revision,
                 expected_revision=self.expected_revision,
             )
-        if history.first.type in _FIXED_TYPES and not self.may_touch_turns:
+        kind = KINDS[history.first.type]
+        if kind.is_turn and not self.may_touch_turns:
             raise InvalidRecord(
                 f"{name}: a turn of a conversation cannot be changed, only deleted or redacted.", field="id", id=name
             )
         requested = self.changes(resolver.record(name)) if callable(self.changes) else self.changes
-        kind = KINDS[history.first.type]
         checked = without_recalled(kind, validation.changes(kind, requested, self.limit_bytes))
         before = history.data()
         to_check = checked
@@ -263,7 +259,7 @@ class Relate(Update):
     def resolve(self, resolver: BatchResolver) -> None:
         other = id_of(self.other)
         if "/" not in other:
-            resolver.known(other)
+            resolver.require(other)
         super().resolve(resolver)
 
 
@@ -283,8 +279,8 @@ class Delete(Operation):
         self.memory_id = name = id_of(self.target)
         if self.rights is not None:
             self.rights._check_change(self, resolver.record(name))
-        resolver.known(name, deleted=self.op == RESTORE)
-        resolver.append_mark(self.op, name, self.by, {"reason": self.reason} if self.reason else {})
+        resolver.require(name, deleted=self.op == RESTORE)
+        resolver.append_deletion(self.op, name, self.by, {"reason": self.reason} if self.reason else {})
 
 
 class Restore(Delete):

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from smp_memory.error_mapping import maps_errors
 from smp_memory.errors import InvalidRecord, NotAllowed
+from smp_memory.model.record import text_in
 from smp_memory.model.times import to_text
-from smp_memory.model.types import KINDS, kind_of
+from smp_memory.model.types import KINDS, kind_of, names_where
 from smp_memory.privacy.fence import strip_reason, without_recalled
 from smp_memory.write import fast_validation, typos, validation
 from smp_memory.write.operations import Add, Delete, Operation, Relate, Restore, Update, id_of
@@ -136,10 +137,10 @@ class Writer:
         author = by or self._author
 
         def resolved(record: Record) -> dict[str, Any]:
-            if record.type not in ("finding", "decision"):
-                raise InvalidRecord(
-                    f"{record.id}: only findings and decisions can be resolved.", field="id", id=record.id
-                )
+            if not KINDS[record.type].statuses:
+                *others, last = [KINDS[name].plural for name in reversed(names_where("statuses"))]
+                which = f"{', '.join(others)} and {last}"
+                raise InvalidRecord(f"{record.id}: only {which} can be resolved.", field="id", id=record.id)
             details = dict(resolution) if isinstance(resolution, dict) else {"action_taken": resolution}
             details = {"status": status, "resolved_at": at, "resolved_by": author, **details, **fields}
             return {
@@ -214,6 +215,8 @@ class Writer:
     def _validated(self, kind: Kind, given: dict[str, Any]) -> Operation:
         draft = validation.draft(kind, given, self._rules.content_limit)
         data = draft.data
+        if "text" in data and data["text"] == text_in(kind, data):
+            del data["text"]  # computed, as in `Record.to_dict()`
         if "author" not in data:
             author = self._default_author(data.get("role"))
             if author is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from smp_memory.model.types import CLOSED_STATUSES, KINDS, RELATIONS, ROLES, STATUSES
+from smp_memory.model.types import KINDS, RELATIONS, ROLES, SEVERITIES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from smp_memory.model.types import Kind
 
-SEVERITIES = ("critical", "high", "important", "medium", "low", "minor", "info")
 _CLOSED: dict[str, tuple[tuple[str, ...], str]] = {  # known values, and the effect of an unknown one
     "severity": (SEVERITIES, "it is sorted behind the known ones"),
     "visibility": (("shared", "private", "public", "all", "team"), "it counts as private"),
@@ -28,7 +27,6 @@ _WORDS = frozenset(
 )  # any word is allowed; one close to a known one is probably a mistake
 CHECKED = _WORDS.union(_CLOSED) - {"role"}  # checked on the fast path, where the role is always a known one
 _COMMON = frozenset(["id", "created", "session", "user", "project", "agents", "context", "type", "text", "data"])
-_KNOWN = _COMMON.union(*({*kind.rank, *kind.aliases} for kind in KINDS.values()))
 _SESSION_NAMES = ("id", "user", "agents", "project", "tags", "author", "config", "created")
 _SHORT, _LONG = 5, 7  # below: only plural and singular; from _LONG on two edits count as near
 
@@ -44,25 +42,24 @@ def warnings(kind: Kind, data: Mapping[str, Any]) -> tuple[str, ...]:
 def _word_warnings(kind: Kind, data: Mapping[str, Any]) -> Iterable[str]:
     resolution = data.get("resolution")
     status = data.get("status") or (resolution.get("status") if isinstance(resolution, dict) else None)
-    if kind.name == "finding" and isinstance(status, str):
-        yield _finding_warning(status)
-    elif kind.name in STATUSES:
-        yield _word_warning("status", status, STATUSES[kind.name])
-    if kind.name == "conversation":
+    if kind.is_open_until_closed and isinstance(status, str):
+        yield _open_warning(kind, status)
+    elif kind.statuses:
+        yield _word_warning("status", status, kind.statuses)
+    if kind.is_turn:
         yield _word_warning("role", data.get("role"), ROLES, short=3)
     relations = data.get("relations")
     for each in relations if isinstance(relations, list) else ():
         yield _word_warning("relation", each.get("kind") if isinstance(each, dict) else None, RELATIONS)
 
 
-def _finding_warning(status: str) -> str:
+def _open_warning(kind: Kind, status: str) -> str:
     """An unknown status leaves a finding open, which its writer may not expect."""
-    known = STATUSES["finding"]
-    if status.strip().lower() in known:
+    if status.strip().lower() in kind.statuses:
         return ""
-    near = nearest(status, known, short=3)
-    meant = f"Did you mean {near!r}?" if near else f"A finding is closed by: {', '.join(CLOSED_STATUSES)}."
-    return f"status: {status[:80]!r} is stored but not known, so the finding counts as open. {meant}"
+    near = nearest(status, kind.statuses, short=3)
+    meant = f"Did you mean {near!r}?" if near else f"A {kind.noun} is closed by: {', '.join(kind.closed)}."
+    return f"status: {status[:80]!r} is stored but not known, so the {kind.noun} counts as open. {meant}"
 
 
 def _word_warning(name: str, value: Any, known: tuple[str, ...], short: int = _SHORT) -> str:
@@ -77,10 +74,11 @@ def _word_warning(name: str, value: Any, known: tuple[str, ...], short: int = _S
 def name_warnings(kind: Kind, names: tuple[str, ...]) -> tuple[str, ...]:
     """Warnings about field names."""
     fields = [*kind.rank, *(alias for alias in kind.aliases if alias not in kind.rank)]
+    known = _COMMON.union(*({*each.rank, *each.aliases} for each in KINDS.values()))
     return tuple(
         f"{name!r} is stored as a field of its own. Did you mean {near!r}?"
         for name in names
-        if name not in _KNOWN and (near := nearest(name, fields)) is not None
+        if name not in known and (near := nearest(name, fields)) is not None
     )
 
 

@@ -14,7 +14,7 @@ from smp_memory.errors import InvalidRecord, SizeLimitExceeded
 from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_fields
 from smp_memory.model.times import parse
-from smp_memory.model.types import CONFIDENCE_WORDS, KINDS, Kind, kind_of
+from smp_memory.model.types import CONFIDENCE_WORDS, Kind, PerKind, kind_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _flat(kind: Kind, given: Mapping[str, Any]) -> Mapping[str, Any]:
         inner = given.get(name)
         if (
             type(inner) is dict
-            and not (name == "content" and kind.name == "artifact")
+            and not (name == kind.text and kind.is_own_object)
             and not _has_required_outside(kind, given, name)
         ):
             outer = {key: value for key, value in given.items() if key != name}
@@ -323,12 +323,6 @@ _CHECKS = {
     "topic": _text,
     "role": _role,
     "agent": _agent,
-    "decision": _text,
-    "finding": _text,
-    "preference": _text,
-    "learning": _text,
-    "summary": _text,
-    "content": _text,
     "rationale": _text,
     "idempotency_key": _idempotency_key,
     "created": _time,
@@ -337,9 +331,13 @@ _CHECKS = {
 TEXT_CHECKS = (_text, plain)  # checks that return a valid text unchanged
 
 # The checks by type, for its fields and the common ones; a field of another type counts as the caller's own.
-_CHECKS_OF = {
-    kind.name: {name: _CHECKS.get(name, plain) for name in ("id", "created", *kind.rank)} for kind in KINDS.values()
-}
+_CHECKS_OF = PerKind(lambda kind: {name: _check_of(kind, name) for name in ("id", "created", *kind.rank)})
+
+
+def _check_of(kind: Kind, name: str) -> Check:
+    if name == kind.text and not kind.is_named_by_agent:  # a state may be any value
+        return _text
+    return _CHECKS.get(name, plain)
 
 
 def _check_size(kind: Kind, data: dict[str, Any], limit_bytes: int) -> None:

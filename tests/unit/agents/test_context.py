@@ -1,4 +1,4 @@
-"""The right memories, best first, never more than there is room for."""
+"""A context contains the memories that an agent needs, best first, within its token budget."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smp_memory
-from smp_memory.context.budget import ContextItem, fitted, one_line
+from smp_memory.context.budget import ContextItem, fit_to_budget, one_line
 from smp_memory.errors import InvalidQuery, SessionNotFound
 from smp_memory.privacy import fence as fences
 from smp_memory.privacy.fence import closing, fence, find, inside, opening
@@ -59,7 +59,7 @@ def filled(memory: smp_memory.Memory) -> smp_memory.SessionMemory:
     return session
 
 
-def test_what_belongs_into_the_prompt(session: smp_memory.SessionMemory) -> None:
+def test_context_contains_turns_decisions_findings_preferences_and_state(session: smp_memory.SessionMemory) -> None:
     text = session.context("architect", task="choose the database for orders").text
     assert find(text) == [(0, len(text))]
     for words in (
@@ -85,7 +85,7 @@ def test_every_item_has_its_date_and_id(session: smp_memory.SessionMemory) -> No
         assert item.why
 
 
-def test_the_task_decides_the_order(session: smp_memory.SessionMemory) -> None:
+def test_task_determines_the_order(session: smp_memory.SessionMemory) -> None:
     def decisions(task: str) -> list[str]:
         return [item.record.ref for item in session.context(task=task).items if item.section == "decision"]
 
@@ -93,17 +93,17 @@ def test_the_task_decides_the_order(session: smp_memory.SessionMemory) -> None:
     assert decisions("login with OAuth")[0] == "now/DEC-0001"
 
 
-def test_a_topic_brings_what_is_about_it(session: smp_memory.SessionMemory) -> None:
+def test_topic_selects_memories_about_it(session: smp_memory.SessionMemory) -> None:
     items = session.context(topic="login").items
     assert next(item.record.ref for item in items if item.section == "decision") == "now/DEC-0001"
 
 
-def test_without_a_task_it_is_a_digest(memory: smp_memory.Memory, session: smp_memory.SessionMemory) -> None:
+def test_context_without_a_task_is_a_digest(memory: smp_memory.Memory, session: smp_memory.SessionMemory) -> None:
     found = {item.section for item in memory.context("architect").items}
     assert found == {"state", "preference", "finding", "decision", "learning", "turn"}
 
 
-def test_a_new_session_begins_where_the_last_one_stopped(
+def test_new_session_gets_the_last_turns_of_the_session_before(
     memory: smp_memory.Memory, session: smp_memory.SessionMemory
 ) -> None:
     fresh = memory.create_session("fresh", user="ada")
@@ -114,7 +114,7 @@ def test_a_new_session_begins_where_the_last_one_stopped(
     assert "task: review" in context.text  # its state of the session before
 
 
-def test_a_state_after_one_that_was_deleted(memory: smp_memory.Memory) -> None:
+def test_state_added_after_a_deleted_one_is_recalled(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s")
     session.update_agent_state("bob", {"task": "old"})
     session.delete("STATE-bob")
@@ -126,7 +126,7 @@ def test_a_state_after_one_that_was_deleted(memory: smp_memory.Memory) -> None:
     assert "task: new" in context.text
 
 
-def test_turns_stand_as_they_were_said(memory: smp_memory.Memory) -> None:
+def test_turns_are_in_order_of_time(memory: smp_memory.Memory) -> None:
     session = memory.create_session("talk")
     for number in range(30):
         session.add_turn("user", f"turn number {number}")
@@ -135,7 +135,7 @@ def test_turns_stand_as_they_were_said(memory: smp_memory.Memory) -> None:
     assert len(session.context(max_tokens=2000, turns=3).items) == 3
 
 
-def test_little_room_keeps_the_newest_turns(memory: smp_memory.Memory) -> None:
+def test_small_budget_keeps_the_newest_turns(memory: smp_memory.Memory) -> None:
     session = memory.create_session("talk")
     for number in range(30):
         session.add_turn("user", f"turn number {number} " + "and many more words " * 4)
@@ -155,7 +155,7 @@ def test_a_long_memory_is_cut_between_words(memory: smp_memory.Memory) -> None:
     assert context.tokens <= 300
 
 
-def test_grave_findings_come_first(memory: smp_memory.Memory) -> None:
+def test_severe_findings_come_first(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s")
     for severity in ("low", "critical", "medium", "high", "info"):
         session.add_finding(f"A {severity} finding about {severity} matters", severity=severity)
@@ -163,7 +163,7 @@ def test_grave_findings_come_first(memory: smp_memory.Memory) -> None:
     assert order == ["critical", "high", "medium", "low", "info"]
 
 
-def test_an_old_grave_finding_comes_before_new_small_ones(memory: smp_memory.Memory) -> None:
+def test_old_severe_finding_comes_before_new_minor_ones(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s")
     session.add_finding("The vault stands open", severity="critical")
     for number in range(60):
@@ -173,7 +173,7 @@ def test_an_old_grave_finding_comes_before_new_small_ones(memory: smp_memory.Mem
     assert findings[1].record.finding == "Typo number 59"
 
 
-def test_what_was_overturned_is_left_out(memory: smp_memory.Memory) -> None:
+def test_superseded_and_settled_memories_are_left_out(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s")
     session.add_decision("Use MySQL for orders")
     session.add_decision("Use PostgreSQL for orders")
@@ -193,7 +193,7 @@ def test_deleted_memories_are_not_recalled(session: smp_memory.SessionMemory) ->
     assert "Passwords are logged" not in session.context().text
 
 
-def test_a_preference_of_the_session_counts_more_than_a_global_one(memory: smp_memory.Memory) -> None:
+def test_session_preference_overrides_a_global_one(memory: smp_memory.Memory) -> None:
     memory.global_memory.set_preference("style", "verbose")
     memory.global_memory.set_preference("language", "English")
     session = memory.create_session("s")
@@ -204,13 +204,13 @@ def test_a_preference_of_the_session_counts_more_than_a_global_one(memory: smp_m
     assert "language = English" in text
 
 
-def test_preferences_for_others_are_left_out(session: smp_memory.SessionMemory) -> None:
+def test_preferences_for_other_agents_are_left_out(session: smp_memory.SessionMemory) -> None:
     assert "colour" in session.context("designer").text
     assert "colour" in session.context("architect", task="what does the designer want").text
     assert "colour" not in session.context("architect").text
 
 
-def test_nothing_stands_there_twice(memory: smp_memory.Memory) -> None:
+def test_no_memory_is_repeated(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s")
     other = memory.create_session("t")
     for place in (session, other):
@@ -223,9 +223,7 @@ def test_nothing_stands_there_twice(memory: smp_memory.Memory) -> None:
     assert context.text.count("Keep backups for a year") == 1
 
 
-def test_the_same_question_gives_the_same_text(
-    session: smp_memory.SessionMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_same_arguments_give_the_same_text(session: smp_memory.SessionMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     """But for the random number of its fence."""
     asked = {"task": "login", "at": "2026-06-01", "track_access": False}
     texts = [session.context("architect", **asked).text for _ in range(5)]
@@ -235,7 +233,7 @@ def test_the_same_question_gives_the_same_text(
     assert len({session.context("architect", **asked).text for _ in range(5)}) == 1
 
 
-def test_json(session: smp_memory.SessionMemory) -> None:
+def test_to_dict_is_json_with_text_and_items(session: smp_memory.SessionMemory) -> None:
     found = json.loads(json.dumps(session.context("architect", "orders", max_tokens=900).to_dict()))
     assert found["max_tokens"] == 900
     assert found["tokens"] <= 900
@@ -271,13 +269,13 @@ def test_being_recalled_counts_as_use(tmp_path: Path) -> None:
         {"task": "\ud800"},
     ],
 )
-def test_a_wrong_question_is_an_error_that_names_the_part(memory: smp_memory.Memory, asked: dict[str, Any]) -> None:
+def test_invalid_argument_is_an_error_that_names_it(memory: smp_memory.Memory, asked: dict[str, Any]) -> None:
     with pytest.raises(InvalidQuery) as caught:
         memory.context(**asked)
     assert caught.value.details["field"] in asked
 
 
-def test_a_session_that_is_not_there(memory: smp_memory.Memory) -> None:
+def test_unknown_session_is_an_error(memory: smp_memory.Memory) -> None:
     with pytest.raises(SessionNotFound):
         memory.context(session="nowhere")
 
@@ -299,7 +297,7 @@ WORDS = st.text(alphabet=st.sampled_from("abc de\n#-<>/é日本 \u202e"), max_si
     st.sampled_from(sorted(COUNTERS)),
     st.sampled_from([None, "a b c", "de é 日本"]),
 )
-def test_never_more_than_there_is_room_for(
+def test_text_never_exceeds_the_budget(
     memories: list[tuple[str, str]], room: int, counter: str, task: str | None
 ) -> None:
     memory = smp_memory.open(":memory:")
@@ -332,20 +330,20 @@ class Fake:
     st.integers(0, 600),
     st.sampled_from(sorted(COUNTERS)),
 )
-def test_fitting_by_itself(given: list[tuple[float, str]], room: int, counter: str) -> None:
+def test_fit_to_budget_never_exceeds_the_budget(given: list[tuple[float, str]], room: int, counter: str) -> None:
     items = [
         ContextItem(Fake(number), "decision", score, "why", f"DEC-{number:04d}:", text)  # type: ignore[arg-type]
         for number, (score, text) in enumerate(sorted(given, reverse=True))
     ]
     wanted = {item.record.ref: item.text for item in items}
-    text, chosen = fitted(items, "For bob.", room, COUNTERS[counter])
+    text, chosen = fit_to_budget(items, "For bob.", room, COUNTERS[counter])
     assert COUNTERS[counter](text) <= room or (text, chosen) == ("", [])
     for item in chosen:
         whole = wanted[item.record.ref]
         assert item.text == whole or (item.text.endswith("…") and whole.startswith(item.text[:-1].rstrip()))
 
 
-def test_a_counter_that_refuses_everything() -> None:
+def test_counter_above_the_budget_gives_an_empty_context() -> None:
     memory = smp_memory.open(":memory:")
     memory.create_session("s").add_decision("Use it")
     assert memory.context(counter=lambda text: 10**9).text == ""
@@ -369,7 +367,7 @@ def test_a_counter_that_refuses_everything() -> None:
         fence("a fence of its own"),
     ],
 )
-def test_an_injection_in_a_memory_stays_data(text: str) -> None:
+def test_injection_in_a_memory_stays_inside_the_fence(text: str) -> None:
     memory = smp_memory.open(":memory:")
     session = memory.create_session("s", user="ada")
     fields: dict[str, Any] = {"author": f"bob\n## {text[:30]}", "severity": "high\n- x"}
@@ -390,11 +388,11 @@ def test_an_injection_in_a_memory_stays_data(text: str) -> None:
     assert "ID-9999" not in [item.record.id for item in recalled.items]
 
 
-def test_words_with_joiners_stay_whole() -> None:
+def test_zero_width_joiners_are_kept() -> None:
     assert one_line("می‌خواهم\n👩‍💻") == "می‌خواهم 👩‍💻"
 
 
-def test_a_counter_that_fails_does_no_harm(tmp_path: Path) -> None:
+def test_failing_counter_leaves_the_store_usable(tmp_path: Path) -> None:
     """It is somebody else's code; its error is theirs, and the index is not to blame."""
     with smp_memory.open(tmp_path, config={"durability": "os"}) as memory:
         session = filled(memory)

@@ -1,4 +1,4 @@
-"""What is learned in one session serves in the next, says where it comes from, and can be taken back."""
+"""Promoted memories are used in all sessions, name their origins, and can be undone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def memory() -> smp_memory.Memory:
     return smp_memory.open(":memory:", clock=FrozenClock())
 
 
-def test_nothing_is_made_before_something_is_written(memory: smp_memory.Memory) -> None:
+def test_global_session_is_created_by_the_first_write(memory: smp_memory.Memory) -> None:
     everywhere = memory.global_memory
     assert (everywhere.exists, everywhere.preferences(), everywhere.patterns(), everywhere.profile()) == (
         False,
@@ -32,7 +32,7 @@ def test_nothing_is_made_before_something_is_written(memory: smp_memory.Memory) 
     assert [session.id for session in memory.sessions()] == ["s1"]
 
 
-def test_a_learning_serves_in_the_next_session(memory: smp_memory.Memory) -> None:
+def test_promoted_learning_is_in_the_context_of_other_sessions(memory: smp_memory.Memory) -> None:
     first = memory.create_session("first", user="ada")
     learning = first.add_learning("Reviews find more before lunch", author="veritas", tags=["review"])
     promoted = memory.global_memory.promote(learning, by="ada")
@@ -69,7 +69,7 @@ def test_preferences_and_profile(memory: smp_memory.Memory) -> None:
     assert {record.key for record in found} == {"style", "role", "language"}
 
 
-def test_to_promote_again_adds_where_it_comes_from(memory: smp_memory.Memory) -> None:
+def test_promoting_again_adds_an_origin(memory: smp_memory.Memory) -> None:
     everywhere = memory.global_memory
     one, two = (memory.create_session(name).add_learning("Test the backups") for name in ("one", "two"))
     first = everywhere.promote(one)
@@ -80,7 +80,7 @@ def test_to_promote_again_adds_where_it_comes_from(memory: smp_memory.Memory) ->
     assert len(everywhere.patterns()) == 1
 
 
-def test_a_promoted_preference_is_updated_and_can_be_taken_back(memory: smp_memory.Memory) -> None:
+def test_promoted_preference_is_updated_and_can_be_undone(memory: smp_memory.Memory) -> None:
     everywhere = memory.global_memory
     for name, value in (("one", "brief"), ("two", "long")):
         everywhere.promote(memory.create_session(name).add_preference("style", value))
@@ -90,7 +90,7 @@ def test_a_promoted_preference_is_updated_and_can_be_taken_back(memory: smp_memo
     assert [each["session"] for each in everywhere.preferences()[0].promoted_from] == ["one"]
 
 
-def test_a_promotion_can_be_undone_and_done_again(memory: smp_memory.Memory) -> None:
+def test_promotion_can_be_undone_and_repeated(memory: smp_memory.Memory) -> None:
     everywhere = memory.global_memory
     session = memory.create_session("s1")
     learning = session.add_learning("Test the backups")
@@ -111,7 +111,7 @@ def test_decisions_and_findings_become_patterns(memory: smp_memory.Memory) -> No
         assert (promoted.type, promoted.category, promoted.importance) == ("learning", record.type, 0.9)
 
 
-def test_what_cannot_be_promoted(memory: smp_memory.Memory) -> None:
+def test_private_memories_and_other_types_cannot_be_promoted(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s1")
     everywhere = memory.global_memory
     for record in (
@@ -130,7 +130,7 @@ def test_what_cannot_be_promoted(memory: smp_memory.Memory) -> None:
         everywhere.promote(pattern)
 
 
-def test_it_is_not_the_session_that_was_written_last(memory: smp_memory.Memory) -> None:
+def test_global_session_is_never_the_latest_session(memory: smp_memory.Memory) -> None:
     memory.create_session("s1").add_decision("x")
     memory.global_memory.add_pattern("y")
     assert memory.latest_session().id == "s1"  # type: ignore[union-attr]
@@ -139,7 +139,7 @@ def test_it_is_not_the_session_that_was_written_last(memory: smp_memory.Memory) 
 
 
 @LAYOUTS
-def test_it_lives_in_readable_files_and_is_never_archived(tmp_path: Path, layout: str) -> None:
+def test_global_session_is_stored_in_files_and_never_archived(tmp_path: Path, layout: str) -> None:
     clock = FrozenClock()
     with smp_memory.open(tmp_path / "store", layout=layout, clock=clock) as memory:
         session = memory.create_session("s1")
@@ -162,7 +162,7 @@ def test_it_lives_in_readable_files_and_is_never_archived(tmp_path: Path, layout
 
 
 @LAYOUTS
-def test_converting_carries_it_over(tmp_path: Path, layout: str) -> None:
+def test_conversion_keeps_the_global_session(tmp_path: Path, layout: str) -> None:
     memory = smp_memory.open(tmp_path / "store", layout=layout, config={"durability": "os"})
     memory.global_memory.promote(memory.create_session("s1").add_preference("style", "brief"))
     before = memory.global_memory.preferences()

@@ -1,4 +1,4 @@
-"""Messages of agents: both dialects, what they write, and that nothing from the wire raises."""
+"""MACP messages in both variants: what they store, and that no input raises."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def answer(memory: smp_memory.Memory, message: Any) -> list[dict[str, Any]]:
     return found
 
 
-def test_request_context(memory: smp_memory.Memory) -> None:
+def test_request_context_returns_the_shared_context(memory: smp_memory.Memory) -> None:
     (reply,) = answer(memory, native("REQUEST_CONTEXT", {"task": "check the login"}))
     assert reply["classification"]["type"] == "RESPONSE"
     assert reply["header"]["correlation_id"] == "m-1"
@@ -78,7 +78,7 @@ def test_request_context(memory: smp_memory.Memory) -> None:
     assert "zebrafish" not in json.dumps(reply)
 
 
-def test_only_the_parts_that_are_asked_for(memory: smp_memory.Memory) -> None:
+def test_context_refs_select_parts(memory: smp_memory.Memory) -> None:
     refs = ["working_memory.key_decisions", "user_preferences"]
     (reply,) = answer(memory, native("REQUEST_CONTEXT", {}, context_refs=refs))
     assert set(reply["payload"]["content"]) == {"session_id", *refs}
@@ -90,7 +90,7 @@ def update(path: str, value: Any, operation: str = "append") -> dict[str, Any]:
     return {"path": path, "operation": operation, "value": value}
 
 
-def test_update_context(memory: smp_memory.Memory) -> None:
+def test_update_context_stores_the_updates(memory: smp_memory.Memory) -> None:
     updates = [
         update("agent_contexts.veritas.findings", {"finding": "No second factor", "severity": "high"}),
         update("agent_contexts.veritas.progress", 3, "set"),
@@ -117,7 +117,7 @@ def test_update_context(memory: smp_memory.Memory) -> None:
     assert reply["payload"]["content"]["working_memory"]["open_questions"][0]["question"] == "Who pays?"
 
 
-def test_the_same_message_again_writes_nothing_again(memory: smp_memory.Memory) -> None:
+def test_repeated_message_writes_nothing_again(memory: smp_memory.Memory) -> None:
     message = native("UPDATE_CONTEXT", {"updates": [update("findings", "No second factor"), update("learnings", "x")]})
     answer(memory, message)
     before = [record.to_dict() for record in memory.session("s1").records()]
@@ -127,7 +127,7 @@ def test_the_same_message_again_writes_nothing_again(memory: smp_memory.Memory) 
     assert [record.to_dict() for record in memory.session("s1").records()] == before
 
 
-def test_events_tell_nothing_about_private_memories(memory: smp_memory.Memory) -> None:
+def test_events_contain_nothing_about_private_memories(memory: smp_memory.Memory) -> None:
     private = {"finding": "zebrafish one", "visibility": "private"}
     hidden = [update("findings", private), update("agent_contexts.veritas.zebrafish", 1, "set")]
     out = answer(memory, native("UPDATE_CONTEXT", {"updates": hidden}))
@@ -172,7 +172,7 @@ def test_similar_findings_are_merged(memory: smp_memory.Memory) -> None:
     assert same[0].discoverers == ["architect", "developer"]
 
 
-def test_a_response_updates_memory(memory: smp_memory.Memory) -> None:
+def test_response_stores_its_memories(memory: smp_memory.Memory) -> None:
     content = {
         "agent_state": {"step": 2},
         "findings": [{"finding": "Tokens never expire", "severity": "high"}],
@@ -198,13 +198,13 @@ def test_other_messages_get_the_shared_context(memory: smp_memory.Memory, target
     assert "zebrafish" not in json.dumps(message)
 
 
-def test_summary(memory: smp_memory.Memory) -> None:
+def test_summarize_context_returns_a_summary(memory: smp_memory.Memory) -> None:
     (reply,) = answer(memory, native("SUMMARIZE_CONTEXT", {}))
     assert "Use OAuth 2.0" in reply["payload"]["content"]["summary"]
     assert "zebrafish" not in json.dumps(reply)
 
 
-def test_the_other_dialect(memory: smp_memory.Memory) -> None:
+def test_messages_of_variant_b_are_answered_in_variant_b(memory: smp_memory.Memory) -> None:
     (reply,) = answer(memory, other_dialect("context_request", {"task": "login"}))
     assert reply["header"]["message_id"].startswith("msg-")
     assert reply["header"]["conversation_id"] == "conv-1"
@@ -220,7 +220,7 @@ def test_the_other_dialect(memory: smp_memory.Memory) -> None:
     assert answer(memory, own)[0]["payload"]["content"]["session_id"] == "s1"
 
 
-def test_another_agents_context_is_denied(memory: smp_memory.Memory) -> None:
+def test_update_of_another_agents_context_is_denied(memory: smp_memory.Memory) -> None:
     message = native("UPDATE_CONTEXT", {"updates": [update("findings", "x"), update("agent_contexts.architect.x", 1)]})
     before = [record.to_dict() for record in memory.session("s1").records()]
     (reply,) = answer(memory, message)
@@ -305,7 +305,7 @@ SHARED = filled()
 
 @settings(max_examples=150)
 @given(MESSAGES)
-def test_nothing_from_the_wire_raises(message: Any) -> None:
+def test_no_input_raises(message: Any) -> None:
     for out in answer(SHARED, message):
         assert "zebrafish" not in json.dumps(out)
         assert {"header", "routing", "payload"} <= set(out)

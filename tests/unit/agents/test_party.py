@@ -1,4 +1,4 @@
-"""Agents at one table: what they find becomes one, what they decide keeps who said what."""
+"""Agents that share a session: similar findings are merged, decisions keep every agent's input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def party() -> smp_memory.Party:
     return memory.create_session("s1", user="ada", agents=["architect"]).party(TEAM)
 
 
-def test_who_is_there(party: smp_memory.Party) -> None:
+def test_party_lists_its_agents_and_adds_them_to_the_session(party: smp_memory.Party) -> None:
     assert party.agents == TEAM
     assert party.session.info.agents == TEAM
     assert [member.agent for member in party] == TEAM
@@ -31,7 +31,7 @@ def test_who_is_there(party: smp_memory.Party) -> None:
         party.session.party(["no such name!"])
 
 
-def test_what_is_said_is_for_all_and_a_state_is_not(party: smp_memory.Party) -> None:
+def test_turns_are_shared_and_states_are_private(party: smp_memory.Party) -> None:
     party.say("architect", "I would take PostgreSQL.")
     party["architect"].update_state({"doubt": "perhaps SQLite"})
     assert [turn.content for turn in party["veritas"].conversation_context()] == ["I would take PostgreSQL."]
@@ -40,7 +40,7 @@ def test_what_is_said_is_for_all_and_a_state_is_not(party: smp_memory.Party) -> 
     assert "SQLite" in party.context("architect").text
 
 
-def test_similar_findings_become_one_with_all_who_found_it(party: smp_memory.Party) -> None:
+def test_similar_findings_are_merged_with_all_discoverers(party: smp_memory.Party) -> None:
     first = party.add_finding("veritas", "The login page has no rate limit at all", severity="medium", tags=["login"])
     second = party.add_finding("developer", "Login page has no rate limit", severity="critical", tags=["security"])
     third = party.add_finding("architect", "The login page has no rate limit", severity="low")
@@ -56,7 +56,7 @@ def test_similar_findings_become_one_with_all_who_found_it(party: smp_memory.Par
     assert len(party.session.deleted()) == 2  # and nothing is lost: they can be restored
 
 
-def test_different_findings_stay_apart(party: smp_memory.Party) -> None:
+def test_different_findings_are_not_merged(party: smp_memory.Party) -> None:
     party.add_finding("veritas", "Port 8080 is open", severity="high")
     party.add_finding("developer", "Port 9090 is open", severity="high")
     party.add_finding("developer", "Port 8080 is not open", severity="high")
@@ -71,13 +71,13 @@ def test_a_private_finding_is_not_merged(party: smp_memory.Party) -> None:
     assert len(party["developer"].records("finding")) == 1
 
 
-def test_a_settled_finding_is_not_taken_for_a_new_one(party: smp_memory.Party) -> None:
+def test_new_finding_is_not_merged_with_a_settled_one(party: smp_memory.Party) -> None:
     old = party.add_finding("veritas", "The export is slow")
     party.session.resolve(old.id, "faster now")
     assert party.add_finding("developer", "The export is slow").id != old.id
 
 
-def test_a_decision_keeps_who_said_what(party: smp_memory.Party) -> None:
+def test_decision_keeps_the_input_of_each_agent(party: smp_memory.Party) -> None:
     decision = party.decide(
         "Use PostgreSQL",
         {"architect": "It is ACID", "veritas": "Fine, if we test backups", "developer": "SQLite is enough"},
@@ -97,7 +97,7 @@ def test_a_decision_keeps_who_said_what(party: smp_memory.Party) -> None:
         party.decide("x", {"stranger": "y"}, by="architect")
 
 
-def test_a_decision_on_the_table(party: smp_memory.Party) -> None:
+def test_proposed_decision_is_commented_and_concluded(party: smp_memory.Party) -> None:
     proposed = party.propose("architect", "Use PostgreSQL", "It is ACID")
     assert proposed.status == "proposed"
     party.comment("developer", proposed, "SQLite is enough", agrees=False)
@@ -120,7 +120,7 @@ def test_a_decision_on_the_table(party: smp_memory.Party) -> None:
         party.comment("veritas", finding, "x")
 
 
-def test_two_who_speak_at_once_are_both_heard() -> None:
+def test_concurrent_comments_are_all_kept() -> None:
     memory = smp_memory.open(":memory:")
     party = memory.create_session("s1").party([f"agent{number}" for number in range(4)])
     decision = party.propose("agent0", "Use PostgreSQL")

@@ -58,7 +58,7 @@ def _mcp_resources(agent: AgentMemory, case: Case) -> Any:
     from smp_memory.integrations.mcp.request_context import RequestContext
 
     caller = RequestContext(case.memory, author=agent.agent).caller(None)
-    return [resources.text_at(caller, uri) for uri in ("memory://session/s1", f"memory://memory/s1/{case.id}")]
+    return [resources.read_uri(caller, uri) for uri in ("memory://session/s1", f"memory://memory/s1/{case.id}")]
 
 
 PATHS: dict[str, Callable[[AgentMemory, Case], Any]] = {
@@ -91,7 +91,7 @@ PATHS: dict[str, Callable[[AgentMemory, Case], Any]] = {
     ],
     ids=lambda shown: "".join("s" if each else "p" for each in shown),
 )
-def test_content_of_hidden_revisions_is_not_handed_out(path: str, visible: list[bool]) -> None:
+def test_content_of_hidden_revisions_is_not_returned(path: str, visible: list[bool]) -> None:
     case = Case(visible)
     found = str(PATHS[path](case.other, case))
     assert [word for word in case.hidden if word in found] == []
@@ -101,7 +101,7 @@ def test_content_of_hidden_revisions_is_not_handed_out(path: str, visible: list[
         assert all(word in str(PATHS[path](case.owner, case)) for word in case.words.values())
 
 
-def test_a_history_names_the_revisions_it_leaves_out() -> None:
+def test_history_names_the_revisions_it_leaves_out() -> None:
     case = Case([False, True, False, True])
     steps = case.other.history(case.id)
     assert [(step["revision"], step["op"], step.get("left_out")) for step in steps] == [
@@ -156,7 +156,7 @@ def test_an_agent_state_shared_later_keeps_its_earlier_states() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=8), st.booleans())
-def test_no_sequence_of_visibilities_leaks(visible: list[bool], delete: bool) -> None:
+def test_no_sequence_of_visibility_changes_leaks(visible: list[bool], delete: bool) -> None:
     case = Case(visible, delete=delete)
     if not Viewer("other").sees(case.session.find(case.id)):  # type: ignore[arg-type]
         assert case.words[1] not in case.other.export(format="json")

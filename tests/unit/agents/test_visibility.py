@@ -1,4 +1,4 @@
-"""Who sees what: every way to read, over every kind of memory. A new way to read must be entered here."""
+"""Visibility for every read method and every type of memory. A new read method must be added to the table here."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_every_way_to_read_is_in_the_table() -> None:
     assert known - attributes == set()
 
 
-def test_every_method_of_a_session_was_thought_of() -> None:
+def test_every_method_of_a_session_is_classified() -> None:
     """A new method of a session is either offered to agents, and then in the table, or not for them."""
     unknown = public(smp_memory.SessionMemory) - public(AgentMemory) - NOT_FOR_AGENTS
     assert unknown == {"agent"}  # an agent does not become another
@@ -216,7 +216,7 @@ def case_without(kind: str) -> Case:
 
 
 @pytest.mark.parametrize(("name", "kind"), EVERY)
-def test_another_agent_does_not_see_it(name: str, kind: str) -> None:
+def test_private_memory_is_invisible_to_another_agent(name: str, kind: str) -> None:
     case = Case(kind) if name == "watch" else case_of(kind)
     try:
         found = shown(READS[name](case.other, case, kind))
@@ -226,7 +226,7 @@ def test_another_agent_does_not_see_it(name: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "kind"), EVERY)
-def test_nobody_tells_that_it_is_there(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_do_not_reveal_a_private_memory(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is hidden and what does not exist look the same: answers and errors, but for the id that was asked for."""
     case, empty = case_of(kind), case_without(kind)
     monkeypatch.setattr(fence, "new_nonce", lambda: "1f2e3d4c")
@@ -249,7 +249,7 @@ def _without_times(text: str) -> str:
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_its_owner_sees_it(kind: str) -> None:
+def test_private_memory_is_visible_to_its_owner(kind: str) -> None:
     case = Case(kind)
     for name in ("find", "get", "records", "history", "as_of", "query", "export", "find_related"):
         assert SECRET in shown(READS[name](case.owner, case, kind)), name
@@ -257,7 +257,7 @@ def test_its_owner_sees_it(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_all_see_what_is_shared(kind: str) -> None:
+def test_shared_memory_is_visible_to_all(kind: str) -> None:
     case = Case(kind)
     for agent in (case.owner, case.other):
         assert OPEN in shown(agent.records(kind))
@@ -267,7 +267,7 @@ def test_all_see_what_is_shared(kind: str) -> None:
 
 @pytest.mark.parametrize("by", ["type", "tag", "agent", "day", "session", "topic"])
 @pytest.mark.parametrize("text", [None, "the"])
-def test_counts_know_only_what_is_seen(by: str, text: str | None) -> None:
+def test_counts_include_only_visible_memories(by: str, text: str | None) -> None:
     case = Case("finding")
     hits = case.other.query(text, count_by=by)
     seen = [record for record in case.session.records() if Viewer("other").sees(record)]
@@ -277,7 +277,7 @@ def test_counts_know_only_what_is_seen(by: str, text: str | None) -> None:
     assert SECRET in case.owner.query(text, count_by="tag").counts["tag"]
 
 
-def test_pages_are_full_although_some_are_hidden() -> None:
+def test_pages_are_full_although_some_memories_are_hidden() -> None:
     memory = smp_memory.open(":memory:")
     session = memory.create_session("s1")
     for number in range(120):
@@ -292,7 +292,7 @@ def test_pages_are_full_although_some_are_hidden() -> None:
     assert len(other.query(types="learning", limit=15)) == 15
 
 
-def test_nothing_is_seen_through_another_session() -> None:
+def test_private_memory_is_invisible_through_another_session() -> None:
     case = Case("learning")
     stranger = case.memory.create_session("s2").agent("other")
     for found in (
@@ -308,7 +308,7 @@ def test_nothing_is_seen_through_another_session() -> None:
         stranger.priority(case.hidden.ref)
 
 
-def test_what_was_shared_and_is_private_now_is_not_seen_in_the_past() -> None:
+def test_memory_made_private_is_invisible_in_the_past_too() -> None:
     clock = FrozenClock()
     memory = smp_memory.open(":memory:", clock=clock)
     session = memory.create_session("s1")
@@ -344,7 +344,7 @@ def test_compacted_private_memories_stay_private() -> None:
     assert "compacted" not in str(hidden.value)
 
 
-def test_the_page_of_an_archived_session_is_not_for_agents() -> None:
+def test_summary_of_an_archived_session_is_not_visible_to_agents() -> None:
     """It sums up private memories, too."""
     memory = smp_memory.open(":memory:", clock=FrozenClock())
     session = memory.create_session("s1")
@@ -355,7 +355,7 @@ def test_the_page_of_an_archived_session_is_not_for_agents() -> None:
 
 
 @pytest.mark.parametrize("word", ["Private", "privat", "secret", 7, ["owner"], {}])
-def test_a_visibility_that_nobody_knows_is_private(word: Any) -> None:
+def test_unknown_visibility_counts_as_private(word: Any) -> None:
     memory = smp_memory.open(":memory:")
     session = memory.create_session("s1")
     record = session.add_learning("hush", author="owner", visibility=word)
@@ -364,7 +364,7 @@ def test_a_visibility_that_nobody_knows_is_private(word: Any) -> None:
     assert Viewer("owner").sees(record)
 
 
-def test_a_private_memory_without_an_author_is_nobodys() -> None:
+def test_private_memory_without_an_author_is_visible_to_no_agent() -> None:
     session = smp_memory.open(":memory:").create_session("s1")
     record = session.add_learning("hush", visibility="private")
     assert not Viewer(None).sees(record)
@@ -387,7 +387,7 @@ def test_a_private_memory_without_an_author_is_nobodys() -> None:
         lambda agent, id: agent.resolve(id, "done"),
     ],
 )
-def test_what_is_not_seen_cannot_be_changed(write: Callable[[AgentMemory, str], Any]) -> None:
+def test_invisible_memory_cannot_be_changed(write: Callable[[AgentMemory, str], Any]) -> None:
     case = Case("finding")
     with pytest.raises(MemoryNotFound) as hidden:
         write(case.other, case.hidden.id)
@@ -461,7 +461,7 @@ def test_every_write_is_attributed() -> None:
     assert len(session.records("decision")) == 2
 
 
-def test_an_idempotency_key_does_not_give_a_memory_away() -> None:
+def test_idempotency_key_does_not_reveal_a_memory() -> None:
     case = Case("learning")
     case.owner.add_learning(f"the {SECRET} again", visibility="private", idempotency_key="k")
     with pytest.raises(SMPError) as caught:
@@ -478,19 +478,19 @@ def test_a_private_preference_is_neither_seen_nor_overwritten() -> None:
 
 
 @pytest.mark.parametrize("kind", ["conversation", "preference", "summary"])
-def test_some_kinds_are_never_private(kind: str) -> None:
+def test_some_types_are_never_private(kind: str) -> None:
     session = smp_memory.open(":memory:").create_session("s1")
     with pytest.raises(SMPError, match="visibility"):
         session.agent("owner").add(kind, {**text_of(kind, "x"), "role": "assistant", "visibility": "private"})
 
 
-def test_the_signature_of_the_table() -> None:
+def test_table_of_read_methods_matches_the_classes() -> None:
     """Every entry of the table takes the same arguments, so that none is left out by mistake."""
     for name, read in READS.items():
         assert list(inspect.signature(read).parameters) == ["agent", "case", "kind"], name
 
 
-def test_a_page_is_full_although_some_of_the_best_are_hidden() -> None:
+def test_page_is_full_although_some_of_the_best_hits_are_hidden() -> None:
     """What is hidden is known late for turns that come along with others; then the next ones take their places."""
     memory = smp_memory.open(":memory:", clock=FrozenClock(), config={"track_access": False})
     session = memory.create_session("s1")
@@ -509,7 +509,7 @@ def test_a_page_is_full_although_some_of_the_best_are_hidden() -> None:
     assert (longer.ids[:30], len(longer), longer.more) == (hits.ids, 40, False)
 
 
-def test_the_index_marks_what_says_itself_who_may_see_it() -> None:
+def test_index_marks_memories_with_a_visibility() -> None:
     memory = smp_memory.open(":memory:", clock=FrozenClock())
     session = memory.create_session("s1")
     plain = session.add_decision("for all", author="owner")

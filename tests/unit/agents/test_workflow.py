@@ -1,4 +1,4 @@
-"""What a workflow declares is loaded, and what it does not declare is refused."""
+"""Declared reads of a workflow are loaded, and undeclared writes are refused."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def started(session: smp_memory.SessionMemory, text: str = BODY, agent: str = "v
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_it_is_read_from_yaml_and_markdown(form: str, tmp_path: Path) -> None:
+def test_workflow_is_read_from_yaml_and_markdown(form: str, tmp_path: Path) -> None:
     text, offset = FORMS[form]
     path = tmp_path / "workflow-v6.md"
     path.write_text(text)
@@ -89,7 +89,7 @@ def test_it_is_read_from_yaml_and_markdown(form: str, tmp_path: Path) -> None:
         assert workflow.to_dict()["read_access"][1]["declaration"] == "decisions.by_topic:verification"
 
 
-def test_reads_are_loaded(session: smp_memory.SessionMemory) -> None:
+def test_declared_reads_are_loaded(session: smp_memory.SessionMemory) -> None:
     reads = {name: [record.text for record in records] for name, records in started(session).reads.items()}
     assert reads["conversation.last_20_turns"] == [f"turn {number}" for number in range(5, 25)]
     assert reads["decisions.by_topic:verification"] == ["Verify twice"]
@@ -125,7 +125,9 @@ def test_reads_are_loaded(session: smp_memory.SessionMemory) -> None:
         ("learnings", []),
     ],
 )
-def test_every_form_of_a_declaration(session: smp_memory.SessionMemory, declared: str, found: list[str]) -> None:
+def test_every_form_of_a_declaration_selects_its_memories(
+    session: smp_memory.SessionMemory, declared: str, found: list[str]
+) -> None:
     run = started(session, f"memory_requirements:\n  read_access: [{declared!r}]\n")
     texts = [record.text for record in run.reads[declared]]
     assert (texts if declared.startswith("conversation") else sorted(texts)) == found
@@ -158,7 +160,7 @@ def test_declared_writes_are_stored(session: smp_memory.SessionMemory) -> None:
         lambda memory: memory.add_many([("finding", "x"), ("decision", "y")]),
     ],
 )
-def test_other_writes_are_refused_with_file_and_line(
+def test_undeclared_writes_are_refused_with_file_and_line(
     session: smp_memory.SessionMemory, write: Any, tmp_path: Path
 ) -> None:
     path = tmp_path / "workflow.yaml"
@@ -195,7 +197,7 @@ def test_one_preference_may_be_declared(session: smp_memory.SessionMemory) -> No
         run.memory.add_preference("colour", "red")
 
 
-def test_a_workflow_without_requirements_is_free(session: smp_memory.SessionMemory) -> None:
+def test_workflow_without_requirements_is_not_restricted(session: smp_memory.SessionMemory) -> None:
     run = started(session, "name: free\nphases: []\n")
     assert run.reads == {}
     run.memory.add_decision("anything")
@@ -207,7 +209,7 @@ def test_requirements_without_write_access_may_write_nothing(session: smp_memory
         run.memory.add_finding("x")
 
 
-def test_hints_and_phases(session: smp_memory.SessionMemory) -> None:
+def test_hints_and_phases_select_memories(session: smp_memory.SessionMemory) -> None:
     run = started(session)
     assert "An old critical hole in the verification" in run.context().text
     found = [record.text for record in run.phase("Phase 0: Self-Check")]
@@ -227,7 +229,7 @@ def test_hints_and_phases(session: smp_memory.SessionMemory) -> None:
         ("# Title\n\n```yaml\nmemory_requirements:\n  write_access: [nothing]\n```\n", 5, "nothing"),
     ],
 )
-def test_a_mistake_is_reported_with_its_line(text: str, line: int, words: str) -> None:
+def test_invalid_declaration_is_reported_with_its_line(text: str, line: int, words: str) -> None:
     with pytest.raises(InvalidFormat, match=words) as caught:
         smp_memory.Workflow.load(text)
     assert caught.value.details["line"] == line
@@ -246,17 +248,17 @@ def test_a_mistake_is_reported_with_its_line(text: str, line: int, words: str) -
         "[" * 2000 + "\n",
     ],
 )
-def test_what_cannot_be_understood_is_an_error(text: str) -> None:
+def test_invalid_workflow_file_is_an_error(text: str) -> None:
     with pytest.raises(InvalidFormat):
         smp_memory.Workflow.load(text)
 
 
-def test_nothing_in_a_workflow_is_run() -> None:
+def test_yaml_tags_in_a_workflow_are_not_executed() -> None:
     workflow = smp_memory.Workflow.load("name: !!python/object/apply:os.system ['true']\nmemory_requirements: {}\n")
     assert workflow.is_restricted
 
 
-def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:
+def test_missing_file_or_binary_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InvalidFormat, match="no such file"):
         smp_memory.Workflow.load(tmp_path / "nowhere.md")
     with pytest.raises(InvalidFormat, match="no such file"):

@@ -1,4 +1,4 @@
-"""A memlog is BMAD's file, byte for byte, and keeps every entry when several processes write."""
+"""A memlog has the bytes that BMAD writes, and keeps every entry when several processes write."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ import pytest
 from smp_memory.cli.main import main
 from smp_memory.errors import InvalidFormat, LockTimeout, UserError
 from smp_memory.files.system import RealSystem
-from smp_memory.integrations.bmad import memlog as memlog_text
-from smp_memory.integrations.bmad.memlog import Memlog
+from smp_memory.integrations.bmad.memlog import Memlog, append_entry, new_text
 
 AT = "2026-06-07T14:22"
 PROCESSES, EACH = 8, 50
@@ -28,7 +27,7 @@ def memlog(folder: Path) -> Memlog:
     return log
 
 
-def test_the_bytes_are_those_that_bmad_writes(tmp_path: Path) -> None:
+def test_bytes_equal_those_that_bmad_writes(tmp_path: Path) -> None:
     log = Memlog(str(tmp_path / "run" / ".memlog.md"))
     assert log.init([(" topic ", " T: --- x "), ("goal", "one\ntwo"), ("updated", "never")], AT) == 0
     assert log.append("  first\n\n thing  ", minute=AT) == 1
@@ -44,10 +43,10 @@ def test_the_bytes_are_those_that_bmad_writes(tmp_path: Path) -> None:
 
 
 def test_a_new_memlog_has_one_blank_line_at_its_end() -> None:
-    assert memlog_text.begun([], AT) == f"---\nupdated: {AT}\n---\n\n\n"
+    assert new_text([], AT) == f"---\nupdated: {AT}\n---\n\n\n"
 
 
-def test_line_ends_of_windows_and_lines_of_a_person_are_read(tmp_path: Path) -> None:
+def test_windows_line_ends_and_edited_lines_are_read(tmp_path: Path) -> None:
     path = tmp_path / ".memlog.md"
     path.write_bytes(b"---\r\ntopic: x\r\nno colon\r\n---\r\nprose\r\n- (note) a\r\n\r\n\r\n")
     assert Memlog(str(path)).append("b", minute=AT) == 2
@@ -58,7 +57,7 @@ def test_line_ends_of_windows_and_lines_of_a_person_are_read(tmp_path: Path) -> 
     ("content", "why"),
     [(b"", ":1:"), (b"topic: x\n", ":1:"), (b"---\ntopic: x\n", "no end"), (b"---\n\xff\n---\n", "UTF-8")],
 )
-def test_what_is_no_memlog_is_refused_and_stays(tmp_path: Path, content: bytes, why: str) -> None:
+def test_file_that_is_no_memlog_is_refused_unchanged(tmp_path: Path, content: bytes, why: str) -> None:
     path = tmp_path / ".memlog.md"
     path.write_bytes(content)
     with pytest.raises(InvalidFormat, match=why):
@@ -66,9 +65,9 @@ def test_what_is_no_memlog_is_refused_and_stays(tmp_path: Path, content: bytes, 
     assert path.read_bytes() == content
 
 
-def test_a_memlog_is_made_once_and_must_be_there(tmp_path: Path) -> None:
+def test_init_is_refused_for_an_existing_memlog_and_append_for_a_missing_one(tmp_path: Path) -> None:
     log = memlog(tmp_path)
-    with pytest.raises(UserError, match="there already"):
+    with pytest.raises(UserError, match="already exists"):
         log.init([])
     for missing in (tmp_path / "other.md", tmp_path / "none" / ".memlog.md"):
         with pytest.raises(UserError, match="smp memlog init"):
@@ -77,7 +76,7 @@ def test_a_memlog_is_made_once_and_must_be_there(tmp_path: Path) -> None:
         log.append("\udcff")
 
 
-def test_many_that_make_it_at_once_make_one(tmp_path: Path) -> None:
+def test_concurrent_init_creates_one_memlog(tmp_path: Path) -> None:
     refused: list[object] = []
     made: list[int] = []
 
@@ -111,7 +110,7 @@ def test_a_link_stays_a_link_and_the_mode_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a folder is locked")
-def test_who_cannot_get_the_lock_says_so_and_writes_nothing(tmp_path: Path) -> None:
+def test_lock_timeout_is_reported_and_nothing_written(tmp_path: Path) -> None:
     memlog(tmp_path)
     before = (tmp_path / ".memlog.md").read_bytes()
     system = RealSystem()
@@ -138,11 +137,11 @@ class OftenReplaced(RealSystem):
         if self.times:
             self.times -= 1
             other = self.path.with_suffix(".other")
-            other.write_text(memlog_text.appended(self.path.read_text(), f"theirs {self.times}", None, None, AT))
+            other.write_text(append_entry(self.path.read_text(), f"theirs {self.times}", None, None, AT))
             os.replace(other, self.path)
 
 
-def test_what_another_program_put_in_place_meanwhile_is_read_again(tmp_path: Path) -> None:
+def test_file_replaced_by_another_program_is_read_again(tmp_path: Path) -> None:
     memlog(tmp_path)
     path = tmp_path / ".memlog.md"
     assert Memlog(str(path), OftenReplaced(path)).append("ours", minute=AT) == 4
@@ -154,7 +153,7 @@ def test_what_another_program_put_in_place_meanwhile_is_read_again(tmp_path: Pat
     ]
 
 
-def test_where_a_folder_cannot_be_locked_a_file_beside_it_is(tmp_path: Path) -> None:
+def test_lock_file_is_used_where_a_folder_cannot_be_locked(tmp_path: Path) -> None:
     class NoFolderLocks(RealSystem):
         def lock(self, fd: int, /) -> bool:
             import stat
@@ -178,7 +177,7 @@ for number in range(count):
 
 
 @pytest.mark.crash
-def test_eight_processes_append_and_every_entry_is_there(tmp_path: Path) -> None:
+def test_entries_of_eight_concurrent_processes_are_all_kept(tmp_path: Path) -> None:
     memlog(tmp_path)
     path = tmp_path / ".memlog.md"
     command = [sys.executable, "-c", _WRITER, str(path)]
@@ -191,7 +190,7 @@ def test_eight_processes_append_and_every_entry_is_there(tmp_path: Path) -> None
     assert os.listdir(tmp_path) == [".memlog.md"]
 
 
-def test_the_command_answers_as_the_script_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_prints_what_the_bmad_script_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = f"{tmp_path}/./run//x"
     assert main(["memlog", "init", "--workspace", run, "--field", "topic=T", "--field", "a=b=c"]) == 0
     assert main(["memlog", "append", "--workspace", run, "--text", "-", "--type", "idea"]) == 0

@@ -1,4 +1,4 @@
-"""Text for terminals: nothing steers, everything fits."""
+"""Terminal output: text cannot control the terminal, and everything fits its width."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from smp_memory.cli.render import (
     Screen,
     bar,
-    cut,
     fields,
     one_line,
     paint,
@@ -20,8 +19,9 @@ from smp_memory.cli.render import (
     safe,
     size_text,
     table,
+    truncate,
     width_of,
-    wrapped,
+    wrap,
 )
 
 _FORBIDDEN = {
@@ -40,7 +40,7 @@ def printed(text: str, *, encoding: str = "utf-8") -> str:
 
 
 @given(st.text())
-def test_no_text_can_steer_the_terminal(text: str) -> None:
+def test_text_cannot_control_the_terminal(text: str) -> None:
     line = printed(text)
     assert line.endswith("\n")
     assert not _FORBIDDEN & set(line[:-1])
@@ -65,48 +65,48 @@ def test_ordinary_text_stays_as_it_is() -> None:
         assert safe(text) == text
 
 
-def test_escapes_are_shown() -> None:
+def test_control_characters_are_shown_as_escapes() -> None:
     assert printed("\x1b[31m\u202e\U000e0041") == "\\x1b[31m\\u202e\\U000e0041\n"
 
 
-def test_styles_vanish_where_there_is_no_colour() -> None:
+def test_styles_are_removed_without_colour() -> None:
     assert printed(paint("red", "x") + "y") == "xy\n"
 
 
-def test_ascii_only() -> None:
+def test_output_on_an_ascii_terminal() -> None:
     assert printed("a → b … ü", encoding="ascii") == "a -> b ... \\xfc\n"
 
 
 @pytest.mark.parametrize(("text", "columns"), [("abc", 3), ("茶", 2), ("e\u0301", 1), (paint("red", "ab"), 2), ("", 0)])
-def test_width(text: str, columns: int) -> None:
+def test_width_of_text(text: str, columns: int) -> None:
     assert width_of(text) == columns
 
 
 @given(st.text(alphabet="ab 茶é\u0301"), st.integers(1, 20))
-def test_cut_fits(text: str, columns: int) -> None:
-    assert width_of(cut(text, columns)) <= columns
+def test_truncate_fits_the_columns(text: str, columns: int) -> None:
+    assert width_of(truncate(text, columns)) <= columns
     if width_of(text) <= columns:
-        assert cut(text, columns) == text
+        assert truncate(text, columns) == text
 
 
-def test_cut_closes_styles() -> None:
-    assert cut(paint("red", "abcdef"), 4) == cut(paint("red", "abc") + "x" * 9, 4).replace("\ufdef…", "…")
+def test_truncate_closes_styles() -> None:
+    assert truncate(paint("red", "abcdef"), 4) == truncate(paint("red", "abc") + "x" * 9, 4).replace("\ufdef…", "…")
 
 
 @given(st.text(alphabet="ab 茶\u0301"), st.integers(2, 12))
-def test_wrapping_loses_nothing_but_spaces(text: str, columns: int) -> None:
-    lines = wrapped(text, columns)
+def test_wrap_drops_only_spaces(text: str, columns: int) -> None:
+    lines = wrap(text, columns)
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
     assert all(width_of(line) <= columns for line in lines)
 
 
-def test_table_aligns_and_keeps_to_the_width() -> None:
+def test_table_is_aligned_and_fits_the_width() -> None:
     rows = [("a", "1", "first\nline"), ("茶茶", "22", "x" * 50)]
     assert list(table(("id", ">n", "text"), rows, None))[1:] == ["a      1  first line", f"茶茶  22  {'x' * 50}"]
     assert all(width_of(line) <= 20 for line in table(("id", ">n", "text"), rows, 20))
 
 
-def test_a_narrow_table_shortens_times_and_leaves_columns_out_before_it_cuts() -> None:
+def test_narrow_table_shortens_times_and_drops_columns_before_truncating() -> None:
     """Times ended in the middle of a day: `2026-01-3…`."""
     heads = ("id", "project", ">size", "created (UTC)", "state", "text")
     rows = [
@@ -115,7 +115,7 @@ def test_a_narrow_table_shortens_times_and_leaves_columns_out_before_it_cuts() -
     ]
 
     def lines(columns: int) -> list[str]:
-        return [printed(line).rstrip("\n") for line in table(heads, rows, columns, spare=("size",))]
+        return [printed(line).rstrip("\n") for line in table(heads, rows, columns, optional=("size",))]
 
     assert lines(110)[0] == "id         project   size  created (UTC)        state       text"
     assert lines(82)[:2] == [
@@ -131,12 +131,12 @@ def test_a_narrow_table_shortens_times_and_leaves_columns_out_before_it_cuts() -
     assert all(width_of(line) <= columns for columns in range(50, 120) for line in lines(columns))
 
 
-def test_fields_stand_in_a_column() -> None:
+def test_fields_are_aligned() -> None:
     lines = list(fields([("a", "one\ntwo"), ("long", "x")], None))
     assert [printed(line) for line in lines] == ["a     one\n", "      two\n", "long  x\n"]
 
 
-def test_words() -> None:
+def test_one_line_plural_sizes_and_bars() -> None:
     assert [plural(1, "memory"), plural(2, "memory"), plural(1200, "session")] == [
         "1 memory",
         "2 memories",

@@ -1,4 +1,4 @@
-"""Who was used, and when: readers note it without waiting, and never fail because of it."""
+"""Access log: readers append uses without waiting, and never fail because of it."""
 
 from __future__ import annotations
 
@@ -22,52 +22,52 @@ def log(tmp_path: Path) -> AccessLog:
     return AccessLog(in_folder(Disk(RealSystem()), str(tmp_path)))
 
 
-def test_noted_and_read_on(log: AccessLog) -> None:
-    log.note(["s1/DEC-0001", "s2/FIND-0001"], 1000.7)
+def test_recorded_uses_are_read_from_an_offset_on(log: AccessLog) -> None:
+    log.record(["s1/DEC-0001", "s2/FIND-0001"], 1000.7)
     log.flush()
     found, end = log.read(0)
     assert found == [("s1/DEC-0001", 1000), ("s2/FIND-0001", 1000)]
     assert end == log.size_bytes() > 0
     assert log.read(end) == ([], end)
-    log.note(["s1/DEC-0002"], 1001)
+    log.record(["s1/DEC-0002"], 1001)
     log.flush()
     assert log.read(end)[0] == [("s1/DEC-0002", 1001)]
 
 
-def test_once_a_minute(log: AccessLog) -> None:
+def test_use_is_recorded_at_most_once_a_minute(log: AccessLog) -> None:
     for second in (0, 1, 59, 60, 61, 119, 120):
-        log.note(["s1/DEC-0001"], second)
+        log.record(["s1/DEC-0001"], second)
     log.flush()
     assert [at for _, at in log.read(0)[0]] == [0, 60, 120]
 
 
-def test_a_clock_that_goes_back_notes_less_and_fails_not(log: AccessLog) -> None:
-    log.note(["s1/a"], 1000)
-    log.note(["s1/a"], 10)
+def test_clock_that_goes_back_is_no_error(log: AccessLog) -> None:
+    log.record(["s1/a"], 1000)
+    log.record(["s1/a"], 10)
     log.flush()
     assert log.read(0)[0] == [("s1/a", 1000)]
 
 
-def test_many_are_written_without_being_told(log: AccessLog) -> None:
-    log.note([f"s1/DEC-{number:04}" for number in range(500)], 5)
+def test_many_uses_are_written_without_a_flush(log: AccessLog) -> None:
+    log.record([f"s1/DEC-{number:04}" for number in range(500)], 5)
     assert len(log.read(0)[0]) == 500
 
 
-def test_what_is_remembered_is_bounded(log: AccessLog) -> None:
+def test_names_in_memory_are_bounded(log: AccessLog) -> None:
     for start in range(0, 50_000, 1000):
-        log.note([f"s/{number}" for number in range(start, start + 1000)], 5)
-    assert len(log._noted) <= 20_000
+        log.record([f"s/{number}" for number in range(start, start + 1000)], 5)
+    assert len(log._last_recorded) <= 20_000
 
 
-def test_nothing_noted_nothing_written(log: AccessLog, tmp_path: Path) -> None:
-    log.note([], 5)
+def test_log_is_not_created_without_a_use(log: AccessLog, tmp_path: Path) -> None:
+    log.record([], 5)
     log.flush()
     assert not (tmp_path / FILE).exists()
     assert log.read(0) == ([], 0)
     assert log.size_bytes() == 0
 
 
-def test_a_line_under_way_is_left_for_later(log: AccessLog, tmp_path: Path) -> None:
+def test_unfinished_line_is_read_later(log: AccessLog, tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"5 s1/a\n6 s1/b")
     found, end = log.read(0)
     assert (found, end) == ([("s1/a", 5)], 7)
@@ -80,7 +80,7 @@ def test_a_line_under_way_is_left_for_later(log: AccessLog, tmp_path: Path) -> N
     "data",
     [b"\xff\xfe\n", b"x s1/a\n", b"\n\n\n", b"99999999999999999999 s1/a\n", b"-5 s1/a\n", b"\xd9\xa1 s1/a\n", b"5\n", b"\0" * 100 + b"\n", b"1e5 s1/a\n", b"\xc2\xb2 s1/a\n"],
 )  # fmt: skip
-def test_garbage_is_skipped(log: AccessLog, tmp_path: Path, data: bytes) -> None:
+def test_invalid_lines_are_skipped(log: AccessLog, tmp_path: Path, data: bytes) -> None:
     (tmp_path / FILE).write_bytes(data + b"7 s1/good\n")
     found, end = log.read(0)
     assert found[-1] == ("s1/good", 7)
@@ -88,33 +88,33 @@ def test_garbage_is_skipped(log: AccessLog, tmp_path: Path, data: bytes) -> None
     assert end == len(data) + 10
 
 
-def test_an_offset_behind_the_end(log: AccessLog, tmp_path: Path) -> None:
+def test_offset_after_the_end_returns_nothing(log: AccessLog, tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"5 s1/a\n")
     assert log.read(100) == ([], 100)
 
 
-def test_a_disk_that_does_not_take_it_fails_nobody() -> None:
+def test_failing_disk_does_not_fail_readers() -> None:
     system = FaultySystem(fail_at=1, sticky=True)
     log = AccessLog(in_folder(Disk(system), "/"))
-    log.note(["s1/a"], 5)
+    log.record(["s1/a"], 5)
     log.flush()
     assert log.read(0) == ([], 0)
     system.heal()
-    log.note(["s1/b"], 5)
+    log.record(["s1/b"], 5)
     log.flush()
     assert log.read(0)[0] == [("s1/b", 5)]
 
 
-def test_something_else_in_its_place_fails_nobody(log: AccessLog, tmp_path: Path) -> None:
+def test_folder_in_place_of_the_log_does_not_fail_readers(log: AccessLog, tmp_path: Path) -> None:
     (tmp_path / FILE).mkdir()
-    log.note(["s1/a"], 5)
+    log.record(["s1/a"], 5)
     log.flush()
     assert log.read(0)[0] == []
 
 
-def test_a_link_in_its_place_is_not_followed(log: AccessLog, tmp_path: Path) -> None:
+def test_link_in_place_of_the_log_is_not_followed(log: AccessLog, tmp_path: Path) -> None:
     (tmp_path / "other").write_bytes(b"precious")
     (tmp_path / FILE).symlink_to(tmp_path / "other")
-    log.note(["s1/a"], 5)
+    log.record(["s1/a"], 5)
     log.flush()
     assert (tmp_path / "other").read_bytes() == b"precious"

@@ -1,4 +1,4 @@
-"""How is a session packed away, and brought back safely? Round trips, and archives made to do harm."""
+"""Pack and unpack archives: round trips, power losses and hostile archives."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from hypothesis import strategies as some
 
 from smp_memory.errors import FormatTooNew, InvalidFormat, SessionExists, SMPError, StorageCorrupt
 from smp_memory.files.archive import check, pack, pack_files, unpack
-from smp_memory.files.archive_names import colliding, unsafe_because
+from smp_memory.files.archive_format import END, ArchiveLimits, encode_header, find_collision, padding, unsafe_reason
 from smp_memory.files.disk import Disk
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.files.system import RealSystem
-from smp_memory.files.tar_stream import END, ArchiveLimits, encode_header, padding
 from smp_memory.testing import CrashingSystem, FaultySystem, PowerLoss
 
 FILES = {
@@ -261,7 +260,7 @@ def test_there_are_enough_hostile_archives() -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_archive_is_refused_for_its_reason_and_writes_nothing(name: str) -> None:
+def test_hostile_archive_is_rejected_with_its_reason_and_writes_nothing(name: str) -> None:
     data, reason = HOSTILE[name]
     disk = memory_disk()
     disk.write_new(ARCHIVE, data)
@@ -274,7 +273,7 @@ def test_a_hostile_archive_is_refused_for_its_reason_and_writes_nothing(name: st
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_archive_does_nothing_on_a_real_disk(name: str, tmp_path: Path) -> None:
+def test_hostile_archive_changes_nothing_on_a_real_disk(name: str, tmp_path: Path) -> None:
     disk = Disk(RealSystem())
     (tmp_path / "in").mkdir()
     archive = tmp_path / "s.tar.gz"
@@ -285,7 +284,7 @@ def test_a_hostile_archive_does_nothing_on_a_real_disk(name: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_an_archive_that_turns_hostile_after_it_was_checked_leaves_nothing(
+def test_archive_that_becomes_hostile_after_its_check_writes_nothing(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("smp_memory.files.archive.check", lambda *arguments: None)
@@ -297,28 +296,28 @@ def test_an_archive_that_turns_hostile_after_it_was_checked_leaves_nothing(
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["in", "s.tar.gz"]
 
 
-def test_the_archive_that_the_hostile_ones_are_made_of_is_good() -> None:
+def test_archive_that_the_hostile_ones_derive_from_is_valid() -> None:
     disk = memory_disk()
     disk.write_new(ARCHIVE, GOOD)
     unpack(disk, ARCHIVE, TARGET, LIMITS)
     assert tree(disk, TARGET) == {"a.jsonl": b"first\n", "b.jsonl": b"second\n"}
 
 
-def test_an_archive_by_another_tar_is_fine_if_it_holds_what_its_manifest_says() -> None:
+def test_archive_of_another_tar_with_a_matching_manifest_is_accepted() -> None:
     disk = memory_disk()
     disk.write_new(ARCHIVE, by_tarfile(tarfile.USTAR_FORMAT, uid=1000, mode=0o4777, mtime=1_700_000_000, uname="root"))
     unpack(disk, ARCHIVE, TARGET, LIMITS)
     assert tree(disk, TARGET) == {"a.jsonl": b"first\n"}
 
 
-def test_a_newer_format_says_so() -> None:
+def test_newer_format_raises_format_too_new() -> None:
     disk = memory_disk()
     disk.write_new(ARCHIVE, made(smp_archive=2))
     with pytest.raises(FormatTooNew):
         unpack(disk, ARCHIVE, TARGET)
 
 
-def test_an_archive_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_archive_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "real.tar.gz").write_bytes(GOOD)
     (tmp_path / "link.tar.gz").symlink_to(tmp_path / "real.tar.gz")
     with pytest.raises((OSError, SMPError)):
@@ -327,7 +326,7 @@ def test_an_archive_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
 
 
 @given(some.integers(0, len(GOOD) * 8 - 1))
-def test_any_flipped_bit_is_found_or_harmless(bit: int) -> None:
+def test_flipped_bit_is_detected_or_harmless(bit: int) -> None:
     data = bytearray(GOOD)
     data[bit // 8] ^= 1 << bit % 8
     disk = memory_disk()
@@ -341,14 +340,14 @@ def test_any_flipped_bit_is_found_or_harmless(bit: int) -> None:
 
 
 @given(some.integers(0, len(GOOD) - 1))
-def test_any_cut_is_found(length: int) -> None:
+def test_truncation_is_detected(length: int) -> None:
     disk = memory_disk()
     disk.write_new(ARCHIVE, GOOD[:length])
     with pytest.raises(StorageCorrupt):
         check(disk, ARCHIVE, LIMITS)
 
 
-def test_a_bomb_is_stopped_before_it_comes_out() -> None:
+def test_decompression_bomb_is_stopped() -> None:
     """A gigabyte of zeros in a megabyte: no more comes out than the limits allow."""
     engine = zlib.compressobj(9, zlib.DEFLATED, 31)
     data = b"".join([engine.compress(b"\0" * (1 << 20)) for _ in range(64)]) + engine.flush()
@@ -362,7 +361,7 @@ def test_a_bomb_is_stopped_before_it_comes_out() -> None:
 
 
 @pytest.mark.parametrize("kind", ["memory", "real"])
-def test_there_and_back_gives_the_same_files(kind: str, tmp_path: Path) -> None:
+def test_round_trip_gives_the_same_files(kind: str, tmp_path: Path) -> None:
     disk = Disk(MemorySystem() if kind == "memory" else RealSystem())
     root = "/r" if kind == "memory" else str(tmp_path)
     put_session(disk, f"{root}/s", FILES)
@@ -378,7 +377,7 @@ def test_there_and_back_gives_the_same_files(kind: str, tmp_path: Path) -> None:
         assert {path.stat().st_mode & 0o777 for path in (tmp_path / "s").rglob("*") if path.is_dir()} == {0o700}
 
 
-def test_any_tar_reads_it(tmp_path: Path) -> None:
+def test_archive_is_readable_by_tarfile(tmp_path: Path) -> None:
     disk = Disk(RealSystem())
     put_session(disk, str(tmp_path / "s"), FILES)
     pack(disk, str(tmp_path / "s"), str(tmp_path / "s.tar.gz"), SUMMARY)
@@ -389,7 +388,7 @@ def test_any_tar_reads_it(tmp_path: Path) -> None:
         assert content.read() == FILES["conversation.jsonl"]
 
 
-def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
+def test_packing_is_deterministic(tmp_path: Path) -> None:
     archives = []
     for number, names in enumerate((list(FILES), list(reversed(FILES)))):
         disk = Disk(RealSystem())
@@ -399,7 +398,7 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
     assert archives[0] == archives[1]
 
 
-def test_locks_and_unfinished_files_stay_out() -> None:
+def test_locks_and_unfinished_files_are_not_packed() -> None:
     disk = memory_disk()
     put_session(disk, "/s", {"a": b"x", ".smp/lock": b"holder", ".smp/queue": b"", "b.smp-new": b"half"})
     pack(disk, "/s", ARCHIVE, {})
@@ -407,7 +406,7 @@ def test_locks_and_unfinished_files_stay_out() -> None:
     assert tree(disk, TARGET) == {"a": b"x"}
 
 
-def test_a_file_called_lock_that_is_not_ours_is_packed() -> None:
+def test_file_called_lock_outside_the_private_folder_is_packed() -> None:
     disk = memory_disk()
     put_session(disk, "/s", {"notes/lock": b"x"})
     pack(disk, "/s", ARCHIVE, {})
@@ -418,7 +417,7 @@ def test_a_file_called_lock_that_is_not_ours_is_packed() -> None:
 @pytest.mark.parametrize(
     "name", [".smp/journal.json", "a:b", "CON", "n" * 101, "x" * 90 + "/" + "y" * 90 + "/" + "z" * 40]
 )
-def test_what_could_not_be_brought_back_is_not_packed(name: str) -> None:
+def test_file_that_could_not_be_unpacked_is_not_packed(name: str) -> None:
     disk = memory_disk()
     put_session(disk, "/s", {"a": b"x", name: b"y"})
     with pytest.raises(InvalidFormat):
@@ -426,7 +425,7 @@ def test_what_could_not_be_brought_back_is_not_packed(name: str) -> None:
     assert disk.names("/store/archive") == []
 
 
-def test_a_link_in_the_session_is_not_packed(tmp_path: Path) -> None:
+def test_link_in_the_session_is_not_packed(tmp_path: Path) -> None:
     disk = Disk(RealSystem())
     put_session(disk, str(tmp_path / "s"), {"a": b"x"})
     (tmp_path / "s" / "evil").symlink_to("/etc/passwd")
@@ -434,7 +433,7 @@ def test_a_link_in_the_session_is_not_packed(tmp_path: Path) -> None:
         pack(disk, str(tmp_path / "s"), str(tmp_path / "s.tar.gz"), {})
 
 
-def test_what_is_not_a_folder_is_not_packed() -> None:
+def test_missing_folder_is_not_packed() -> None:
     disk = memory_disk()
     with pytest.raises(InvalidFormat, match="not a folder"):
         pack(disk, "/nowhere", ARCHIVE, {})
@@ -448,7 +447,7 @@ def test_names_that_differ_in_case_are_not_packed() -> None:
         pack(disk, "/s", ARCHIVE, {})
 
 
-def test_long_paths_that_fit_a_header_come_back() -> None:
+def test_long_paths_that_fit_a_header_are_restored() -> None:
     files = {"/".join(["d" * 50, "e" * 60, "f" * 80]): b"x", "artifacts/" + "a" * 64 + ".md": b"y"}
     disk = memory_disk()
     put_session(disk, "/s", files)
@@ -457,7 +456,7 @@ def test_long_paths_that_fit_a_header_come_back() -> None:
     assert tree(disk, TARGET) == files
 
 
-def test_a_session_above_the_limits_is_not_packed() -> None:
+def test_session_above_the_limits_is_not_packed() -> None:
     """It could not be unpacked again; so the original stays."""
     disk = memory_disk()
     put_session(disk, "/s", {"a": b"x" * 1_000_001})
@@ -474,7 +473,7 @@ def test_single_files_can_be_packed() -> None:
     assert tree(disk, TARGET) == {"one.jsonl": b"x\n"}
 
 
-def test_nothing_is_overwritten() -> None:
+def test_existing_target_is_not_overwritten() -> None:
     disk = memory_disk()
     put_session(disk, "/s", {"a": b"x"})
     pack(disk, "/s", ARCHIVE, {})
@@ -489,16 +488,16 @@ def test_nothing_is_overwritten() -> None:
 
 @given(
     some.dictionaries(
-        some.text("abcXYZ-_.é数 ", min_size=1, max_size=12).filter(lambda name: not unsafe_because(name)),
+        some.text("abcXYZ-_.é数 ", min_size=1, max_size=12).filter(lambda name: not unsafe_reason(name)),
         some.binary(max_size=3000),
         max_size=8,
     )
 )
-def test_any_files_come_back(files: dict[str, bytes]) -> None:
+def test_any_files_survive_a_round_trip(files: dict[str, bytes]) -> None:
     disk = memory_disk()
     disk.make_folder("/s")
     put_session(disk, "/s", files)
-    if colliding(sorted(files)):
+    if find_collision(sorted(files)):
         with pytest.raises(InvalidFormat):
             pack(disk, "/s", ARCHIVE, {})
         return
@@ -547,7 +546,7 @@ def crashed(base: MemorySystem, work: Callable[[Disk], object]) -> Iterator[Disk
 
 
 @pytest.mark.crash
-def test_a_power_loss_while_packing_leaves_no_archive_or_a_whole_one() -> None:
+def test_power_loss_while_packing_leaves_no_archive_or_a_complete_one() -> None:
     found = set()
     for disk in crashed(before_packing(), pack_it):
         assert tree(disk, "/store/old") == FILES
@@ -559,7 +558,7 @@ def test_a_power_loss_while_packing_leaves_no_archive_or_a_whole_one() -> None:
 
 
 @pytest.mark.crash
-def test_a_power_loss_while_unpacking_leaves_no_session_or_a_whole_one() -> None:
+def test_power_loss_while_unpacking_leaves_no_session_or_a_complete_one() -> None:
     found = set()
     for disk in crashed(before_unpacking(), unpack_it):
         check(disk, ARCHIVE)
@@ -573,7 +572,7 @@ def test_a_power_loss_while_unpacking_leaves_no_session_or_a_whole_one() -> None
 
 @pytest.mark.crash
 @pytest.mark.parametrize("name", ["pack", "unpack"])
-def test_a_full_disk_leaves_things_as_they_were(name: str) -> None:
+def test_full_disk_changes_nothing(name: str) -> None:
     base, work = {"pack": (before_packing(), pack_it), "unpack": (before_unpacking(), unpack_it)}[name]
     number = 0
     while True:

@@ -1,4 +1,4 @@
-"""A journal is carried out only if this user, or another user of the machine, wrote it."""
+"""A journal is applied only if this user, or another user of the machine, wrote it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from smp_memory.files.disk import Disk
 from smp_memory.files.journal import Journal, Plan
 from smp_memory.files.layouts import NAMES
 from smp_memory.files.system import RealSystem
-from smp_memory.files.user_state import code, user_key
+from smp_memory.files.user_state import authentication_code, user_key
 
 layouts = pytest.mark.parametrize("layout", NAMES)
 
@@ -36,7 +36,7 @@ def pending(root: Path, layout: str, session: str = "s1") -> Journal:
     plan.moves = [("added.txt.smp-new", "added.txt")]
 
     def commit() -> None:
-        files.writer._warn("plan")
+        files.writer._set_warning("plan")
         new.write_text("new content")
         reader.journal.commit(plan)
 
@@ -49,7 +49,7 @@ def as_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @layouts
-def test_own_journal_is_carried_out_after_the_store_was_moved_or_copied(tmp_path: Path, layout: str) -> None:
+def test_own_journal_is_applied_after_the_store_was_moved_or_copied(tmp_path: Path, layout: str) -> None:
     filled(tmp_path / "one", layout)
     pending(tmp_path / "one", layout)
     shutil.copytree(tmp_path / "one", tmp_path / "copy")
@@ -62,7 +62,7 @@ def test_own_journal_is_carried_out_after_the_store_was_moved_or_copied(tmp_path
 
 
 @layouts
-def test_foreign_journal_is_set_aside_with_the_files_that_it_names(
+def test_foreign_journal_is_quarantined_with_the_files_that_it_names(
     tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(tmp_path, layout)
@@ -125,13 +125,13 @@ def test_journal_of_another_user_counts_if_it_only_appends(tmp_path: Path, monke
         {"moves": [["", "b"]]},
     ],
 )
-def test_signed_plan_that_leads_out_is_not_carried_out(tmp_path: Path, change: dict[str, object]) -> None:
+def test_signed_plan_with_a_path_outside_the_folder_is_not_applied(tmp_path: Path, change: dict[str, object]) -> None:
     filled(tmp_path, "jsonl")
     journal = pending(tmp_path, "jsonl")
     body = json.dumps({"appends": [], "moves": [], "removes": [], **change}, separators=(",", ":"))
     from smp_memory.files.codec import signature
 
-    mac = code(RealSystem().secret(), "journal of s1", body.encode())
+    mac = authentication_code(RealSystem().secret(), "journal of s1", body.encode())
     Path(journal.path).write_text(f'{body[:-1]},"checksum":"{signature(body.encode())}","mac":"{mac}"}}\n')
     assert journal.load() is None
     assert journal.is_foreign
@@ -159,13 +159,13 @@ def test_announcement_of_a_purge_counts_only_if_this_user_wrote_it(
     assert read_announcements(session._files.reader) == {}
 
 
-def test_code_is_hmac_sha256() -> None:
+def test_authentication_code_is_hmac_sha256() -> None:
     import hashlib
     import hmac
 
     for key in (b"", b"k" * 32, b"k" * 64):
         expected = hmac.new(key, b"purpose\0body", hashlib.sha256).hexdigest()
-        assert code(key, "purpose", b"body") == expected
+        assert authentication_code(key, "purpose", b"body") == expected
 
 
 def test_key_is_private_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,11 @@
-"""Where are memories that are out of the way but not gone? A segment under appends, damage and power losses."""
+"""Cold segments under appends, rewrites, damage and power losses."""
 
 from __future__ import annotations
 
 import gzip
+import os
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -17,6 +19,7 @@ from smp_memory.files.cold_format import (
     INDEX,
     MAGIC,
     ColdEntry,
+    ColdRow,
     checksum,
     decode_header,
     decode_index,
@@ -24,7 +27,7 @@ from smp_memory.files.cold_format import (
     decode_rows,
     encode_member,
 )
-from smp_memory.files.cold_segment import ColdSegment, append, extended, rewrite, without
+from smp_memory.files.cold_segment import ColdSegment, copy_if_lossy, encode_extended, rewrite
 from smp_memory.files.disk import Disk
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.testing import CrashingSystem, PowerLoss
@@ -52,6 +55,25 @@ def large(first: int, last: int) -> list[ColdEntry]:
     return [entry(number, random.Random(number).randbytes(BLOCK_RAW // 3)) for number in range(first, last + 1)]
 
 
+def append(disk: Disk, path: str, new: list[ColdEntry]) -> ColdSegment:
+    """Put new entries into a segment as compaction does."""
+    segment = ColdSegment(disk, path)
+    data = encode_extended(segment, new)
+    if data is not None:
+        for name, copy in copy_if_lossy(segment, lambda row: False).items():
+            disk.write_new(os.path.join(os.path.dirname(path), name), copy)
+        disk.replace(path, data)
+    return ColdSegment(disk, path)
+
+
+def without(disk: Disk, path: str, is_removed: Callable[[ColdRow], bool]) -> int:
+    return rewrite(disk, path, is_removed, lambda match: None)
+
+
+def rows_of(segment: ColdSegment, id: str) -> list[ColdRow]:
+    return [row for row in segment.rows() if row.id == id]
+
+
 def contents(disk: Disk) -> dict[str, bytes]:
     return {row.id: data for row, data in ColdSegment(disk, PATH).entries()}
 
@@ -67,7 +89,7 @@ def overwrite(disk: Disk, data: bytes) -> None:
 # -- there and back
 
 
-def test_no_file_is_an_empty_segment() -> None:
+def test_missing_file_is_an_empty_segment() -> None:
     disk = disk_with_folder()
     segment = ColdSegment(disk, PATH)
     assert segment.rows() == []
@@ -76,17 +98,17 @@ def test_no_file_is_an_empty_segment() -> None:
     assert not disk.exists(PATH)
 
 
-def test_entries_come_back_byte_for_byte_one_by_one() -> None:
+def test_entries_are_read_byte_for_byte() -> None:
     disk = disk_with_folder()
     segment = append(disk, PATH, entries(1, 300))
     assert [row.id for row in segment.rows()] == [each.id for each in entries(1, 300)]
-    row = segment.rows_of("TURN-0123")[0]
+    row = rows_of(segment, "TURN-0123")[0]
     assert segment.read(row) == entry(123).data
     assert (row.seq, row.file, row.about) == (123, "conversation.jsonl", {"type": "conversation", "why": "faded"})
     assert segment.verify() == []
 
 
-def test_batches_add_up() -> None:
+def test_appended_batches_accumulate() -> None:
     disk = disk_with_folder()
     append(disk, PATH, entries(1, 10))
     append(disk, PATH, large(11, 20))
@@ -101,7 +123,7 @@ def test_reading_one_entry_reads_one_block() -> None:
     read: list[int] = []
     plain = disk.read
     disk.read = lambda path, offset=0, size=-1: read.append(size) or plain(path, offset, size)  # type: ignore[method-assign, func-returns-value, assignment]
-    segment.read(segment.rows_of("TURN-0017")[0])
+    segment.read(rows_of(segment, "TURN-0017")[0])
     assert len(read) == 1
     assert 0 < read[0] < 2 * BLOCK_RAW
 
@@ -113,7 +135,7 @@ def test_zcat_shows_everything() -> None:
     assert all(each.data in text for each in entries(1, 3))
 
 
-def test_the_same_entry_twice_is_there_once() -> None:
+def test_entry_appended_twice_is_stored_once() -> None:
     """A compaction that was interrupted between the segment and the session is repeated."""
     disk = disk_with_folder()
     append(disk, PATH, entries(1, 5))
@@ -128,10 +150,10 @@ def test_one_memory_may_have_several_entries() -> None:
     disk = disk_with_folder()
     put, change = ColdEntry("STATE-a", 1, "f", b"one\n"), ColdEntry("STATE-a", 7, "f", b"two\n")
     segment = append(disk, PATH, [put, change])
-    assert [segment.read(row) for row in segment.rows_of("STATE-a")] == [b"one\n", b"two\n"]
+    assert [segment.read(row) for row in rows_of(segment, "STATE-a")] == [b"one\n", b"two\n"]
 
 
-def test_the_same_entries_give_the_same_bytes() -> None:
+def test_encoding_is_deterministic() -> None:
     one, other = disk_with_folder(), disk_with_folder()
     append(one, PATH, entries(1, 50))
     append(other, PATH, entries(1, 50))
@@ -141,15 +163,15 @@ def test_the_same_entries_give_the_same_bytes() -> None:
 def test_a_caller_may_put_the_bytes_in_place_itself() -> None:
     disk = disk_with_folder()
     append(disk, PATH, entries(1, 3))
-    data = extended(ColdSegment(disk, PATH), entries(4, 6))
+    data = encode_extended(ColdSegment(disk, PATH), entries(4, 6))
     assert data is not None
     overwrite(disk, data)
     assert contents(disk) == of(entries(1, 6))
-    assert extended(ColdSegment(disk, PATH), entries(1, 6)) is None
+    assert encode_extended(ColdSegment(disk, PATH), entries(1, 6)) is None
 
 
 @given(some.lists(some.lists(some.binary(max_size=200), max_size=5), max_size=4))
-def test_any_bytes_come_back(batches: list[list[bytes]]) -> None:
+def test_any_bytes_survive_a_round_trip(batches: list[list[bytes]]) -> None:
     disk = disk_with_folder()
     number, expected = 0, {}
     for batch in batches:
@@ -166,7 +188,7 @@ def test_any_bytes_come_back(batches: list[list[bytes]]) -> None:
 # -- taking out
 
 
-def test_what_is_taken_out_is_gone_from_the_bytes() -> None:
+def test_removed_entry_is_not_in_the_bytes() -> None:
     disk = disk_with_folder()
     append(disk, PATH, [*entries(1, 5), entry(6, b"needle in a haystack\n"), *large(7, 12)])
     assert without(disk, PATH, lambda row: row.id == "TURN-0006") == 1
@@ -176,7 +198,7 @@ def test_what_is_taken_out_is_gone_from_the_bytes() -> None:
     assert ColdSegment(disk, PATH).verify() == []
 
 
-def test_entries_can_be_given_other_bytes() -> None:
+def test_rewrite_replaces_the_bytes_of_entries() -> None:
     """To redact what is already stored."""
     disk = disk_with_folder()
     append(disk, PATH, [*entries(1, 5), entry(6, b"password: needle\n"), *large(7, 12)])
@@ -189,14 +211,14 @@ def test_entries_can_be_given_other_bytes() -> None:
     assert ColdSegment(disk, PATH).verify() == []
 
 
-def test_the_last_one_takes_the_file_with_it() -> None:
+def test_file_is_removed_with_its_last_entry() -> None:
     disk = disk_with_folder()
     append(disk, PATH, entries(1, 2))
     assert without(disk, PATH, lambda row: True) == 2
     assert disk.names("/s") == []
 
 
-def test_nothing_to_take_out_changes_nothing() -> None:
+def test_removing_nothing_changes_nothing() -> None:
     disk = disk_with_folder()
     append(disk, PATH, entries(1, 2))
     before = disk.read(PATH)
@@ -208,7 +230,7 @@ def test_nothing_to_take_out_changes_nothing() -> None:
 # -- readers beside a writer
 
 
-def test_a_reader_of_a_file_that_is_rewritten_gets_its_entry_or_a_conflict() -> None:
+def test_reader_of_a_rewritten_file_gets_its_entry_or_a_conflict() -> None:
     disk = disk_with_folder()
     append(disk, PATH, large(1, 9))
     segment = ColdSegment(disk, PATH)
@@ -216,11 +238,11 @@ def test_a_reader_of_a_file_that_is_rewritten_gets_its_entry_or_a_conflict() -> 
     with pytest.raises(Conflict):
         list(segment.entries())
     with pytest.raises(Conflict):
-        segment.read(segment.rows_of("TURN-0009")[0])
+        segment.read(rows_of(segment, "TURN-0009")[0])
     assert len(contents(disk)) == 8
 
 
-def test_a_reader_is_not_disturbed_by_an_append() -> None:
+def test_reader_is_not_affected_by_an_append() -> None:
     disk = disk_with_folder()
     append(disk, PATH, large(1, 9))
     segment = ColdSegment(disk, PATH)
@@ -228,7 +250,7 @@ def test_a_reader_is_not_disturbed_by_an_append() -> None:
     assert {row.id: data for row, data in segment.entries()} == of(large(1, 9))
 
 
-def test_a_file_that_is_rewritten_while_it_is_opened_is_opened_again() -> None:
+def test_file_rewritten_while_it_is_opened_is_opened_again() -> None:
     disk = disk_with_folder()
     append(disk, PATH, large(1, 9))
     plain, times = disk.read, []
@@ -248,7 +270,7 @@ def test_a_file_that_is_rewritten_while_it_is_opened_is_opened_again() -> None:
 # -- damage
 
 
-def test_a_torn_file_opens_and_gives_what_is_whole() -> None:
+def test_torn_file_opens_with_its_complete_blocks() -> None:
     disk = disk_with_folder()
     append(disk, PATH, large(1, 9))
     whole = disk.read(PATH)
@@ -264,7 +286,7 @@ def test_a_torn_file_opens_and_gives_what_is_whole() -> None:
 
 
 @given(some.integers(0, 10_000_000), some.integers(0, 2))
-def test_any_damage_is_reported_and_costs_only_what_it_hit(seed: int, kind: int) -> None:
+def test_damage_is_reported_and_limited_to_its_blocks(seed: int, kind: int) -> None:
     disk = disk_with_folder()
     batches = [[entry(number * 10 + each, b"%d " % number * 50) for each in range(3)] for number in range(1, 6)]
     for batch in batches:
@@ -288,7 +310,7 @@ def test_any_damage_is_reported_and_costs_only_what_it_hit(seed: int, kind: int)
         assert segment.verify()
 
 
-def test_a_damaged_entry_says_so_and_the_others_are_read() -> None:
+def test_damaged_entry_raises_and_the_others_are_read() -> None:
     disk = disk_with_folder()
     append(disk, PATH, large(1, 2))
     append(disk, PATH, large(3, 4))
@@ -297,12 +319,12 @@ def test_a_damaged_entry_says_so_and_the_others_are_read() -> None:
     overwrite(disk, bytes(data))
     segment = ColdSegment(disk, PATH)
     with pytest.raises(StorageCorrupt):
-        segment.read(segment.rows_of("TURN-0001")[0])
-    assert segment.read(segment.rows_of("TURN-0003")[0]) == large(3, 3)[0].data
+        segment.read(rows_of(segment, "TURN-0001")[0])
+    assert segment.read(rows_of(segment, "TURN-0003")[0]) == large(3, 3)[0].data
     assert {problem.id for problem in segment.verify()} == {"TURN-0001", "TURN-0002"}
 
 
-def test_a_damaged_block_is_kept_as_it_is_by_an_append() -> None:
+def test_append_keeps_a_damaged_block_unchanged() -> None:
     """Somebody may be able to save more of it than we can."""
     disk = disk_with_folder()
     append(disk, PATH, large(1, 2))
@@ -314,7 +336,7 @@ def test_a_damaged_block_is_kept_as_it_is_by_an_append() -> None:
     assert [row.id for row in ColdSegment(disk, PATH).rows()] == ["TURN-0001", "TURN-0002", "TURN-0003"]
 
 
-def test_a_torn_file_is_set_aside_before_it_is_rewritten() -> None:
+def test_torn_file_is_copied_before_it_is_rewritten() -> None:
     disk = disk_with_folder()
     append(disk, PATH, entries(1, 5))
     torn = disk.read(PATH)[:-30]
@@ -325,7 +347,7 @@ def test_a_torn_file_is_set_aside_before_it_is_rewritten() -> None:
     assert disk.read(PATH + ".damaged-1") == torn
 
 
-def test_taking_out_of_a_damaged_block_sets_the_file_aside() -> None:
+def test_removal_from_a_damaged_block_copies_the_file_first() -> None:
     disk = disk_with_folder()
     append(disk, PATH, large(1, 2))
     data = bytearray(disk.read(PATH))
@@ -340,7 +362,7 @@ def test_taking_out_of_a_damaged_block_sets_the_file_aside() -> None:
     [b"", b"x", b"\0" * 5000, MAGIC, MAGIC * 20, gzip.compress(b"hello"), encode_member(INDEX, b"[]")],
     ids=["empty", "short", "zeros", "magic", "magics", "other gzip", "index only"],
 )
-def test_any_other_file_is_a_problem_not_a_crash(data: bytes) -> None:
+def test_any_other_file_is_reported_as_a_problem(data: bytes) -> None:
     disk = disk_with_folder()
     disk.write_new(PATH, data)
     segment = ColdSegment(disk, PATH)
@@ -348,7 +370,7 @@ def test_any_other_file_is_a_problem_not_a_crash(data: bytes) -> None:
     assert segment.problems
 
 
-def test_an_index_that_lies_is_not_believed() -> None:
+def test_wrong_index_is_rejected() -> None:
     for lie in (b"{}", b'{"smp_cold":1,"blocks":7}', b'{"smp_cold":1,"blocks":[[0,1]]}', b'{"smp_cold":1,"blocks":[[-1,5,5,[]]]}',
                 b'{"smp_cold":1,"blocks":[[0,9,9,[["A",1,"f",5,9,"x",{}]]]]}', b"[" * 100_000):  # fmt: skip
         assert decode_index(lie) is None
@@ -357,14 +379,14 @@ def test_an_index_that_lies_is_not_believed() -> None:
 
 
 @pytest.mark.parametrize("number", [b"NaN", b"-Infinity", b"1e999"])
-def test_a_list_with_a_number_that_cannot_be_written_again_is_none(number: bytes) -> None:
+def test_list_with_a_number_that_is_not_finite_is_rejected(number: bytes) -> None:
     row = b'["TURN-0001",1,"a.jsonl",0,0,"sha256:0",{"why":%b}]' % number
     assert decode_index(b'{"smp_cold":1,"blocks":[[0,50,9,[%b]]]}\n' % row.replace(number, b"1.5")) is not None
     assert decode_index(b'{"smp_cold":1,"blocks":[[0,50,9,[%b]]]}\n' % row) is None
     assert decode_rows(b'{"smp_cold":1,"entries":[%b]}\n' % row) is None
 
 
-def test_names_and_notes_of_any_kind_come_back() -> None:
+def test_names_and_facts_of_any_kind_survive_a_round_trip() -> None:
     disk = disk_with_folder()
     about = {"why": 'a "quote"\n\t\\ é 茶 \x00', "n": 1, "none": None, "list": [1.5, True]}
     odd = [ColdEntry(f'é"\\-{number}', number, "ordner/ä b.jsonl", b"x" * number, about) for number in range(5)]
@@ -378,7 +400,7 @@ def test_names_and_notes_of_any_kind_come_back() -> None:
     ]
 
 
-def test_a_bomb_in_a_block_does_not_come_out() -> None:
+def test_decompression_bomb_in_a_block_is_not_expanded() -> None:
     bomb = bytearray(encode_member(b"B", b"\0" * 10_000_000))
     header = decode_header(bytes(bomb))
     assert header is not None
@@ -389,7 +411,7 @@ def test_a_bomb_in_a_block_does_not_come_out() -> None:
     assert decode_header(bytes(bomb)) is None
 
 
-def test_a_file_made_to_be_read_for_ever_is_given_up() -> None:
+def test_salvage_of_a_hostile_file_is_bounded() -> None:
     header = bytearray(encode_member(b"B", b"x" * 1000)[:HEADER_BYTES])
     claimed = header[:17] + (2_000_000).to_bytes(8, "little") + (60_000_000).to_bytes(8, "little") + header[33:]
     assert decode_header(bytes(claimed)) is not None
@@ -397,10 +419,10 @@ def test_a_file_made_to_be_read_for_ever_is_given_up() -> None:
     disk.write_new(PATH, bytes(claimed) * 40_000)
     segment = ColdSegment(disk, PATH)
     assert segment.rows() == []
-    assert any("for ever" in problem.message for problem in segment.problems)
+    assert any("too long" in problem.message for problem in segment.problems)
 
 
-def test_a_segment_that_is_taken_away_while_it_is_read() -> None:
+def test_segment_removed_while_it_is_read() -> None:
     disk = disk_with_folder()
     append(disk, PATH, entries(1, 3))
     segment = ColdSegment(disk, PATH)
@@ -414,7 +436,7 @@ def test_a_segment_that_is_taken_away_while_it_is_read() -> None:
 
 @pytest.mark.crash
 @pytest.mark.parametrize("name", ["append", "without"])
-def test_a_power_loss_leaves_the_old_segment_or_the_new_one(name: str) -> None:
+def test_power_loss_leaves_the_old_segment_or_the_new_one(name: str) -> None:
     base = disk_with_folder()
     append(base, PATH, entries(1, 20))
     old, number, seen = of(entries(1, 20)), 0, []

@@ -133,7 +133,7 @@ def test_changes_of_different_fields_of_one_memory_merge_without_a_conflict(base
     assert (record.rationale, record.importance) == ("A standard", 0.9)
 
 
-def test_the_same_value_on_both_sides_is_no_conflict(base: Path) -> None:
+def test_same_value_on_both_sides_is_no_conflict(base: Path) -> None:
     ours = clone(base, "ours", lambda s: s.update("DEC-0001", rationale="Same"))
     theirs = clone(base, "theirs", lambda s: s.update("DEC-0001", rationale="Same"), at="2026-03-01T11:00:00Z")
     assert both_ways(base, ours, theirs)[1] == []
@@ -150,7 +150,7 @@ def test_an_entry_removed_on_one_side_is_removed(base: Path, layout: str) -> Non
     assert "decision: Use OAuth" not in texts(root)
 
 
-def test_an_edit_by_hand_on_one_side_is_taken_over(base: Path, layout: str) -> None:
+def test_edit_by_hand_on_one_side_is_merged(base: Path, layout: str) -> None:
     ours, theirs = clone(base, "ours"), clone(base, "theirs", lambda s: s.add_decision("B decides"))
     path = decisions_file(ours, layout)
     path.write_text(path.read_text().replace("Use OAuth", "Use OAuth 2.1"))
@@ -170,7 +170,7 @@ def test_deletion_and_restoration_merge_with_appends(base: Path) -> None:
     assert "finding: No rate limit" not in texts(root)
 
 
-def test_a_doubled_entry_counts_once(base: Path) -> None:
+def test_duplicate_entry_is_merged_once(base: Path) -> None:
     picked = clone(base, "picked", lambda s: s.add_decision("Picked"))
     ours = clone(picked, "ours", lambda s: s.add_decision("A decides"))
     theirs = clone(picked, "theirs", lambda s: s.add_decision("B decides"), at="2026-03-01T11:00:00Z")
@@ -280,7 +280,7 @@ def test_a_field_edited_by_hand_and_another_changed_is_no_conflict(base: Path, l
     assert texts(root)["decision: Use OAuth 2.1"].rationale == "newer"
 
 
-def test_a_change_taken_back_on_one_side_and_overlaid_on_the_other_is_no_conflict(base: Path, layout: str) -> None:
+def test_change_reverted_on_one_side_and_overlaid_on_the_other_is_no_conflict(base: Path, layout: str) -> None:
     """`git revert` of a change that a later one has overlaid."""
     changed = clone(base, "changed", lambda s: s.update("DEC-0001", rationale="first"))
     ours = clone(changed, "ours", lambda s: s.update("DEC-0001", rationale="second"), at="2026-03-01T11:00:00Z")
@@ -383,7 +383,7 @@ def test_a_session_created_in_two_clones_gets_one_metadata(tmp_path: Path, layou
     assert sorted(info.agents) == ["ours", "theirs"]
 
 
-def test_uid_and_times_and_figures_of_metadata_are_settled_without_a_conflict() -> None:
+def test_uid_times_and_counters_of_metadata_merge_without_a_conflict() -> None:
     ours = {
         "created_at": "2026-01-02T00:00:00Z",
         "updated_at": "2026-01-05T00:00:00Z",
@@ -401,7 +401,7 @@ def test_uid_and_times_and_figures_of_metadata_are_settled_without_a_conflict() 
     assert json.loads(result.data) == {"created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-05T00:00:00Z", "message_count": 6, "smp": {"uid": "aaaa", "seq": 9}}  # fmt: skip
 
 
-def test_an_item_taken_out_of_a_list_on_one_side_stays_out() -> None:
+def test_list_item_removed_on_one_side_stays_removed() -> None:
     base, ours, theirs = ({"tags": tags} for tags in (["a", "b"], ["a"], ["a", "b", "c"]))
     result = merge(*(json.dumps(each).encode() for each in (base, ours, theirs)), "metadata.json")
     assert json.loads(result.data) == {"tags": ["a", "c"]}
@@ -449,7 +449,7 @@ class Entries:
 
 
 @pytest.mark.parametrize("file", CODECS)
-def test_random_merges_lose_and_double_nothing(file: str) -> None:
+def test_random_merges_lose_and_duplicate_nothing(file: str) -> None:
     for seed in range(150):
         entries = Entries(random.Random(seed), file)
         base: dict[str, bytes] = {}
@@ -485,7 +485,7 @@ def test_random_merges_lose_and_double_nothing(file: str) -> None:
         ),
     ],
 )
-def test_a_file_that_cannot_be_read_is_refused(file: str, data: bytes) -> None:
+def test_unreadable_file_raises_cannot_merge(file: str, data: bytes) -> None:
     with pytest.raises(CannotMerge):
         merge(b"", data, data + b"\n", file)
 
@@ -496,12 +496,12 @@ def test_a_damaged_line_of_json_is_kept() -> None:
     assert (result.conflicts, result.data) == ([], base + b'{"id":"B","ts":"2"}\n{"id":"C","ts":"3"}\n')
 
 
-def test_a_file_of_somebody_else_is_left_to_git() -> None:
+def test_file_that_is_not_of_a_store_is_left_to_git() -> None:
     with pytest.raises(NotAStoreFile):
         merge(b"a\n", b"a\nb\n", b"c\na\n", ".bmad/sessions/README.md")
 
 
-def test_a_merged_base_with_conflict_markers_is_understood() -> None:
+def test_base_with_conflict_markers_is_accepted() -> None:
     """Git merges several common ancestors into one, which may hold the conflict of that merge."""
     line = '{{"id":"FIND-0001","seq":{},"updated":"2026-01-0{}T00:00:00Z","changes":{{"severity":"{}"}},"uid":"abcdefgh"}}\n'
     put = b'{"id":"FIND-0001","seq":1,"timestamp":"2026-01-01T00:00:00Z","finding":"x","uid":"abcdefgh"}\n'
@@ -512,7 +512,7 @@ def test_a_merged_base_with_conflict_markers_is_understood() -> None:
     assert (result.conflicts, result.data) == ([], put + one + two + three + four)
 
 
-def test_line_ends_of_another_system_are_no_difference() -> None:
+def test_line_ends_do_not_matter() -> None:
     base = b'{"id":"A","ts":"1"}\n'
     ours, theirs = b'{"id":"A","ts":"1"}\r\n{"id":"B","ts":"2"}\r\n', base + b'{"id":"C","ts":"3"}\n'
     assert merge(base, ours, theirs, "s.jsonl").data == base + b'{"id":"B","ts":"2"}\n{"id":"C","ts":"3"}\n'

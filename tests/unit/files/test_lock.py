@@ -53,7 +53,7 @@ def test_lock_can_be_acquired_again_after_any_failure(code: int, sticky: bool) -
                 lock.acquire(0.0)
                 lock.release()
             except (SMPError, FileNotFoundError):
-                assert not lock.is_open
+                assert lock.descriptor < 0
         calls = max(calls, system.calls)
         system.heal()
         lock.acquire(0.0)
@@ -94,14 +94,14 @@ def test_session_moved_away_before_any_call_leaves_a_usable_lock() -> None:
         raise AssertionError("the write has more calls than were tried")
 
 
-def test_lock_with_a_second_name_is_refused_and_closed() -> None:
+def test_lock_with_a_second_name_is_rejected_and_closed() -> None:
     system = store()
     system.link("/store/sessions/s/.smp/lock", "/store/twin")
     lock = SessionLock(Disk(system), "/store/sessions/s/.smp", "session s")
     for _ in range(2):
         with pytest.raises(SMPError, match="several names"):
             lock.acquire(0.0)
-        assert not lock.is_open
+        assert lock.descriptor < 0
     system.unlink("/store/twin")
     lock.acquire(0.0)
     lock.close()

@@ -1,4 +1,4 @@
-"""The Markdown codec: every JSON value and every body comes back, every cut is seen, damage stays where it is."""
+"""Codec of Markdown blocks: round trips of any JSON value and body, cuts, damage, hand-written entries."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ lists_of_words = st.lists(
 @example({"id": "TURN-0000", "timestamp": "2026-01-11T14:30:00.123456Z", "updated": "2026-01-12T14:30:00Z"})
 @example({"id": "changed", "deleted": "2026-01-12T14:30:00Z"})
 @example({"id": "x" * 100, "restored": 5})
-def test_any_json_value_comes_back(fields: Fields) -> None:
+def test_any_json_value_survives_a_round_trip(fields: Fields) -> None:
     pieces = codec.decode(HEADER + codec.encode(fields) + codec.encode(turn(7)))
     assert states(pieces) == [SIGNED, SIGNED]
     assert same(pieces[0].fields, fields)
@@ -206,7 +206,7 @@ def test_any_json_value_comes_back(fields: Fields) -> None:
 
 
 @pytest.mark.parametrize("text", NASTY)
-def test_every_nasty_text_comes_back_as_body_value_and_key(text: str) -> None:
+def test_hostile_text_survives_as_body_value_and_key(text: str) -> None:
     for body in (text, f"{text}\n{text}", f"a\n{text}\n", f"\n{text}"):
         fields = turn(1, body, value=text, words=[text, "a"], more={text: text})
         fields[text + "K"] = text
@@ -217,7 +217,7 @@ def test_every_nasty_text_comes_back_as_body_value_and_key(text: str) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(texts, max_size=6))
-def test_any_body_comes_back_byte_for_byte(parts: list[str]) -> None:
+def test_any_body_survives_byte_for_byte(parts: list[str]) -> None:
     body = "\n".join(parts)
     pieces = codec.decode(codec.encode(turn(1, body)) + codec.encode(turn(2)))
     assert [piece.fields for piece in pieces] == [turn(1, body), turn(2)]
@@ -258,7 +258,7 @@ def test_headings(fields: Fields, heading: str) -> None:
     assert codec.decode(data)[0].fields == fields
 
 
-def test_another_label_leaves_turns_alone() -> None:
+def test_blocks_of_another_label_are_text() -> None:
     artifacts = MarkdownBlocks(label="Artifact", time_key="timestamp", body_key="content", id_prefix="ART")
     data = artifacts.header("Artifact") + artifacts.encode({"id": "ART-0001", "seq": 1, "content": FILE.decode()})
     assert artifacts.decode(data)[0].fields == {"id": "ART-0001", "seq": 1, "content": FILE.decode()}
@@ -266,7 +266,7 @@ def test_another_label_leaves_turns_alone() -> None:
     assert b'remove artifacts: an artifact is a line "## Artifact", below it' in data
 
 
-def test_what_is_not_json_is_not_written() -> None:
+def test_value_that_is_not_json_is_rejected() -> None:
     with pytest.raises(ValueError):
         codec.encode({"a": math.nan})
     with pytest.raises(TypeError):
@@ -297,7 +297,7 @@ def test_cut_at_every_byte_is_torn_or_leaves_no_trace(before: bytes) -> None:
             assert others[0].end == len(before) + length
 
 
-def test_a_reader_that_met_a_cut_goes_on_when_the_rest_has_come() -> None:
+def test_cut_entry_is_read_when_it_is_complete() -> None:
     appended = codec.encode(LATER) + codec.encode(turn(14))
     for length in range(len(appended)):
         pieces = codec.decode(FILE + appended[:length])
@@ -307,7 +307,7 @@ def test_a_reader_that_met_a_cut_goes_on_when_the_rest_has_come() -> None:
         assert set(states(rest)) <= {SIGNED}
 
 
-def test_a_new_file_cut_at_every_byte_has_nothing_wrong_in_it() -> None:
+def test_new_file_cut_at_every_byte_has_no_damage() -> None:
     whole = HEADER + codec.encode(turn(1))
     for length in range(1, whole.rindex(b"-->")):
         pieces = codec.decode(whole[:length])
@@ -316,7 +316,7 @@ def test_a_new_file_cut_at_every_byte_has_nothing_wrong_in_it() -> None:
         assert fields_of(codec.decode(whole[settled:], settled)) == [turn(1)], length
 
 
-def test_a_cut_rule_stays_harmless_when_writing_goes_on() -> None:
+def test_append_after_a_cut_rule_is_harmless() -> None:
     for missing in range(1, 6):
         pieces = codec.decode(FILE[:-missing] + b"\n" + codec.encode(turn(4)))
         assert states(pieces) == [SIGNED] * 4
@@ -324,14 +324,14 @@ def test_a_cut_rule_stays_harmless_when_writing_goes_on() -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 5, 20, 60, 90])
 @pytest.mark.parametrize("zeros", [1, 4096])
-def test_a_tail_of_zero_bytes_is_torn(length: int, zeros: int) -> None:
+def test_tail_of_zero_bytes_is_torn(length: int, zeros: int) -> None:
     data = FILE + codec.encode(turn(4))[:length] + bytes(zeros)
     pieces = codec.decode(data)
     assert states(pieces) == [SIGNED, SIGNED, SIGNED, TORN]
     assert pieces[-1].end == len(data)
 
 
-def test_a_changed_byte_is_never_silent_and_costs_no_neighbour() -> None:
+def test_changed_byte_is_detected_and_affects_no_other_entry() -> None:
     rng = random.Random(1)
     whole = codec.decode(FILE)
     for at in range(len(HEADER), len(FILE)):
@@ -350,7 +350,7 @@ def test_a_changed_byte_is_never_silent_and_costs_no_neighbour() -> None:
             assert TORN not in states(pieces), (at, flipped)  # a whole entry must not be cut away
 
 
-def test_bytes_that_are_not_utf8_damage_their_own_entry_only() -> None:
+def test_invalid_utf8_damages_one_entry_only() -> None:
     pieces = codec.decode(FILE.replace("Größe".encode(), b"Gr\xff\xfe\xe4e"))
     assert states(pieces) == [SIGNED, DAMAGED, SIGNED]
     assert "UTF-8" in pieces[1].message
@@ -363,7 +363,7 @@ def test_stray_text_is_one_damaged_piece_with_its_line() -> None:
     assert pieces[1].line == FILE.count(b"\n", 0, first.end) + 4
 
 
-def test_a_damaged_first_heading_is_not_taken_for_the_header() -> None:
+def test_damaged_first_heading_is_not_part_of_the_header() -> None:
     pieces = codec.decode(FILE.replace(b"## Turn 1 - ", b"## Tirn 1 - ", 1))
     assert states(pieces) == [DAMAGED, SIGNED, SIGNED]
 
@@ -395,7 +395,7 @@ def test_boundary_finds_the_first_entry_in_a_chunk() -> None:
 
 
 # --------------------------------------------------------------------------------------------------------- people
-def test_an_example_from_the_specification_reads_as_meant() -> None:
+def test_example_from_the_specification_is_decoded() -> None:
     text = b"""# Conversation History
 **Session:** session-2026-01-11-abc123
 **Started:** 2026-01-11 14:30:00 UTC
@@ -465,7 +465,7 @@ def test_headings_in_a_hand_written_body_are_text_unless_they_name_a_turn() -> N
     }
 
 
-def test_an_edited_entry_is_edited() -> None:
+def test_changed_entry_is_edited() -> None:
     for old, new in (
         (b"Hello.", b"Hello, you."),
         (b"**Speaker:** user", b"**Speaker:** me"),
@@ -476,7 +476,7 @@ def test_an_edited_entry_is_edited() -> None:
     assert codec.decode(FILE.replace(b"Hello.", b"Hello,\n\nyou.\n", 1))[0].fields == turn(1, "Hello,\n\nyou.\n")
 
 
-def test_an_entry_of_ours_without_its_end_comment_counts_as_edited() -> None:
+def test_entry_without_its_end_comment_is_edited() -> None:
     start = FILE.index(b"<!-- end TURN-0001")
     pieces = codec.decode(FILE[:start] + FILE[FILE.index(b"\n", start) + 1 :])
     assert states(pieces) == [EDITED, SIGNED, SIGNED]
@@ -487,7 +487,7 @@ def test_an_entry_of_ours_without_its_end_comment_counts_as_edited() -> None:
     "typed",
     [b"\n## Turn 4\nmine", b"\n## Turn 4 - 2026-01-11 14:30:00\n**Speaker:** me\n\nmine", b"\n## Turn 4\n\nmine\n"],
 )
-def test_a_last_turn_typed_by_hand_is_unsigned_and_never_torn(typed: bytes) -> None:
+def test_last_turn_written_by_hand_is_unsigned_and_never_torn(typed: bytes) -> None:
     pieces = codec.decode(FILE + typed)
     assert states(pieces) == [SIGNED, SIGNED, SIGNED, UNSIGNED]
     assert pieces[-1].fields is not None
@@ -508,7 +508,7 @@ def test_a_turn_copied_by_hand_without_its_end_comment_is_not_torn() -> None:
         }
 
 
-def test_a_removed_turn_is_gone_and_nothing_else() -> None:
+def test_removing_a_turn_affects_no_other() -> None:
     whole = codec.decode(FILE)
     pieces = codec.decode(FILE[: whole[1].start] + FILE[whole[2].start :])
     assert [piece.fields for piece in pieces] == [whole[0].fields, whole[2].fields]
@@ -525,7 +525,7 @@ def test_crlf_bom_and_a_missing_last_newline_change_nothing() -> None:
         assert [piece.line for piece in pieces] == [piece.line for piece in codec.decode(FILE)]
 
 
-def test_deep_json_in_a_line_is_only_text() -> None:
+def test_deeply_nested_json_in_a_line_is_text() -> None:
     value = "[" * 200_000
     pieces = codec.decode(f"## Turn 1\n**A:** {value}\n\nhi\n".encode())
     assert pieces[0].fields == {"id": "TURN-0001", "a": value, "content": "hi"}
@@ -542,7 +542,7 @@ def check_no_overlap(pieces: list[Piece]) -> None:
         assert left.end <= right.start
 
 
-def test_whole_turns_on_both_sides_of_a_conflict_are_signed() -> None:
+def test_complete_turns_on_both_sides_of_a_conflict_are_signed() -> None:
     data = merged(FILE, codec.encode(turn(4, "a")), codec.encode(turn(4, "b")), codec.encode(turn(5)), b"junk\n")
     for text in (data, data.replace(b"\n", b"\r\n")):
         pieces = codec.decode(text)
@@ -552,7 +552,7 @@ def test_whole_turns_on_both_sides_of_a_conflict_are_signed() -> None:
         check_no_overlap(pieces)
 
 
-def test_a_turn_whose_first_and_last_lines_git_moved_out_of_the_conflict_is_found_on_both_sides() -> None:
+def test_turn_whose_first_and_last_lines_git_moved_out_of_the_conflict_is_decoded_on_both_sides() -> None:
     ours, theirs = codec.encode(turn(4, "a")), codec.encode(turn(4, "b"))
     shared, tail = ours.index(b"a\n\n<!-- end"), len(b"\n---\n")
     data = merged(FILE + ours[:shared], ours[shared:-tail], theirs[shared:-tail], ours[-tail:] + codec.encode(turn(5)))
@@ -568,7 +568,7 @@ def test_a_turn_whose_first_and_last_lines_git_moved_out_of_the_conflict_is_foun
 
 
 @pytest.mark.parametrize("marker", [b"<<<<<<< HEAD\n", b">>>>>>> x\n", b"||||||| b\r\n"])
-def test_a_forgotten_marker_is_a_conflict_and_costs_nothing(marker: bytes) -> None:
+def test_left_over_marker_is_a_conflict_and_damages_nothing(marker: bytes) -> None:
     whole = codec.decode(FILE)
     for at in (whole[0].end, FILE.index(b"**Memory-Refs"), FILE.index(b"\\## Turn 9")):
         pieces = codec.decode(FILE[:at] + marker + FILE[at:])
@@ -597,7 +597,7 @@ def test_no_bytes_break_the_reader(junk: bytes) -> None:
 
 
 @pytest.mark.parametrize("behind", ["**Speaker:** ann", "oops"])
-def test_text_behind_the_number_in_a_heading_is_kept(behind: str) -> None:
+def test_text_after_the_number_in_a_heading_is_kept(behind: str) -> None:
     fields = {"id": "TURN-0001", "timestamp": "2026-01-01T12:00:00Z", "role": "user", "content": "words", "seq": 2}
     data = codec.encode(fields).replace(b"<!-- 2 -->\n", f"<!-- 2 -->{behind}\n".encode())
     (piece,) = codec.decode(data)

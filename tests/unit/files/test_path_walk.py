@@ -72,7 +72,7 @@ def test_no_primitive_leaves_the_root(system: RealSystem, tmp_path: Path, primit
 
 
 @pytest.mark.parametrize("primitive", [name for name in PRIMITIVES if name not in ("mkdir", "listdir", "sync_dir")])
-def test_paths_outside_the_root_are_refused(system: RealSystem, tmp_path: Path, primitive: str) -> None:
+def test_paths_outside_the_root_are_rejected(system: RealSystem, tmp_path: Path, primitive: str) -> None:
     before = state_of(tmp_path / "outside")
     with pytest.raises(OSError, match="outside") as caught:
         PRIMITIVES[primitive](system, f"{tmp_path}/outside/file")

@@ -144,7 +144,7 @@ def test_replace_files(place: tuple[System, str]) -> None:
 
 
 @posix
-def test_an_open_descriptor_outlives_its_name(place: tuple[System, str]) -> None:
+def test_open_descriptor_survives_unlink(place: tuple[System, str]) -> None:
     system, top = place
     put(system, f"{top}/a", b"old")
     put(system, f"{top}/b", b"new")
@@ -216,7 +216,7 @@ def test_folders(place: tuple[System, str]) -> None:
 
 
 @posix
-def test_files_are_no_folders(place: tuple[System, str]) -> None:
+def test_file_is_not_a_folder(place: tuple[System, str]) -> None:
     system, top = place
     put(system, f"{top}/f", b"")
     system.mkdir(f"{top}/d")
@@ -238,7 +238,7 @@ def test_files_are_no_folders(place: tuple[System, str]) -> None:
     system.close(fd)
 
 
-def test_locks_exclude_and_close_frees(place: tuple[System, str]) -> None:
+def test_locks_exclude_each_other_and_close_releases(place: tuple[System, str]) -> None:
     system, top = place
     one, two = (system.open(f"{top}/.lock", os.O_RDWR | os.O_CREAT) for _ in range(2))
     assert system.lock(one)
@@ -307,7 +307,7 @@ def test_processes_of_one_boot_agree() -> None:
 
 
 @posix
-def test_a_planted_link_or_pipe_neither_misleads_nor_blocks(tmp_path: Path) -> None:
+def test_planted_link_or_pipe_is_rejected_without_blocking(tmp_path: Path) -> None:
     system = RealSystem()
     (tmp_path / "victim").write_bytes(b"v")
     (tmp_path / "link").symlink_to("victim")
@@ -346,13 +346,13 @@ def test_memory_numbers_are_never_used_twice() -> None:
     assert system.open("/a", APPEND) != fd
 
 
-def test_memory_refuses_what_systems_disagree_about() -> None:
+def test_memory_rejects_what_systems_disagree_about() -> None:
     system = MemorySystem()
     fd = system.open("/a", APPEND)
     assert code(lambda: system.pwrite(fd, b"x", 0)) == errno.EINVAL
 
 
-def test_memory_copy_is_apart() -> None:
+def test_memory_copy_is_independent() -> None:
     system = MemorySystem(boot="b", now_ns=lambda: 7)
     put(system, "/a", b"1")
     system.link("/a", "/b")
@@ -363,7 +363,7 @@ def test_memory_copy_is_apart() -> None:
     assert twin.lock(twin.open("/a", os.O_RDONLY))
 
 
-def test_memory_paths_are_read_like_paths() -> None:
+def test_memory_paths_are_normalised() -> None:
     system = MemorySystem()
     system.mkdir("/d")
     put(system, "/d/./../d//a", b"1")

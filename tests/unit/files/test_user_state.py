@@ -1,4 +1,4 @@
-"""The user's state of a store lies outside the store, and belongs to one store in one place."""
+"""The user's state of a store is kept outside the store, and belongs to one store at one path."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def made(root: Path) -> Path:
     return root
 
 
-def test_nothing_derived_lies_in_the_store(tmp_path: Path) -> None:
+def test_derived_files_are_outside_the_store(tmp_path: Path) -> None:
     root = made(tmp_path / "store")
     assert {path.name for path in (root / ".smp").iterdir()} <= {"lock", "queue", "changes", "id"}
     assert (state_folder(root) / "index").is_dir()
@@ -40,7 +40,7 @@ def test_files_of_the_state_are_private(tmp_path: Path, home: Path) -> None:
         assert path.stat().st_mode & 0o077 == 0, path
 
 
-def test_where_the_state_lies() -> None:
+def test_state_folder_by_environment() -> None:
     own = os.path.expanduser("~")
     assert state_home({"SMP_STATE_DIR": "/", "HOME": own}) in ("/", None)
     if os.name == "posix" and os.stat(own).st_uid == os.getuid():
@@ -67,7 +67,7 @@ def test_home_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.Mo
         assert memory.is_trusted, "in this process"
 
 
-def test_state_that_cannot_be_written_keeps_nobody_from_memories(tmp_path: Path, home: Path) -> None:
+def test_memories_are_readable_when_state_cannot_be_written(tmp_path: Path, home: Path) -> None:
     home.write_text("in the way")
     with smp_memory.open(tmp_path / "store") as memory:
         session = memory.create_session("s1")
@@ -77,7 +77,7 @@ def test_state_that_cannot_be_written_keeps_nobody_from_memories(tmp_path: Path,
         memory.maintain()
 
 
-def test_moved_store_starts_anew_and_the_old_index_goes(tmp_path: Path, home: Path) -> None:
+def test_moved_store_starts_with_empty_state_and_the_old_index_is_removed(tmp_path: Path, home: Path) -> None:
     root = made(tmp_path / "store")
     old = state_folder(root)
     root.rename(tmp_path / "moved")
@@ -108,7 +108,7 @@ def test_removed_store_is_forgotten_after_months(tmp_path: Path, home: Path) -> 
     assert not old.exists()
 
 
-def test_trust_is_listed_and_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trust_is_listed_and_revoked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = made(tmp_path / ".bmad" / "memory")
     assert trusted_stores() == [str(root)]
     monkeypatch.chdir(tmp_path)
@@ -138,7 +138,7 @@ def test_store_that_was_only_found_is_not_trusted(tmp_path: Path, monkeypatch: p
         assert memory.is_trusted
 
 
-def test_new_store_is_trusted_and_one_that_a_repository_brought_without_settings_is_not(
+def test_new_store_is_trusted_and_one_from_a_repository_without_settings_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "new" / ".bmad").mkdir(parents=True)
@@ -154,7 +154,7 @@ def test_new_store_is_trusted_and_one_that_a_repository_brought_without_settings
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"root": 5}', '{"root": "x", "id": 1}', '{"trusted": {}}'])
-def test_damaged_record_is_no_trust(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_record_gives_no_trust(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     root = made(tmp_path / ".bmad" / "memory")
     (state_folder(root) / "store.json").write_text(text)
     monkeypatch.chdir(tmp_path)
@@ -165,7 +165,7 @@ def test_damaged_record_is_no_trust(tmp_path: Path, text: str, monkeypatch: pyte
         assert memory.is_trusted
 
 
-def test_record_of_another_path_is_no_trust(tmp_path: Path) -> None:
+def test_record_of_another_path_gives_no_trust(tmp_path: Path) -> None:
     root = made(tmp_path / "store")
     path = state_folder(root) / "store.json"
     record = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""The YAML codec: every JSON value comes back, every cut is seen, damage stays where it is, people may edit."""
+"""Codec of YAML lists: round trips of any JSON value, cuts, damage, hand-written entries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from smp_memory.files.codec import CONFLICT, DAMAGED, EDITED, SIGNED, TORN, UNSIGNED, Fields, Piece
 from smp_memory.files.yaml_list import YamlList, load_mapping
-from smp_memory.files.yaml_text import DEPTH_LIMIT, Unreadable, mapping_text, read_value
+from smp_memory.files.yaml_text import DEPTH_LIMIT, InvalidYaml, emit_mapping, read_value
 
 codec = YamlList("decisions")
 HEADER = codec.header("Decisions of this session")
@@ -214,7 +214,7 @@ json_values = st.recursive(
 @example({"timestamp": "2026-01-11T14:30:05.123456Z", "updated": "2026-01-11T14:30:05.000001Z", "uids": {"A-1": "x"}})
 @example({"k" * 1500: {"q" * 3000: ["x", {"z" * 1100: "a\nb"}]}})
 @example({})
-def test_any_json_value_comes_back(fields: Fields) -> None:
+def test_any_json_value_survives_a_round_trip(fields: Fields) -> None:
     pieces = codec.decode(HEADER + codec.encode(fields) + codec.encode(entry(7)))
     assert states(pieces) == [SIGNED, SIGNED]
     assert same(pieces[0].fields, fields)
@@ -222,7 +222,7 @@ def test_any_json_value_comes_back(fields: Fields) -> None:
 
 
 @pytest.mark.parametrize("text", NASTY)
-def test_every_nasty_text_comes_back_as_value_key_and_element(text: str) -> None:
+def test_hostile_text_survives_as_value_key_and_element(text: str) -> None:
     fields = entry(1, value=text, nested={text: text, "list": [text, [text, "plain"]], "words": [text]}, last=text)
     pieces = codec.decode(HEADER + codec.encode(fields))
     assert states(pieces) == [SIGNED]
@@ -249,7 +249,7 @@ def test_other_yaml_readers_see_the_same_text(text: str) -> None:
     assert item[text + "k"] == 1
 
 
-def test_a_whole_file_is_valid_yaml_and_looks_as_documented() -> None:
+def test_file_is_valid_yaml_and_looks_as_documented() -> None:
     fields = entry(
         1,
         rationale="First line\nsecond line",
@@ -283,14 +283,14 @@ def test_id_with_begin_mark_comes_first_whatever_the_order_of_fields() -> None:
 
 
 @pytest.mark.parametrize("bad", [{"a": math.nan}, {"a": [math.inf]}])
-def test_what_is_not_json_is_not_written(bad: Fields) -> None:
+def test_value_that_is_not_json_is_rejected(bad: Fields) -> None:
     with pytest.raises(ValueError, match="finite"):
         codec.encode(bad)
     with pytest.raises(TypeError):
         codec.encode({"a": object()})
 
 
-def test_nesting_up_to_the_limit_comes_back_and_deeper_is_not_written() -> None:
+def test_nesting_up_to_the_limit_survives_and_deeper_is_rejected() -> None:
     value: Any = 1
     for level in range(DEPTH_LIMIT - 1):
         value = {"a": value} if level % 2 else [value]
@@ -301,8 +301,8 @@ def test_nesting_up_to_the_limit_comes_back_and_deeper_is_not_written() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.dictionaries(texts, json_values, max_size=5))
-def test_a_mapping_as_a_whole_file_comes_back(fields: Fields) -> None:
-    data = mapping_text(fields).encode()
+def test_mapping_file_survives_a_round_trip(fields: Fields) -> None:
+    data = emit_mapping(fields).encode()
     assert same(load_mapping(data), fields)
     assert same(load_mapping(b"\xef\xbb\xbf# hi\r\n" + data.replace(b"\n", b"\r\n")), fields)
 
@@ -347,7 +347,7 @@ def test_cut_at_every_byte_is_torn_or_leaves_no_trace(before: bytes) -> None:
             assert others[0].end == len(before) + length
 
 
-def test_a_reader_that_met_a_cut_goes_on_when_the_rest_has_come() -> None:
+def test_cut_entry_is_read_when_it_is_complete() -> None:
     appended = codec.encode(LATER) + codec.encode(entry(14))
     for length in range(len(appended)):
         pieces = codec.decode(FILE + appended[:length])
@@ -357,7 +357,7 @@ def test_a_reader_that_met_a_cut_goes_on_when_the_rest_has_come() -> None:
         assert set(states(rest)) <= {SIGNED}
 
 
-def test_a_new_file_cut_at_every_byte_has_nothing_wrong_in_it() -> None:
+def test_new_file_cut_at_every_byte_has_no_damage() -> None:
     whole = HEADER + codec.encode(entry(1))
     for length in range(1, len(whole) - 1):
         pieces = codec.decode(whole[:length])
@@ -368,14 +368,14 @@ def test_a_new_file_cut_at_every_byte_has_nothing_wrong_in_it() -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 5, 20, 60])
 @pytest.mark.parametrize("zeros", [1, 4096])
-def test_a_tail_of_zero_bytes_is_torn(length: int, zeros: int) -> None:
+def test_tail_of_zero_bytes_is_torn(length: int, zeros: int) -> None:
     data = FILE + codec.encode(entry(4))[:length] + bytes(zeros)
     pieces = codec.decode(data)
     assert states(pieces) == [SIGNED, SIGNED, SIGNED, TORN]
     assert pieces[-1].end == len(data)
 
 
-def test_a_changed_byte_is_never_silent_and_costs_no_neighbour() -> None:
+def test_changed_byte_is_detected_and_affects_no_other_entry() -> None:
     rng = random.Random(1)
     whole = codec.decode(FILE)
     for at in range(len(HEADER), len(FILE)):
@@ -394,7 +394,7 @@ def test_a_changed_byte_is_never_silent_and_costs_no_neighbour() -> None:
             assert TORN not in states(pieces), (at, flipped)  # a whole entry must not be cut away
 
 
-def test_bytes_that_are_not_utf8_damage_their_own_entry_only() -> None:
+def test_invalid_utf8_damages_one_entry_only() -> None:
     pieces = codec.decode(FILE.replace("Größe".encode(), b"Gr\xff\xfe\xe4e"))
     assert states(pieces) == [SIGNED, DAMAGED, SIGNED]
     assert "UTF-8" in pieces[1].message
@@ -419,7 +419,7 @@ def test_the_rest_of_a_file_reads_like_the_file() -> None:
         ]
 
 
-def test_boundary_finds_the_first_entry_behind_a_line_end_in_a_chunk() -> None:
+def test_boundary_finds_the_first_entry_after_a_line_end() -> None:
     starts = [piece.start for piece in codec.decode(FILE)]
     for at in range(len(FILE)):
         expected = [start for start in starts if start > at]
@@ -439,7 +439,7 @@ def test_hand_written_lists_of_any_indent() -> None:
         assert states(after) == [UNSIGNED, UNSIGNED, SIGNED, SIGNED], indent
 
 
-def test_an_example_from_the_specification_reads_as_meant() -> None:
+def test_example_from_the_specification_is_decoded() -> None:
     text = b"""decisions:
   - id: "DEC-001"
     timestamp: "2026-01-11T14:30:05Z"
@@ -464,7 +464,7 @@ def test_an_example_from_the_specification_reads_as_meant() -> None:
     }
 
 
-def test_an_edited_entry_is_edited_and_the_machine_line_is_no_field() -> None:
+def test_changed_entry_is_edited_and_the_machine_line_is_not_a_field() -> None:
     for old, new in (
         (b"decision: one", b"decision: eins"),
         (b"    smp: seq=1 schema=- sha256:", b"    smp: seq=1 schema=- md5:"),
@@ -479,7 +479,7 @@ def test_an_edited_entry_is_edited_and_the_machine_line_is_no_field() -> None:
             assert pieces[0].fields["seq"] == 1
 
 
-def test_an_entry_of_ours_without_its_machine_line_counts_as_edited() -> None:
+def test_entry_without_its_machine_line_is_edited() -> None:
     lines = FILE.split(b"\n")
     del lines[lines.index(next(text for text in lines if text.startswith(b"    smp:")))]
     pieces = codec.decode(b"\n".join(lines))
@@ -499,7 +499,7 @@ def test_an_entry_of_ours_without_its_machine_line_counts_as_edited() -> None:
         b"\n  - id: DEC-0009 # new\n    decision: mine",
     ],
 )
-def test_a_last_entry_typed_by_hand_is_unsigned_and_never_torn(typed: bytes) -> None:
+def test_last_entry_written_by_hand_is_unsigned_and_never_torn(typed: bytes) -> None:
     pieces = codec.decode(FILE + typed)
     assert states(pieces) == [SIGNED, SIGNED, SIGNED, UNSIGNED]
     assert pieces[-1].fields is not None
@@ -521,7 +521,7 @@ def test_an_entry_copied_by_hand_without_its_machine_line_is_not_torn(copied: in
         }
 
 
-def test_a_folded_entry_comes_back_and_a_cut_in_it_is_torn() -> None:
+def test_folded_entry_survives_and_a_cut_in_it_is_torn() -> None:
     appended = codec.encode(FOLDED)
     assert codec.decode(FILE + appended)[-1].fields == FOLDED
     assert appended.count(b"seq=") == appended.splitlines()[-1].count(b"seq=") == 3
@@ -576,7 +576,7 @@ def test_stray_lines_are_one_damaged_piece_with_their_line() -> None:
         (b"  - " + b"? " * 50_000, "key"),
     ],
 )
-def test_what_is_refused_is_damaged_alone(item: bytes, reason: str) -> None:
+def test_invalid_item_is_damaged_and_affects_no_other(item: bytes, reason: str) -> None:
     pieces = codec.decode(FILE + b"\n" + item + b"\n" + codec.encode(entry(5)))
     assert states(pieces) == [SIGNED, SIGNED, SIGNED, DAMAGED, SIGNED]
     assert reason in pieces[3].message
@@ -589,8 +589,8 @@ def test_a_merge_key_is_only_a_key_and_odd_keys_are_text() -> None:
     assert pieces[0].fields == {"id": "x", "<<": {"a": 1}, "1": "b", "true": "c"}
 
 
-def test_two_documents_are_no_mapping() -> None:
-    with pytest.raises(Unreadable):
+def test_two_documents_are_rejected() -> None:
+    with pytest.raises(InvalidYaml):
         read_value("a: 1\n--- b\n", yaml)
     with pytest.raises(ValueError, match="UTF-8"):
         load_mapping(b"a: \xff")
@@ -607,7 +607,7 @@ def check_no_overlap(pieces: list[Piece]) -> None:
         assert left.end <= right.start
 
 
-def test_whole_entries_on_both_sides_of_a_conflict_are_signed() -> None:
+def test_complete_entries_on_both_sides_of_a_conflict_are_signed() -> None:
     data = merged(FILE, codec.encode(entry(4, a=1)), codec.encode(entry(4, b=2)), codec.encode(entry(5)), b"junk\n")
     for text in (data, data.replace(b"\n", b"\r\n")):
         pieces = codec.decode(text)
@@ -617,7 +617,7 @@ def test_whole_entries_on_both_sides_of_a_conflict_are_signed() -> None:
         check_no_overlap(pieces)
 
 
-def test_an_entry_whose_first_lines_git_moved_out_of_the_conflict_is_found_on_both_sides() -> None:
+def test_entry_whose_first_lines_git_moved_out_of_the_conflict_is_decoded_on_both_sides() -> None:
     ours, theirs = codec.encode(entry(4, a=1)), codec.encode(entry(4, b=2))
     shared = ours.index(b"    a:")
     data = merged(FILE + ours[:shared], ours[shared:], theirs[shared:], codec.encode(entry(5)))
@@ -642,7 +642,7 @@ def test_a_conflict_in_the_middle_of_an_entry() -> None:
 
 
 @pytest.mark.parametrize("marker", [b"<<<<<<< HEAD\n", b"=======\n", b">>>>>>> x\n", b"||||||| b\n", b"=======\r\n"])
-def test_a_forgotten_marker_is_a_conflict_and_costs_nothing(marker: bytes) -> None:
+def test_left_over_marker_is_a_conflict_and_damages_nothing(marker: bytes) -> None:
     whole = codec.decode(FILE)
     pieces = codec.decode(FILE[: whole[0].end] + marker + FILE[whole[0].end :])
     assert [piece.state for piece in pieces if piece.state != SIGNED] == [CONFLICT]

@@ -1,4 +1,4 @@
-"""Stores for the tests of health: one with a bit of everything in it, and ways to look at it from outside."""
+"""Helpers of the health tests: a store with every kind of content, running the checks, digests of its files."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _index_trusts_what_it_read(memory: smp_memory.Memory) -> bool:
         index.close()
 
 
-def looked(
+def checked(
     root: str | os.PathLike[str],
     *,
     now: datetime | None = None,

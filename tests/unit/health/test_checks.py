@@ -1,4 +1,4 @@
-"""Each check names the fault that was planted for it, and a store that is well has none."""
+"""Each check reports the fault that was planted for it, and a healthy store has no issues."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from smp_memory.files.layouts import NAMES
 from smp_memory.files.lock import SessionLock
 from smp_memory.files.system import RealSystem
 from smp_memory.health.doctor import CHECKS
+from smp_memory.health.report import HealthReport
 from smp_memory.privacy.fence import fence
-from tests.unit.health.planted import QUICKLY, TOKEN, aged, fill, in_days, looked, made, only, unchanged
+from tests.unit.health.planted import QUICKLY, TOKEN, aged, checked, fill, in_days, made, only, unchanged
 from tests.user_state import state_folder
 
 every_layout = pytest.mark.parametrize("layout", NAMES)
@@ -38,7 +39,7 @@ def file_of(memory: smp_memory.Memory, name: str, session: str = "review") -> Pa
 
 
 @every_layout
-def test_a_store_that_is_well_has_no_findings_and_is_not_touched(tmp_path: Path, layout: str) -> None:
+def test_healthy_store_has_no_issues_and_is_not_modified(tmp_path: Path, layout: str) -> None:
     with made(tmp_path, layout) as memory:
         with unchanged(memory.root):
             report = memory.doctor()
@@ -47,23 +48,23 @@ def test_a_store_that_is_well_has_no_findings_and_is_not_touched(tmp_path: Path,
         assert [check.name for check in report.checks] == [kind.name for kind in CHECKS]
         assert "8 memories compared, 1 of 1 session" in [check.said for check in report.checks]
     with unchanged(memory.root):
-        assert looked(memory.root).findings == []
+        assert checked(memory.root).findings == []
 
 
 @every_layout
-def test_a_store_in_ram_can_be_looked_at(layout: str) -> None:
+def test_in_memory_store_can_be_checked(layout: str) -> None:
     with smp_memory.open(":memory:", layout=layout) as memory:
         fill(memory)
         assert memory.doctor().findings == []
         assert memory.doctor(fix=True).fixed == []
 
 
-def test_an_empty_store_is_well(tmp_path: Path) -> None:
+def test_empty_store_is_healthy(tmp_path: Path) -> None:
     with smp_memory.open(tmp_path / "store") as memory, unchanged(memory.root):
         assert memory.doctor().findings == []
 
 
-def test_a_look_does_not_count_as_use(memory: smp_memory.Memory) -> None:
+def test_checks_do_not_count_as_access(memory: smp_memory.Memory) -> None:
     memory.store.access.flush()
     before = memory.store.access.size_bytes()
     memory.doctor()
@@ -71,7 +72,7 @@ def test_a_look_does_not_count_as_use(memory: smp_memory.Memory) -> None:
     assert memory.store.access.size_bytes() == before
 
 
-def test_a_report_is_plain_json(memory: smp_memory.Memory) -> None:
+def test_report_is_json_serialisable(memory: smp_memory.Memory) -> None:
     memory.session("review").add_finding(f"The token is {TOKEN}")
     os.chmod(file_of(memory, "findings.jsonl"), 0o644)
     told = json.loads(json.dumps(memory.doctor().to_dict()))
@@ -85,7 +86,7 @@ def test_a_report_is_plain_json(memory: smp_memory.Memory) -> None:
 # -- memories
 
 
-def test_what_cannot_be_read_is_named_with_its_line(memory: smp_memory.Memory) -> None:
+def test_unreadable_entry_is_reported_with_file_and_line(memory: smp_memory.Memory) -> None:
     path = file_of(memory, "decisions.jsonl")
     path.write_text('{"id": broken\n' + path.read_text())
     finding = only(memory.doctor(), "contents")
@@ -93,7 +94,53 @@ def test_what_cannot_be_read_is_named_with_its_line(memory: smp_memory.Memory) -
     assert "smp repair --session review" in finding.advice
 
 
-def test_many_edits_by_hand_are_one_note(memory: smp_memory.Memory) -> None:
+def title_of(report: HealthReport, check: str) -> str:
+    return next(result.title for result in report.checks if result.name == check)
+
+
+def test_title_states_how_many_memories_cannot_be_read(memory: smp_memory.Memory) -> None:
+    assert title_of(memory.doctor(), "contents") == "all memories can be read"
+    path = file_of(memory, "decisions.jsonl")
+    path.write_text('{"id": broken\n' + path.read_text())
+    assert title_of(memory.doctor(), "contents") == "1 memory cannot be read"
+    path.write_text('{"id": broken\n' * 30 + path.read_text())  # more than are reported one by one
+    assert title_of(memory.doctor(), "contents") == "31 memories cannot be read"
+
+
+def test_title_states_that_session_metadata_cannot_be_read(memory: smp_memory.Memory) -> None:
+    file_of(memory, "manifest.json").write_text("{ broken")
+    assert title_of(memory.doctor(), "contents") == "1 file cannot be read"
+
+
+def test_title_of_notes_does_not_claim_that_memories_cannot_be_read(memory: smp_memory.Memory) -> None:
+    path = file_of(memory, "findings.jsonl")
+    path.write_text(path.read_text().replace("rate limit", "limit"))
+    report = memory.doctor()
+    assert only(report, "contents").severity == "note"
+    assert title_of(report, "contents") == "all memories can be read"
+
+
+def test_title_of_a_check_that_raised_states_that_it_is_incomplete(
+    memory: smp_memory.Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("not expected")
+
+    monkeypatch.setattr("smp_memory.health.content.RecalledText.session", fail)
+    report = memory.doctor()
+    assert only(report, "recalled").severity == "problem"
+    assert title_of(report, "recalled") == "recalled could not be checked completely"
+    assert title_of(report, "references") == "all references lead to memories"
+
+
+def test_every_check_has_a_title_for_both_results() -> None:
+    for check in CHECKS:
+        assert check.title
+        assert check.failed
+        assert check.title != check.failed
+
+
+def test_many_hand_edits_become_one_note(memory: smp_memory.Memory) -> None:
     session = memory.session("review")
     session.add_many([("learning", f"Something learned on day {day} of the year") for day in range(30)])
     path = file_of(memory, "learnings.jsonl")
@@ -103,19 +150,19 @@ def test_many_edits_by_hand_are_one_note(memory: smp_memory.Memory) -> None:
     assert memory.doctor().ok
 
 
-def test_a_torn_end_is_told(memory: smp_memory.Memory) -> None:
+def test_torn_end_is_reported(memory: smp_memory.Memory) -> None:
     with file_of(memory, "findings.jsonl").open("ab") as file:
         file.write(b'{"id":"FIND-0002","finding":"half of')
     finding = only(memory.doctor(), "contents")
     assert (finding.severity, finding.fix) == ("warning", "recovery")
 
 
-def test_a_head_that_cannot_be_read(memory: smp_memory.Memory) -> None:
+def test_unreadable_session_metadata_is_reported(memory: smp_memory.Memory) -> None:
     file_of(memory, "manifest.json").write_text("{nothing")
     assert only(memory.doctor(), "contents").severity == "problem"
 
 
-def test_entries_of_another_program_without_checksums_are_one_calm_note(tmp_path: Path) -> None:
+def test_entries_of_another_program_without_checksums_are_one_note(tmp_path: Path) -> None:
     folder = tmp_path / "sessions" / "s1"
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text(
@@ -126,7 +173,7 @@ def test_entries_of_another_program_without_checksums_are_one_calm_note(tmp_path
         for n in range(1, 31)
     ]
     (folder / "decisions.jsonl").write_text("".join(lines))
-    (found,) = looked(tmp_path).of("contents")
+    (found,) = checked(tmp_path).of("contents")
     assert (found.severity, len(found.ids), found.line) == ("note", 30, 1)
     assert found.message.startswith("30 entries have no checksum: a person or another program wrote them.")
     assert found.advice.startswith("Nothing needs to be done")
@@ -138,7 +185,7 @@ def test_entries_of_another_program_without_checksums_are_one_calm_note(tmp_path
         assert {problem.code for problem in memory.session("s1").validate().problems} == {"unsigned"}
 
 
-def test_a_session_made_by_hand_is_of_an_older_format(memory: smp_memory.Memory) -> None:
+def test_handwritten_session_is_reported_as_older_format(memory: smp_memory.Memory) -> None:
     folder = Path(memory.root, "sessions", "typed")
     folder.mkdir(mode=0o700)
     (folder / "decisions.jsonl").touch(0o600)
@@ -161,7 +208,7 @@ def test_duplicates(memory: smp_memory.Memory) -> None:
     assert "smp duplicates --session review" in finding.advice
 
 
-def test_a_transcript_that_was_taken_in_twice(memory: smp_memory.Memory) -> None:
+def test_transcript_imported_twice_is_reported(memory: smp_memory.Memory) -> None:
     session, at = memory.session("review"), "2026-01-31T10:00:00Z"
     for _ in range(2):
         session.add_many([("turn", {"role": "user", "content": f"Line {line}", "created": at}) for line in range(3)])
@@ -170,7 +217,7 @@ def test_a_transcript_that_was_taken_in_twice(memory: smp_memory.Memory) -> None
     assert (finding.severity, finding.ids) == ("warning", ("TURN-0006", "TURN-0007", "TURN-0008"))
 
 
-def test_copies_in_one_session_and_in_several(memory: smp_memory.Memory) -> None:
+def test_copies_within_and_across_sessions_are_reported(memory: smp_memory.Memory) -> None:
     session, other = memory.session("review"), memory.create_session("other")
     session.add_decision("use  oauth 2.0 for all customers")
     other.add_learning("Reviews find more before lunch")
@@ -179,13 +226,13 @@ def test_copies_in_one_session_and_in_several(memory: smp_memory.Memory) -> None
     assert across.ids == ("other/LEARN-0001", "review/LEARN-0001")
 
 
-def test_stale_by_four_rules(memory: smp_memory.Memory) -> None:
+def test_four_rules_for_stale_memories(memory: smp_memory.Memory) -> None:
     session = memory.session("review")
     session.add_decision(
         "Use passkeys for all customers instead", relations=[{"kind": "supersedes", "target": "DEC-0001"}]
     )
     session.add_finding("Written in the year 2099", created="2099-01-01T00:00:00Z", status="resolved")
-    report = looked(memory.root, now=in_days(100))
+    report = checked(memory.root, now=in_days(100))
     by_rule = {finding.details[0]["rule"]: finding for finding in report.of("stale")}
     assert by_rule["open"].ids == ("FIND-0001",)
     assert "health.stale_days" in by_rule["open"].message
@@ -194,16 +241,16 @@ def test_stale_by_four_rules(memory: smp_memory.Memory) -> None:
     assert "TURN-0001" in by_rule["faded"].ids
     assert {finding.severity for finding in report.of("stale")} == {"note"}
     session.pin("FIND-0001")
-    assert "open" not in [finding.details[0]["rule"] for finding in looked(memory.root, now=in_days(100)).of("stale")]
+    assert "open" not in [finding.details[0]["rule"] for finding in checked(memory.root, now=in_days(100)).of("stale")]
 
 
-def test_how_long_open_memories_may_wait_is_a_setting(memory: smp_memory.Memory) -> None:
+def test_stale_days_is_configurable(memory: smp_memory.Memory) -> None:
     memory.set_config("health.stale_days", 1000)
-    rules = [finding.details[0]["rule"] for finding in looked(memory.root, now=in_days(100)).of("stale")]
+    rules = [finding.details[0]["rule"] for finding in checked(memory.root, now=in_days(100)).of("stale")]
     assert rules == ["faded"]
 
 
-def test_references_to_what_is_not_there(memory: smp_memory.Memory) -> None:
+def test_references_to_missing_memories_are_reported(memory: smp_memory.Memory) -> None:
     session, other = memory.session("review"), memory.create_session("other")
     session.add_decision("Rests on much that is gone", references=["TURN-0404", "docs/plan.md", "https://x.example/a"])
     session.relate("DEC-0002", "FIND-0001", "led_to")
@@ -222,7 +269,7 @@ def test_references_to_what_is_not_there(memory: smp_memory.Memory) -> None:
     assert len(memory.doctor(sessions=["review"]).of("references")) == 6  # DEC-0001 resolves FIND-0001
 
 
-def test_what_was_compacted_is_there(tmp_path: Path) -> None:
+def test_references_to_compacted_memories_are_valid(tmp_path: Path) -> None:
     with smp_memory.open(tmp_path / "store", config=QUICKLY) as memory:
         session = memory.create_session("old")
         for number in range(30):
@@ -237,7 +284,7 @@ def test_what_was_compacted_is_there(tmp_path: Path) -> None:
 
 
 @every_layout
-def test_secrets_that_slipped_in(tmp_path: Path, layout: str) -> None:
+def test_stored_secrets_are_reported_without_content(tmp_path: Path, layout: str) -> None:
     off = {"privacy": {"redaction": {"enabled": False}}}
     with made(tmp_path, layout, **off) as memory:
         session = memory.session("review")
@@ -245,14 +292,14 @@ def test_secrets_that_slipped_in(tmp_path: Path, layout: str) -> None:
         session.add_decision(f"The key is {TOKEN} for now")
         session.update("DEC-0002", decision="The key is in the vault")
         session.change_info(context={"note": f"see {TOKEN}"})
-    report = looked(memory.root)
+    report = checked(memory.root)
     found = report.of("secrets")
     assert {finding.severity for finding in found} == {"problem"}
     assert len(found) == 3
     by_id = {finding.ids[0] if finding.ids else "": finding for finding in found}
     assert by_id["FIND-0002"].details[0] == {"id": "FIND-0002", "field": "evidence[0]", "kind": "github_token"}
     assert "in its history" in by_id["DEC-0002"].message
-    assert "head" in by_id[""].message
+    assert "metadata" in by_id[""].message
     assert TOKEN not in json.dumps(report.to_dict())
     assert "smp redact --session review" in by_id["FIND-0002"].advice
     with smp_memory.open(memory.root, config=off) as memory:
@@ -262,14 +309,14 @@ def test_secrets_that_slipped_in(tmp_path: Path, layout: str) -> None:
         assert memory.doctor().of("secrets") == []
 
 
-def test_a_secret_typed_into_a_file(memory: smp_memory.Memory) -> None:
+def test_secret_typed_into_a_file_is_reported(memory: smp_memory.Memory) -> None:
     path = file_of(memory, "findings.jsonl")
     path.write_text(path.read_text().replace("no rate limit", f"the key {TOKEN}"))
     [finding] = memory.doctor().of("secrets")
     assert (finding.ids, finding.path, finding.line) == (("FIND-0001",), str(path), 1)
 
 
-def test_secrets_in_what_was_set_aside_and_in_the_cold_segment(tmp_path: Path) -> None:
+def test_secrets_in_quarantine_and_cold_segment_are_reported(tmp_path: Path) -> None:
     with smp_memory.open(
         tmp_path / "store", config={**QUICKLY, "privacy": {"redaction": {"enabled": False}}}
     ) as memory:
@@ -286,10 +333,10 @@ def test_secrets_in_what_was_set_aside_and_in_the_cold_segment(tmp_path: Path) -
         session.add_turn("user", "The next one sets it aside")
         told = [finding.message for finding in memory.doctor().of("secrets")]
     assert any("cold segment" in message for message in told)
-    assert any("set aside" in message for message in told)
+    assert any("quarantine" in message for message in told)
 
 
-def test_recalled_text_that_was_stored_again(memory: smp_memory.Memory) -> None:
+def test_recalled_text_stored_again_is_reported(memory: smp_memory.Memory) -> None:
     session = memory.session("review")
     files = memory.store.session("review")
     fenced = fence("DEC-0001 Use OAuth 2.0")
@@ -303,7 +350,7 @@ def test_recalled_text_that_was_stored_again(memory: smp_memory.Memory) -> None:
     assert files.view(lambda session_history: "LEARN-0003" in session_history.histories)
     only_recalled, partly = memory.doctor().of("recalled")
     assert (only_recalled.severity, only_recalled.ids, only_recalled.line) == ("warning", ("LEARN-0002",), 2)
-    assert "nothing else" in only_recalled.message
+    assert "only recalled text" in only_recalled.message
     assert partly.details == ({"id": "LEARN-0003", "field": "learning"},)
     assert "smp edit" in partly.advice
     session.delete(["LEARN-0002", "LEARN-0003"], "recalled")
@@ -311,7 +358,7 @@ def test_recalled_text_that_was_stored_again(memory: smp_memory.Memory) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of files are POSIX's")
-def test_rights_owners_and_links(memory: smp_memory.Memory, tmp_path: Path) -> None:
+def test_permissions_owners_and_links_are_reported(memory: smp_memory.Memory, tmp_path: Path) -> None:
     os.chmod(file_of(memory, "findings.jsonl"), 0o644)
     os.chmod(file_of(memory, ""), 0o755)
     files, folders = memory.doctor().of("permissions")
@@ -323,7 +370,7 @@ def test_rights_owners_and_links(memory: smp_memory.Memory, tmp_path: Path) -> N
     assert any("is a link" in finding.message for finding in memory.doctor().of("permissions"))
 
 
-def test_files_of_somebody_else_in_the_stores_folder_are_not_judged(memory: smp_memory.Memory) -> None:
+def test_foreign_files_in_the_store_folder_are_not_checked(memory: smp_memory.Memory) -> None:
     Path(memory.root, "README.md").write_text("ours")
     os.chmod(Path(memory.root, "README.md"), 0o644)
     assert memory.doctor().findings == []
@@ -332,7 +379,7 @@ def test_files_of_somebody_else_in_the_stores_folder_are_not_judged(memory: smp_
 # -- room, index, locks
 
 
-def test_a_session_that_is_nearly_full(tmp_path: Path) -> None:
+def test_nearly_full_session_is_reported(tmp_path: Path) -> None:
     settings = {**QUICKLY, "storage": {"max_session_size_mb": 0.05}, "compaction": {"enabled": False}}
     with smp_memory.open(tmp_path / "store", config=settings) as memory:
         session = memory.create_session("full")
@@ -347,7 +394,7 @@ def test_a_session_that_is_nearly_full(tmp_path: Path) -> None:
         assert "compaction.enabled" in finding.message
 
 
-def test_a_session_that_will_be_full_soon(tmp_path: Path) -> None:
+def test_session_that_will_be_full_soon_is_reported(tmp_path: Path) -> None:
     settings = {**QUICKLY, "storage": {"max_session_size_mb": 0.08}, "track_access": False}
     with smp_memory.open(tmp_path / "store", config=settings) as memory:
         session = memory.create_session("growing")
@@ -374,7 +421,7 @@ def rows_of(memory: smp_memory.Memory) -> sqlite3.Connection:
         "UPDATE memory SET created = 7 WHERE id = 'DEC-0001'",
     ],
 )
-def test_an_index_that_says_something_else_than_the_files(memory: smp_memory.Memory, change: str) -> None:
+def test_index_that_differs_from_the_files_is_reported(memory: smp_memory.Memory, change: str) -> None:
     with rows_of(memory) as database:
         database.executescript(change)
     database.close()
@@ -382,7 +429,7 @@ def test_an_index_that_says_something_else_than_the_files(memory: smp_memory.Mem
     assert (finding.severity, finding.fix, finding.ids) == ("warning", "index", ("DEC-0001",))
 
 
-def test_an_index_of_another_version(memory: smp_memory.Memory) -> None:
+def test_index_of_another_version_is_reported(memory: smp_memory.Memory) -> None:
     with rows_of(memory) as database:
         database.execute("PRAGMA user_version = 1")
     database.close()
@@ -390,7 +437,7 @@ def test_an_index_of_another_version(memory: smp_memory.Memory) -> None:
     assert (finding.severity, finding.fix) == ("note", "index")
 
 
-def test_an_index_whose_rows_are_damaged(memory: smp_memory.Memory) -> None:
+def test_damaged_index_rows_are_reported(memory: smp_memory.Memory) -> None:
     rows_of(memory).close()
     path = next(state_folder(memory.root).glob("index/index-*/rows.sqlite"))
     data = bytearray(path.read_bytes())
@@ -401,7 +448,7 @@ def test_an_index_whose_rows_are_damaged(memory: smp_memory.Memory) -> None:
     assert only(memory.doctor(), "index").fix == "index"
 
 
-def test_an_index_whose_words_are_damaged(tmp_path: Path) -> None:
+def test_damaged_index_words_are_reported(tmp_path: Path) -> None:
     with smp_memory.open(tmp_path / "store", config=QUICKLY) as memory:
         session = memory.create_session("long")
         session.add_many([("turn", {"role": "user", "content": f"Line number {line}"}) for line in range(1600)])
@@ -422,7 +469,7 @@ def test_an_index_whose_words_are_damaged(tmp_path: Path) -> None:
         assert "missing" in only(memory.doctor(), "index").message
 
 
-def test_what_was_erased_leaves_a_sound_index(tmp_path: Path) -> None:
+def test_index_is_undamaged_after_erasing(tmp_path: Path) -> None:
     with smp_memory.open(tmp_path / "store", config=QUICKLY) as memory:
         for name in ("one", "two"):
             turns = [("turn", {"role": "user", "content": f"Line number {line} of {name}"}) for line in range(1600)]
@@ -434,13 +481,13 @@ def test_what_was_erased_leaves_a_sound_index(tmp_path: Path) -> None:
         assert memory.doctor().findings == []
 
 
-def test_what_holds_in_all_sessions_is_no_duplicate(memory: smp_memory.Memory) -> None:
+def test_promoted_memories_are_no_duplicates(memory: smp_memory.Memory) -> None:
     memory.global_memory.promote("review/LEARN-0001", by="ada")
     memory.global_memory.set_profile("role", "platform engineer")
     assert memory.doctor().findings == []
 
 
-def test_no_index_or_one_that_is_behind_is_no_fault(memory: smp_memory.Memory) -> None:
+def test_missing_or_outdated_index_is_no_issue(memory: smp_memory.Memory) -> None:
     memory.session("review").add_learning("Something that the index does not know yet")
     with unchanged(memory.root):
         assert memory.doctor().findings == []
@@ -451,27 +498,27 @@ def test_no_index_or_one_that_is_behind_is_no_fault(memory: smp_memory.Memory) -
         assert memory.doctor().findings == []
 
 
-def test_a_lock_that_is_held_for_long(memory: smp_memory.Memory) -> None:
+def test_lock_held_for_long_is_reported(memory: smp_memory.Memory) -> None:
     lock = SessionLock(Disk(RealSystem()), str(file_of(memory, ".smp")), "session review", "review")
     lock.acquire(1)
     lock.sign("importing a large file")
     try:
         assert memory.doctor().findings == []  # a moment is no fault
-        finding = only(looked(memory.root, now=in_days(0.1)), "locks")
+        finding = only(checked(memory.root, now=in_days(0.1)), "locks")
         assert (finding.severity, finding.session) == ("note", "review")
         assert f"process {os.getpid()}" in finding.message
         assert "importing a large file" in finding.message
         queue = os.open(file_of(memory, ".smp/queue"), os.O_RDWR)
         assert RealSystem().lock(queue)
-        assert only(looked(memory.root, now=in_days(0.1)), "locks").severity == "warning"
+        assert only(checked(memory.root, now=in_days(0.1)), "locks").severity == "warning"
         os.close(queue)
     finally:
         lock.release()
-    assert looked(memory.root, now=in_days(0.1)).findings == []
+    assert checked(memory.root, now=in_days(0.1)).findings == []
     lock.close()
 
 
-def test_a_lock_whose_signer_is_gone(memory: smp_memory.Memory) -> None:
+def test_lock_whose_holder_has_ended_is_reported(memory: smp_memory.Memory) -> None:
     lock = SessionLock(Disk(RealSystem()), str(file_of(memory, ".smp")), "session review", "review")
     lock.acquire(1)
     lock._pid = 2**22 + 1  # larger than any process number of Linux
@@ -479,13 +526,13 @@ def test_a_lock_whose_signer_is_gone(memory: smp_memory.Memory) -> None:
     finding = only(memory.doctor(), "locks")
     lock.close()
     assert finding.severity == "warning"
-    assert "is gone" in finding.message
+    assert "has ended" in finding.message
 
 
-# -- what is left, put away, or looked after
+# -- leftovers, archives, upkeep
 
 
-def test_leftovers_of_crashes(memory: smp_memory.Memory) -> None:
+def test_leftovers_of_crashes_are_reported(memory: smp_memory.Memory) -> None:
     left = [
         file_of(memory, "decisions.jsonl.smp-new"),
         Path(memory.root, ".smp/other-0a1b2c3d.smp-new"),
@@ -500,7 +547,7 @@ def test_leftovers_of_crashes(memory: smp_memory.Memory) -> None:
     assert {detail["path"] for detail in stores.details} == {str(path) for path in left[1:]}
 
 
-def test_what_was_set_aside_is_for_a_person(memory: smp_memory.Memory) -> None:
+def test_quarantine_is_reported_without_a_fix(memory: smp_memory.Memory) -> None:
     with file_of(memory, "findings.jsonl").open("ab") as file:
         file.write(b'{"id":"FIND-0002","finding":"half of')
     memory.session("review").add_finding("Whole, and sets the other one aside")
@@ -509,26 +556,26 @@ def test_what_was_set_aside_is_for_a_person(memory: smp_memory.Memory) -> None:
     assert "quarantine" in str(finding.path)
 
 
-def test_a_conversion_that_was_interrupted(memory: smp_memory.Memory) -> None:
+def test_interrupted_conversion_is_reported(memory: smp_memory.Memory) -> None:
     config = Path(memory.root, "config.json")
     stored = json.loads(config.read_text())
     config.write_text(json.dumps({**stored, "converting": True}))
     Path(memory.root, ".smp/converting").mkdir(mode=0o700)
     aged(config)
-    finding = only(looked(memory.root), "leftovers")
+    finding = only(checked(memory.root), "leftovers")
     assert (finding.severity, finding.fix) == ("warning", "recovery")
     assert "conversion" in finding.message
 
 
-def test_an_erasure_that_was_interrupted(memory: smp_memory.Memory) -> None:
+def test_interrupted_erasure_is_reported(memory: smp_memory.Memory) -> None:
     path = Path(state_folder(memory.root), "erasing.json")
     path.touch(0o600)
     path.write_text('{"ids": {"review": []}}\n')
     aged(path)
-    assert only(looked(memory.root), "leftovers").fix == "recovery"
+    assert only(checked(memory.root), "leftovers").fix == "recovery"
 
 
-def test_an_archive_beside_its_session(memory: smp_memory.Memory) -> None:
+def test_archive_beside_its_active_session_is_reported(memory: smp_memory.Memory) -> None:
     archive = Path(memory.root, "archive/done.tar.gz").read_bytes()
     memory.restore_session("done")
     Path(memory.root, "archive/done.tar.gz").touch(0o600)
@@ -539,14 +586,14 @@ def test_an_archive_beside_its_session(memory: smp_memory.Memory) -> None:
     assert (finding.session, finding.fix) == ("done", "recovery")
 
 
-def test_an_index_that_nobody_uses(memory: smp_memory.Memory) -> None:
+def test_unused_index_is_reported(memory: smp_memory.Memory) -> None:
     old = Path(state_folder(memory.root), "index/gone-0a1b2c3d")
     old.mkdir(mode=0o700)
     aged(old)
     assert only(memory.doctor(), "leftovers").fix == "index"
 
 
-def test_a_session_file_that_was_removed_by_hand(tmp_path: Path) -> None:
+def test_session_file_removed_by_hand_is_reported(tmp_path: Path) -> None:
     with made(tmp_path, "single") as memory:
         memory.create_session("other").add_decision("Something that somebody removes")
         Path(memory.root, "other.jsonl").unlink()
@@ -555,7 +602,7 @@ def test_a_session_file_that_was_removed_by_hand(tmp_path: Path) -> None:
         assert finding.fix is None
 
 
-def test_a_damaged_archive(memory: smp_memory.Memory) -> None:
+def test_damaged_archive_is_reported(memory: smp_memory.Memory) -> None:
     path = Path(memory.root, "archive/done.tar.gz")
     data = bytearray(path.read_bytes())
     middle = len(data) // 2
@@ -565,7 +612,7 @@ def test_a_damaged_archive(memory: smp_memory.Memory) -> None:
     assert (finding.severity, finding.session, finding.path) == ("problem", "done", str(path))
 
 
-def test_a_damaged_cold_segment(tmp_path: Path) -> None:
+def test_damaged_cold_segment_is_reported(tmp_path: Path) -> None:
     with smp_memory.open(tmp_path / "store", config=QUICKLY) as memory:
         session = memory.create_session("old")
         for number in range(30):
@@ -580,51 +627,51 @@ def test_a_damaged_cold_segment(tmp_path: Path) -> None:
         assert {finding.severity for finding in found} == {"problem"}
 
 
-def test_what_waits_to_be_purged(memory: smp_memory.Memory) -> None:
+def test_trash_due_for_purging_is_reported(memory: smp_memory.Memory) -> None:
     memory.session("review").delete("TURN-0001")
     assert memory.doctor().of("trash") == []
-    told = looked(memory.root, now=in_days(31)).of("trash")
+    told = checked(memory.root, now=in_days(31)).of("trash")
     assert [(finding.session, finding.severity) for finding in told] == [("review", "note"), ("wrong", "note")]
     assert told[0].ids == ("TURN-0001",)
 
 
-def test_a_clock_that_jumped(memory: smp_memory.Memory) -> None:
+def test_clock_jump_is_reported(memory: smp_memory.Memory) -> None:
     memory.maintain(only=["quota"])
     assert memory.doctor().of("clock") == []
-    ahead, back = looked(memory.root, now=in_days(400)), looked(memory.root, now=in_days(-3))
+    ahead, back = checked(memory.root, now=in_days(400)), checked(memory.root, now=in_days(-3))
     assert ahead.of("clock")[0].severity == back.of("clock")[0].severity == "warning"
 
 
-def test_maintenance_that_does_not_run(memory: smp_memory.Memory) -> None:
+def test_overdue_maintenance_is_reported(memory: smp_memory.Memory) -> None:
     memory.maintain()
     assert memory.doctor().of("maintenance") == []
-    [finding] = looked(memory.root, now=in_days(20)).of("maintenance")
+    [finding] = checked(memory.root, now=in_days(20)).of("maintenance")
     assert (finding.severity, finding.fix) == ("note", "maintenance")
     path = Path(state_folder(memory.root), "access.log")
     path.write_text("1768138200 review/DEC-0001\n" * 50_000)
     assert memory.doctor().of("maintenance")[0].fix == "access"
 
 
-def test_an_audit_log_that_was_changed(memory: smp_memory.Memory) -> None:
+def test_changed_audit_log_is_reported(memory: smp_memory.Memory) -> None:
     path = Path(memory.root, ".smp/audit.jsonl")
     path.write_text(path.read_text().replace("archive_session", "nothing"))
     assert only(memory.doctor(), "audit").severity == "warning"
 
 
-def test_a_session_that_left_no_memory(memory: smp_memory.Memory) -> None:
+def test_recorded_session_without_memories_is_reported(memory: smp_memory.Memory) -> None:
     path = Path(state_folder(memory.root), "hooks/left-nothing")
     path.parent.mkdir(mode=0o700, parents=True)
     path.touch(0o600)
     path.write_text('{"session": "codex-2026-01-31-5f0c1a7e", "turns": 12, "at": "2026-01-31T14:00:00Z"}')
-    finding = only(looked(memory.root), "hooks")
+    finding = only(checked(memory.root), "hooks")
     assert (finding.severity, finding.session) == ("note", "codex-2026-01-31-5f0c1a7e")
     assert "12 turns" in finding.message
     for hostile in ('{"session": "x\\nDo this", "turns": 1}', '{"session": "x", "turns": "many"}', "[", "[]", "\0"):
         path.write_text(hostile)
-        assert looked(memory.root).of("hooks") == []
+        assert checked(memory.root).of("hooks") == []
 
 
-def test_hooks_that_failed(memory: smp_memory.Memory) -> None:
+def test_hook_failures_are_reported(memory: smp_memory.Memory) -> None:
     path = Path(state_folder(memory.root), "hooks.log")
     path.touch(0o600)
     at = datetime.now(UTC).isoformat()
@@ -636,17 +683,17 @@ def test_hooks_that_failed(memory: smp_memory.Memory) -> None:
     assert "5 failures" in finding.message
     assert [detail["event"] for detail in finding.details] == ["stop2", "stop3", "stop4"]
     assert TOKEN not in json.dumps(report.to_dict())
-    assert looked(memory.root, now=in_days(8)).of("hooks")[0].severity == "note"
+    assert checked(memory.root, now=in_days(8)).of("hooks")[0].severity == "note"
 
 
 # -- settings
 
 
-def test_settings_that_nobody_knows_are_all_named(memory: smp_memory.Memory) -> None:
+def test_all_unknown_settings_are_reported(memory: smp_memory.Memory) -> None:
     path = Path(memory.root, "config.json")
     stored = {**json.loads(path.read_text()), "durabilty": "os", "decay": {"polcy": "smp"}, "track_access": "perhaps"}
     path.write_text(json.dumps(stored))
-    report = looked(memory.root)
+    report = checked(memory.root)
     assert {finding.check for finding in report.findings} == {"configuration"}
     assert {finding.severity for finding in report.findings} == {"problem"}
     for name in ("durabilty", "decay.polcy", "track_access"):
@@ -656,25 +703,25 @@ def test_settings_that_nobody_knows_are_all_named(memory: smp_memory.Memory) -> 
 
 @every_layout
 @pytest.mark.parametrize("text", ["", "{", '{"layout": ', "[]", '{"layout": "none", "format": 1}', "\x00" * 50])
-def test_a_store_whose_config_is_broken_is_read_all_the_same(tmp_path: Path, layout: str, text: str) -> None:
+def test_store_with_broken_config_is_checked(tmp_path: Path, layout: str, text: str) -> None:
     with made(tmp_path, layout) as memory:
         root = Path(memory.root)
     (root / "config.json").write_text(text)
-    finding = only(looked(root), "configuration")
+    finding = only(checked(root), "configuration")
     assert (finding.severity, finding.path) == ("problem", str(root / "config.json"))
-    assert looked(root).memories == 8
+    assert checked(root).memories == 8
     assert layout in finding.advice or text == "[]"
 
 
-def test_a_store_of_a_newer_format_is_left_alone(memory: smp_memory.Memory) -> None:
+def test_store_of_a_newer_format_is_not_read(memory: smp_memory.Memory) -> None:
     path = Path(memory.root, "config.json")
     path.write_text('{"layout": "jsonl", "format": 99}')
-    report = looked(memory.root)
+    report = checked(memory.root)
     assert only(report, "configuration").severity == "problem"
     assert report.sessions == 0
 
 
-def test_a_session_with_wrong_settings(memory: smp_memory.Memory) -> None:
+def test_invalid_session_settings_are_reported(memory: smp_memory.Memory) -> None:
     path = file_of(memory, "manifest.json")
     head = json.loads(path.read_text())
     path.write_text(json.dumps({**head, "config": {"durability": "perhaps"}}))
@@ -685,7 +732,7 @@ def test_a_session_with_wrong_settings(memory: smp_memory.Memory) -> None:
 # -- how it looks
 
 
-def test_one_session_alone(memory: smp_memory.Memory) -> None:
+def test_checks_can_be_limited_to_one_session(memory: smp_memory.Memory) -> None:
     memory.create_session("other").add_finding(f"Something about {TOKEN}")
     path = file_of(memory, "decisions.jsonl")
     path.write_text("{\n" + path.read_text())
@@ -695,19 +742,20 @@ def test_one_session_alone(memory: smp_memory.Memory) -> None:
         memory.doctor(sessions=["nowhere"])
 
 
-def test_a_quick_look_leaves_out_what_takes_long(memory: smp_memory.Memory) -> None:
+def test_quick_skips_heavy_checks(memory: smp_memory.Memory) -> None:
     report = memory.doctor(quick=True)
     assert [check.name for check in report.checks if check.skipped] == ["archives", "secrets", "duplicates"]
+    assert title_of(report, "secrets") == "secrets"  # nothing is stated about a check that did not run
 
 
-def test_progress_is_told(memory: smp_memory.Memory) -> None:
+def test_progress_is_reported(memory: smp_memory.Memory) -> None:
     told: list[tuple[str, int, int]] = []
     memory.doctor(progress=lambda *step: told.append(step))
     assert told[0] == ("review", 0, 1)
     assert told[-1][1:] == (1, 1)
 
 
-def test_a_closed_store_cannot_be_asked(tmp_path: Path) -> None:
+def test_doctor_of_a_closed_store_raises(tmp_path: Path) -> None:
     memory = smp_memory.open(tmp_path / "store")
     memory.close()
     with pytest.raises(smp_memory.errors.StoreClosed):

@@ -1,4 +1,4 @@
-"""Whatever is in the files, a look ends in a report, tells no secret and changes nothing."""
+"""Whatever the files contain, the checks end in a report, reveal no secret and modify nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from smp_memory.files.layouts import NAMES
 from smp_memory.health import content
 from smp_memory.health.doctor import CHECKS
 from tests.crash.stories import depth
-from tests.unit.health.planted import TOKEN, looked, made, unchanged
+from tests.unit.health.planted import TOKEN, checked, made, unchanged
 
 every_layout = pytest.mark.parametrize("layout", NAMES)
 
@@ -85,7 +85,9 @@ DAMAGES = [shortened, scribbled, with_zeros, other_json, other_types, noise, gon
 
 @every_layout
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_any_file_may_be_damaged(tmp_path: Path, layout: str, damage: Callable[[Path, random.Random], None]) -> None:
+def test_doctor_handles_any_damaged_file(
+    tmp_path: Path, layout: str, damage: Callable[[Path, random.Random], None]
+) -> None:
     chance = random.Random(f"{layout} {damage.__name__}")
     with made(tmp_path, layout) as memory:
         memory.maintain()
@@ -96,14 +98,14 @@ def test_any_file_may_be_damaged(tmp_path: Path, layout: str, damage: Callable[[
     for path in chance.sample(paths, min(len(paths), depth(5, len(paths)))):
         shutil.copytree(whole, store)
         damage(store / path, chance)
-        report = looked(store)
+        report = checked(store)
         assert report.layout in NAMES, path
         assert {finding.check for finding in report.findings} <= {kind.name for kind in CHECKS}
         shutil.rmtree(store)
 
 
 @every_layout
-def test_all_files_may_be_damaged_at_once_and_nothing_is_touched(tmp_path: Path, layout: str) -> None:
+def test_doctor_handles_all_files_damaged_and_modifies_nothing(tmp_path: Path, layout: str) -> None:
     with made(tmp_path, layout) as memory:
         root = Path(memory.root)
     for seed in range(depth(3, 50)):
@@ -112,10 +114,10 @@ def test_all_files_may_be_damaged_at_once_and_nothing_is_touched(tmp_path: Path,
         for path in sorted(path for path in store.rglob("*") if path.is_file()):
             chance.choice([shortened, scribbled, with_zeros, other_json, other_types, noise])(path, chance)
         with unchanged(store):
-            looked(store)
+            checked(store)
 
 
-def test_a_check_that_fails_is_a_finding_and_the_others_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_check_becomes_an_issue_and_others_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with made(tmp_path) as memory:
         memory.session("review").add_finding("The login form has no rate limit at all")
 
@@ -133,7 +135,7 @@ def test_a_check_that_fails_is_a_finding_and_the_others_run(tmp_path: Path, monk
 
 
 @every_layout
-def test_no_secret_is_told_whatever_is_broken(tmp_path: Path, layout: str) -> None:
+def test_no_secret_is_reported_whatever_is_damaged(tmp_path: Path, layout: str) -> None:
     """Messages quote what is wrong; the secret may be part of it."""
     with made(tmp_path, layout, privacy={"redaction": {"enabled": False}}) as memory:
         session = memory.session("review")
@@ -148,10 +150,10 @@ def test_no_secret_is_told_whatever_is_broken(tmp_path: Path, layout: str) -> No
         for path in sorted(path for path in store.rglob("*") if path.is_file() and path.name != "config.json"):
             if chance.random() < 0.5:
                 other_types(path, chance)
-        assert TOKEN not in json.dumps(looked(store).to_dict())
+        assert TOKEN not in json.dumps(checked(store).to_dict())
 
 
-def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_that_cannot_be_listed_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with made(tmp_path) as memory:
         root = memory.root
     listed = os.listdir
@@ -162,6 +164,6 @@ def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.Monk
         return listed(path)
 
     monkeypatch.setattr(os, "listdir", refused)
-    report = looked(root)
+    report = checked(root)
     assert {"contents", "permissions"} <= {finding.check for finding in report.findings}
     assert not report.ok

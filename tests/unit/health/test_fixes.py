@@ -1,4 +1,4 @@
-"""Safe fixes put right what they say, and the memories are the same before and after."""
+"""Safe fixes resolve their issues, and the memories are the same before and after."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import smp_memory
 from smp_memory.errors import InvalidRecord
 from smp_memory.files.journal import Journal
 from smp_memory.files.layouts import NAMES
-from tests.unit.health.planted import QUICKLY, TOKEN, aged, digest, in_days, looked, made, memories
+from tests.unit.health.planted import QUICKLY, TOKEN, aged, checked, digest, in_days, made, memories
 from tests.user_state import state_folder
 
 every_layout = pytest.mark.parametrize("layout", NAMES)
@@ -55,7 +55,7 @@ def test_permissions_are_not_set_through_links(tmp_path: Path) -> None:
 
 
 @every_layout
-def test_recovery_of_what_a_crash_left(tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recovery_removes_leftovers_of_a_crash(tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with made(tmp_path, layout) as memory:
         session = memory.session("review")
         files = memory.store.session("review")
@@ -76,18 +76,18 @@ def test_recovery_of_what_a_crash_left(tmp_path: Path, layout: str, monkeypatch:
         assert session.add_learning("Writing still works").id == "LEARN-0002"
 
 
-def test_recovery_carries_out_a_committed_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recovery_carries_out_a_committed_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(*_: Any) -> None:
         raise Killed
 
     with made(tmp_path) as memory, monkeypatch.context() as patch:
-        patch.setattr(Journal, "carry_out", killed)
+        patch.setattr(Journal, "apply", killed)
         with pytest.raises(Killed), memory.session("review").transaction() as tx:
             tx.add_decision("Committed, but not carried out")
             tx.add_finding("Likewise, in another file")
     plan = Path(memory.root, "sessions/review/.smp/journal.json")
     aged(plan)
-    assert [finding.fix for finding in looked(memory.root).of("leftovers")] == ["recovery"]
+    assert [finding.fix for finding in checked(memory.root).of("leftovers")] == ["recovery"]
     with smp_memory.open(memory.root, config=QUICKLY) as memory:
         before = memories(memory)
         assert "review/DEC-0002" in before
@@ -96,7 +96,7 @@ def test_recovery_carries_out_a_committed_plan(tmp_path: Path, monkeypatch: pyte
         assert memories(memory) == before
 
 
-def test_recovery_sets_a_torn_end_aside(tmp_path: Path) -> None:
+def test_recovery_quarantines_a_torn_end(tmp_path: Path) -> None:
     with made(tmp_path) as memory:
         path = Path(memory.session("review").folder, "findings.jsonl")
         whole = path.read_bytes()
@@ -115,13 +115,13 @@ def test_recovery_of_a_whole_store(tmp_path: Path) -> None:
     config.write_text(config.read_text().replace("{", '{"converting": true,', 1))
     Path(memory.root, ".smp/converting").mkdir(mode=0o700)
     aged(config)
-    report = looked(memory.root, fix=True)
+    report = checked(memory.root, fix=True)
     assert report.findings == []
     with smp_memory.open(memory.root) as memory:
         assert memories(memory) == before
 
 
-def test_the_index_is_made_anew(tmp_path: Path) -> None:
+def test_index_fix_rebuilds_the_index(tmp_path: Path) -> None:
     with made(tmp_path) as memory:
         before = memories(memory)
         memory.store.indexer.close()
@@ -137,7 +137,7 @@ def test_the_index_is_made_anew(tmp_path: Path) -> None:
         assert memory.query("OAuth").ids == ["DEC-0001"]
 
 
-def test_uses_are_folded_into_the_files(tmp_path: Path) -> None:
+def test_access_fix_flushes_the_access_log(tmp_path: Path) -> None:
     with made(tmp_path) as memory:
         Path(state_folder(memory.root), "access.log").write_text("1768138200 review/DEC-0001\n" * 50_000)
         report = memory.doctor(fix=True)
@@ -146,19 +146,19 @@ def test_uses_are_folded_into_the_files(tmp_path: Path) -> None:
         assert memory.get("review/DEC-0001").access["count"] >= 50_000
 
 
-def test_overdue_maintenance_takes_nothing_away(tmp_path: Path) -> None:
+def test_maintenance_fix_removes_no_memory(tmp_path: Path) -> None:
     with made(tmp_path) as memory:
         memory.session("review").delete("TURN-0001")
         memory.maintain()
         before = memories(memory)
-    report = looked(memory.root, now=in_days(40), fix=["maintenance"])
+    report = checked(memory.root, now=in_days(40), fix=["maintenance"])
     assert [(fixed.name, fixed.ok) for fixed in report.fixed] == [("maintenance", True)]
     with smp_memory.open(memory.root) as memory:
         assert memories(memory) == before
         assert [away.session for away in memory.deleted_sessions()] == ["wrong"]
 
 
-def test_what_is_not_safe_is_only_offered(tmp_path: Path) -> None:
+def test_unsafe_repairs_are_only_advised(tmp_path: Path) -> None:
     with made(tmp_path, privacy={"redaction": {"enabled": False}}) as memory:
         session = memory.session("review")
         session.add_finding(f"The key is {TOKEN}")
@@ -167,14 +167,14 @@ def test_what_is_not_safe_is_only_offered(tmp_path: Path) -> None:
         path = Path(session.folder, "learnings.jsonl")
         path.write_text("{\n" + path.read_text())
     before = digest(memory.root)
-    report = looked(memory.root, fix=True)
+    report = checked(memory.root, fix=True)
     assert digest(memory.root) == before
     assert report.fixed == []
     assert {finding.check for finding in report.findings} == {"secrets", "duplicates", "references", "contents"}
     assert all(finding.advice and finding.fix is None for finding in report.findings)
 
 
-def test_only_what_was_asked_for_is_fixed(tmp_path: Path) -> None:
+def test_only_requested_fixes_are_applied(tmp_path: Path) -> None:
     with made(tmp_path) as memory:
         os.chmod(memory.root, 0o755)
         assert memory.doctor(fix=["index"]).fixed == []
@@ -183,7 +183,7 @@ def test_only_what_was_asked_for_is_fixed(tmp_path: Path) -> None:
             memory.doctor(fix=["erase"])
 
 
-def test_a_fix_that_fails_says_so_and_the_others_run(tmp_path: Path) -> None:
+def test_failing_fix_is_reported_and_others_run(tmp_path: Path) -> None:
     with made(tmp_path) as memory:
         pass
     os.chmod(memory.root, 0o755)
@@ -191,7 +191,7 @@ def test_a_fix_that_fails_says_so_and_the_others_run(tmp_path: Path) -> None:
     aged(Path(state_folder(memory.root), "index/gone-0a1b2c3d"))
     config = Path(memory.root, "config.json")
     config.write_text('{"layout": "jsonl", "format": 1, "durabilty": "os"}')
-    report = looked(memory.root, fix=True)
+    report = checked(memory.root, fix=True)
     assert [(fixed.name, fixed.ok) for fixed in report.fixed] == [("permissions", True), ("index", False)]
     assert "durabilty" in report.fixed[1].did[0]
     assert [finding.check for finding in report.findings] == ["configuration", "leftovers"]

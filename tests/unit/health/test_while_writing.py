@@ -1,4 +1,4 @@
-"""While others write, a look finds nothing wrong that is not wrong."""
+"""The checks report no false issues while other processes write."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import smp_memory
 from tests.crash.stories import depth
-from tests.unit.health.planted import QUICKLY, looked
+from tests.unit.health.planted import QUICKLY, checked
 
 
-def test_a_store_that_is_written_to_is_well(tmp_path: Path) -> None:
+def test_store_is_healthy_while_being_written(tmp_path: Path) -> None:
     root, enough = tmp_path / "store", threading.Event()
     with smp_memory.open(root, config=QUICKLY) as memory:
         for name in ("one", "two"):
@@ -20,7 +20,7 @@ def test_a_store_that_is_written_to_is_well(tmp_path: Path) -> None:
         for writer in writers:
             writer.start()
         try:
-            found = [finding for _ in range(depth(15, 60)) for finding in looked(root).findings]
+            found = [finding for _ in range(depth(15, 60)) for finding in checked(root).findings]
         finally:
             enough.set()
             for writer in writers:

@@ -1,4 +1,4 @@
-"""What happened? Events of four hosts, and what is none."""
+"""Events of four hosts are parsed into one vocabulary and answered in each host's format."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ def named(event: str, **fields: Any) -> dict[str, Any]:
         (named("SessionStart"), {"CURSOR_VERSION": "3.7"}, "cursor"),
     ],
 )
-def test_the_host_is_told_by_what_it_says(payload: Any, environ: dict[str, str], client: str) -> None:
+def test_client_is_detected_from_payload_and_environment(payload: Any, environ: dict[str, str], client: str) -> None:
     event = read(payload, **environ)
     assert event is not None
     assert event.client == client
 
 
-def test_a_named_host_needs_no_telling() -> None:
+def test_named_client_is_certain() -> None:
     event = read(named("UserPromptSubmit", turn_id="t1", prompt="x"), "gemini")
     assert event is not None
-    assert (event.client, event.is_sure) == ("gemini", True)
+    assert (event.client, event.is_client_certain) == ("gemini", True)
 
 
-def test_what_nothing_tells_is_not_sure() -> None:
+def test_undetected_client_is_uncertain() -> None:
     event = read(named("Stop", last_assistant_message="x"))
     assert event is not None
-    assert (event.client, event.is_sure) == ("claude-code", False)
+    assert (event.client, event.is_client_certain) == ("claude-code", False)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_what_nothing_tells_is_not_sure() -> None:
      b'{"hook_event_name": "SessionStart"}', b'{"hook_event_name": ["SessionStart"], "session_id": "s"}',
      b'{"hook_event_name": "Stop", "session_id": 7}', b"[" * 100_000],
 )  # fmt: skip
-def test_what_is_no_event_is_none(raw: bytes) -> None:
+def test_invalid_input_gives_no_event(raw: bytes) -> None:
     assert events.read(raw, "auto", {}) is None
 
 
@@ -73,7 +73,7 @@ def test_fields_of_a_wrong_type_count_as_missing() -> None:
      ("beforeSubmitPrompt", True), ("sessionStart", True), ("Stop", False), ("SessionEnd", False), ("stop", False),
      ("AfterAgent", False), ("PreCompact", False), ("PreCompress", False)],
 )  # fmt: skip
-def test_the_bytes_tell_whether_something_has_to_be_said(name: str, is_answered: bool) -> None:
+def test_events_that_need_an_answer_are_recognised_by_their_bytes(name: str, is_answered: bool) -> None:
     raw = json.dumps(named(name)).encode()
     assert events.may_be_answered(raw) is is_answered
     event = events.read(raw, "auto", {})
@@ -101,14 +101,14 @@ def test_codex_gets_only_keys_of_its_closed_schema(name: str) -> None:
     assert answer(event, "") == b""
 
 
-def test_gemini_gets_json_in_any_case() -> None:
+def test_gemini_always_gets_json() -> None:
     event = read(named("BeforeAgent", prompt="x"))
     assert event is not None
     assert json.loads(answer(event, "")) == {}
     assert json.loads(answer(event, "so"))["hookSpecificOutput"]["additionalContext"] == "so"
 
 
-def test_cursor_takes_context_at_the_start_only_and_waits_for_a_word_at_each_prompt() -> None:
+def test_cursor_takes_context_at_the_start_only_and_needs_an_answer_at_each_prompt() -> None:
     start, prompt = read(named("sessionStart")), read(named("beforeSubmitPrompt", prompt="x"))
     assert start is not None
     assert prompt is not None
@@ -118,22 +118,22 @@ def test_cursor_takes_context_at_the_start_only_and_waits_for_a_word_at_each_pro
     assert json.loads(answer(prompt, "")) == {"continue": True}
 
 
-def test_cursor_runs_hooks_of_claude_code_and_answers_are_theirs() -> None:
+def test_claude_code_hooks_run_by_cursor_get_answers_in_claude_code_format() -> None:
     event = read(named("UserPromptSubmit", prompt="x"), CURSOR_VERSION="3.7")
     assert event is not None
     assert (event.client, takes_context(event), answer(event, "")) == ("cursor", True, b"")
     assert json.loads(answer(event, "so"))["hookSpecificOutput"]["additionalContext"] == "so"
 
 
-def test_what_a_host_put_into_a_prompt_is_not_the_persons() -> None:
+def test_blocks_of_the_host_are_stripped_from_a_prompt() -> None:
     said = "<hook_context>&lt;smp-recalled&gt; old &lt;/smp-recalled&gt;</hook_context>\n\nReal <system-reminder>x</system-reminder>question"
     event = read(named("BeforeAgent", prompt=said))
     assert event is not None
     assert event.prompt.strip() == "Real question"
-    assert events.without_host_words("a <hook_context> that never ends") == "a <hook_context> that never ends"
+    assert events.strip_host_blocks("a <hook_context> that never ends") == "a <hook_context> that never ends"
 
 
-def test_a_prompt_of_nothing_but_reminders_is_read_in_one_go() -> None:
+def test_stripping_many_host_blocks_takes_linear_time() -> None:
     many = "<system-reminder>x</system-reminder>" * 200_000  # one by one, each with a copy of the rest, takes hours
     event = read(named("UserPromptSubmit", prompt=f"a{many}b<hook_context>c</hook_context>d<system-reminder>e"))
     assert event is not None

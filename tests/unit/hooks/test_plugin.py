@@ -1,4 +1,4 @@
-"""The plugin folder: does it say what the code does?"""
+"""The plugin folder agrees with the code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import yaml
 
 from smp_memory.cli.commands import COMMANDS
 from smp_memory.integrations.hooks.install.claude_code import hooks
-from smp_memory.integrations.hooks.install.file_edit import server
+from smp_memory.integrations.hooks.install.file_edit import server_command
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PLUGIN = REPOSITORY / "plugin"
@@ -25,24 +25,24 @@ def read(name: str) -> Any:
     return json.loads((PLUGIN / name).read_text())
 
 
-def test_its_hooks_are_those_that_install_writes() -> None:
+def test_plugin_hooks_equal_those_that_install_writes() -> None:
     assert read("hooks/hooks.json")["hooks"] == {event: [group] for event, group in hooks("smp hook").items()}
     assert set(read("hooks/hooks.json")) <= {"description", "hooks"}  # Codex refuses any other
 
 
-def test_its_server_is_the_one_that_install_writes() -> None:
-    assert read(".mcp.json") == {"mcpServers": {"smp": server("smp")}}
-    assert read("gemini-extension.json")["mcpServers"] == {"smp": server("smp")}
+def test_plugin_server_equals_the_one_that_install_writes() -> None:
+    assert read(".mcp.json") == {"mcpServers": {"smp": server_command("smp")}}
+    assert read("gemini-extension.json")["mcpServers"] == {"smp": server_command("smp")}
 
 
-def test_its_version_is_that_of_the_package() -> None:
+def test_plugin_version_equals_the_package_version() -> None:
     version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
     manifest, market = read(".claude-plugin/plugin.json"), read(".claude-plugin/marketplace.json")
     versions = (manifest["version"], market["plugins"][0]["version"], read("gemini-extension.json")["version"])
     assert set(versions) == {version}
 
 
-def test_what_its_manifests_name_is_there() -> None:
+def test_files_named_by_the_manifests_exist() -> None:
     manifest, market = read(".claude-plugin/plugin.json"), read(".claude-plugin/marketplace.json")
     assert manifest["name"] == market["plugins"][0]["name"] == "smp"
     assert market["owner"]["name"]
@@ -68,7 +68,7 @@ def test_skills_are_named_and_listed() -> None:
     assert yaml.safe_load((PLUGIN / "skills" / "module.yaml").read_text())["code"] == "smp"
 
 
-def test_the_commands_of_the_skills_exist() -> None:
+def test_commands_in_the_skills_exist() -> None:
     for path in skills():
         for words in re.findall(r"(?m)(?:^\s*|`)smp ([a-z-]+)", path.read_text()):
             assert words in COMMANDS, f"{path.parent.name}: smp {words}"

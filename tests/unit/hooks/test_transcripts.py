@@ -1,4 +1,4 @@
-"""Which lines of a transcript are turns? Lines as the hosts write them, made up here."""
+"""Transcript lines, in the hosts' formats, are parsed into turns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from smp_memory.integrations.hooks import claude_transcript, codex_transcript
-from smp_memory.integrations.hooks.transcripts import lines_from, size_of
+from smp_memory.integrations.hooks.transcripts import read_lines, transcript_size
 from smp_memory.privacy.fence import fence
 
 
@@ -31,10 +31,10 @@ def result(uuid: str, parent: str) -> dict[str, Any]:
 
 
 def said(lines: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    return [(turn.role, turn.text) for turn in claude_transcript.turns_in(lines)]
+    return [(turn.role, turn.text) for turn in claude_transcript.parse_turns(lines)]
 
 
-def test_prompts_and_last_answers_are_turns() -> None:
+def test_prompts_and_final_replies_are_turns() -> None:
     lines = [
         user("u1", None, "Use OAuth"),
         assistant("a1", "u1", "Let me look."),
@@ -49,17 +49,17 @@ def test_prompts_and_last_answers_are_turns() -> None:
         ("user", "And the tests?"),
         ("assistant", "All pass."),
     ]
-    turns = claude_transcript.turns_in(lines)
+    turns = claude_transcript.parse_turns(lines)
     assert [turn.key for turn in turns] == ["u1", "a2", "u2", "a3"]
     assert turns[0].at == "2026-01-31T10:00:00.000Z"
 
 
-def test_one_message_in_several_lines_is_one_turn() -> None:
+def test_message_split_over_several_lines_is_one_turn() -> None:
     lines = [user("u1", None, "Go"), assistant("a1", "u1", "First.", id="m"), assistant("a2", "a1", "Second.", id="m")]
     assert said(lines)[1] == ("assistant", "First.\n\nSecond.")
 
 
-def test_a_prompt_that_was_written_anew_takes_what_followed_from_it_along() -> None:
+def test_edited_prompt_removes_its_earlier_version_with_its_descendants() -> None:
     lines = [
         user("u1", None, "Hello"),
         assistant("a1", "u1", "Hi."),
@@ -71,7 +71,7 @@ def test_a_prompt_that_was_written_anew_takes_what_followed_from_it_along() -> N
     assert [text for _, text in said(lines)] == ["Hello", "Hi.", "Right question", "Right answer"]
 
 
-def test_what_nobody_said_is_left_out() -> None:
+def test_lines_that_are_no_conversation_are_left_out() -> None:
     lines = [
         user("m", None, "Told by the host", isMeta=True),
         user("s", None, "To another agent", isSidechain=True),
@@ -89,12 +89,12 @@ def test_what_nobody_said_is_left_out() -> None:
     assert said(lines) == [("user", "Real  question")]
 
 
-def test_a_prompt_has_the_id_that_its_event_had() -> None:
+def test_prompt_key_equals_that_of_its_event() -> None:
     lines = [user("u1", None, "One", promptId="p1"), user("u2", "u1", "Two", promptId="p1"), user("u3", "u2", "Three", promptId="p2")]  # fmt: skip
-    assert [turn.key for turn in claude_transcript.turns_in(lines)] == ["prompt:p1", "u2", "prompt:p2"]
+    assert [turn.key for turn in claude_transcript.parse_turns(lines)] == ["prompt:p1", "u2", "prompt:p2"]
 
 
-def test_a_compaction_leaves_its_summary() -> None:
+def test_compaction_summary_is_kept_as_a_summary() -> None:
     lines = [user("u1", None, "We use OAuth.", isCompactSummary=True), user("u2", "u1", "Go on")]
     assert said(lines) == [("summary", "We use OAuth."), ("user", "Go on")]
 
@@ -105,7 +105,7 @@ def item(role: str, text: str, at: str = "2026-01-31T10:00:00.000Z", **more: Any
     return {"timestamp": at, "type": "response_item", "payload": payload}
 
 
-def test_a_rollout_of_codex() -> None:
+def test_codex_rollout_is_parsed_into_turns() -> None:
     lines = [
         {"timestamp": "x", "type": "session_meta", "payload": {"id": "019a", "cwd": "/w"}},
         item("user", "<environment_context>linux</environment_context>"),
@@ -119,7 +119,7 @@ def test_a_rollout_of_codex() -> None:
         {"timestamp": "x", "type": "compacted", "payload": {"message": "They use OAuth.", "replacement_history": []}},
         {"timestamp": "x", "type": "world_state", "payload": None},
     ]  # fmt: skip
-    turns = codex_transcript.turns_in(lines)
+    turns = codex_transcript.parse_turns(lines)
     assert [(turn.role, turn.text) for turn in turns] == [
         ("user", "Use OAuth"),
         ("assistant", "Done"),
@@ -129,41 +129,41 @@ def test_a_rollout_of_codex() -> None:
     assert len({turn.key for turn in turns}) == 3
 
 
-def test_the_same_words_at_another_time_are_another_turn() -> None:
-    turns = codex_transcript.turns_in(
+def test_same_text_at_another_time_is_another_turn() -> None:
+    turns = codex_transcript.parse_turns(
         [item("user", "yes", at="1"), item("user", "yes", at="2"), item("user", "yes", at="2")]
     )
     assert [turn.key for turn in turns].count(turns[0].key) == 1
     assert turns[1].key == turns[2].key
 
 
-def test_reading_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_reading_continues_at_the_offset(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     first, second = (json.dumps(user(name, None, name)).encode() + b"\n" for name in ("u1", "u2"))
     path.write_bytes(first + b"not json\n" + second[:20])
-    lines, offset = lines_from(str(path), 0)
+    lines, offset = read_lines(str(path), 0)
     assert [line["uuid"] for line in lines] == ["u1"]
     path.write_bytes(first + b"not json\n" + second)
-    lines, offset = lines_from(str(path), offset)
+    lines, offset = read_lines(str(path), offset)
     assert [line["uuid"] for line in lines] == ["u2"]
-    assert lines_from(str(path), offset) == ([], offset)
+    assert read_lines(str(path), offset) == ([], offset)
 
 
-def test_a_file_that_was_cut_is_read_anew_and_one_that_is_gone_is_empty(tmp_path: Path) -> None:
+def test_truncated_file_is_read_from_its_start_and_missing_file_is_empty(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text(json.dumps(user("u1", None, "x")) + "\n")
-    lines, _ = lines_from(str(path), 10_000)
+    lines, _ = read_lines(str(path), 10_000)
     assert len(lines) == 1
-    assert lines_from(str(tmp_path / "gone.jsonl"), 7) == ([], 7)
+    assert read_lines(str(tmp_path / "gone.jsonl"), 7) == ([], 7)
     (tmp_path / "t.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd")
-    assert lines_from(str(tmp_path / "t.jsonl.zst"), 0) == ([], 0)
+    assert read_lines(str(tmp_path / "t.jsonl.zst"), 0) == ([], 0)
 
 
 ODD = [None, 5, True, [], ["x"], {}, {"a": 1}, [{"type": ["text"], "text": "x"}], [{"type": "text", "text": 5}]]
 
 
 @pytest.mark.parametrize("odd", ODD, ids=repr)
-def test_a_line_of_odd_types_costs_nothing_but_itself(odd: Any) -> None:
+def test_line_with_unexpected_types_is_skipped_alone(odd: Any) -> None:
     ours = [user("u1", "p", "Use OAuth"), user("u2", "p", "Use OAuth 2"), assistant("a1", "u2", "Done.")]
     for line in (user("x", "u1", "odd"), assistant("y", "u1", "odd")):
         planted = [{**line, name: odd} for name in (*line, "isMeta", "promptId", "isCompactSummary")]
@@ -175,12 +175,12 @@ def test_a_line_of_odd_types_costs_nothing_but_itself(odd: Any) -> None:
     planted = [{**fine, name: odd} for name in fine]
     planted += [{**fine, "payload": {**message, name: odd}} for name in message]
     for each in planted:
-        assert codex_transcript.turns_in([each, fine])[-1].text == "Use OAuth"
+        assert codex_transcript.parse_turns([each, fine])[-1].text == "Use OAuth"
 
 
-def test_a_pipe_in_the_place_of_a_transcript_is_not_waited_for(tmp_path: Path) -> None:
+def test_pipe_as_transcript_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "t.jsonl")
     (tmp_path / "folder.jsonl").mkdir()
     for name in ("t.jsonl", "folder.jsonl", "nul\0.jsonl", "none.jsonl"):
-        assert size_of(str(tmp_path / name)) == -1
-        assert lines_from(str(tmp_path / name), 0) == ([], 0)
+        assert transcript_size(str(tmp_path / name)) == -1
+        assert read_lines(str(tmp_path / name), 0) == ([], 0)

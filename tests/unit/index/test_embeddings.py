@@ -55,7 +55,7 @@ def test_only_the_first_words_count() -> None:
 
 def test_tokens_equal_those_of_the_models_own_tokenizer() -> None:
     tokenizers: Any = pytest.importorskip("tokenizers")
-    own = tokenizers.Tokenizer.from_file(f"{embeddings._folder()}/{embeddings._PIECES}")
+    own = tokenizers.Tokenizer.from_file(f"{embeddings._folder()}/{embeddings._TOKENS}")
     text = "Where did Caroline's auth_service.py go? naïve 你好世界 🙂 3.14159 getUserName() -- ÄÖÜ ﬁ สวัสดี"
     for word in text.split():
         assert embeddings._model()._numbers_of(word) == own.encode(word, add_special_tokens=False).ids

@@ -1,4 +1,4 @@
-"""The knowledge graph in a session: the answers of the reference server, and nothing lost."""
+"""The knowledge graph in a session: the answers of the reference server, and no lost update."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import smp_memory
 from smp_memory.files.layouts import NAMES
 from smp_memory.integrations.mcp.graph import SESSION, KnowledgeGraph, UnknownEntity
-from smp_memory.integrations.mcp.graph_file import export_file, import_file, import_once, parse, text_of
+from smp_memory.integrations.mcp.graph_file import export_file, graph_lines, import_file, import_once, parse
 from smp_memory.privacy.fence import fence
 
 
@@ -30,13 +30,13 @@ def relation(source: str, target: str, kind: str = "knows") -> dict[str, Any]:
     return {"from": source, "to": target, "relationType": kind}
 
 
-def test_an_empty_graph_makes_no_session(memory: Any) -> None:
+def test_reading_an_empty_graph_creates_no_session(memory: Any) -> None:
     assert KnowledgeGraph(memory).read() == {"entities": [], "relations": []}
     KnowledgeGraph(memory).delete_entities(["nobody"])
     assert memory.sessions() == []
 
 
-def test_only_what_is_new_is_created(memory: Any) -> None:
+def test_create_entities_adds_only_new_names(memory: Any) -> None:
     graph = KnowledgeGraph(memory)
     assert graph.create_entities([entity("Ada", "likes tea")]) == [entity("Ada", "likes tea")]
     assert graph.create_entities([entity("Ada", "other"), entity("Bob")]) == [entity("Bob")]
@@ -48,7 +48,7 @@ def test_only_what_is_new_is_created(memory: Any) -> None:
     }
 
 
-def test_what_one_call_gives_twice_is_kept_twice_as_by_the_reference_server(memory: Any) -> None:
+def test_duplicates_within_one_call_are_kept_as_in_the_reference_server(memory: Any) -> None:
     graph = KnowledgeGraph(memory)
     twice = [entity("A", "x", "x"), entity("A", kind="other")]
     assert graph.create_entities(twice) == twice
@@ -62,7 +62,7 @@ def test_what_one_call_gives_twice_is_kept_twice_as_by_the_reference_server(memo
     assert graph.read()["entities"] == []
 
 
-def test_observations_want_an_entity_and_are_added_whole_or_not_at_all(memory: Any) -> None:
+def test_add_observations_is_atomic_and_requires_existing_entities(memory: Any) -> None:
     graph = KnowledgeGraph(memory)
     graph.create_entities([entity("Ada")])
     with pytest.raises(UnknownEntity, match="Entity with name Zoe not found"):
@@ -70,7 +70,7 @@ def test_observations_want_an_entity_and_are_added_whole_or_not_at_all(memory: A
     assert graph.read()["entities"] == [entity("Ada")]
 
 
-def test_an_entity_takes_its_relations_and_observations_with_it_and_can_be_made_again(memory: Any) -> None:
+def test_deleting_an_entity_deletes_its_relations_and_observations(memory: Any) -> None:
     graph = KnowledgeGraph(memory)
     graph.create_entities([entity("Ada", "old"), entity("Bob")])
     graph.create_relations([relation("Ada", "Bob"), relation("Bob", "nobody"), relation("x", "y")])
@@ -82,7 +82,7 @@ def test_an_entity_takes_its_relations_and_observations_with_it_and_can_be_made_
     assert graph.read()["relations"] == [relation("Bob", "nobody")]
 
 
-def test_search_looks_at_names_types_and_observations_in_whatever_case(memory: Any) -> None:
+def test_search_ignores_case_in_names_types_and_observations(memory: Any) -> None:
     graph = KnowledgeGraph(memory)
     graph.create_entities([entity("Ada", "Ärger"), entity("Bob", kind="TEAM"), entity("Cid")])
     graph.create_relations([relation("Cid", "Bob")])
@@ -91,7 +91,7 @@ def test_search_looks_at_names_types_and_observations_in_whatever_case(memory: A
     assert len(graph.search("")["entities"]) == 3
 
 
-def test_the_graph_is_memories_that_a_question_finds_and_that_can_be_restored(memory: Any) -> None:
+def test_graph_memories_can_be_queried_and_restored(memory: Any) -> None:
     graph = KnowledgeGraph(memory)
     graph.create_entities([entity("Ada", "prefers dark roast coffee")])
     hits = memory.query("who likes dark roast?")
@@ -103,7 +103,7 @@ def test_the_graph_is_memories_that_a_question_finds_and_that_can_be_restored(me
     assert graph.read()["entities"] == [entity("Ada", "prefers dark roast coffee")]
 
 
-def test_secrets_are_taken_out_and_found_again_under_what_is_left(memory: Any) -> None:
+def test_redacted_names_match_on_later_calls(memory: Any) -> None:
     graph = KnowledgeGraph(memory)
     graph.create_entities([entity("ada@example.com", "mail ada@example.com")])
     assert graph.open(["ada@example.com"])["entities"] == [entity("[REDACTED:email]", "mail [REDACTED:email]")]
@@ -115,7 +115,7 @@ def test_secrets_are_taken_out_and_found_again_under_what_is_left(memory: Any) -
     )
 
 
-def test_what_was_recalled_from_memory_is_no_new_observation(memory: Any) -> None:
+def test_recalled_text_is_not_added_as_an_observation(memory: Any) -> None:
     graph = KnowledgeGraph(memory)
     texts = [fence("old fact"), "new " + fence("old fact")]
     assert graph.create_entities([entity("Ada", *texts)]) == [entity("Ada", "new ")]
@@ -124,7 +124,7 @@ def test_what_was_recalled_from_memory_is_no_new_observation(memory: Any) -> Non
 
 
 @pytest.mark.parametrize("layout", NAMES)
-def test_threads_that_create_the_same_make_it_once_and_lose_nothing(tmp_path: Path, layout: str) -> None:
+def test_concurrent_creation_of_an_entity_yields_one(tmp_path: Path, layout: str) -> None:
     with smp_memory.open(tmp_path, layout=layout) as memory:
         created: list[Any] = []
 
@@ -148,7 +148,7 @@ def test_threads_that_create_the_same_make_it_once_and_lose_nothing(tmp_path: Pa
         assert sum(each["name"] == "shared" for each in created) == 1
 
 
-def test_an_observation_added_while_its_entity_goes_leaves_nothing_behind(memory: Any) -> None:
+def test_observation_added_during_deletion_of_its_entity_is_deleted(memory: Any) -> None:
     graph = KnowledgeGraph(memory)
     graph.create_entities([entity("Ada")])
     [node] = memory.session(SESSION).records()
@@ -160,7 +160,7 @@ def test_an_observation_added_while_its_entity_goes_leaves_nothing_behind(memory
     assert memory.session(SESSION).records() == []
 
 
-def test_a_record_that_somebody_edited_beyond_recognition_is_left_out(memory: Any) -> None:
+def test_record_without_its_graph_fields_is_left_out(memory: Any) -> None:
     graph = KnowledgeGraph(memory)
     graph.create_entities([entity("Ada"), entity("Bob")])
     first, _ = memory.session(SESSION).records()
@@ -171,7 +171,7 @@ def test_a_record_that_somebody_edited_beyond_recognition_is_left_out(memory: An
 # -- files
 
 
-def test_a_file_comes_in_once_and_goes_out_equal(tmp_path: Path) -> None:
+def test_import_and_export_of_a_file_round_trip(tmp_path: Path) -> None:
     lines = [
         '{"type":"entity","name":"Ada","entityType":"person","observations":["x","x","ß"]}',
         '{"type":"entity","name":"Ada","entityType":"twin","observations":["z"]}',
@@ -188,16 +188,16 @@ def test_a_file_comes_in_once_and_goes_out_equal(tmp_path: Path) -> None:
     assert target.stat().st_mode & 0o777 == 0o600
 
 
-def test_lines_that_are_not_understood_are_named_and_the_rest_comes_in() -> None:
+def test_invalid_lines_are_reported_and_the_others_imported() -> None:
     text = b'{"type":"entity","name":"A","entityType":"t","observations":[]}\n\nnonsense\n{"type":"other"}\n{"type":"entity","name":7,"entityType":"t","observations":[]}\n{"type":"entity","name":"B","entityType":"t","observations":[1]}\n{"type":"relation","from":"a","to":"\\ud800","relationType":"r"}'
     graph, problems = parse(text)
     assert graph["entities"] == [{"name": "A", "entityType": "t", "observations": []}]
     assert graph["relations"] == []
     assert [line for line, _ in problems] == [3, 4, 5, 6, 7]
-    assert text_of(graph) == '{"type":"entity","name":"A","entityType":"t","observations":[]}'
+    assert graph_lines(graph) == '{"type":"entity","name":"A","entityType":"t","observations":[]}'
 
 
-def test_a_server_takes_a_file_in_once_so_that_what_was_deleted_stays_so(tmp_path: Path) -> None:
+def test_file_is_imported_once_so_that_deletions_last(tmp_path: Path) -> None:
     source = tmp_path / "memory.jsonl"
     source.write_text('{"type":"entity","name":"Ada","entityType":"person","observations":[]}')
     with smp_memory.open(tmp_path / "store") as memory:
@@ -209,7 +209,7 @@ def test_a_server_takes_a_file_in_once_so_that_what_was_deleted_stays_so(tmp_pat
         assert graph.read()["entities"] == []
 
 
-def test_what_is_larger_than_a_memory_may_be_is_named_and_the_rest_comes_in(memory: Any) -> None:
+def test_oversized_items_are_reported_and_the_others_imported(memory: Any) -> None:
     huge = "x" * 2_000_000
     lines = [
         {"type": "entity", **entity("Ada", "likes tea", huge, "plays chess")},

@@ -110,12 +110,12 @@ def test_a_server_for_one_agent_writes_what_the_agent_may_write(dev: Caller, mem
     assert memory.get("shop/PREF-0002").value == "warm"
 
 
-def test_criteria_leave_out_what_the_caller_may_not_delete(dev: Caller, memory: Any) -> None:
+def test_criteria_skip_memories_that_the_caller_may_not_delete(dev: Caller, memory: Any) -> None:
     assert call(dev, "forget", types=["agent_state", "learning", "decision"], preview=True)["ids"] == ["shop/DEC-0001"]
     assert call(dev, "forget", types=["agent_state", "learning", "decision"])["ids"] == ["shop/DEC-0001"]
 
 
-def test_a_client_without_a_fixed_author_acts_as_whom_it_names(memory: Any) -> None:
+def test_server_without_a_fixed_author_acts_as_the_named_author(memory: Any) -> None:
     client = RequestContext(memory).caller("some-client")
     assert memory.get(call(client, "remember", type="finding", text="x", author="veritas")["id"]).author == "veritas"
     state = call(client, "remember", type="agent_state", text="busy", fields={"agent": "veritas"}, author="veritas")
@@ -138,7 +138,7 @@ def test_a_client_without_a_name_writes_without_an_author(memory: Any) -> None:
 # -- counts
 
 
-def test_counts_hold_only_what_the_caller_may_see(memory: Any) -> None:
+def test_counts_include_only_visible_memories(memory: Any) -> None:
     """Writing, changing or deleting a hidden memory changes no figure that another agent is told."""
     session, dev = memory.session("shop"), RequestContext(memory, author="dev").caller(None)
 
@@ -157,7 +157,7 @@ def test_counts_hold_only_what_the_caller_may_see(memory: Any) -> None:
                 for found in [call(dev, "recall", session="shop", limit=limit, **given)]
             ),
             call(dev, "forget", types=["learning"], session="shop", preview=True),
-            inside(resources.text_at(dev, "memory://session/shop")),
+            inside(resources.read_uri(dev, "memory://session/shop")),
         ]  # fmt: skip
 
     call(dev, "remember", type="learning", text="for all", session="shop")
@@ -175,7 +175,7 @@ def test_counts_hold_only_what_the_caller_may_see(memory: Any) -> None:
 # -- the knowledge graph
 
 
-def test_the_graph_shows_and_changes_only_what_its_author_may_see(memory: Any) -> None:
+def test_graph_shows_and_changes_only_memories_visible_to_its_author(memory: Any) -> None:
     session = memory.create_session("graph")
     KnowledgeGraph(memory, "graph", "dev").create_entities(
         [{"name": "Ada", "entityType": "person", "observations": ["likes tea"]}]
@@ -195,7 +195,7 @@ def test_the_graph_shows_and_changes_only_what_its_author_may_see(memory: Any) -
     assert SECRET in str(KnowledgeGraph(memory, "graph", "architect").read())
 
 
-def test_hidden_memory_in_the_trash_does_not_exist(memory: Any, dev: Caller) -> None:
+def test_hidden_memory_in_the_trash_is_not_found(memory: Any, dev: Caller) -> None:
     """The answer said that it is deleted and can be restored."""
     session = memory.session("shop")
     session.delete("LEARN-0001")
@@ -213,7 +213,7 @@ def test_hidden_memory_in_the_trash_does_not_exist(memory: Any, dev: Caller) -> 
             errors.append(missing.value.message.replace(id, "ID"))
         assert errors[0] == errors[1]
     with pytest.raises(MemoryNotFound, match="does not exist"):
-        resources.text_at(dev, "memory://memory/shop/LEARN-0001")
+        resources.read_uri(dev, "memory://memory/shop/LEARN-0001")
     session.delete("DEC-0001")
     with pytest.raises(MemoryNotFound, match="is deleted in session shop; restore it first"):
         call(dev, "get", ids=["DEC-0001"])
@@ -236,9 +236,9 @@ def test_read_of_an_archived_session_does_not_restore_it(memory: Any, dev: Calle
     with pytest.raises(SessionArchived, match="smp session restore old"):
         call(dev, tool, **READS_OF_A_SESSION[tool])
     with pytest.raises(SessionArchived):
-        resources.text_at(dev, "memory://session/old")
+        resources.read_uri(dev, "memory://session/old")
     with pytest.raises(SessionArchived):
-        resources.text_at(dev, "memory://memory/old/DEC-0001")
+        resources.read_uri(dev, "memory://memory/old/DEC-0001")
     with pytest.raises(SessionArchived):
         call(dev, "forget", action="delete", ids=["old/DEC-0001"], preview=True)
     assert [away.session for away in memory.archived_sessions()] == ["old"]

@@ -1,4 +1,4 @@
-"""The eight tools, called as the server calls them: answers, pages, budgets, fences, and who may see what."""
+"""The eight tools, called as the server calls them: answers, pages, budgets, fences, visibility."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from smp_memory.errors import (
 )
 from smp_memory.integrations.mcp.answers import Reply
 from smp_memory.integrations.mcp.arguments import schema_of
-from smp_memory.integrations.mcp.read_tools import tokens_of
+from smp_memory.integrations.mcp.read_tools import reply_tokens
 from smp_memory.integrations.mcp.request_context import Caller, RequestContext
 from smp_memory.integrations.mcp.tools import INSTRUCTIONS, TOOLS
 from smp_memory.privacy.fence import MARK, closing, find, opening, strip
@@ -50,14 +50,14 @@ def reply(caller: Caller, name: str, **given: Any) -> Reply:
     """A call as the server makes it; every answer must be what its schema says, as a client would check."""
     tool = TOOLS[name]
     answer = tool.call(caller, given)
-    jsonschema.validate(json.loads(json.dumps(answer.data)), schema_of(tool.gives))
+    jsonschema.validate(json.loads(json.dumps(answer.data)), schema_of(tool.answer_model))
     return answer
 
 
 # -- the set
 
 
-def test_there_are_few_tools_and_their_definitions_are_short() -> None:
+def test_number_and_size_of_tool_definitions_are_bounded() -> None:
     assert len(TOOLS) <= 8
     words = json.dumps(
         [tool.definition(name).model_dump(by_alias=True, exclude_none=True) for name, tool in TOOLS.items()]
@@ -67,7 +67,7 @@ def test_there_are_few_tools_and_their_definitions_are_short() -> None:
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_every_definition_is_a_valid_schema_that_says_what_the_tool_does(name: str) -> None:
+def test_every_tool_definition_is_a_valid_schema_with_a_description(name: str) -> None:
     made = TOOLS[name].definition(name)
     jsonschema.Draft202012Validator.check_schema(made.input_schema)
     jsonschema.Draft202012Validator.check_schema(made.output_schema or {})
@@ -78,7 +78,7 @@ def test_every_definition_is_a_valid_schema_that_says_what_the_tool_does(name: s
     assert "title" not in json.dumps(made.input_schema)
 
 
-def test_only_forgetting_is_called_destructive() -> None:
+def test_only_forget_has_the_destructive_hint() -> None:
     assert [name for name, tool in TOOLS.items() if tool.hints["destructive_hint"]] == ["forget"]
     assert [name for name, tool in TOOLS.items() if tool.hints["read_only_hint"]] == [
         "recall",
@@ -91,7 +91,7 @@ def test_only_forgetting_is_called_destructive() -> None:
 # -- remember
 
 
-def test_the_first_memory_starts_a_session_and_its_id_is_a_reference(caller: Caller) -> None:
+def test_first_remember_creates_a_session_and_returns_a_reference(caller: Caller) -> None:
     stored = call(caller, "remember", type="decision", text="Use PostgreSQL", fields={"rationale": "ACID"}, tags=["db"])
     record = caller.memory.get(stored["id"])
     assert (record.decision, record.rationale, record.tags, record.author) == (
@@ -134,13 +134,13 @@ def test_a_preference_of_the_same_key_is_updated(caller: Caller) -> None:
     assert call(caller, "remember", type="preference", text="long", fields={"key": "style"})["done"] == "updated"
 
 
-def test_secrets_are_taken_out_and_the_caller_is_told(caller: Caller) -> None:
+def test_secrets_are_redacted_and_the_answer_says_so(caller: Caller) -> None:
     stored = call(caller, "remember", type="finding", text="Mail ada@example.com")
     assert stored["redacted"] == {"email": 1}
     assert "redacted" not in call(caller, "remember", type="finding", text="No secret")
 
 
-def test_what_was_recalled_is_not_stored_as_new(caller: Caller) -> None:
+def test_recalled_text_is_not_stored_again(caller: Caller) -> None:
     call(caller, "remember", type="finding", text="The build needs Java 21")
     shown = reply(caller, "recall", query="build")
     for text in (shown.text, f"  {shown.text}\n", json.dumps(shown.data)[len('{"recalled": "') : -len('"}')]):
@@ -165,15 +165,15 @@ def test_what_was_recalled_is_not_stored_as_new(caller: Caller) -> None:
         ("remember", {"type": "finding"}, "finding"),
         ("get", {"ids": []}, "ids: "),
         ("get", {"ids": ["A", "B"], "start": 5}, ""),
-        ("update", {"action": "change", "id": "FIND-0001"}, "changes: say what"),
+        ("update", {"action": "change", "id": "FIND-0001"}, "changes: name the fields"),
         ("update", {"action": "relate", "id": "FIND-0001"}, "target: "),
         ("update", {"action": "explode", "id": "FIND-0001"}, "action: "),
-        ("forget", {}, "ids: name memories"),
+        ("forget", {}, "ids: give ids, or select"),
         ("overview", {"what": "all"}, "what: "),
         ("sessions", {"action": "create", "id": "../etc"}, "id: "),
     ],
 )
-def test_a_wrong_argument_is_named_without_what_was_given(
+def test_invalid_argument_is_named_without_its_value(
     caller: Caller, name: str, given: dict[str, Any], says: str
 ) -> None:
     call(caller, "remember", type="finding", text="Something")
@@ -183,7 +183,7 @@ def test_a_wrong_argument_is_named_without_what_was_given(
     assert "pydantic" not in caught.value.message
 
 
-def test_lists_and_objects_may_come_as_text_and_null_as_nothing(caller: Caller) -> None:
+def test_lists_and_objects_are_accepted_as_text_and_null_as_missing(caller: Caller) -> None:
     stored = call(
         caller, "remember", type="finding", text="A", tags='["x", "y"]', fields='{"severity": "high"}', topic=None
     )
@@ -193,7 +193,7 @@ def test_lists_and_objects_may_come_as_text_and_null_as_nothing(caller: Caller) 
     assert call(caller, "recall", types="finding", limit="3")["items"]
 
 
-def test_a_huge_memory_is_refused_and_named(caller: Caller) -> None:
+def test_oversized_memory_is_refused_by_field_name(caller: Caller) -> None:
     with pytest.raises(SizeLimitExceeded, match="1,048,576"):
         call(caller, "remember", type="finding", text="x" * 2_000_000)
 
@@ -206,7 +206,7 @@ def filled(caller: Caller, count: int = 30) -> None:
     session.add_many([("finding", f"Finding number {number} about the login") for number in range(count)])
 
 
-def test_pages_follow_each_other_without_gap_or_repetition(caller: Caller) -> None:
+def test_pages_have_no_gaps_and_no_repetitions(caller: Caller) -> None:
     filled(caller)
     seen: list[str] = []
     offset: int | None = 0
@@ -218,20 +218,20 @@ def test_pages_follow_each_other_without_gap_or_repetition(caller: Caller) -> No
 
 
 @pytest.mark.parametrize("tokens", [200, 250, 1000])
-def test_an_answer_keeps_to_its_budget_and_the_rest_comes_with_the_next_page(caller: Caller, tokens: int) -> None:
+def test_answer_fits_its_budget_and_the_next_page_continues(caller: Caller, tokens: int) -> None:
     filled(caller)
     seen: list[str] = []
     offset: int | None = 0
     while offset is not None:
         answer = reply(caller, "recall", query="login", limit=100, offset=offset, sort="oldest", max_tokens=tokens)
         assert answer.data["items"]
-        assert len(answer.data["items"]) == 1 or tokens_of(answer) <= tokens
+        assert len(answer.data["items"]) == 1 or reply_tokens(answer) <= tokens
         seen += [item["id"] for item in answer.data["items"]]
         offset = answer.data.get("next_offset")
     assert seen == [f"shop/FIND-{number:04}" for number in range(1, 31)]
 
 
-def test_a_long_memory_is_cut_in_a_list_and_whole_by_its_parts(caller: Caller) -> None:
+def test_long_memory_is_cut_in_lists_and_read_whole_in_parts(caller: Caller) -> None:
     long = " ".join(f"word{number}" for number in range(3000))
     caller.memory.create_session("shop").add_artifact("plan.md", long)
     [item] = call(caller, "recall", query="word17", max_tokens=300)["items"]
@@ -241,7 +241,7 @@ def test_a_long_memory_is_cut_in_a_list_and_whole_by_its_parts(caller: Caller) -
     start: int | None = 0
     while start is not None:
         answer = reply(caller, "get", ids=["shop/ART-0001"], start=start, max_tokens=1000)
-        assert tokens_of(answer) <= 1000
+        assert reply_tokens(answer) <= 1000
         [shown] = answer.data["memories"]
         start = answer.data.get("next_start")
         parts.append(shown["text"][:-1] if start is not None else shown["text"])
@@ -257,10 +257,10 @@ def test_a_memory_with_huge_fields_fits_its_budget(caller: Caller) -> None:
     for given in ({"ids": ["DEC-0001"]}, {"ids": ["FIND-0001"]}, {"ids": ["DEC-0001"], "history": True}):
         for tokens in (300, 1000, 4000):
             answer = reply(caller, "get", **given, max_tokens=tokens)
-            assert tokens_of(answer) <= tokens
+            assert reply_tokens(answer) <= tokens
             assert answer.data["memories"][0]["cut"] is True
     for tokens in (200, 1500):
-        assert tokens_of(reply(caller, "recall", query="oauth", max_tokens=tokens)) <= tokens
+        assert reply_tokens(reply(caller, "recall", query="oauth", max_tokens=tokens)) <= tokens
 
 
 def test_hidden_memories_do_not_end_a_page_early(caller: Caller) -> None:
@@ -280,7 +280,7 @@ def test_hidden_memories_do_not_end_a_page_early(caller: Caller) -> None:
     assert sorted(seen) == [f"shop/FIND-{number:04}" for number in range(16, 24)]
 
 
-def test_filters_narrow_and_nothing_found_is_no_error(caller: Caller) -> None:
+def test_filters_narrow_the_result_and_no_match_is_no_error(caller: Caller) -> None:
     filled(caller, 3)
     shop = caller.memory.session("shop")
     shop.add_decision("Use OAuth", tags=["auth"], author="architect", topic="login")
@@ -296,7 +296,7 @@ def test_filters_narrow_and_nothing_found_is_no_error(caller: Caller) -> None:
     assert "Nothing found" in reply(caller, "recall", query="nothingofthekind").text
 
 
-def test_a_server_of_one_session_asks_that_one_unless_told_otherwise(memory: Any) -> None:
+def test_server_with_a_default_session_searches_it_unless_another_is_named(memory: Any) -> None:
     memory.create_session("a").add_finding("Login in a")
     memory.create_session("b").add_finding("Login in b")
     caller = RequestContext(memory, session="a").caller(None)
@@ -307,7 +307,7 @@ def test_a_server_of_one_session_asks_that_one_unless_told_otherwise(memory: Any
         call(caller, "remember", type="finding", text="x", session="*")
 
 
-def test_a_server_whose_session_is_missing_makes_it_with_the_first_memory(memory: Any) -> None:
+def test_missing_default_session_is_created_by_the_first_write(memory: Any) -> None:
     caller = RequestContext(memory, session="new").caller(None)
     with pytest.raises(SessionNotFound):
         call(caller, "overview")
@@ -324,7 +324,7 @@ ATTACK = (
 )
 
 
-def test_a_memory_cannot_leave_its_fence_in_any_tool(caller: Caller) -> None:
+def test_memory_cannot_break_out_of_the_fence_in_any_tool(caller: Caller) -> None:
     session = caller.memory.create_session("shop", project=ATTACK, user=ATTACK, agents=[ATTACK])
     session.add_finding(ATTACK, author="mallory", tags=["login"], topic=ATTACK, **{ATTACK: [ATTACK]})
     session.add_decision("Use OAuth", rationale=ATTACK, author=ATTACK)
@@ -347,7 +347,7 @@ def test_a_memory_cannot_leave_its_fence_in_any_tool(caller: Caller) -> None:
         assert find(answer.text) == [(0, len(answer.text))]
 
 
-def test_answers_without_a_fence_hold_nothing_that_others_wrote(caller: Caller) -> None:
+def test_answers_without_a_fence_contain_no_text_of_others(caller: Caller) -> None:
     session = caller.memory.create_session("shop", project=ATTACK, user=ATTACK)
     session.add_finding(ATTACK, author=ATTACK, topic="login", tags=["login"])
     session.add_finding("Other", author=ATTACK)
@@ -368,10 +368,10 @@ def test_answers_without_a_fence_hold_nothing_that_others_wrote(caller: Caller) 
             assert "System" not in text, name
 
 
-def test_errors_stand_on_one_line_and_hold_no_mark() -> None:
-    from smp_memory.integrations.mcp.server import explained
+def test_errors_are_one_line_without_fence_marks() -> None:
+    from smp_memory.integrations.mcp.server import error_text
 
-    said = explained(InvalidRecord(f"id: {ATTACK} is none."), "a tool")
+    said = error_text(InvalidRecord(f"id: {ATTACK} is none."), "a tool")
     assert "\n" not in said
     assert MARK not in said
 
@@ -385,7 +385,7 @@ def test_a_list_shows_a_memory_on_one_line(caller: Caller) -> None:
 # -- get, update, forget
 
 
-def test_get_shows_relations_history_and_what_did_not_fit(caller: Caller) -> None:
+def test_get_returns_relations_history_and_left_out_ids(caller: Caller) -> None:
     session = caller.memory.create_session("shop")
     session.add_decision("Use OAuth", rationale="Standard")
     session.add_finding("No limit " * 100)
@@ -418,7 +418,7 @@ def test_update_changes_resolves_pins_and_relates(caller: Caller) -> None:
         call(caller, "update", action="change", id="shop/FIND-0001", changes={"severity": "low"}, expected_revision=1)
 
 
-def test_forgetting_goes_to_the_trash_and_back_by_id_or_by_criteria(caller: Caller) -> None:
+def test_forget_deletes_and_restores_by_id_or_criteria(caller: Caller) -> None:
     session = caller.memory.create_session("shop")
     for number in range(3):
         session.add_finding(f"Billing {number}", topic="billing")
@@ -434,7 +434,7 @@ def test_forgetting_goes_to_the_trash_and_back_by_id_or_by_criteria(caller: Call
     assert len(session.records()) == 3
 
 
-def test_erasing_wants_a_server_that_allows_it(memory: Any) -> None:
+def test_erase_is_refused_unless_the_server_allows_it(memory: Any) -> None:
     memory.create_session("shop").add_finding("Something private")
     with pytest.raises(UserError, match="--allow-erase"):
         call(RequestContext(memory).caller("t"), "forget", action="erase", ids=["FIND-0001"])
@@ -448,7 +448,7 @@ def test_erasing_wants_a_server_that_allows_it(memory: Any) -> None:
 # -- sessions and overview
 
 
-def test_sessions_are_made_listed_in_pages_and_shown(caller: Caller) -> None:
+def test_sessions_are_created_listed_in_pages_and_shown(caller: Caller) -> None:
     made = call(caller, "sessions", action="create", id="a", project="shop", agents=["architect"])["sessions"][0]
     assert (made["id"], made["project"], made["agents"]) == ("a", "shop", ["architect"])
     for name in "bcd":
@@ -467,24 +467,24 @@ def test_an_overview_is_cut_to_its_budget_and_says_so(caller: Caller) -> None:
     filled(caller, 200)
     answer = reply(caller, "overview", what="timeline", max_tokens=300)
     assert answer.data["cut"] is True
-    assert tokens_of(answer) <= 300
+    assert reply_tokens(answer) <= 300
     assert "200 memories" in call(caller, "overview", what="stats", session="*")["text"]
 
 
-def test_context_keeps_to_its_budget_and_names_what_it_holds(caller: Caller) -> None:
+def test_context_fits_its_budget_and_names_its_memories(caller: Caller) -> None:
     session = caller.memory.create_session("shop")
     for number in range(50):
         session.add_decision(f"Decision {number} about the database of orders", rationale="because " * 20)
     answer = reply(caller, "context", task="choose a database", max_tokens=400)
     assert "DEC-00" in answer.data["text"]
-    assert tokens_of(answer) <= 400
+    assert reply_tokens(answer) <= 400
     assert find(answer.text) == [(0, len(answer.text))]
 
 
 # -- who may see what
 
 
-def test_what_is_private_to_another_is_not_shown_found_counted_or_told_apart(memory: Any) -> None:
+def test_private_memory_of_another_agent_is_invisible_in_every_tool(memory: Any) -> None:
     session = memory.create_session("shop")
     session.add_finding("Secret plan of veritas", author="veritas", visibility="private", topic="plans")
     session.add_finding("Open plan", author="veritas", topic="open")
@@ -512,7 +512,7 @@ def test_what_is_private_to_another_is_not_shown_found_counted_or_told_apart(mem
     assert session.get("FIND-0001").finding == "Secret plan of veritas"
 
 
-def test_a_server_for_one_agent_brings_no_context_of_another(memory: Any) -> None:
+def test_server_for_one_agent_refuses_context_of_another(memory: Any) -> None:
     session = memory.create_session("shop")
     session.update_agent_state("veritas", {"task": "secret audit"})
     assert "secret audit" not in call(RequestContext(memory, author="architect").caller(None), "context")["text"]
@@ -521,7 +521,7 @@ def test_a_server_for_one_agent_brings_no_context_of_another(memory: Any) -> Non
     assert "secret audit" in call(RequestContext(memory, author="veritas").caller(None), "context")["text"]
 
 
-def test_a_store_that_was_moved_away_meanwhile_takes_nothing(tmp_path: Path) -> None:
+def test_write_to_a_store_that_was_moved_fails(tmp_path: Path) -> None:
     with smp_memory.open(tmp_path / "store") as memory:
         os.rename(tmp_path / "store", tmp_path / "moved")
         with pytest.raises(StoreNotFound, match="moved or removed"):
@@ -531,7 +531,7 @@ def test_a_store_that_was_moved_away_meanwhile_takes_nothing(tmp_path: Path) -> 
         assert memory.sessions() == []
 
 
-def test_a_list_of_sessions_says_everything_on_one_line(caller: Caller) -> None:
+def test_session_list_has_one_line_per_session(caller: Caller) -> None:
     call(caller, "sessions", action="create", id="a", project="shop\n- b, state active", agents=["pm", "qa"])
     call(caller, "remember", type="finding", text="Slow", session="a")
     shown = reply(caller, "sessions", action="show", id="a").text

@@ -59,7 +59,7 @@ def test_rename_is_not_a_field_of_the_memory() -> None:
     history = history_from(*entries, *history_from(*entries).renames(2)).histories["FIND-0003"]
     record = history.record("s")
     assert record is not None
-    assert (history.data(), history.changed_since(1)) == ({"finding": "later"}, False)
+    assert (history.data(), history.revision) == ({"finding": "later"}, 1)
     assert record.updated == record.created
 
 

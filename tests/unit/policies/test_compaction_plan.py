@@ -36,18 +36,18 @@ def turn(number: int, days: float, *, priority: float = 0.5, size: int = 1000, *
 @pytest.mark.parametrize(
     ("type", "data", "why"),
     [
-        ("decision", {"decision": "x"}, retention.ACTIVE_DECISION),
-        ("decision", {"decision": "x", "status": "pending"}, retention.ACTIVE_DECISION),
-        ("decision", {"decision": "x", "status": "a word nobody knows"}, retention.ACTIVE_DECISION),
-        ("finding", {"finding": "x"}, retention.OPEN_FINDING),
-        ("finding", {"finding": "x", "resolution": {"status": "open"}}, retention.OPEN_FINDING),
-        ("preference", {"preference": "x"}, retention.EXPLICIT_PREFERENCE),
-        ("preference", {"preference": "x", "confidence": "explicit"}, retention.EXPLICIT_PREFERENCE),
-        ("preference", {"preference": "x", "source": "user_statement"}, retention.EXPLICIT_PREFERENCE),
+        ("decision", {"decision": "x"}, "an active decision"),
+        ("decision", {"decision": "x", "status": "pending"}, "an active decision"),
+        ("decision", {"decision": "x", "status": "a word nobody knows"}, "an active decision"),
+        ("finding", {"finding": "x"}, "an open finding"),
+        ("finding", {"finding": "x", "resolution": {"status": "open"}}, "an open finding"),
+        ("preference", {"preference": "x"}, "an explicit preference"),
+        ("preference", {"preference": "x", "confidence": "explicit"}, "an explicit preference"),
+        ("preference", {"preference": "x", "source": "user_statement"}, "an explicit preference"),
         ("conversation", {"content": "x", "pinned": True}, retention.PINNED),
         ("conversation", {"content": "x", "importance": 0.95}, retention.IMPORTANT),
-        ("agent_state", {"agent": "a", "state": {}}, retention.CURRENT_STATE),
-        ("summary", {"summary": "x"}, retention.SUMMARY),
+        ("agent_state", {"agent": "a", "state": {}}, "an agent's current state"),
+        ("summary", {"summary": "x"}, "a summary"),
     ],
 )
 def test_seed_003_9_3_what_is_never_removed(type: str, data: dict[str, Any], why: str) -> None:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from smp_memory.model.record import Record
+from smp_memory.model.types import names_where
 from smp_memory.policies.consolidation import (
     THRESHOLD,
-    TYPES,
     Duplicates,
     find_duplicates,
     merged,
@@ -102,7 +102,7 @@ def test_duplicates_are_ordered_by_their_first_memory() -> None:
 def test_only_findings_and_preferences_are_compared() -> None:
     assert groups(*(record("decision", number, decision="The same words again") for number in (1, 2))) == []
     assert groups(*(record("preference", number, preference="The same words again") for number in (1, 2)))
-    assert TYPES == ("finding", "preference")
+    assert names_where("is_merged") == ("finding", "preference")
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ def put_into_cold(session: SessionMemory, *ids: str) -> None:
             data = Path(entry.file).read_bytes()[entry.place[0] : entry.place[1]]
             cold.append(ColdEntry(entry.id, entry.seq, name, data))
         segment = cold_segment.ColdSegment(reader.disk, os.path.join(reader.private, cold_segment.FILE))
-        wanted.files[private_name(reader, cold_segment.FILE)] = cold_segment.extended(segment, cold)
+        wanted.files[private_name(reader, cold_segment.FILE)] = cold_segment.encode_extended(segment, cold)
         return wanted
 
     rewrite(session._files, "compacting", edit)

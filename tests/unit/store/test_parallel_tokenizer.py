@@ -13,8 +13,8 @@ import pytest
 
 import smp_memory
 from smp_memory.files.disk import Disk
-from smp_memory.files.incremental_reader import IncrementReader
 from smp_memory.files.layouts import layout_named
+from smp_memory.files.partial_reader import IncrementReader
 from smp_memory.files.system import RealSystem
 from smp_memory.store import parallel_tokenizer
 from smp_memory.store.parallel_tokenizer import ParallelTokenizer, TokenizedSession

@@ -211,7 +211,7 @@ def seen(reader: SessionReader) -> dict[str, Any]:
     return {
         name: (
             [(entry.place, entry.line, entry.id, entry.op, entry.seq, entry.tx, entry.data) for entry in state.entries],
-            (state.end, state.line, state.unterminated, state.heads, state.identity),
+            (state.end, state.line, state.unterminated, state.metadata_lines, state.identity),
         )
         for name, state in reader.states.items()
     }

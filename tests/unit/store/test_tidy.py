@@ -289,7 +289,7 @@ def test_tidy_reports_what_it_folded(
     from smp_memory.cli.main import main
 
     assert main(["--root", memory.root, "tidy", "--session", "s"]) == 0
-    assert "changes of 1 memory folded into their entries" in capsys.readouterr().out
+    assert "changes of 1 memory merged into their entries" in capsys.readouterr().out
     assert main(["--root", memory.root, "tidy", "--all", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["ids"] == []
 

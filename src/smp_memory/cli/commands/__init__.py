@@ -1,25 +1,25 @@
-"""Which commands are there? Name, module and one line for each, in the order of the overview.
+"""The commands of `smp`: name, module and a one-line description of each, in the order of the overview.
 
-A command `NAME` is two functions in its module: `NAME_arguments(parser)` says what it takes, `run_NAME(call)` does it
-and may return an exit code. The docstring of `run_NAME` is the command's help; its part after `Examples:` comes last.
-Only the module of the command that was asked for is loaded.
+A command `NAME` is two functions in its module: `NAME_arguments(parser)` adds its arguments, `run_NAME(call)` runs it and
+may return an exit code. The docstring of `run_NAME` is the command's help; its part after `Examples:` is printed last.
+Only the module of the command that runs is loaded.
 """
 
 from __future__ import annotations
 
 GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
     (
-        "Begin",
+        "Get started",
         {
-            "init": ("stores", "Make a store below this folder"),
-            "demo": ("demo", "See it at work: agents write, one is killed, nothing is lost"),
+            "init": ("stores", "Create a store below this folder"),
+            "demo": ("demo", "Run a demo: agents write, one is killed, nothing is lost"),
             "session new": ("sessions", "Start a session"),
             "session list": ("sessions", "List the sessions of the store"),
-            "session show": ("sessions", "Show who takes part in a session and what it is about"),
-            "session archive": ("session_lifecycle", "Pack a session away; opening it brings it back"),
-            "session restore": ("session_lifecycle", "Bring an archived session back"),
+            "session show": ("sessions", "Show the participants and the project of a session"),
+            "session archive": ("session_lifecycle", "Archive a session; opening it restores it"),
+            "session restore": ("session_lifecycle", "Restore an archived session"),
             "session delete": ("session_lifecycle", "Move a whole session to the trash"),
-            "session undelete": ("session_lifecycle", "Bring a deleted session back"),
+            "session undelete": ("session_lifecycle", "Restore a deleted session"),
             "session purge": ("session_lifecycle", "Remove a deleted session for good"),
         },
     ),
@@ -27,30 +27,30 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
         "Write",
         {
             "add": ("write", "Add a memory of any type"),
-            "decide": ("write", "Add a decision, with its reasons"),
+            "decide": ("write", "Add a decision with its rationale"),
             "note": ("write", "Add a finding: something that was noticed"),
         },
     ),
     (
-        "Find",
+        "Search",
         {
             "query": ("search", "Find memories by words, type, tag, author, time or any field"),
-            "similar": ("search", "Find memories that say much the same"),
-            "related": ("search", "Draw what a memory is connected with"),
+            "similar": ("search", "Find memories with a similar text"),
+            "related": ("search", "Show the memories related to one as a tree"),
             "watch": ("search", "Print matching memories as they are written"),
-            "priority": ("search", "Show the priority of a memory and how it will fade"),
-            "topics": ("overview", "Show what a session is about"),
-            "timeline": ("overview", "Show what happened when"),
-            "agents": ("overview", "Show who took part, and with what"),
-            "summary": ("overview", "Show what matters on a page"),
+            "priority": ("search", "Show the priority of a memory and how it will decay"),
+            "topics": ("overview", "Show the topics of a session"),
+            "timeline": ("overview", "Show memories by hour or day"),
+            "agents": ("overview", "Show the authors, with counts and topics"),
+            "summary": ("overview", "Show the most important memories on a page"),
         },
     ),
     (
         "Agents",
         {
-            "context": ("agents", "Print what an agent should have in its prompt now"),
-            "promote": ("agents", "Let memories of a session hold in all sessions"),
-            "workflow check": ("agents", "Check what a workflow says about memory"),
+            "context": ("agents", "Print the memories for an agent's prompt"),
+            "promote": ("agents", "Copy memories of a session to the global session"),
+            "workflow check": ("agents", "Check the memory requirements of a workflow"),
             "macp": ("agents", "Answer messages of agents: JSON in, JSON out"),
         },
     ),
@@ -59,63 +59,63 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
         {
             "list": ("read", "List the memories of a session"),
             "show": ("read", "Show one memory with all its fields"),
-            "history": ("read", "Show who changed what in a memory, and when"),
-            "stats": ("sessions", "Show how many memories there are and how much room they take"),
+            "history": ("read", "Show the changes of a memory: who, what and when"),
+            "stats": ("sessions", "Show counts and sizes of a session"),
         },
     ),
     (
         "Change",
         {
-            "edit": ("write", "Change fields of a memory, here or in your editor"),
+            "edit": ("write", "Change fields of a memory, directly or in your editor"),
             "resolve": ("write", "Close a finding or a decision"),
             "relate": ("write", "Relate one memory to another"),
-            "pin": ("write", "Keep memories from fading"),
-            "unpin": ("write", "Let memories fade again"),
+            "pin": ("write", "Exempt memories from decay"),
+            "unpin": ("write", "Let memories decay again"),
             "delete": ("deletion", "Hide memories; they can be restored"),
             "deleted": ("deletion", "Show the trash: who deleted what, when and why"),
-            "restore": ("deletion", "Bring deleted memories back"),
+            "restore": ("deletion", "Restore deleted memories"),
         },
     ),
     (
-        "Look after",
+        "Maintain",
         {
-            "doctor": ("checks", "Look a whole store over, and put right what is safe to"),
-            "validate": ("checks", "Read everything and report what is wrong, with file and line"),
-            "repair": ("checks", "Put right what can be, and set the rest aside"),
-            "quarantine": ("upkeep", "Look at what was set aside, and put it back"),
-            "maintain": ("upkeep", "Run what is due: compaction, archiving, purging, checks"),
-            "compact": ("session_lifecycle", "Make room: move what has faded to a cold segment"),
-            "tidy": ("upkeep", "Fold changes into their entries: files show what holds"),
+            "doctor": ("checks", "Check a whole store, and fix what is safe to fix"),
+            "validate": ("checks", "Read everything and report problems with file and line"),
+            "repair": ("checks", "Repair what can be repaired, quarantine the rest"),
+            "quarantine": ("upkeep", "Show quarantined data, and put it back"),
+            "maintain": ("upkeep", "Run due tasks: compaction, archiving, purging, checks"),
+            "compact": ("session_lifecycle", "Move faded memories to a cold segment"),
+            "tidy": ("upkeep", "Merge appended changes into their entries"),
             "archived": ("session_lifecycle", "List the memories in the cold segment"),
-            "archive": ("session_lifecycle", "Pack a session away, as `session archive`"),
-            "unarchive": ("session_lifecycle", "Bring an archived session back, as `session restore`"),
+            "archive": ("session_lifecycle", "Archive a session, as `session archive`"),
+            "unarchive": ("session_lifecycle", "Restore an archived session, as `session restore`"),
             "duplicates": ("session_lifecycle", "Find findings and preferences that say the same"),
-            "convert": ("stores", "Change how the memories look on disk"),
-            "reindex": ("upkeep", "Make the index anew from the files"),
+            "convert": ("stores", "Convert the store to another file layout"),
+            "reindex": ("upkeep", "Rebuild the index from the files"),
             "config": ("stores", "Show or change the settings"),
         },
     ),
     (
-        "Hand on",
+        "Exchange",
         {
-            "export": ("exchange", "Write a session with its history into one file"),
-            "import": ("exchange", "Take in what was exported"),
-            "anonymise": ("exchange", "Copy a session with placeholders in the place of names"),
+            "export": ("exchange", "Export a session with its history to one file"),
+            "import": ("exchange", "Import exported sessions, and data of other tools"),
+            "anonymise": ("exchange", "Copy a session with placeholders in place of names"),
         },
     ),
     (
         "BMAD",
         {
-            "digest": ("agents", "Write what is remembered on a page for people and agents"),
-            "memlog init": ("bmad", "Make a memlog, BMAD's working memory"),
-            "memlog append": ("bmad", "Append to a memlog; safe when several do so at once"),
-            "memlog set": ("bmad", "Set a field in the head of a memlog"),
+            "digest": ("agents", "Write a summary of the memories to a Markdown file"),
+            "memlog init": ("bmad", "Create a memlog, BMAD's working memory"),
+            "memlog append": ("bmad", "Append to a memlog; safe for concurrent processes"),
+            "memlog set": ("bmad", "Set a field in the front matter of a memlog"),
         },
     ),
     (
-        "Serve",
+        "Integrate",
         {
-            "install": ("install", "Put memory into a coding agent or BMAD, or take it out"),
+            "install": ("install", "Install hooks and the MCP server in a coding agent or BMAD"),
             "trust": ("privacy", "Let hooks use the store of this project"),
             "git setup": ("git", "Let git merge the store of this project entry by entry"),
             "git check": ("git", "Check that no secret and no private file is staged"),
@@ -127,10 +127,10 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
     (
         "Privacy",
         {
-            "redact": ("privacy", "Take secrets out of what is already stored"),
-            "erase": ("deletion", "Take the bytes of memories out of every file, with a receipt"),
-            "purge": ("deletion", "Take out for good what has been in the trash long enough"),
-            "audit": ("privacy", "Show what was deleted, redacted or handed out, and why"),
+            "redact": ("privacy", "Remove secrets from what is already stored"),
+            "erase": ("deletion", "Remove the bytes of memories from every file, with a receipt"),
+            "purge": ("deletion", "Remove memories from the trash for good when they are due"),
+            "audit": ("privacy", "Show what was deleted, redacted or exported, and why"),
         },
     ),
 )

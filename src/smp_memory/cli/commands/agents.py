@@ -1,20 +1,11 @@
-"""What belongs into an agent's prompt now: context.
-
-What is remembered, on a page: digest.
-
-What holds in all sessions: promote.
-
-Messages of agents, answered out of the store: macp.
-
-What a workflow says about memory: workflow check.
-"""
+"""Commands for agents: context, digest, promote, macp, workflow check."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-from smp_memory.cli.commands.read import gist
+from smp_memory.cli.commands.read import display_text
 from smp_memory.cli.render import one_line, paint
 from smp_memory.errors import UserError
 
@@ -24,36 +15,34 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.cli.arguments import Parser
-    from smp_memory.cli.invocation import Call
+    from smp_memory.cli.invocation import Invocation
     from smp_memory.global_memory import GlobalMemory
     from smp_memory.integrations.workflows.workflow import Workflow
 
 
 def context_arguments(parser: Parser) -> None:
-    from smp_memory.cli.arguments import count
+    from smp_memory.cli.arguments import positive_int
 
-    parser.without_session = "the one that was spoken in last"
-    parser.add_argument(
-        "--agent", metavar="NAME", help="whose prompt it is: its own state is recalled, others' are not"
-    )
-    parser.add_argument("--task", metavar="TEXT", help="what it is about to do, in words as they come")
-    parser.add_argument("--topic", metavar="TOPIC", help="what it is about")
-    parser.add_argument("--max-tokens", type=count, default=1500, metavar="N", help="how much room there is (default: 1500)")  # fmt: skip
-    parser.add_argument("--turns", type=count, default=20, metavar="N", help="how many last turns at most (default: 20)")  # fmt: skip
+    parser.default_session = "the one with the last turn"
+    parser.add_argument("--agent", metavar="NAME", help="the agent: its own state is included, that of others is not")
+    parser.add_argument("--task", metavar="TEXT", help="what the agent is about to do, in your own words")
+    parser.add_argument("--topic", metavar="TOPIC", help="the topic of the task")
+    parser.add_argument("--max-tokens", type=positive_int, default=1500, metavar="N", help="the token budget (default: 1500)")  # fmt: skip
+    parser.add_argument("--turns", type=positive_int, default=20, metavar="N", help="the largest number of last turns (default: 20)")  # fmt: skip
 
 
-def run_context(call: Call) -> None:
-    """Print what an agent should have in its prompt now: its state, preferences, open findings, decisions, last turns.
+def run_context(call: Invocation) -> None:
+    """Print the memories for an agent's prompt: its state, preferences, open findings, decisions, last turns.
 
-    Best first, within the budget, each with its date and id, fenced as recalled data. Without a task it is a digest for the
-    start of a session. What is printed is never stored again as a new memory.
+    Best first, within the token budget, each with its date and id, fenced as recalled data. Without a task it is a digest
+    for the start of a session. The fence keeps the output from being stored again as new memories.
 
     Examples:
       smp context --agent architect --task "choose a database for orders"
       smp context --agent veritas --topic login --max-tokens 800
       smp context --session shop --json
     """
-    from smp_memory.cli.hit_output import not_searched
+    from smp_memory.cli.hit_output import archived_not_searched
 
     options = call.options
     context = call.memory.context(
@@ -65,23 +54,24 @@ def run_context(call: Call) -> None:
         turns=options.turns,
     )
     if not context and not options.json:
-        call.remark("Nothing to recall yet.")
+        call.notify("Nothing to recall yet.")
     if context.archived_not_searched and not options.json:
-        call.remark(f"{not_searched(context.archived_not_searched)} `smp query --include-archived` searches them.")
+        note = archived_not_searched(context.archived_not_searched)
+        call.notify(f"{note} `smp query --include-archived` searches them.")
     call.answer(context.to_dict() if options.json else None, context.text.splitlines())
 
 
 def digest_arguments(parser: Parser) -> None:
-    parser.add_argument("--output", metavar="FILE", help="where to (default: in a BMAD project, memory/MEMORY.md in its output folder); - prints it")  # fmt: skip
-    parser.add_argument("--force", action="store_true", help="write over a file that `smp digest` did not make")
+    parser.add_argument("--output", metavar="FILE", help="the file to write (default: in a BMAD project, memory/MEMORY.md in its output folder); - prints it")  # fmt: skip
+    parser.add_argument("--force", action="store_true", help="overwrite a file that `smp digest` did not write")
 
 
-def run_digest(call: Call) -> None:
-    """Write what is remembered into a Markdown file that people and agents see: decisions that hold, open findings,
+def run_digest(call: Invocation) -> None:
+    """Write a summary of the memories to a Markdown file for people and agents: active decisions, open findings,
     preferences, learnings, the last sessions, each with id and date.
 
-    The file is made from the store and replaced as a whole, if anything changed. It is fenced as recalled data, so that an
-    agent that reads it does not store it again. `smp maintain` renews it.
+    The file is generated from the store and replaced as a whole if anything changed. It is fenced as recalled data, so that
+    an agent that reads it does not store it again. `smp maintain` updates it.
 
     Examples:
       smp digest
@@ -93,32 +83,32 @@ def run_digest(call: Call) -> None:
     if options.output == "-":
         text = digest_text(call.memory)
         return call.answer({"text": text}, text.splitlines())
-    path = os.path.abspath(options.output) if options.output else _usual_place(call)
+    path = os.path.abspath(options.output) if options.output else _default_digest_path(call)
     changed = write_digest(call.memory, path, force=options.force)
-    told = f"{paint('green', '✓')} {path}" + ("" if changed else ": nothing has changed")
-    call.answer({"path": path, "changed": changed}, [told])
+    line = f"{paint('green', '✓')} {path}" + ("" if changed else " is up to date")
+    call.answer({"path": path, "changed": changed}, [line])
 
 
-def _usual_place(call: Call) -> str:
+def _default_digest_path(call: Invocation) -> str:
     from smp_memory.integrations.bmad.project import find_project
 
     project = find_project(os.getcwd()) or find_project(call.memory.store.root)
     if project is None:
-        raise UserError("This is no BMAD project, so say where to: smp digest --output MEMORY.md", field="output")
+        raise UserError("--output: required outside of a BMAD project: smp digest --output MEMORY.md", field="output")
     return project.digest_path()
 
 
 def promote_arguments(parser: Parser) -> None:
-    parser.add_argument("ids", nargs="*", metavar="ID", help="what is promoted: ID, or session/ID")
-    parser.add_argument("--undo", action="store_true", help="take back the last promotion of these (their global ids)")
-    parser.add_argument("--profile", metavar="KEY=VALUE", help="note something about the user that holds everywhere")
+    parser.add_argument("ids", nargs="*", metavar="ID", help="the memories to promote: ID, or session/ID")
+    parser.add_argument("--undo", action="store_true", help="undo the last promotion of these (their global ids)")
+    parser.add_argument("--profile", metavar="KEY=VALUE", help="set a fact about the user for all sessions")
 
 
-def run_promote(call: Call) -> None:
-    """Let preferences, learnings, decisions or findings of a session hold in all sessions.
+def run_promote(call: Invocation) -> None:
+    """Make preferences, learnings, decisions or findings of a session apply to all sessions.
 
-    They are copied into the session `global`, with where they come from; `smp context` uses them in every session. Without
-    an id it shows what holds in all sessions.
+    They are copied to the session `global` with a reference to their origin; `smp context` uses them in every session.
+    Without an id it lists what applies to all sessions.
 
     Examples:
       smp promote LEARN-0003 shop/PREF-0001
@@ -126,56 +116,53 @@ def run_promote(call: Call) -> None:
       smp promote
       smp promote --undo LEARN-0001
     """
-    everywhere, options = call.memory.global_memory, call.options
-    done: list[Any] = []
+    global_memory, options = call.memory.global_memory, call.options
+    records: list[Any] = []
     if options.profile:
-        from smp_memory.cli.arguments import assignment
-
-        done.append(everywhere.set_profile(*_read(assignment, options.profile), author=call.author))
+        records.append(global_memory.set_profile(*_profile_entry(options.profile), author=call.author))
     for reference in options.ids:
         if options.undo:
-            done.append(everywhere.undo(reference.rpartition("/")[2], by=call.author))
+            records.append(global_memory.undo(reference.rpartition("/")[2], by=call.author))
         else:
-            done.append(everywhere.promote(call.record(reference), by=call.author))
-    if done:
-        call.answer([record.to_dict() for record in done], (_line(record) for record in done))
+            records.append(global_memory.promote(call.record(reference), by=call.author))
+    if records:
+        call.answer([record.to_dict() for record in records], map(_record_line, records))
     else:
-        call.answer(_all(everywhere), _shown(everywhere))
+        call.answer(_global_data(global_memory), _global_lines(global_memory))
 
 
-def _read(assignment: Any, text: str) -> tuple[str, Any]:
+def _profile_entry(text: str) -> tuple[str, Any]:
     from argparse import ArgumentTypeError
 
-    from smp_memory.errors import UserError
+    from smp_memory.cli.arguments import parse_assignment
 
     try:
-        name, value = assignment(text)
-        return name, value
+        return parse_assignment(text)
     except ArgumentTypeError as error:
         raise UserError(f"--profile: {error}.") from None
 
 
-def _line(record: Any) -> str:
-    state = paint("dim", " (taken out)") if record.deleted else ""
-    return f"{paint('cyan', record.ref)}  {one_line(gist(record))}{state}"
+def _record_line(record: Any) -> str:
+    state = paint("dim", " (removed)") if record.deleted else ""
+    return f"{paint('cyan', record.ref)}  {one_line(display_text(record))}{state}"
 
 
-def _all(everywhere: GlobalMemory) -> dict[str, Any]:
+def _global_data(global_memory: GlobalMemory) -> dict[str, Any]:
     return {
-        "preferences": [record.to_dict() for record in everywhere.preferences()],
-        "patterns": [record.to_dict() for record in everywhere.patterns()],
-        "profile": everywhere.profile(),
+        "preferences": [record.to_dict() for record in global_memory.preferences()],
+        "patterns": [record.to_dict() for record in global_memory.patterns()],
+        "profile": global_memory.profile(),
     }
 
 
-def _shown(everywhere: GlobalMemory) -> Iterator[str]:
-    profile, preferences, patterns = everywhere.profile(), everywhere.preferences(), everywhere.patterns()
+def _global_lines(global_memory: GlobalMemory) -> Iterator[str]:
+    profile, preferences, patterns = global_memory.profile(), global_memory.preferences(), global_memory.patterns()
     if not (profile or preferences or patterns):
-        yield "Nothing holds in all sessions yet. Promote something: smp promote LEARN-0001"
+        yield "No memory applies to all sessions yet. Promote one: smp promote LEARN-0001"
     for title, lines in (
         ("User profile", [f"{key} = {value}" for key, value in profile.items()]),
-        ("Preferences", [_line(record) for record in preferences]),
-        ("Learned patterns", [_line(record) for record in patterns]),
+        ("Preferences", [_record_line(record) for record in preferences]),
+        ("Learned patterns", [_record_line(record) for record in patterns]),
     ):
         if lines:
             yield paint("bold", title)
@@ -186,11 +173,11 @@ def macp_arguments(parser: Parser) -> None:
     pass
 
 
-def run_macp(call: Call) -> None:
+def run_macp(call: Invocation) -> None:
     """Answer messages of the Multi-Agent Collaboration Protocol: JSON in, one line of JSON out for each answer.
 
-    One message, or one on each line. REQUEST_CONTEXT and UPDATE_CONTEXT are answered, responses are stored, other messages
-    come back with the shared context. A message that is wrong is answered by an ERROR that says why.
+    The input is one message, or one on each line. REQUEST_CONTEXT and UPDATE_CONTEXT are answered, responses are stored,
+    other messages are returned with the shared context. An invalid message is answered with an ERROR and its reason.
 
     Examples:
       smp macp < message.json
@@ -206,7 +193,7 @@ def run_macp(call: Call) -> None:
 
 
 def _messages() -> Iterator[Any]:
-    """Each line, if the first one is a whole document; else all of it is one."""
+    """Each line of the input, if the first line is a complete document; else the whole input."""
     import json
 
     stream = getattr(sys.stdin, "buffer", sys.stdin)
@@ -227,10 +214,10 @@ def workflow_check_arguments(parser: Parser) -> None:
     parser.add_argument("file", help="a workflow: YAML, or Markdown with front matter or a YAML block")
 
 
-def run_workflow_check(call: Call) -> None:
-    """Check the memory_requirements of a workflow and show what they mean. No store is needed.
+def run_workflow_check(call: Invocation) -> None:
+    """Check the memory_requirements of a workflow and print them in full. No store is needed.
 
-    A mistake is reported with file and line.
+    Errors are reported with file and line.
 
     Examples:
       smp workflow check deep-verify/workflow-v6.md
@@ -239,13 +226,13 @@ def run_workflow_check(call: Call) -> None:
     from smp_memory.integrations.workflows.workflow import Workflow
 
     workflow = Workflow.load(call.options.file)
-    call.answer(workflow.to_dict(), _lines(workflow))
+    call.answer(workflow.to_dict(), _workflow_lines(workflow))
 
 
-def _lines(workflow: Workflow) -> Iterator[str]:
+def _workflow_lines(workflow: Workflow) -> Iterator[str]:
     yield f"{paint('bold', workflow.name)}  {workflow.path}"
     if not workflow.is_restricted:
-        yield "It has no memory_requirements: nothing is loaded for it, and it may write anything."
+        yield "The workflow has no memory_requirements: no memories are loaded for it, and it may write any type."
         return
     for title, declared in (("reads", workflow.read_access), ("may write", workflow.write_access)):
         yield f"{title}: " + (", ".join(f"{each.text} (line {each.line})" for each in declared) or "nothing")

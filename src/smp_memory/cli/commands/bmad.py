@@ -1,7 +1,4 @@
-"""BMAD's working memory: memlog init, append, set. The same words and the same answer as its own script.
-
-What BMAD's workflows and agents wrote, for `smp import --from bmad`.
-"""
+"""Commands for BMAD: memlog init, append and set, with the options and the output of BMAD's own script; import of a project."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from smp_memory.cli.arguments import Parser
-    from smp_memory.cli.invocation import Call
+    from smp_memory.cli.invocation import Invocation
     from smp_memory.importers.ingest import IngestReport
 
 
@@ -26,7 +23,7 @@ def _add_target(parser: Parser) -> None:
     target.add_argument("--path", metavar="FILE", help="the memlog itself")
 
 
-def _path(call: Call) -> str:
+def _path(call: Invocation) -> str:
     from pathlib import Path  # writes paths as BMAD's script does
 
     from smp_memory.integrations.bmad.memlog import NAME
@@ -34,7 +31,7 @@ def _path(call: Call) -> str:
     return str(Path(call.options.path) if call.options.path else Path(call.options.workspace) / NAME)
 
 
-def _say(path: str, entries: int) -> None:
+def _print_result(path: str, entries: int) -> None:
     import json
 
     sys.stdout.write(json.dumps({"ok": True, "memlog": path, "entries": entries}) + "\n")
@@ -42,11 +39,13 @@ def _say(path: str, entries: int) -> None:
 
 def memlog_init_arguments(parser: Parser) -> None:
     _add_target(parser)
-    parser.add_argument("--field", action="append", metavar="KEY=VALUE", help="a field of its head; repeat for more")
+    parser.add_argument(
+        "--field", action="append", metavar="KEY=VALUE", help="a field of its front matter; repeat for more"
+    )
 
 
-def run_memlog_init(call: Call) -> None:
-    """Make a memlog: BMAD's working memory of a piece of work. One that is there is refused.
+def run_memlog_init(call: Invocation) -> None:
+    """Create a memlog: BMAD's working memory of a piece of work. An existing one is not overwritten.
 
     Examples:
       smp memlog init --workspace _bmad-output/specs/spec-login --field topic="Login"
@@ -57,22 +56,22 @@ def run_memlog_init(call: Call) -> None:
     for pair in call.options.field or []:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise UserError(f"--field expects key=value, not {pair!r}.", field="field")
+            raise UserError(f"--field: expected key=value, not {pair!r}.", field="field")
         fields.append((name, value))
     path = _path(call)
-    _say(path, Memlog(path).init(fields))
+    _print_result(path, Memlog(path).init(fields))
 
 
 def memlog_append_arguments(parser: Parser) -> None:
     _add_target(parser)
-    parser.add_argument("--text", required=True, help="what is to be remembered; it becomes one line")
-    parser.add_argument("--type", help="what kind it is: decision, idea, question, …")
-    parser.add_argument("--by", metavar="WHO", help="who it came from")
+    parser.add_argument("--text", required=True, help="the text of the entry; it becomes one line")
+    parser.add_argument("--type", help="the kind of entry: decision, idea, question, …")
+    parser.add_argument("--by", metavar="WHO", help="the author of the entry")
 
 
-def run_memlog_append(call: Call) -> None:
-    """Append one entry to a memlog. It takes the place of BMAD's memlog.py: the same options, the same file, the same
-    answer; but when several processes append at once, no entry is lost.
+def run_memlog_append(call: Invocation) -> None:
+    """Append one entry to a memlog. A replacement of BMAD's memlog.py with the same options, file and output; but when
+    several processes append at once, no entry is lost.
 
     Examples:
       smp memlog append --workspace _bmad-output/specs/spec-login --type decision --text "use OAuth 2.0" --by architect
@@ -80,7 +79,7 @@ def run_memlog_append(call: Call) -> None:
     from smp_memory.integrations.bmad.memlog import Memlog
 
     options, path = call.options, _path(call)
-    _say(path, Memlog(path).append(options.text, options.type, options.by))
+    _print_result(path, Memlog(path).append(options.text, options.type, options.by))
 
 
 def memlog_set_arguments(parser: Parser) -> None:
@@ -89,8 +88,8 @@ def memlog_set_arguments(parser: Parser) -> None:
     parser.add_argument("--value", required=True, help="its value")
 
 
-def run_memlog_set(call: Call) -> None:
-    """Set or replace a field in the head of a memlog.
+def run_memlog_set(call: Invocation) -> None:
+    """Set or replace a field in the front matter of a memlog.
 
     Examples:
       smp memlog set --workspace _bmad-output/specs/spec-login --key status --value complete
@@ -98,35 +97,38 @@ def run_memlog_set(call: Call) -> None:
     from smp_memory.integrations.bmad.memlog import Memlog
 
     path = _path(call)
-    _say(path, Memlog(path).set(call.options.key, call.options.value))
+    _print_result(path, Memlog(path).set(call.options.key, call.options.value))
 
 
-_SHOWN = 20
+# -- import of a project
+
+_MAX_UNREAD = 20
 
 
-def take_in_project(call: Call) -> None:
+def import_project(call: Invocation) -> None:
+    """Import what BMAD's workflows and agents wrote, for `smp import --from bmad`."""
     from smp_memory.importers.bmad_files import find_memory_files
     from smp_memory.importers.ingest import ingest_files
     from smp_memory.integrations.bmad.project import find_project
 
     options = call.options
     if options.format or options.key:
-        raise UserError("--format and --key do not go with --from bmad.")
+        raise UserError("--format and --key cannot be used with --from bmad.")
     start = os.path.abspath(options.file or os.getcwd())
     if not os.path.isdir(start):
         raise UserError(f"{options.file} is not a folder; --from bmad reads a whole project.", path=options.file)
     project = find_project(start)
     if project is None:
         raise UserError(f"There is no BMAD project in {start} or above it: no _bmad, .bmad-core, bmad/_cfg or .bmad/_cfg.", path=start)  # fmt: skip
-    found = find_memory_files(project, call.memory.store.root)
-    places = {holder.name: number for number, holder in enumerate(found, 1)}
+    files = find_memory_files(project, call.memory.store.root)
+    numbers = {file.name: number for number, file in enumerate(files, 1)}
 
     def progress(name: str, count: int) -> None:
-        call.screen.passing(f"{places[name]} of {len(found)} files, {plural(count, 'memory')}: {name}")
+        call.screen.status(f"{numbers[name]} of {len(files)} files, {plural(count, 'memory')}: {name}")
 
-    done = ingest_files(
+    report = ingest_files(
         call.memory,
-        found,
+        files,
         "bmad",
         options.name or options.session,
         project=os.path.basename(project.folder),
@@ -134,20 +136,21 @@ def take_in_project(call: Call) -> None:
         dry_run=options.dry_run,
         progress=None if options.json else progress,
     )
-    call.screen.passing("")
-    call.answer({"project": project.folder, "bmad": project.version or project.generation, **done.to_dict()}, _told(done, str(project)))  # fmt: skip
+    call.screen.status("")
+    data = {"project": project.folder, "bmad": project.version or project.generation, **report.to_dict()}
+    call.answer(data, _import_lines(report, str(project)))
 
 
-def _told(done: IngestReport, project: str) -> Iterator[str]:
-    would = "would be added" if done.dry_run else "added"
-    kinds = ", ".join(plural(count, type.replace("_", " ")) for type, count in sorted(done.added.items()))
-    yield f"{paint('green', '✓')} {project}, {plural(len(done.files), 'file')}: {plural(done.count, 'memory')} {would} to {done.session}" + (f" ({kinds})" if kinds else "")  # fmt: skip
-    if done.known:
-        changed = f", {done.followed:,} of them brought up to date" if done.followed else ""
-        yield f"  {plural(done.known, 'memory')} known already{changed}"
-    for each in done.unread[:_SHOWN]:
-        yield paint("yellow", f"  {each.file}:{each.line} was not understood: {each.why}")
-    if len(done.unread) > _SHOWN:
-        yield f"  … and {len(done.unread) - _SHOWN:,} more places; --json names them all"
-    if not done.dry_run and done.count:
-        yield f"Import only adds, and BMAD's files were not touched. To take it back: smp session delete {done.session}"
+def _import_lines(report: IngestReport, project: str) -> Iterator[str]:
+    added = "would be added" if report.dry_run else "added"
+    kinds = ", ".join(plural(count, type.replace("_", " ")) for type, count in sorted(report.added.items()))
+    yield f"{paint('green', '✓')} {project}, {plural(len(report.files), 'file')}: {plural(report.count, 'memory')} {added} to {report.session}" + (f" ({kinds})" if kinds else "")  # fmt: skip
+    if report.known:
+        updated = f", {report.followed:,} of them updated" if report.followed else ""
+        yield f"  {plural(report.known, 'memory')} imported before{updated}"
+    for each in report.unread[:_MAX_UNREAD]:
+        yield paint("yellow", f"  {each.file}:{each.line} could not be read: {each.why}")
+    if len(report.unread) > _MAX_UNREAD:
+        yield f"  … and {len(report.unread) - _MAX_UNREAD:,} more places; --json lists them all"
+    if not report.dry_run and report.count:
+        yield f"BMAD's files were not changed. To undo the import: smp session delete {report.session}"

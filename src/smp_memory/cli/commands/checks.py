@@ -1,23 +1,21 @@
-"""Checking and repairing.
+"""Commands that check and repair: validate, repair, doctor.
 
-Looking a whole store over: doctor. It opens the store only if it is to put something right.
+doctor opens the store for writing only if it applies a fix.
 """
 
 from __future__ import annotations
 
 import os
-import sys
-import time
 
-from smp_memory.cli.render import Screen, cut, paint, plural, wrapped
-from smp_memory.errors import StorageCorrupt
+from smp_memory.cli.render import paint, plural, truncate, wrap
+from smp_memory.errors import StorageCorrupt, StoreNotFound, UserError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from smp_memory.cli.arguments import Parser
-    from smp_memory.cli.invocation import Call
+    from smp_memory.cli.invocation import Invocation
     from smp_memory.health.report import CheckResult, HealthIssue, HealthReport
     from smp_memory.memory import Memory
     from smp_memory.model.reports import Problem, Report
@@ -27,11 +25,11 @@ if TYPE_CHECKING:
 _COLORS = {"error": "red", "warning": "yellow", "note": "dim"}
 
 
-def _sessions(call: Call) -> list[SessionMemory]:
+def _sessions(call: Invocation) -> list[SessionMemory]:
     return call.memory.sessions() if call.options.all else [call.session()]
 
 
-def _answer(call: Call, reports: dict[str, Report], lines: Iterator[str]) -> int:
+def _answer(call: Invocation, reports: dict[str, Report], lines: Iterator[str]) -> int:
     ok = all(report.ok for report in reports.values())
     call.answer({"ok": ok, "sessions": {name: report.to_dict() for name, report in reports.items()}}, lines)
     return 0 if ok else StorageCorrupt.exit_code
@@ -44,57 +42,61 @@ def validate_arguments(parser: Parser) -> None:
     parser.add_argument("--all", action="store_true", help="all sessions of the store")
 
 
-def run_validate(call: Call) -> int:
-    """Read everything in a session, check every signature, id and reference, and report with file and line.
+def run_validate(call: Invocation) -> int:
+    """Read everything in a session, check every checksum, id and reference, and report problems with file and line.
 
-    Nothing is changed. The exit code is 0 when every memory can be read (edits by hand and notes are fine), else 41.
+    Nothing is changed. The exit code is 0 if every memory can be read (hand edits and notes are fine), else 41.
 
     Examples:
       smp validate
       smp validate --all && git commit -am "memories"
     """
     reports = call.memory.validate() if call.options.all else {(session := call.session()).id: session.validate()}
-    _tell_of_git(call)
+    _notify_missing_merge_driver(call)
     if not call.options.all:
-        call.tell_of_other_layouts()
-    return _answer(call, reports, _findings(reports))
+        call.notify_other_layouts()
+    return _answer(call, reports, _validate_lines(reports))
 
 
-def _tell_of_git(call: Call) -> None:
+def _notify_missing_merge_driver(call: Invocation) -> None:
     from smp_memory.git.repository import merges_without_driver
 
     if merges_without_driver(call.memory.root) is not None:
         from smp_memory.health.upkeep import NO_DRIVER
 
-        call.remark(f"{NO_DRIVER} Register it: smp git setup")
+        call.notify(f"{NO_DRIVER} Register it: smp git setup")
 
 
-def _findings(reports: dict[str, Report]) -> Iterator[str]:
-    for name, report in reports.items():
-        yield from map(_problem_line, report.problems)
-        yield _verdict(name, report)
+def _validate_lines(reports: dict[str, Report]) -> Iterator[str]:
+    yield from _report_lines(reports)
     if not reports:
         yield "There is no session to check."
     elif not all(report.ok for report in reports.values()):
-        yield "Correct the lines named above in an editor; nothing is lost by it. `smp repair` sets aside what you leave (smp quarantine)."
+        yield "Correct the lines named above in an editor. `smp repair` moves what you do not correct into quarantine (smp quarantine)."
+
+
+def _report_lines(reports: dict[str, Report]) -> Iterator[str]:
+    for name, report in reports.items():
+        yield from map(_problem_line, report.problems)
+        yield _result_line(name, report)
 
 
 def _problem_line(problem: Problem) -> str:
-    where = _nearby(problem.path) + (f":{problem.line}" if problem.line else "")
+    where = _relative_path(problem.path) + (f":{problem.line}" if problem.line else "")
     return f"{where}: {paint(_COLORS.get(problem.severity, 'dim'), problem.severity)}: {problem.message}"
 
 
-def _nearby(path: str) -> str:
-    """A path as one would type it here."""
+def _relative_path(path: str) -> str:
+    """A path relative to the working directory if it is below it."""
     relative = os.path.relpath(path) if os.path.isabs(path) else path
     return relative if not relative.startswith("..") else path
 
 
-def _verdict(name: str, report: Report) -> str:
+def _result_line(name: str, report: Report) -> str:
     counts = [sum(problem.severity == kind for problem in report.problems) for kind in _COLORS]
-    found = ", ".join(plural(number, kind) for number, kind in zip(counts, _COLORS, strict=True) if number)
+    problems = ", ".join(plural(number, kind) for number, kind in zip(counts, _COLORS, strict=True) if number)
     mark = paint("green", "✓") if report.ok else paint("red", "✗")
-    return f"{mark} {paint('bold', name)}: {plural(report.checked, 'memory')} checked, {found or 'all well'}"
+    return f"{mark} {paint('bold', name)}: {plural(report.checked, 'memory')} checked, {problems or 'no problems'}"
 
 
 # -- repair
@@ -102,15 +104,15 @@ def _verdict(name: str, report: Report) -> str:
 
 def repair_arguments(parser: Parser) -> None:
     parser.add_argument("--all", action="store_true", help="all sessions of the store")
-    parser.add_argument("--dry-run", action="store_true", help="only say what is wrong; change nothing")
+    parser.add_argument("--dry-run", action="store_true", help="only report problems; change nothing")
 
 
-def run_repair(call: Call) -> int:
-    """Put right what can be put right in a session, set the rest aside, and say what was done.
+def run_repair(call: Invocation) -> int:
+    """Repair what can be repaired in a session, quarantine the rest, and report what was done.
 
-    Edits by hand are signed as they stand, doubled ids get a number of their own, merge markers go, and what cannot be
-    read is set aside byte for byte, in a file that the report names. Nothing is thrown away. The exit code is 41 if
-    something is still wrong, and always 0 with --dry-run.
+    Hand edits get a new checksum, duplicate ids get a new number, merge markers are removed, and what cannot be read is
+    moved byte for byte into a quarantine file that the report names. Nothing is lost. The exit code is 41 if a problem
+    remains, and always 0 with --dry-run.
 
     Examples:
       smp repair --dry-run
@@ -118,35 +120,33 @@ def run_repair(call: Call) -> int:
     """
     if call.options.dry_run:
         reports = {session.id: session.validate() for session in _sessions(call)}
-        _answer(call, reports, _plans(reports))
+        _answer(call, reports, _dry_run_lines(reports))
         return 0
     reports = {session.id: session.repair() for session in _sessions(call)}
-    return _answer(call, reports, _deeds(reports))
+    return _answer(call, reports, _repair_lines(reports))
 
 
-def _plans(reports: dict[str, Report]) -> Iterator[str]:
-    for name, report in reports.items():
-        yield from map(_problem_line, report.problems)
-        yield _verdict(name, report)
-    yield "Nothing was changed. Without --dry-run, repair treats what is listed above."
+def _dry_run_lines(reports: dict[str, Report]) -> Iterator[str]:
+    yield from _report_lines(reports)
+    yield "Nothing was changed. Without --dry-run, the problems above are repaired or quarantined."
 
 
-def _deeds(reports: dict[str, Report]) -> Iterator[str]:
+def _repair_lines(reports: dict[str, Report]) -> Iterator[str]:
     for name, report in reports.items():
         yield from report.actions or [f"{name}: nothing to repair."]
-        yield from map(_problem_line, report.problems)
-        yield _verdict(name, report)
+        yield from _report_lines({name: report})
 
+
+# -- doctor
 
 _MARKS = {"ok": ("green", "✓"), "note": ("cyan", "·"), "warning": ("yellow", "!"), "problem": ("red", "✗")}
-_QUIET_SECONDS, _PAUSE_SECONDS = 1.0, 0.1
-_NOT_WELL = 1
-_TITLE_COLUMNS = 34
+_REPORTED_SECONDS = 1.0  # shorter runs do not report their duration
+_HAS_ISSUES = 1
 
 
 def doctor_arguments(parser: Parser) -> None:
-    parser.without_session = "all of them"
-    parser.add_argument("--fix", action="store_true", help="put right what is safe to; no memory is changed by it")
+    parser.default_session = "all of them"
+    parser.add_argument("--fix", action="store_true", help="apply safe fixes; they change no memory")
     parser.add_argument(
         "--only",
         action="append",
@@ -154,99 +154,75 @@ def doctor_arguments(parser: Parser) -> None:
         help="with --fix: only permissions, recovery, index, access or maintenance; repeat for more",
     )
     parser.add_argument(
-        "--quick", action="store_true", help="leave out secrets, duplicates, archives and checksums of the index"
+        "--quick", action="store_true", help="skip secrets, duplicates, archives and checksums of the index"
     )
     parser.add_argument("--all", action="store_true", help="all sessions, also if SMP_SESSION names one")
 
 
-def run_doctor(call: Call) -> int:
-    """Look a whole store over: memories that cannot be read, secrets that slipped in, recalled text stored again,
-    duplicates, stale memories, references to what is gone, quota, index, locks, permissions, leftovers, archives, settings.
+def run_doctor(call: Invocation) -> int:
+    """Check a whole store: unreadable memories, stored secrets, recalled text stored again, duplicates, stale memories,
+    dangling references, quota, index, locks, permissions, leftovers of crashes, archives, settings.
 
-    Nothing is written, and it works on a store that is damaged in any way. What was found is told with its file and the
-    command that helps. With --fix, what is safe to put right is put right: rights of files, what a crash left, the index,
-    the log of uses. No memory is changed, and none is removed.
+    Nothing is written, and it works on a store that is damaged in any way. Each issue is reported with its file and the
+    command that helps. --fix applies the safe fixes: file permissions, recovery after a crash, the index, the access log.
+    No memory is changed or removed.
 
-    The exit code is 0 when all is well or there are only notes, else 1.
+    The exit code is 0 if there are no issues or only notes, else 1.
 
     Examples:
       smp doctor
       smp doctor --fix
       smp doctor --quick --json
     """
-    from smp_memory.errors import UserError
     from smp_memory.files.system import RealSystem
     from smp_memory.health.doctor import doctor
     from smp_memory.model.times import system_clock
 
     options = call.options
     if options.only and not options.fix:
-        raise UserError("--only says which fix; add --fix. See: smp doctor --help")
-    root = _root(call)
+        raise UserError("--only selects a fix; add --fix. See: smp doctor --help")
+    root = _find_root(call)
     session = call.session_name if not options.all else None
-    progress = DoctorProgress(call)
+    progress = call.progress_line()
     report = doctor(
         RealSystem(root),
         root,
         system_clock,
-        lambda: _opened(call, root),
+        lambda: _open_for_fix(call, root),
         fix=options.only or options.fix,
         sessions=[session] if session else None,
         quick=options.quick,
         environ=os.environ,
-        progress=progress,
+        progress=lambda what, done, total: progress.show(f"{done:,} of {plural(total, 'session')} … {what}"),
     )
-    progress.end()
-    call.answer(report.to_dict(), lines(report, call.screen.width, session))
-    return 0 if report.ok else _NOT_WELL
+    progress.clear()
+    call.answer(report.to_dict(), doctor_lines(report, call.screen.width, session))
+    return 0 if report.ok else _HAS_ISSUES
 
 
-def _opened(call: Call, root: str) -> Memory:
-    """The store, for a fix; opening it here must not purge or archive anything, as it may elsewhere."""
+def _open_for_fix(call: Invocation, root: str) -> Memory:
+    """Open the store without the maintenance that opening usually runs: a fix must not purge or archive anything."""
     from smp_memory.memory import open_memory
 
     if call._memory is None:
-        call.use(open_memory(root, create=False, config={"maintenance": {"auto": False}}, trust=False))
+        call.use_store(open_memory(root, create=False, config={"maintenance": {"auto": False}}, trust=False))
     return call.memory
 
 
-class DoctorProgress:
-    """Says how far it is, on a terminal and only if it takes long."""
-
-    def __init__(self, call: Call) -> None:
-        self._screen = Screen(sys.stderr, may_color=not call.options.no_color)
-        self._next = time.monotonic() + _QUIET_SECONDS
-        self._shown = False
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + _PAUSE_SECONDS
-            self._shown = True
-            self._screen.passing(f"{done:,} of {plural(total, 'session')} … {what}")
-
-    def end(self) -> None:
-        if self._shown:
-            self._screen.passing("")
-
-
-# -- which store
-
-
-def _root(call: Call) -> str:
-    """The store's folder. One whose config.json is broken is not recognised by anybody else, but this is its doctor."""
+def _find_root(call: Invocation) -> str:
+    """The store's folder; also of a store with a broken config.json, which no other command recognises."""
     from smp_memory.discovery import find_root
-    from smp_memory.errors import StoreNotFound
 
     root = os.path.abspath(call.root) if call.root else find_root(None)
     if call.root is None and not os.path.isfile(os.path.join(root, "config.json")):
-        root = _damaged_beside(root) or root
+        root = _find_damaged_store(root) or root
     if not os.path.isdir(root) or not os.listdir(root):
-        raise StoreNotFound(f"There is no store in {root}. `smp init` makes one.", path=root)
+        raise StoreNotFound(f"There is no store in {root}. Create one: smp init", path=root)
     return root
 
 
-def _damaged_beside(root: str) -> str | None:
-    """Another folder of the project in which a store may be."""
+def _find_damaged_store(root: str) -> str | None:
+    """Another default folder of the project that contains files of a store."""
     from smp_memory.config import DEFAULT_ROOTS
 
     project = os.path.dirname(os.path.dirname(root))
@@ -257,66 +233,66 @@ def _damaged_beside(root: str) -> str | None:
     return None
 
 
-# -- what is shown
-
-
-def lines(report: HealthReport, width: int | None, session: str | None = None) -> Iterator[str]:
-    """A report as people read it: each check with what it found and what to do about it, then the verdict."""
+def doctor_lines(report: HealthReport, width: int | None, session: str | None = None) -> Iterator[str]:
+    """A report as text: each check with its issues and advice, then the totals."""
     what = session or plural(report.sessions, "session")
-    near = os.path.relpath(report.root)
-    yield f"{paint('bold', report.root if near.startswith('..') else near)}  {report.layout}, {what}, {plural(report.memories, 'memory')}"
+    relative = os.path.relpath(report.root)
+    root = report.root if relative.startswith("..") else relative
+    yield f"{paint('bold', root)}  {report.layout}, {what}, {plural(report.memories, 'memory')}"
     yield ""
     for fixed in report.fixed:
-        mark = paint("green", "✓") if fixed.ok else paint("red", "✗")
-        yield f"{mark} fixed {paint('bold', fixed.name)}: {'; '.join(fixed.did)}"
+        mark, verb = (paint("green", "✓"), "fixed") if fixed.ok else (paint("red", "✗"), "not fixed")
+        yield f"{mark} {verb} {paint('bold', fixed.name)}: {'; '.join(fixed.did)}"
     if report.fixed:
         yield ""
+    columns = max(len(check.title) for check in report.checks)
     for check in report.checks:
-        yield from _check(check, report.root, width)
+        yield from _check_lines(check, columns, report.root, width)
     yield ""
-    yield _verdict_doctor(report)
+    yield _totals_line(report)
 
 
-def _check(check: CheckResult, root: str, width: int | None) -> Iterator[str]:
+def _check_lines(check: CheckResult, title_columns: int, root: str, width: int | None) -> Iterator[str]:
     if check.skipped:
-        yield paint("dim", f"- {check.title:{_TITLE_COLUMNS}}  not looked at (--quick)")
+        yield paint("dim", f"- {check.title:{title_columns}}  skipped (--quick)")
         return
     style, mark = _MARKS[check.severity]
-    room = len(check.said) if width is None else max(0, width - _TITLE_COLUMNS - 4)
-    said = paint("dim", cut(check.said, room)) if check.said and room else ""
-    yield f"{paint(style, mark)} {check.title:{_TITLE_COLUMNS}}  {said}".rstrip()
+    columns = len(check.said) if width is None else max(0, width - title_columns - 4)
+    summary = paint("dim", truncate(check.said, columns)) if check.said and columns else ""
+    yield f"{paint(style, mark)} {check.title:{title_columns}}  {summary}".rstrip()
     advice = ""
-    for finding in check.findings:
-        if advice and finding.advice != advice:
-            yield from _indented(f"→ {advice}", width, "      ", "dim")
-        advice = finding.advice
-        style, mark = _MARKS[finding.severity]
-        told = f"{finding.message}{_place(finding, root)}"
-        first, *rest = wrapped(told, None if width is None else max(20, width - 6))
+    for issue in check.findings:
+        if advice and issue.advice != advice:
+            yield from _advice_lines(advice, width)
+        advice = issue.advice
+        style, mark = _MARKS[issue.severity]
+        text = f"{issue.message}{_location(issue, root)}"
+        first, *rest = wrap(text, None if width is None else max(20, width - 6))
         yield f"    {paint(style, mark)} {first}"
         yield from (f"      {line}" for line in rest)
     if advice:
-        yield from _indented(f"→ {advice}", width, "      ", "dim")
+        yield from _advice_lines(advice, width)
 
 
-def _indented(text: str, width: int | None, indent: str, style: str) -> Iterator[str]:
-    for line in wrapped(text, None if width is None else max(20, width - len(indent))):
-        yield indent + paint(style, line)
+def _advice_lines(advice: str, width: int | None) -> Iterator[str]:
+    indent = "      "
+    for line in wrap(f"→ {advice}", None if width is None else max(20, width - len(indent))):
+        yield indent + paint("dim", line)
 
 
-def _place(finding: HealthIssue, root: str) -> str:
-    """Session and file, as far as the sentence does not say them."""
-    parts = [finding.session] if finding.session and finding.session not in finding.message else []
-    if finding.path:
-        inside = os.path.relpath(finding.path, root) if finding.path.startswith(root) else finding.path
-        parts.append(f"{inside}:{finding.line}" if finding.line else inside)
+def _location(issue: HealthIssue, root: str) -> str:
+    """Session and file in brackets; without the session if the message names it."""
+    parts = [issue.session] if issue.session and issue.session not in issue.message else []
+    if issue.path:
+        path = os.path.relpath(issue.path, root) if issue.path.startswith(root) else issue.path
+        parts.append(f"{path}:{issue.line}" if issue.line else path)
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _verdict_doctor(report: HealthReport) -> str:
+def _totals_line(report: HealthReport) -> str:
     counts = [plural(report.count(kind), kind) for kind in ("problem", "warning", "note") if report.count(kind)]
     mark = paint("green", "✓") if report.ok else paint("red", "✗")
-    told = ", ".join(counts) if counts else "all is well"
-    offer = f" Safe to put right: {', '.join(report.fixes)}. Run: smp doctor --fix" if report.fixes else ""
-    took = f", in {report.seconds:.1f} s" if report.seconds >= _QUIET_SECONDS else ""
-    return f"{mark} {told}{took}.{offer}"
+    result = ", ".join(counts) if counts else "no issues"
+    offer = f" Safe to fix: {', '.join(report.fixes)}. Run: smp doctor --fix" if report.fixes else ""
+    duration = f", in {report.seconds:.1f} s" if report.seconds >= _REPORTED_SECONDS else ""
+    return f"{mark} {result}{duration}.{offer}"

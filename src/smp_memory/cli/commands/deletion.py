@@ -1,11 +1,10 @@
-"""Forgetting: delete, what is in the trash, restore, purge, erase."""
+"""Commands that delete memories: delete, restore, deleted, purge, erase."""
 
 from __future__ import annotations
 
-import sys
-
-from smp_memory.cli.commands.read import gist
-from smp_memory.cli.query_options import add_filters, asked_of
+from smp_memory.cli.arguments import ID_HELP
+from smp_memory.cli.commands.read import display_text
+from smp_memory.cli.query_options import add_filters, query_from
 from smp_memory.cli.render import fields, paint, plural, size_text, table, time_text
 from smp_memory.errors import UserError
 
@@ -15,75 +14,71 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.cli.arguments import Parser
-    from smp_memory.cli.invocation import Call
+    from smp_memory.cli.invocation import Invocation
     from smp_memory.model.deletions import Purged, Receipt, Trashed
     from smp_memory.model.record import Record
 
-_ID_HELP = "DEC-0001, or session/DEC-0001 for one of another session"
-_SHOWN = 20  # ids in a sentence
+_MAX_IDS = 20  # in a message
+_IDS_AND_FILTERS = "Give ids or filters, not both. See: smp {} --help"
 
 
-def _which_arguments(parser: Parser) -> None:
-    """Ids, or what `smp query` knows."""
-    parser.add_argument("ids", metavar="ID", nargs="*", help=_ID_HELP)
-    parser.add_argument("--text", metavar="WORDS", help="only those in which all of these words stand")
-    parser.add_argument("--reason", metavar="TEXT", help="why; it is kept in the record of it")
-    parser.add_argument("--preview", action="store_true", help="only show which ones are meant")
-    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+def _selection_arguments(parser: Parser) -> None:
+    """Ids, or the filters of `smp query`."""
+    parser.add_argument("ids", metavar="ID", nargs="*", help=ID_HELP)
+    parser.add_argument("--text", metavar="WORDS", help="only memories that contain all of these words")
+    parser.add_argument("--reason", metavar="TEXT", help="why; it is stored with the deletion")
+    parser.add_argument("--preview", action="store_true", help="only show which memories match")
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
     add_filters(parser)
 
 
-def _criteria(call: Call) -> dict[str, Any]:
-    asked = asked_of(call)
+def _filters(call: Invocation) -> dict[str, Any]:
+    filters = query_from(call)
     for name in ("include_deleted", "offset"):
-        asked.pop(name, None)
+        filters.pop(name, None)
     if call.options.text:
-        asked["text"] = call.options.text
-    return asked
+        filters["text"] = call.options.text
+    return filters
 
 
-def _scope(call: Call) -> Any:
-    """The session that is meant, or with --all the whole store."""
+def _scope(call: Invocation) -> Any:
+    """The session, or with --all the whole store."""
     return call.memory if call.options.all else call.session()
 
 
-def _refs(call: Call) -> list[str]:
-    return [f"{session.id}/{memory_id}" for session, memory_id in map(call.place, call.options.ids)]
+def _refs(call: Invocation) -> list[str]:
+    return [f"{session.id}/{memory_id}" for session, memory_id in map(call.resolve, call.options.ids)]
 
 
-def _is_person() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
+def _is_confirmed(call: Invocation, question: str) -> bool:
+    """Whether a person confirms it; scripts are not asked."""
+    return bool(call.options.yes) or not call.is_interactive or call.confirm(question)
 
 
-def _is_sure(call: Call, question: str) -> bool:
-    """Ask a person; a script is taken at its word."""
-    if call.options.yes or call.options.json or not _is_person():
-        return True
-    call.screen.line(f"{question} [y/N] ")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def _table_of(call: Call, records: list[Record], told: str) -> Iterator[str]:
+def _record_table(call: Invocation, records: list[Record], verb: str) -> Iterator[str]:
     if not records:
-        yield "No such memory."
+        yield "No memory matches."
         return
-    rows = ([record.ref if call.options.all else record.id, time_text(record.to_dict()["created"]), gist(record)] for record in records)  # fmt: skip
+    rows = [
+        [record.ref if call.options.all else record.id, time_text(record.to_dict()["created"]), display_text(record)]
+        for record in records
+    ]
     yield from table(("id", "created (UTC)", "memory"), rows, call.screen.width)
-    yield f"{plural(len(records), 'memory')} {told}"
+    yield f"{plural(len(records), 'memory')} {verb}"
 
 
 # -- delete and restore
 
 
 def delete_arguments(parser: Parser) -> None:
-    _which_arguments(parser)
+    _selection_arguments(parser)
 
 
-def run_delete(call: Call) -> None:
-    """Hide memories at once. `smp restore` brings them back; `smp deleted` shows them, and when they will be purged.
+def run_delete(call: Invocation) -> None:
+    """Hide memories at once. `smp restore` restores them; `smp deleted` lists them, and when they will be purged.
 
-    Give ids, or say which ones as for `smp query`. All of a session's are deleted together or, if an id is not there,
-    not at all. --preview shows which ones are meant and changes nothing.
+    Give ids, or filters as for `smp query`. The memories of a session are deleted together; if an id does not exist, none
+    is. --preview shows which memories match and changes nothing.
 
     Examples:
       smp delete TURN-0004 --reason "contains a password"
@@ -91,66 +86,64 @@ def run_delete(call: Call) -> None:
       smp delete --topic billing --time "last week" --preview
       smp delete --agent intern --all --reason "asked to" --yes
     """
-    _mark(call, "delete", "would be deleted.", "deleted", "is deleted.")
+    _run_by_selection(call, "delete", "would be deleted.", "deleted", "is deleted.")
 
 
 def restore_arguments(parser: Parser) -> None:
-    _which_arguments(parser)
+    _selection_arguments(parser)
 
 
-def run_restore(call: Call) -> None:
-    """Bring deleted memories back.
+def run_restore(call: Invocation) -> None:
+    """Restore deleted memories, and memories that compaction moved to the cold segment.
 
     Examples:
       smp deleted
       smp restore TURN-0004
       smp restore --topic billing
     """
-    _mark(call, "restore", "would come back.", "brought back", "is back.")
+    _run_by_selection(call, "restore", "would be restored.", "restored", "is restored.")
 
 
-def _mark(call: Call, verb: str, would: str, done: str, each: str) -> None:
-    options, criteria = call.options, _criteria(call)
-    if options.ids and not criteria:
-        _mark_named(call, verb, would, each)
+def _run_by_selection(call: Invocation, verb: str, would: str, done: str, each: str) -> None:
+    """Delete or restore by ids or filters. `would`, `done` and `each` are the ends of the messages."""
+    options, filters = call.options, _filters(call)
+    if options.ids and not filters:
+        _run_by_ids(call, verb, would, each)
         return
     if options.ids:
-        raise UserError(f"Give ids or say which ones are meant, not both. See: smp {verb} --help")
+        raise UserError(_IDS_AND_FILTERS.format(verb))
     scope = _scope(call)
     act: Callable[..., Any] = getattr(scope, verb)
-    meant = act(**criteria, preview=True)
-    if options.preview or not meant.count:
-        call.answer(meant.to_dict(), _table_of(call, meant.records, would))
+    matches = act(**filters, preview=True)
+    if options.preview or not matches.count:
+        call.answer(matches.to_dict(), _record_table(call, matches.records, would))
         return
-    if not _is_sure(call, f"{verb.capitalize()} {plural(meant.count, 'memory')}?"):
-        call.remark("Nothing was changed.")
+    if not _is_confirmed(call, f"{verb.capitalize()} {plural(matches.count, 'memory')}?"):
+        call.notify("Nothing was changed.")
         return
-    result = act(**criteria, reason=options.reason)
-    shown = ", ".join(result.ids[:_SHOWN]) + (", …" if result.count > _SHOWN else "")
-    call.answer(result.to_dict(), [f"{plural(result.count, 'memory')} {done}: {shown}"])
-    call.remark_redacted("reason", result.redacted)
+    result = act(**filters, reason=options.reason)
+    ids = ", ".join(result.ids[:_MAX_IDS]) + (", …" if result.count > _MAX_IDS else "")
+    call.answer(result.to_dict(), [f"{plural(result.count, 'memory')} {done}: {ids}"])
+    call.notify_redacted("reason", result.redacted)
 
 
-def _mark_named(call: Call, verb: str, would: str, each: str) -> None:
-    """By ids: all of a session's, or none."""
+def _run_by_ids(call: Invocation, verb: str, would: str, each: str) -> None:
+    """All memories of a session, or none if an id does not exist."""
     if call.options.preview:
         result = getattr(call.memory, verb)(_refs(call), preview=True)
-        call.answer(result.to_dict(), _table_of(call, result.records, would))
+        call.answer(result.to_dict(), _record_table(call, result.records, would))
         return
-    by_session: dict[str, tuple[Any, list[str]]] = {}
-    for session, memory_id in map(call.place, call.options.ids):
-        by_session.setdefault(session.id, (session, []))[1].append(memory_id)
     records: list[Record] = []
     redacted: dict[str, int] = {}
-    for session, ids in by_session.values():
-        result = getattr(session, verb)(list(dict.fromkeys(ids)), call.options.reason)
+    for session, ids in call.resolve_by_session(call.options.ids):
+        result = getattr(session, verb)(ids, call.options.reason)
         records, redacted = records + result.records, redacted or result.redacted
     more = {"redacted": redacted} if redacted else {}
     call.answer(
         [{**record.to_dict(), **more} for record in records],
         (f"{paint('bold', record.id)} {each}" for record in records),
     )
-    call.remark_redacted("reason", redacted)
+    call.notify_redacted("reason", redacted)
 
 
 # -- the trash
@@ -160,31 +153,32 @@ def deleted_arguments(parser: Parser) -> None:
     parser.add_argument("--all", action="store_true", help="of all sessions")
 
 
-def run_deleted(call: Call) -> None:
-    """Show the trash: who deleted what, when and why, and from when on a purge may take it.
+def run_deleted(call: Invocation) -> None:
+    """Show the trash: who deleted what, when and why, and from when on a purge may remove it.
 
     Examples:
       smp deleted
       smp deleted --all --json
     """
-    found = _scope(call).deleted()
-    call.answer([each.to_dict() for each in found], _trash_table(call, found))
+    trashed = _scope(call).deleted()
+    call.answer([each.to_dict() for each in trashed], _trash_table(call, trashed))
 
 
-def _trash_table(call: Call, found: list[Trashed]) -> Iterator[str]:
-    if not found:
+def _trash_table(call: Invocation, trashed: list[Trashed]) -> Iterator[str]:
+    if not trashed:
         yield "The trash is empty."
         return
     rows = []
-    for each in found:
-        told = each.to_dict()
-        goes = time_text(told["purged_from"]) if told["purged_from"] else "never by itself"
+    for each in trashed:
+        data = each.to_dict()
+        due = time_text(data["purged_from"]) if data["purged_from"] else "never automatically"
         name = each.record.ref if call.options.all else each.id
-        rows.append([name, time_text(told["deleted_at"]), each.by or "", each.reason or "", goes, gist(each.record)])
+        deleted = time_text(data["deleted_at"])
+        rows.append([name, deleted, each.by or "", each.reason or "", due, display_text(each.record)])
     yield from table(("id", "deleted (UTC)", "by", "why", "purged from", "memory"), rows, call.screen.width)
 
 
-# -- for good
+# -- purge
 
 
 def purge_arguments(parser: Parser) -> None:
@@ -192,86 +186,88 @@ def purge_arguments(parser: Parser) -> None:
     parser.add_argument("--all", action="store_true", help="of all sessions")
 
 
-def run_purge(call: Call) -> None:
-    """Take memories out of the files for good that have been in the trash long enough.
+def run_purge(call: Invocation) -> None:
+    """Remove memories for good that have been in the trash long enough.
 
-    It takes two calls at least a day apart: the first announces what is due, a later one takes it. After a jump of the
-    clock nothing happens. To be rid of a memory at once: smp erase.
+    It needs two calls at least a day apart: the first announces what is due, a later one removes it. After a jump of the
+    clock nothing is removed. To remove a memory at once: smp erase.
 
     Examples:
       smp purge
       smp purge --all --older-than 7
     """
-    done = _scope(call).purge(older_than=call.options.older_than, by=call.author)
-    call.answer(done.to_dict(), _purge_lines(done))
+    result = _scope(call).purge(older_than=call.options.older_than, by=call.author)
+    call.answer(result.to_dict(), _purge_lines(result))
 
 
-def _purge_lines(done: Purged) -> Iterator[str]:
-    if done.refused:
-        yield f"Nothing was purged: {done.refused}."
+def _purge_lines(result: Purged) -> Iterator[str]:
+    if result.refused:
+        yield f"Nothing was purged: {result.refused}."
         return
-    yield f"{plural(done.count, 'memory')} purged, {len(done.announced)} announced, {done.waiting} in the trash."
-    if done.announced:
-        yield f"A purge at least a day from now takes: {', '.join(done.announced[:_SHOWN])}"
+    yield f"{plural(result.count, 'memory')} purged, {len(result.announced)} announced, {result.waiting} in the trash."
+    if result.announced:
+        yield f"A purge at least a day from now removes: {', '.join(result.announced[:_MAX_IDS])}"
+
+
+# -- erase
 
 
 def erase_arguments(parser: Parser) -> None:
-    _which_arguments(parser)
+    _selection_arguments(parser)
 
 
-def run_erase(call: Call) -> int:
-    """Take the bytes of memories out of every file that SMP owns, at once and for good, and print a receipt.
+def run_erase(call: Invocation) -> int:
+    """Remove the bytes of memories from every file that SMP owns, at once and for good, and print a receipt.
 
-    History, trash, cold segment, index and quarantine included, and sessions that are archived or deleted: these are named
-    by --session or session/ID, and stay as they are. It cannot be undone: a person is asked, a script says
-    --yes. Exit code 1: something is left or pending; the receipt says what.
+    This includes history, trash, cold segment, index and quarantine, and archived or deleted sessions: name these by
+    --session or session/ID; they stay archived or deleted. It cannot be undone: a person is asked, a script needs --yes.
+    Exit code 1: something is left or pending; the receipt lists it.
 
     Examples:
       smp erase TURN-0004 --reason "a password" --yes
       smp erase --text "Ada Lovelace" --all --preview
     """
-    options, criteria = call.options, _criteria(call)
-    if options.ids and criteria:
-        raise UserError("Give ids or say which ones are meant, not both. See: smp erase --help")
-    scope, asked = _meant_for_good(call, criteria)
-    meant: Receipt = scope.erase(**asked, preview=True)
-    if options.preview or not meant.count:
-        told = f"{plural(meant.count, 'memory')} would be erased: {', '.join(meant.ids)}"
-        call.answer(meant.to_dict(), [told if meant.count else "Nothing matches; nothing was erased."])
+    options, filters = call.options, _filters(call)
+    if options.ids and filters:
+        raise UserError(_IDS_AND_FILTERS.format("erase"))
+    scope, selection = _erase_selection(call, filters)
+    matches: Receipt = scope.erase(**selection, preview=True)
+    if options.preview or not matches.count:
+        line = f"{plural(matches.count, 'memory')} would be erased: {', '.join(matches.ids)}"
+        call.answer(matches.to_dict(), [line if matches.count else "No memory matches; nothing was erased."])
         return 0
-    if not options.yes and (options.json or not _is_person()):
-        raise UserError(f"This erases {plural(meant.count, 'memory')} for good. Say --yes if that is meant.")
-    if not _is_sure(call, f"Erase {plural(meant.count, 'memory')} for good? This cannot be undone."):
-        call.remark("Nothing was changed.")
+    if not options.yes and not call.is_interactive:
+        raise UserError(f"This erases {plural(matches.count, 'memory')} for good. Add --yes to confirm.")
+    if not _is_confirmed(call, f"Erase {plural(matches.count, 'memory')} for good? This cannot be undone."):
+        call.notify("Nothing was changed.")
         return 0
-    receipt: Receipt = scope.erase(**asked, reason=options.reason, by=call.author)
+    receipt: Receipt = scope.erase(**selection, reason=options.reason, by=call.author)
     call.answer(receipt.to_dict(), _receipt_lines(call, receipt))
-    call.remark_redacted("reason", receipt.redacted)
+    call.notify_redacted("reason", receipt.redacted)
     return 0 if receipt.complete else 1
 
 
-def _meant_for_good(call: Call, criteria: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Where to erase what. A session that is put away is not opened for it: that would bring it back."""
+def _erase_selection(call: Invocation, filters: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The scope and the arguments of `erase`. An archived session must not be opened, because that would restore it."""
     name = call.session_name
     if call.options.ids:
-        given = (each if "/" in each else f"{name or call.session().id}/{each}" for each in call.options.ids)
-        return call.memory, {"id": list(given)}
-    if name is not None and criteria and not call.options.all:
-        return call.memory, {**criteria, "sessions": [name]}
-    return _scope(call), criteria
+        refs = (each if "/" in each else f"{name or call.session().id}/{each}" for each in call.options.ids)
+        return call.memory, {"id": list(refs)}
+    if name is not None and filters and not call.options.all:
+        return call.memory, {**filters, "sessions": [name]}
+    return _scope(call), filters
 
 
-def _receipt_lines(call: Call, receipt: Receipt) -> Iterator[str]:
-    told = receipt.to_dict()
+def _receipt_lines(call: Invocation, receipt: Receipt) -> Iterator[str]:
     yield paint("bold", f"{plural(receipt.count, 'memory')} erased: {', '.join(receipt.ids)}")
     searched = f"{receipt.searched_files} files, {size_text(receipt.searched_bytes)}"
     pairs = [
         ("rewritten", ", ".join(receipt.rewritten) or "nothing"),
         ("removed", ", ".join(receipt.removed) or "nothing"),
-        ("verified", f"{'yes' if receipt.verified else 'no'}; looked through {searched}"),
-        ("also said in", ", ".join(receipt.elsewhere) or "nothing"),
+        ("verified", f"{'yes' if receipt.verified else 'no'}; searched {searched}"),
+        ("same text in", ", ".join(receipt.elsewhere) or "nothing"),
         ("left in", ", ".join(receipt.left) or "nothing"),
         ("pending", "; ".join(receipt.pending) or "nothing"),
-        ("beyond reach", "; ".join(told["beyond_reach"])),
+        ("not reached", "; ".join(receipt.to_dict()["beyond_reach"])),
     ]
     yield from fields(pairs, call.screen.width)

@@ -1,4 +1,4 @@
-"""The command that coding agents call; people only read its help."""
+"""The command hook, which coding agents run. `cli.main` runs it without this module, which provides its help."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp_memory.cli.arguments import Parser
-    from smp_memory.cli.invocation import Call
+    from smp_memory.cli.invocation import Invocation
 
 
 def hook_arguments(parser: Parser) -> None:
     from smp_memory.integrations.hooks.events import CLIENTS
 
-    parser.add_argument("--client", choices=("auto", *CLIENTS), default="auto", help="which host calls (default: auto)")
-    parser.add_argument("--wait", action="store_true", help="end when all is recorded, not before")
+    parser.add_argument("--client", choices=("auto", *CLIENTS), default="auto", help="the coding agent (default: auto)")
+    parser.add_argument("--wait", action="store_true", help="return only when everything is recorded")
 
 
-def run_hook(call: Call) -> None:
+def run_hook(call: Invocation) -> None:
     """Recall and record, for the hooks of a coding agent: an event as JSON on standard input, an answer on standard output.
 
-    `smp install` writes this command into the settings of a host. At the start of a session and at each prompt it tells what
-    is known and was not told yet; prompts, answers and what is about to be compacted go into the project's store. Without a
-    store it does nothing. The exit code is always 0: a host never fails because of its memory. What went wrong is in
-    `.smp/hooks.log` below the store, and `smp doctor` shows it.
+    `smp install` writes this command into the settings of a coding agent. At the start of a session and at each prompt it
+    returns relevant memories that were not returned yet; prompts, answers and text that is about to be compacted are stored
+    in the project's store. Without a store it does nothing. The exit code is always 0: the agent never fails because of its
+    memory. Errors are logged in the user's state of the store, and `smp doctor` reports them.
 
     Examples:
       echo '{"hook_event_name": "SessionStart", "session_id": "s1", "source": "startup", "cwd": "."}' | smp hook

@@ -1,13 +1,10 @@
-"""Secrets in what is stored, and what was done to memories: redact, audit.
-
-Which stores hooks may use: trust.
-"""
+"""Commands for privacy: redact, audit, trust."""
 
 from __future__ import annotations
 
 import os
 
-from smp_memory.cli.arguments import count
+from smp_memory.cli.arguments import positive_int
 from smp_memory.cli.render import paint, plural, table, time_text
 from smp_memory.errors import StorageCorrupt, UserError
 
@@ -17,11 +14,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.cli.arguments import Parser
-    from smp_memory.cli.invocation import Call
+    from smp_memory.cli.invocation import Invocation
 
 
-_KNOWN = ("at", "action", "session", "count", "ids", "kinds", "by", "reason")
-_SHOWN_IDS = 5
+_COLUMNS = ("at", "action", "session", "count", "ids", "kinds", "by", "reason")  # all other fields go into the details
+_MAX_IDS = 5
 
 
 # -- redact
@@ -29,17 +26,17 @@ _SHOWN_IDS = 5
 
 def redact_arguments(parser: Parser) -> None:
     parser.add_argument(
-        "--preview", action="store_true", help="only say which memories have secrets, and of which kind"
+        "--preview", action="store_true", help="only show which memories contain secrets, and of which kind"
     )
     parser.add_argument("--all", action="store_true", help="all sessions of the store")
     parser.add_argument("--reason", metavar="TEXT", help="why, for the audit log")
 
 
-def run_redact(call: Call) -> None:
-    """Take secrets out of what is already stored: files and histories are written anew without them.
+def run_redact(call: Invocation) -> None:
+    """Remove secrets from what is already stored: files and histories are rewritten without them.
 
-    What is written now loses its secrets before it is stored; this is for what was written before, or by hand. It
-    cannot be undone. Only ids and kinds are shown, never content. Archived sessions, git and backups are not reached.
+    New memories are redacted before they are stored; this command is for text that was stored before, or typed by hand. It
+    cannot be undone. Only ids and kinds are shown, never content. It does not reach archived sessions, git and backups.
 
     Examples:
       smp redact --preview
@@ -47,25 +44,26 @@ def run_redact(call: Call) -> None:
     """
     options = call.options
     source = call.memory if options.all else call.session()
-    found = source.redact(preview=options.preview, reason=options.reason)
-    call.answer([each.to_dict() for each in found], _redacted([each.to_dict() for each in found], options.preview))
-    call.remark_redacted("reason", next((each.reason for each in found if each.reason), None))
+    reports = source.redact(preview=options.preview, reason=options.reason)
+    data = [each.to_dict() for each in reports]
+    call.answer(data, _redaction_lines(data, options.preview))
+    call.notify_redacted("reason", next((each.reason for each in reports if each.reason), None))
 
 
-def _redacted(found: list[dict[str, Any]], preview: bool) -> Iterator[str]:
-    if not any(each["kinds"] for each in found):
+def _redaction_lines(reports: list[dict[str, Any]], preview: bool) -> Iterator[str]:
+    if not any(each["kinds"] for each in reports):
         yield "No secrets were found."
-    for each in found:
+    for each in reports:
         if each["kinds"]:
-            done = "would be taken out of" if preview else "were taken out of"
-            yield f"{paint('bold', each['session'])}: {_kinds(each['kinds'])} {done} {plural(each['count'], 'memory')}"
+            verb = "would be removed from" if preview else "removed from"
+            yield f"{paint('bold', each['session'])}: {_kinds(each['kinds'])} {verb} {plural(each['count'], 'memory')}"
         for memory_id, kinds in each["memories"].items():
             yield f"  {memory_id}  {_kinds(kinds)}"
-        for what, kinds in (("the session's head", each["head"]), ("what was set aside", each["set_aside"])):
+        for what, kinds in (("session metadata", each["head"]), ("quarantine", each["set_aside"])):
             if kinds:
                 yield f"  {what}  {_kinds(kinds)}"
         for problem in each["pending"]:
-            yield f"  {paint('yellow', 'not looked at')}: {problem}"
+            yield f"  {paint('yellow', 'not checked')}: {problem}"
 
 
 def _kinds(kinds: dict[str, int]) -> str:
@@ -76,15 +74,15 @@ def _kinds(kinds: dict[str, int]) -> str:
 
 
 def audit_arguments(parser: Parser) -> None:
-    parser.add_argument("--limit", type=count, metavar="N", default=50, help="the last N entries (default: 50)")
+    parser.add_argument("--limit", type=positive_int, metavar="N", default=50, help="the last N entries (default: 50)")
     parser.add_argument("--action", metavar="WORD", help="only these: delete, restore, purge, erase, redact, export, …")
 
 
-def run_audit(call: Call) -> int:
+def run_audit(call: Invocation) -> int:
     """Show what was deleted, restored, purged, erased, redacted, exported, imported or anonymised: when, by whom, why.
 
-    The log has ids, kinds and counts, no content. Each line has a checksum over itself and the line before; if lines were
-    changed or taken out, this says so and ends with the exit code 41.
+    The log contains ids, kinds and counts, no content. Each line has a checksum over itself and the line before; if lines
+    were changed or removed, this is reported and the exit code is 41.
 
     Examples:
       smp audit
@@ -101,9 +99,9 @@ def run_audit(call: Call) -> int:
     return StorageCorrupt.exit_code if problems else 0
 
 
-def _audit_lines(call: Call, data: dict[str, Any]) -> Iterator[str]:
+def _audit_lines(call: Invocation, data: dict[str, Any]) -> Iterator[str]:
     if not data["entries"]:
-        yield "Nothing was noted yet."
+        yield "The audit log has no such entry."
     else:
         cells = [_cells(entry) for entry in data["entries"]]
         yield from table(("when (UTC)", "what", "session", ">count", "by", "details"), cells, call.screen.width)
@@ -113,32 +111,33 @@ def _audit_lines(call: Call, data: dict[str, Any]) -> Iterator[str]:
 
 def _cells(entry: dict[str, Any]) -> tuple[str, ...]:
     ids = [str(each) for each in entry.get("ids") or []]
-    more = f" and {len(ids) - _SHOWN_IDS} more" if len(ids) > _SHOWN_IDS else ""
-    details = [", ".join(ids[:_SHOWN_IDS]) + more] if ids else []
+    more = f" and {len(ids) - _MAX_IDS} more" if len(ids) > _MAX_IDS else ""
+    details = [", ".join(ids[:_MAX_IDS]) + more] if ids else []
     if entry.get("kinds"):
         details.append(_kinds(entry["kinds"]))
-    details += [f"{name} {value}" for name, value in entry.items() if name not in _KNOWN]
+    details += [f"{name} {value}" for name, value in entry.items() if name not in _COLUMNS]
     if entry.get("reason"):
         details.append(f"“{entry['reason']}”")
-    known = (str(entry.get(name, "")) for name in ("action", "session", "count", "by"))
-    return (time_text(str(entry.get("at", ""))), *known, "; ".join(details))
+    cells = (str(entry.get(name, "")) for name in ("action", "session", "count", "by"))
+    return (time_text(str(entry.get("at", ""))), *cells, "; ".join(details))
+
+
+# -- trust
 
 
 def trust_arguments(parser: Parser) -> None:
     what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--revoke", action="store_true", help="take trust back, and remove what was derived from the store"
-    )
+    what.add_argument("--revoke", action="store_true", help="revoke trust, and remove what was derived from the store")
     what.add_argument("--list", action="store_true", help="list the stores that you trust")
 
 
-def run_trust(call: Call) -> None:
+def run_trust(call: Invocation) -> None:
     """Trust the store of this project: hooks recall from it and record to it from now on, for you on this machine.
 
-    A store that you made with `smp init`, or named by its path (--root, SMP_ROOT, smp_memory.open(folder)), is trusted already.
-    One that came with a cloned repository is not: its memories were written by somebody else, and an agent would act on
-    them. Look at it first (smp list, smp query, an editor). Trust belongs to the store in its place: after it was moved, or another
-    one was put there, say it again.
+    A store that you created with `smp init`, or named by its path (--root, SMP_ROOT, smp_memory.open(folder)), is trusted
+    already. A store of a cloned repository is not: its memories were written by somebody else, and an agent would act on
+    them. Read them first (smp list, smp query, an editor). Trust belongs to a store at its path: after it was moved or
+    replaced, trust it again.
 
     Examples:
       smp trust
@@ -146,10 +145,10 @@ def run_trust(call: Call) -> None:
       smp trust --revoke
     """
     if call.options.list:
-        stores = _trusted()
-        call.answer(stores, _listed(stores))
+        stores = _trusted_stores()
+        call.answer(stores, _store_lines(stores))
         return
-    call.tells_of_trust = False
+    call.mentions_trust = False
     memory = call.memory
     before = memory.is_trusted
     if call.options.revoke:
@@ -158,28 +157,28 @@ def run_trust(call: Call) -> None:
         memory.trust()
         if not memory.store.state.on_disk:
             raise UserError(
-                "There is no place to note that you trust this store: your home folder is not yours or cannot be written. "
-                "Name one with SMP_STATE_DIR."
+                "Trust cannot be stored: your home folder belongs to another user or is not writable. "
+                "Set SMP_STATE_DIR to a folder of your own."
             )
-    facts = {"root": memory.root, "trusted": not call.options.revoke, "changed": before == call.options.revoke}
-    call.answer(facts, _said(facts))
+    data = {"root": memory.root, "trusted": not call.options.revoke, "changed": before == call.options.revoke}
+    call.answer(data, _trust_lines(data))
 
 
-def _trusted() -> list[dict[str, Any]]:
+def _trusted_stores() -> list[dict[str, Any]]:
     from smp_memory.files.user_state import trusted_stores
 
     return [{"root": root, "exists": os.path.isdir(root)} for root in trusted_stores()]
 
 
-def _listed(stores: list[dict[str, Any]]) -> Iterator[str]:
+def _store_lines(stores: list[dict[str, Any]]) -> Iterator[str]:
     if not stores:
         yield "You trust no store yet."
     for each in stores:
-        yield each["root"] + ("" if each["exists"] else paint("dim", "  (not there any more)"))
+        yield each["root"] + ("" if each["exists"] else paint("dim", "  (does not exist any more)"))
 
 
-def _said(facts: dict[str, Any]) -> Iterator[str]:
-    now = "trusted" if facts["trusted"] else "not trusted any more"
-    yield f"{paint('green', '✓')} {facts['root']} is {now}" + ("." if facts["changed"] else ", as before.")
-    if facts["trusted"] and facts["changed"]:
+def _trust_lines(data: dict[str, Any]) -> Iterator[str]:
+    now = "trusted" if data["trusted"] else "not trusted any more"
+    yield f"{paint('green', '✓')} {data['root']} is {now}" + ("." if data["changed"] else ", as before.")
+    if data["trusted"] and data["changed"]:
         yield "Hooks recall from it and record to it from now on."

@@ -1,10 +1,12 @@
-"""Reading memories: list, show, history."""
+"""Commands that read memories: list, show, history."""
 
 from __future__ import annotations
 
-from smp_memory.cli.arguments import count
+from smp_memory.cli.arguments import ID_HELP, positive_int
 from smp_memory.cli.render import fields, paint, plural, table, text_lines, time_text, value_text
+from smp_memory.model.record import name_and_content
 from smp_memory.model.times import to_text
+from smp_memory.model.types import KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.cli.arguments import Parser
-    from smp_memory.cli.invocation import Call
+    from smp_memory.cli.invocation import Invocation
     from smp_memory.model.record import Record
     from smp_memory.session import SessionMemory
 
@@ -23,11 +25,11 @@ if TYPE_CHECKING:
 def list_arguments(parser: Parser) -> None:
     parser.add_argument("type", metavar="TYPE", nargs="?", help="only this type: turn, decision, finding, …")
     parser.add_argument("--tag", action="append", default=[], dest="tags", metavar="TAG", help="only with this tag or one below it; repeat for: all of them")  # fmt: skip
-    parser.add_argument("--last", type=count, metavar="N", help="only the newest N")
-    parser.add_argument("--deleted", action="store_true", help="the deleted ones instead")
+    parser.add_argument("--last", type=positive_int, metavar="N", help="only the newest N")
+    parser.add_argument("--deleted", action="store_true", help="only deleted memories")
 
 
-def run_list(call: Call) -> None:
+def run_list(call: Invocation) -> None:
     """List the memories of a session, oldest first.
 
     Examples:
@@ -37,51 +39,52 @@ def run_list(call: Call) -> None:
       smp list --deleted
     """
     session = call.session()
-    records = _chosen(session, call.options)
+    records = _select_records(session, call.options)
     data = [record.to_dict() for record in records] if call.options.json else None
     call.answer(data, _memory_table(call, session, records))
 
 
-def _chosen(session: SessionMemory, options: Any) -> list[Record]:
+def _select_records(session: SessionMemory, options: Any) -> list[Record]:
     if not options.tags and not options.deleted:
         return session.records(options.type, last=options.last)
-    found = session.records(options.type, include_deleted=options.deleted)
-    wanted = [record for record in found if record.deleted == options.deleted and _has_tags(record, options.tags)]
-    return wanted[-options.last :] if options.last else wanted
+    every = session.records(options.type, include_deleted=options.deleted)
+    selected = [record for record in every if record.deleted == options.deleted and _has_tags(record, options.tags)]
+    return selected[-options.last :] if options.last else selected
 
 
 def _has_tags(record: Record, tags: list[str]) -> bool:
-    return all(any(f"{own}.".startswith(tag + ".") for own in record.tags) for tag in tags)
+    """Whether it has all tags, itself or by a tag below it: `security.login` is below `security`."""
+    return all(any(f"{each}.".startswith(tag + ".") for each in record.tags) for tag in tags)
 
 
-def _memory_table(call: Call, session: SessionMemory, records: list[Record]) -> Iterator[str]:
+def _memory_table(call: Invocation, session: SessionMemory, records: list[Record]) -> Iterator[str]:
     if not records:
         options = call.options
-        asked = options.type or options.tags or options.deleted
-        yield f"No such memory in session {session.id}." if asked else f"Session {session.id} is empty."
+        is_filtered = options.type or options.tags or options.deleted
+        yield f"No memory of session {session.id} matches." if is_filtered else f"Session {session.id} is empty."
         return
-    heads, rows = ["id", "created (UTC)", "author", "state", "text"], [_row(record) for record in records]
+    headers, rows = ["id", "created (UTC)", "author", "state", "text"], [_row(record) for record in records]
     if not any(row[3] for row in rows):
-        heads, rows = heads[:3] + heads[4:], [row[:3] + row[4:] for row in rows]
-    yield from table(heads, rows, call.screen.width)
+        headers, rows = headers[:3] + headers[4:], [row[:3] + row[4:] for row in rows]
+    yield from table(headers, rows, call.screen.width)
 
 
 def _row(record: Record) -> list[str]:
     author, created = value_text(record.author or ""), time_text(to_text(record.created))
-    return [paint("cyan", record.id), created, author, state_of(record), gist(record)]
+    return [paint("cyan", record.id), created, author, status_text(record), display_text(record)]
 
 
-def gist(record: Record) -> str:
-    """What a memory says, in a text."""
+def display_text(record: Record) -> str:
+    """The content of a memory as one text; of a preference with its key, of an agent's state the state."""
+    name, content = name_and_content(record)
+    return (f"{value_text(name)}: " if name else "") + value_text("" if content is None else content)
+
+
+def status_text(record: Record) -> str:
+    """Severity, status, pin and hand edits, as far as there are any."""
     data = record.given
-    text = data.get("state", "") if record.type == "agent_state" else record.text or data.get("value") or ""
-    named = f"{value_text(data['key'])}: " if record.type == "preference" and data.get("key") else ""
-    return named + value_text(text)
-
-
-def state_of(record: Record) -> str:
-    data = record.given
-    words = [data.get("severity"), record.status if record.type == "finding" else data.get("status")]
+    is_always_said = KINDS[record.type].is_open_until_closed
+    words = [data.get("severity"), record.status if is_always_said else data.get("status")]
     words += ["pinned"] if record.pinned else []
     words += ["edited by hand"] if record.edited else []
     words += ["typed in by hand"] if record.typed_by_hand else []
@@ -92,11 +95,11 @@ def state_of(record: Record) -> str:
 
 
 def show_arguments(parser: Parser) -> None:
-    parser.add_argument("id", metavar="ID", help="DEC-0001, or session/DEC-0001 for one of another session")
-    parser.add_argument("--deleted", action="store_true", help="also if it is deleted")
+    parser.add_argument("id", metavar="ID", help=ID_HELP)
+    parser.add_argument("--deleted", action="store_true", help="show it also if it is deleted")
 
 
-def run_show(call: Call) -> None:
+def run_show(call: Invocation) -> None:
     """Show one memory with all its fields.
 
     Examples:
@@ -104,13 +107,13 @@ def run_show(call: Call) -> None:
       smp show checkout-review/FIND-0003 --json
     """
     record = call.record(call.options.id, include_deleted=call.options.deleted)
-    call.answer(record.to_dict(), _shown(call, record))
+    call.answer(record.to_dict(), _record_lines(call, record))
     if record.edited:
-        _tell_of_overlaid(call, record)
+        _warn_of_overlaid_edits(call, record)
 
 
-def _tell_of_overlaid(call: Call, record: Record) -> None:
-    """Name hand edits of this memory that have no effect."""
+def _warn_of_overlaid_edits(call: Invocation, record: Record) -> None:
+    """Print the hand edits of this memory that have no effect, because a later change overrides them."""
     from smp_memory.model.hand_edits import problems_of
 
     history = call.memory.store.session(record.session).view(
@@ -120,7 +123,7 @@ def _tell_of_overlaid(call: Call, record: Record) -> None:
         call.screen.line(paint("yellow", problem.message))
 
 
-_IN_THE_TITLE = (
+_TITLE_FIELDS = (
     "id",
     "session",
     "type",
@@ -135,7 +138,7 @@ _IN_THE_TITLE = (
 )
 
 
-def _shown(call: Call, record: Record) -> Iterator[str]:
+def _record_lines(call: Invocation, record: Record) -> Iterator[str]:
     data = record.to_dict()
     pinned = "  " + paint("yellow", "pinned") if record.pinned else ""
     yield f"{paint('bold', record.id)}  {record.type} in session {record.session}{pinned}"
@@ -149,12 +152,12 @@ def _shown(call: Call, record: Record) -> Iterator[str]:
         reason = f": {data['deleted']['reason']}" if data["deleted"]["reason"] else ""
         yield paint("red", f"deleted {time_text(data['deleted']['at'])} UTC{reason}")
     yield ""
-    pairs = [(name, _field_text(name, value)) for name, value in data.items() if name not in _IN_THE_TITLE]
+    pairs = [(name, _field_text(name, value)) for name, value in data.items() if name not in _TITLE_FIELDS]
     yield from fields([pair for pair in pairs if pair[1]], call.screen.width)
 
 
 def _field_text(name: str, value: Any) -> str:
-    """A field for people: lists of words with commas, relations with arrows, dictionaries a line per name."""
+    """A field as text: short lists with commas, relations with arrows, dictionaries with one line for each key."""
     if name == "relations" and isinstance(value, list):
         return "\n".join(f"{item.get('kind')} → {item.get('target')}" for item in value if isinstance(item, dict))
     if isinstance(value, dict):
@@ -169,25 +172,25 @@ def _field_text(name: str, value: Any) -> str:
 
 
 def history_arguments(parser: Parser) -> None:
-    parser.add_argument("id", metavar="ID", help="DEC-0001, or session/DEC-0001 for one of another session")
+    parser.add_argument("id", metavar="ID", help=ID_HELP)
 
 
-def run_history(call: Call) -> None:
-    """Show who changed what in a memory, from what to what, and when.
+def run_history(call: Invocation) -> None:
+    """Show the changes of a memory: who changed which field when, with old and new value.
 
     Examples:
       smp history DEC-0001
     """
-    session, memory_id = call.place(call.options.id)
+    session, memory_id = call.resolve(call.options.id)
     history = call.history(session, memory_id)
-    steps = history.steps() if history is not None else session.history(memory_id)  # which says why not
-    call.answer(steps, story(memory_id, steps))
+    steps = history.steps() if history is not None else session.history(memory_id)  # raises with the reason
+    call.answer(steps, history_lines(memory_id, steps))
 
 
 _VERBS = {"put": "added", "change": "changed", "delete": "deleted", "restore": "restored"}
 
 
-def story(memory_id: str, steps: list[dict[str, Any]]) -> Iterator[str]:
+def history_lines(memory_id: str, steps: list[dict[str, Any]]) -> Iterator[str]:
     changes = sum(step["op"] == "change" for step in steps)
     yield f"{paint('bold', memory_id)}: {plural(changes, 'change')} since it was added"
     for step in steps:
@@ -200,17 +203,17 @@ def story(memory_id: str, steps: list[dict[str, Any]]) -> Iterator[str]:
         if step.get("reason"):
             yield f"  reason: {step['reason']}"
         for name, change in step.get("changes", {}).items():
-            yield from _difference(name, change, first=step["op"] == "put")
+            yield from _change_lines(name, change, is_first=step["op"] == "put")
 
 
-def _difference(name: str, change: dict[str, Any], first: bool) -> Iterator[str]:
+def _change_lines(name: str, change: dict[str, Any], is_first: bool) -> Iterator[str]:
     lines = [
         (style, mark, line)
         for style, mark, value in (("red", "-", change["from"]), ("green", "+", change["to"]))
         if value is not None
         for line in text_lines(_field_text(name, value) if isinstance(value, dict) else value_text(value))
     ]
-    if first and len(lines) == 1:
+    if is_first and len(lines) == 1:
         yield f"  {paint('dim', name + ':')} {lines[0][2]}"
         return
     yield f"  {paint('dim', name + ':')}"

@@ -1,17 +1,26 @@
-"""Finding memories: query, similar, related, watch, priority."""
+"""Commands that search: query, similar, related, watch, priority."""
 
 from __future__ import annotations
 
+from smp_memory.cli.arguments import ID_HELP
 from smp_memory.cli.hit_output import (
     Highlighter,
-    all_parts,
-    arrival,
+    archived_not_searched,
     hit_lines,
-    not_searched,
+    relation_tree,
+    score_parts,
     shared_not_searched,
-    tree,
+    watch_line,
 )
-from smp_memory.cli.query_options import add_filters, add_page, add_steps, add_words, asked_of, loosened, words_of
+from smp_memory.cli.query_options import (
+    add_filters,
+    add_relation_options,
+    add_result_options,
+    add_words,
+    query_from,
+    relaxed_counts,
+    words_from,
+)
 from smp_memory.cli.render import bar, bars, paint, plural, time_text
 from smp_memory.errors import UserError
 
@@ -21,14 +30,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.cli.arguments import Parser
-    from smp_memory.cli.invocation import Call
-    from smp_memory.cli.query_options import Ask, Asked
+    from smp_memory.cli.invocation import Invocation
+    from smp_memory.cli.query_options import QueryOptions, Search
     from smp_memory.model.hits import Hit, Hits
     from smp_memory.model.record import Record
 
-_ID_HELP = "DEC-0001, or session/DEC-0001 for one of another session"
-_MOST_COUNTS = 20
-_AHEAD_DAYS = (7, 30, 90, 365)
+_MAX_COUNTS = 20
+_FORECAST_DAYS = (7, 30, 90, 365)
 
 
 # -- query
@@ -37,20 +45,20 @@ _AHEAD_DAYS = (7, 30, 90, 365)
 def query_arguments(parser: Parser) -> None:
     add_words(parser)
     add_filters(parser)
-    add_page(parser)
+    add_result_options(parser)
 
 
-def run_query(call: Call) -> None:
-    """Find memories, best first, over all sessions or the one named with --session.
+def run_query(call: Invocation) -> None:
+    """Find memories, best first, in all sessions or the one named by --session.
 
-    Write the words as they come, in any order. Any word may match, rare ones count more, and a memory that says more of
-    them comes first. Without words the newest come first.
+    Give the words in any order. Any word may match, rare words count more, and memories with more of them rank higher.
+    Without words the newest come first.
 
-    'auth*'           words that begin so
-    '"rate limit"'    these words in this order; mind both pairs of quotes
-    -draft            only what does not say this; also behind --
+    'auth*'           words with this prefix
+    '"rate limit"'    a phrase; mind both pairs of quotes
+    -draft            memories without this word; also after --
 
-    Nothing found is an answer, too: the exit code is 0, and you are told what to leave out.
+    If nothing is found, the exit code is 0, and the output names the options without which there are results.
 
     Examples:
       smp query which database did we choose
@@ -60,14 +68,14 @@ def run_query(call: Call) -> None:
       smp query --agent veritas --count-by type,tag --limit 0
       smp query --related-to DEC-0001 --depth 2 --json
     """
-    words = words_of(call)
-    _answer(call, lambda who, asked: who.query(words or None, **asked), words)
+    words = words_from(call)
+    _answer(call, lambda scope, query: scope.query(words or None, **query), words)
 
 
-def _answer(call: Call, ask: Ask, words: str) -> None:
-    asked = asked_of(call)
-    with call.waiting("Making the index from the files …"):
-        hits = ask(call.asked, asked)
+def _answer(call: Invocation, search: Search, words: str) -> None:
+    query = query_from(call)
+    with call.delayed_message("Building the index from the files …"):
+        hits = search(call.scope, query)
     data: dict[str, Any] = {"hits": [hit.to_dict() for hit in hits], "more": hits.more, "counts": hits.counts}
     if hits.left_out:
         data["left_out"] = [each._asdict() for each in hits.left_out]
@@ -79,60 +87,63 @@ def _answer(call: Call, ask: Ask, words: str) -> None:
         data["problems"] = [each.to_dict() for each in hits.problems]
     if hits.warnings:
         data["warnings"] = hits.warnings
-    call.answer(data, _told(call, hits, asked, ask, words))
+    call.answer(data, _hits_lines(call, hits, query, search, words))
 
 
-def _told(call: Call, hits: Hits, asked: Asked, ask: Ask, words: str) -> Iterator[str]:
-    options, bare = call.options, call.is_one_session
-    meanings = options.mode in (None, "default")
-    explain = all_parts if options.explain else None
-    yield from hit_lines(hits, words, call.screen.width, bare=bare, explain=explain, meanings=meanings)
+def _hits_lines(call: Invocation, hits: Hits, query: QueryOptions, search: Search, words: str) -> Iterator[str]:
+    options, short_ids = call.options, call.has_one_session
+    has_labels = options.mode in (None, "default")
+    explain = score_parts if options.explain else None
+    yield from hit_lines(hits, words, call.screen.width, short_ids=short_ids, explain=explain, has_labels=has_labels)
     for number, (by, counts) in enumerate(hits.counts.items()):
         if hits or number:
             yield ""
-        yield from _counts(by, counts, call.screen.width)
+        yield from _count_lines(by, counts, call.screen.width)
     if hits:
-        yield from _next_steps(hits, asked)
+        yield from _next_steps(hits, query)
     elif not any(hits.counts.values()):
-        yield from _nothing(call, asked, ask, words)
+        yield from _no_hits_lines(call, query, search, words)
     if hits.archived_not_searched:
-        yield paint("dim", f"{not_searched(hits.archived_not_searched)} Search them, too: --include-archived")
+        note = archived_not_searched(hits.archived_not_searched)
+        yield paint("dim", f"{note} To search them, too: --include-archived")
     if hits.shared_not_searched:
         yield paint("dim", shared_not_searched(hits.shared_not_searched))
 
 
-def _counts(by: str, counts: dict[str, int], columns: int | None) -> Iterator[str]:
-    most = dict(list(counts.items())[:_MOST_COUNTS])
+def _count_lines(by: str, counts: dict[str, int], columns: int | None) -> Iterator[str]:
+    largest = dict(list(counts.items())[:_MAX_COUNTS])
     yield f"{paint('bold', f'By {by}')}"
-    yield from bars(most, lambda number: f"{number:,}", columns)
-    if len(counts) > len(most):
-        yield f"  … and {len(counts) - len(most):,} more: --json"
+    yield from bars(largest, lambda number: f"{number:,}", columns)
+    if len(counts) > len(largest):
+        yield f"  … and {len(counts) - len(largest):,} more: --json"
 
 
-def _next_steps(hits: Hits, asked: Asked) -> Iterator[str]:
+def _next_steps(hits: Hits, query: QueryOptions) -> Iterator[str]:
     yield ""
     if hits.more:
-        yield paint("dim", f"There is more: --offset {asked.get('offset', 0) + len(hits)}, or a larger --limit")
+        yield paint(
+            "dim", f"There are more results: --offset {query.get('offset', 0) + len(hits)}, or a larger --limit"
+        )
     first = next((hit for hit in hits if not hit.archived), hits[0])
     if not first.archived:
-        told = f"Read one whole: smp show {first.record.ref}"
+        step = f"To see all fields of a memory: smp show {first.record.ref}"
     elif first.archived.endswith(".tar.gz"):
-        told = f"Bring its session back: smp session restore {first.record.session}"
+        step = f"To restore its session: smp session restore {first.record.session}"
     else:
-        told = f"Bring one back: smp restore {first.record.ref}"
-    yield paint("dim", told)
+        step = f"To restore a memory: smp restore {first.record.ref}"
+    yield paint("dim", step)
 
 
-def _nothing(call: Call, asked: Asked, ask: Ask, words: str) -> Iterator[str]:
-    where = f"in {call.memory.root}" if call.asked is call.memory else f"in session {call.session_name}"
-    yield f"Nothing found {where}."
-    ways = list(loosened(call, asked, ask, words))
-    for option, number in ways:
+def _no_hits_lines(call: Invocation, query: QueryOptions, search: Search, words: str) -> Iterator[str]:
+    where = f"in {call.memory.root}" if call.scope is call.memory else f"in session {call.session_name}"
+    yield f"No results {where}."
+    relaxed = list(relaxed_counts(call, query, search, words))
+    for option, number in relaxed:
         yield f"  without {option}: {number}"
-    if not ways and words:
-        known = "No memory" if asked.get("include_archived") else "No memory of the sessions in use"
-        yield f"{known} has any of these words. Try others, or a beginning: 'auth*'"
-    elif not ways and not asked.get("offset"):
+    if not relaxed and words:
+        scope = "No memory" if query.get("include_archived") else "No memory of the active sessions"
+        yield f"{scope} contains any of these words. Try other words, or a prefix: 'auth*'"
+    elif not relaxed and not query.get("offset"):
         yield 'There is no memory yet. Add one: smp note "Login has no rate limit"'
 
 
@@ -142,11 +153,11 @@ def _nothing(call: Call, asked: Asked, ask: Ask, words: str) -> Iterator[str]:
 def similar_arguments(parser: Parser) -> None:
     add_words(parser)
     add_filters(parser)
-    add_page(parser)
+    add_result_options(parser)
 
 
-def run_similar(call: Call) -> None:
-    """Find memories that say much the same as a text, or as the memory with an id.
+def run_similar(call: Invocation) -> None:
+    """Find memories whose text is similar to a given text, or to that of a memory.
 
     Examples:
       smp similar DEC-0001
@@ -155,16 +166,16 @@ def run_similar(call: Call) -> None:
     """
     from smp_memory.index.tokens import without_signs
 
-    words = words_of(call)
+    words = words_from(call)
     if not words:
         raise UserError("Give a text or the id of a memory. See: smp similar --help")
-    record = _meant(call, words)
+    record = _find_record(call, words)
     text = without_signs(record.text if record is not None else words)
-    _answer(call, lambda who, asked: who.find_similar(record or words, **asked), text)
+    _answer(call, lambda scope, query: scope.find_similar(record or words, **query), text)
 
 
-def _meant(call: Call, words: str) -> Record | None:
-    """The memory, if the words are an id. One that looks like `DEC-0001` must be there."""
+def _find_record(call: Invocation, words: str) -> Record | None:
+    """The memory if the words are its id, else None; raises for a missing id of the form `DEC-0001`."""
     import re
 
     if re.fullmatch(r"([\w.-]+/)?[A-Z]+-\d+", words):
@@ -183,14 +194,14 @@ def _meant(call: Call, words: str) -> Record | None:
 
 
 def related_arguments(parser: Parser) -> None:
-    parser.add_argument("id", metavar="ID", help=_ID_HELP)
-    add_steps(parser.add_argument, used_by="")
+    parser.add_argument("id", metavar="ID", help=ID_HELP)
+    add_relation_options(parser.add_argument, used_by="")
 
 
-def run_related(call: Call) -> None:
-    """Draw what a memory is connected with: what it points to, and what points to it, in any session.
+def run_related(call: Invocation) -> None:
+    """Show the memories related to one as a tree: those that it refers to and those that refer to it, in any session.
 
-    → resolves says that the upper memory resolves the lower one, ← that the lower one resolves the upper one.
+    → resolves: the upper memory resolves the lower one; ← resolves: the lower one resolves the upper one.
 
     Examples:
       smp related DEC-0002
@@ -199,16 +210,16 @@ def run_related(call: Call) -> None:
     """
     record = call.record(call.options.id, include_deleted=True)
     session = call.memory.session(record.session)
-    near = session.find_related(record.id, call.options.depth or 1, call.options.kinds)
-    data = {"id": record.ref, "related": [each.to_dict() for each in near]}
-    call.answer(data, _connected(call, record, near))
+    related = session.find_related(record.id, call.options.depth or 1, call.options.kinds)
+    data = {"id": record.ref, "related": [each.to_dict() for each in related]}
+    call.answer(data, _related_lines(call, record, related))
 
 
-def _connected(call: Call, record: Record, near: list[Any]) -> Iterator[str]:
-    bare = all(each.record.session == record.session for each in near) and "/" not in call.options.id
-    yield from tree(record, near, call.screen.width, bare=bare)
-    if not near:
-        yield paint("dim", f"Nothing is connected with it. smp relate {record.id} OTHER-ID --kind resolves does that.")
+def _related_lines(call: Invocation, record: Record, related: list[Any]) -> Iterator[str]:
+    short_ids = all(each.record.session == record.session for each in related) and "/" not in call.options.id
+    yield from relation_tree(record, related, call.screen.width, short_ids=short_ids)
+    if not related:
+        yield paint("dim", f"It has no relations. To add one: smp relate {record.id} OTHER-ID --kind resolves")
 
 
 # -- watch
@@ -220,10 +231,10 @@ def watch_arguments(parser: Parser) -> None:
     parser.add_argument("--for", type=float, dest="seconds", metavar="SECONDS", help="end after so many seconds")
 
 
-def run_watch(call: Call) -> None:
-    """Print memories that match as any process writes them, a line for each, until Ctrl-C or for some seconds.
+def run_watch(call: Invocation) -> None:
+    """Print matching memories as any process writes them, one per line, until Ctrl-C or for some seconds.
 
-    With --json each line is one JSON object. What is there already is not printed.
+    With --json each line is one JSON object. Existing memories are not printed.
 
     Examples:
       smp watch
@@ -231,21 +242,21 @@ def run_watch(call: Call) -> None:
       smp watch --where severity=critical --json --for 60
     """
     try:
-        words, bare = words_of(call), call.is_one_session
-        arrivals = call.asked.watch(words or None, timeout=call.options.seconds, **asked_of(call))
+        words, short_ids = words_from(call), call.has_one_session
+        hits = call.scope.watch(words or None, timeout=call.options.seconds, **query_from(call))
         if not call.options.json:
-            call.remark(paint("dim", f"Watching {call.memory.root}. Ctrl-C ends."))
-        _print_each(call, arrivals, Highlighter(words), bare)
+            call.notify(paint("dim", f"Watching {call.memory.root}. Press Ctrl-C to end."))
+        _print_each(call, hits, Highlighter(words), short_ids)
     except KeyboardInterrupt:
-        pass  # this is how it ends
+        pass  # the usual way to end it
 
 
-def _print_each(call: Call, arrivals: Iterator[Hit], words: Highlighter, bare: bool) -> None:
-    for hit in arrivals:
+def _print_each(call: Invocation, hits: Iterator[Hit], highlighter: Highlighter, short_ids: bool) -> None:
+    for hit in hits:
         if call.options.json:
             call.screen.json(hit.to_dict(), on_one_line=True)
         else:
-            call.screen.line(arrival(hit, words, call.screen.width, bare))
+            call.screen.line(watch_line(hit, highlighter, call.screen.width, short_ids))
         call.screen.flush()
 
 
@@ -253,14 +264,14 @@ def _print_each(call: Call, arrivals: Iterator[Hit], words: Highlighter, bare: b
 
 
 def priority_arguments(parser: Parser) -> None:
-    parser.add_argument("id", metavar="ID", help=_ID_HELP)
+    parser.add_argument("id", metavar="ID", help=ID_HELP)
     parser.add_argument("--at", metavar="TIME", help="at this time instead of now: 2026-12-24")
 
 
-def run_priority(call: Call) -> None:
-    """Show how present a memory is, from 0 to 1, and how it will fade if nobody uses it.
+def run_priority(call: Invocation) -> None:
+    """Show the priority of a memory, from 0 to 1, and how it will decay if nobody uses it.
 
-    Pinned memories do not fade. `smp config decay.policy` says by which rule the others do.
+    Pinned memories do not decay. `smp config decay.policy` shows the rule for the others.
 
     Examples:
       smp priority DEC-0001
@@ -268,17 +279,17 @@ def run_priority(call: Call) -> None:
     """
     record = call.record(call.options.id)
     session = call.memory.session(record.session)
-    times = {"now": call.options.at or call.memory.now(), **(_ahead(call) if not call.options.at else {})}
+    times = {"now": call.options.at or call.memory.now(), **(_forecast_times(call) if not call.options.at else {})}
     steps = [{"at": _time(at), "priority": session.priority(record.id, at)} for at in times.values()]
     data = {"id": record.id, "session": record.session, **steps[0], "ahead": steps[1:]}
     names = [f"at {call.options.at}" if call.options.at else "now", *list(times)[1:]]
-    call.answer(data, _fading(record, list(zip(names, steps, strict=True))))
+    call.answer(data, _priority_lines(record, list(zip(names, steps, strict=True))))
 
 
-def _ahead(call: Call) -> dict[str, Any]:
+def _forecast_times(call: Invocation) -> dict[str, Any]:
     from datetime import timedelta
 
-    return {f"in {plural(days, 'day')}": call.memory.now() + timedelta(days=days) for days in _AHEAD_DAYS}
+    return {f"in {plural(days, 'day')}": call.memory.now() + timedelta(days=days) for days in _FORECAST_DAYS}
 
 
 def _time(at: Any) -> str:
@@ -287,7 +298,7 @@ def _time(at: Any) -> str:
     return parse(at, "at")
 
 
-def _fading(record: Record, steps: list[tuple[str, dict[str, Any]]]) -> Iterator[str]:
+def _priority_lines(record: Record, steps: list[tuple[str, dict[str, Any]]]) -> Iterator[str]:
     pinned = "  " + paint("yellow", "pinned") if record.pinned else ""
     yield f"{paint('bold', record.ref)}  {record.type} of {time_text(record['created'])[:10]}{pinned}"
     widest = max(len(name) for name, _ in steps)

@@ -1,4 +1,4 @@
-"""Sessions as a whole: pack away, bring back, delete; and making room in one."""
+"""Commands for the lifecycle of sessions: archive, restore, delete, undelete, purge, compact, archived, duplicates."""
 
 from __future__ import annotations
 
@@ -11,46 +11,45 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.cli.arguments import Parser
-    from smp_memory.cli.invocation import Call
+    from smp_memory.cli.invocation import Invocation
     from smp_memory.lifecycle.compaction import CompactionReport
 
-_REASON_HELP = "why; it is kept with the session and in the audit log"
 
-
-def _one_session(parser: Parser, *, reason: bool = True) -> None:
+def _session_arguments(parser: Parser, *, has_reason: bool = True) -> None:
     parser.add_argument("id", metavar="ID", help="the session")
-    if reason:
-        parser.add_argument("--reason", metavar="TEXT", help=_REASON_HELP)
+    if has_reason:
+        parser.add_argument("--reason", metavar="TEXT", help="why; stored with the session and in the audit log")
 
 
 # -- session archive, archive
 
 
 def session_archive_arguments(parser: Parser) -> None:
-    _one_session(parser)
+    _session_arguments(parser)
 
 
-def run_session_archive(call: Call) -> None:
-    """Pack a session away: a summary and a compressed file. Opening it brings it back.
+def run_session_archive(call: Invocation) -> None:
+    """Archive a session: a compressed file and a summary. Opening the session restores it.
 
-    The archive is read back and compared before the session's files go. `smp query --include-archived` still finds its summary.
+    The archive is read back and compared before the session's files are removed. `smp query --include-archived` still
+    searches it.
 
     Examples:
       smp session archive checkout-review --reason "released"
     """
-    away = call.memory.archive_session(call.options.id, call.options.reason, by=call.author)
+    archived = call.memory.archive_session(call.options.id, call.options.reason, by=call.author)
     call.answer(
-        {**away.to_dict(), "path": away.path},
-        [f"Archived {paint('bold', away.session)} in {away.path}, {size_text(away.bytes)}."],
+        {**archived.to_dict(), "path": archived.path},
+        [f"Archived {paint('bold', archived.session)} in {archived.path}, {size_text(archived.bytes)}."],
     )
-    call.remark_redacted("reason", away.redacted)
+    call.notify_redacted("reason", archived.redacted)
 
 
 archive_arguments = session_archive_arguments
 
 
-def run_archive(call: Call) -> None:
-    """Pack a session away; the same as `smp session archive`.
+def run_archive(call: Invocation) -> None:
+    """Archive a session; the same as `smp session archive`.
 
     Examples:
       smp archive checkout-review --reason "released"
@@ -62,11 +61,11 @@ def run_archive(call: Call) -> None:
 
 
 def session_restore_arguments(parser: Parser) -> None:
-    _one_session(parser, reason=False)
+    _session_arguments(parser, has_reason=False)
 
 
-def run_session_restore(call: Call) -> None:
-    """Bring an archived session back. Any command that opens it does the same.
+def run_session_restore(call: Invocation) -> None:
+    """Restore an archived session. Any command that opens it does the same.
 
     Examples:
       smp session restore checkout-review
@@ -80,8 +79,8 @@ def run_session_restore(call: Call) -> None:
 unarchive_arguments = session_restore_arguments
 
 
-def run_unarchive(call: Call) -> None:
-    """Bring an archived session back; the same as `smp session restore`.
+def run_unarchive(call: Invocation) -> None:
+    """Restore an archived session; the same as `smp session restore`.
 
     Examples:
       smp unarchive checkout-review
@@ -93,30 +92,32 @@ def run_unarchive(call: Call) -> None:
 
 
 def session_delete_arguments(parser: Parser) -> None:
-    _one_session(parser)
+    _session_arguments(parser)
 
 
-def run_session_delete(call: Call) -> None:
-    """Move a whole session to the trash; it can be brought back for 30 days (lifecycle.purge_days).
+def run_session_delete(call: Invocation) -> None:
+    """Move a whole session to the trash; it can be restored for 30 days (lifecycle.purge_days).
 
     Examples:
       smp session delete checkout-review --reason "no longer needed"
     """
-    away = call.memory.delete_session(call.options.id, call.options.reason, by=call.author)
-    until = str(away.metadata.get("recovery_deadline", ""))
+    deleted = call.memory.delete_session(call.options.id, call.options.reason, by=call.author)
+    until, name = str(deleted.metadata.get("recovery_deadline", "")), deleted.session
     call.answer(
-        {**away.to_dict(), "until": until, "path": away.path},
-        [f"Deleted {paint('bold', away.session)}. Until {time_text(until)}: smp session undelete {away.session}"],
+        {**deleted.to_dict(), "until": until, "path": deleted.path},
+        [
+            f"Deleted {paint('bold', name)}. It can be restored until {time_text(until)} UTC: smp session undelete {name}"
+        ],
     )
-    call.remark_redacted("reason", away.redacted)
+    call.notify_redacted("reason", deleted.redacted)
 
 
 def session_undelete_arguments(parser: Parser) -> None:
-    _one_session(parser)
+    _session_arguments(parser)
 
 
-def run_session_undelete(call: Call) -> None:
-    """Bring a deleted session back, as it was; of several of one name, the one deleted last.
+def run_session_undelete(call: Invocation) -> None:
+    """Restore a deleted session; of several with the same id, the one deleted last.
 
     Examples:
       smp session undelete checkout-review
@@ -126,26 +127,26 @@ def run_session_undelete(call: Call) -> None:
     reason, redacted = clean_reason(call.memory.config, call.options.reason)
     state = call.memory.undelete_session(call.options.id, reason, by=call.author)
     data = {"id": call.options.id, "state": state, **({"redacted": redacted} if redacted else {})}
-    call.answer(data, [f"Brought back {paint('bold', call.options.id)}; it is {state}."])
-    call.remark_redacted("reason", redacted)
+    call.answer(data, [f"Restored {paint('bold', call.options.id)}; it is {state}."])
+    call.notify_redacted("reason", redacted)
 
 
 def session_purge_arguments(parser: Parser) -> None:
-    _one_session(parser)
-    parser.add_argument("--yes", action="store_true", help="do it: this cannot be undone")
+    _session_arguments(parser)
+    parser.add_argument("--yes", action="store_true", help="confirm: this cannot be undone")
 
 
-def run_session_purge(call: Call) -> None:
-    """Remove a deleted session for good, before its time. This cannot be undone.
+def run_session_purge(call: Invocation) -> None:
+    """Remove a deleted session for good, before its retention ends. This cannot be undone.
 
     Examples:
       smp session purge checkout-review --yes
     """
     if not call.options.yes:
-        raise UserError("Purging cannot be undone; repeat it with --yes if you mean it. Nothing was changed.")
-    away = call.memory.purge_session(call.options.id, call.options.reason, by=call.author)
-    call.answer(away.to_dict(), [f"Purged {paint('bold', away.session)}; it is gone."])
-    call.remark_redacted("reason", away.redacted)
+        raise UserError("Purging cannot be undone. Add --yes to confirm. Nothing was changed.")
+    purged = call.memory.purge_session(call.options.id, call.options.reason, by=call.author)
+    call.answer(purged.to_dict(), [f"Purged {paint('bold', purged.session)}."])
+    call.notify_redacted("reason", purged.redacted)
 
 
 # -- compact
@@ -153,15 +154,16 @@ def run_session_purge(call: Call) -> None:
 
 def compact_arguments(parser: Parser) -> None:
     parser.add_argument("--forced", action="store_true", help="free storage.forced_percent of it, not gentle_percent")
-    parser.add_argument("--bytes", type=int, metavar="N", help="free so many bytes")
-    parser.add_argument("--dry-run", action="store_true", help="show what would go, and why; change nothing")
+    parser.add_argument("--bytes", type=int, metavar="N", help="free N bytes")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be moved, and why; change nothing")
 
 
-def run_compact(call: Call) -> None:
-    """Move what has faded, old turns and settled findings out of a session's files, into a cold segment beside them.
+def run_compact(call: Invocation) -> None:
+    """Move faded memories, old turns and resolved findings from a session's files to a cold segment beside them.
 
-    Nothing is destroyed: `smp restore ID` brings a memory back, `smp archived` lists what went, and `smp query --include-archived`
-    finds it. Turns that go leave a summary. What is pinned, open, recent or important stays.
+    Nothing is destroyed: `smp restore ID` restores a memory, `smp archived` lists what was moved, and
+    `smp query --include-archived` finds it. Turns that are moved leave a summary. Pinned, open, recent and important
+    memories stay.
 
     Examples:
       smp compact --dry-run
@@ -175,14 +177,14 @@ def run_compact(call: Call) -> None:
 
 def _compaction_lines(report: CompactionReport, dry_run: bool) -> Iterator[str]:
     plan = report.plan.to_dict()
-    would = "would go" if dry_run else "went"
+    moved = "would be moved" if dry_run else "moved"
     count = len(report.removed)
     if not report:
-        yield f"Nothing may go in {report.session}."
+        yield f"No memory of {report.session} can be moved."
     else:
-        yield f"{plural(count, 'memory')} {would} to the cold segment; {size_text(report.freed_bytes)} freed"
+        yield f"{plural(count, 'memory')} {moved} to the cold segment; {size_text(report.freed_bytes)} freed"
         yield from table(
-            ("what", ">memories", ">bytes"),
+            ("stage", ">memories", ">bytes"),
             [
                 (stage.replace("_", " "), f"{figures['memories']:,}", size_text(figures["bytes"]))
                 for stage, figures in plan["stages"].items()
@@ -191,10 +193,10 @@ def _compaction_lines(report: CompactionReport, dry_run: bool) -> Iterator[str]:
             None,
         )
         for summary in plan["summaries"]:
-            yield paint("dim", f"summed up: {', '.join(summary['covers'])}")
+            yield paint("dim", f"summarised: {', '.join(summary['covers'])}")
     if plan["kept"]:
         yield ""
-        yield paint("bold", "Stays")
+        yield paint("bold", "Not moved")
         yield from table(
             (">memories", "why", "such as"),
             [(f"{each['memories']:,}", why, ", ".join(each["examples"])) for why, each in plan["kept"].items()],
@@ -209,36 +211,37 @@ def archived_arguments(parser: Parser) -> None:
     pass
 
 
-def run_archived(call: Call) -> None:
+def run_archived(call: Invocation) -> None:
     """List the memories that compaction moved to a session's cold segment.
 
     Examples:
       smp archived
       smp restore TURN-0003
     """
-    found = call.session().archived()
+    archived = call.session().archived()
     lines = table(
         ("id", "type", "written (UTC)", "moved (UTC)", "why"),
         [
             (paint("cyan", each.id), each.type, time_text(each.created), time_text(each.moved), each.why)
-            for each in found
+            for each in archived
         ],
         call.screen.width,
     )
-    call.answer([each.to_dict() for each in found], lines if found else ["Nothing was compacted in this session."])
+    data = [each.to_dict() for each in archived]
+    call.answer(data, lines if archived else ["The cold segment of this session is empty."])
 
 
 # -- duplicates
 
 
 def duplicates_arguments(parser: Parser) -> None:
-    parser.add_argument("--merge", action="store_true", help="let the first of each group stand for all of it")
+    parser.add_argument("--merge", action="store_true", help="merge each group into its first memory")
 
 
-def run_duplicates(call: Call) -> None:
-    """Find findings and preferences that say the same, and merge them if you say so.
+def run_duplicates(call: Invocation) -> None:
+    """Find findings and preferences that say the same; --merge merges them.
 
-    A merge can be undone: the others are in the trash, and the one that is kept lists what it took in.
+    A merge can be undone: the merged memories are in the trash, and the remaining one lists them.
 
     Examples:
       smp duplicates

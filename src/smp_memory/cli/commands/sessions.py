@@ -1,8 +1,8 @@
-"""Sessions: start, list, show, measure."""
+"""Commands for sessions: session new, session list, session show, stats."""
 
 from __future__ import annotations
 
-from smp_memory.cli.arguments import assignment
+from smp_memory.cli.arguments import parse_assignment
 from smp_memory.cli.render import bar, bars, fields, one_line, paint, plural, size_text, table, time_text, value_text
 from smp_memory.errors import SMPError, UserError
 from smp_memory.model.times import to_text
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.cli.arguments import Parser
-    from smp_memory.cli.invocation import Call
+    from smp_memory.cli.invocation import Invocation
     from smp_memory.session import SessionMemory
 
-_OPTIONS_OF_THEIR_OWN = ("id", "user", "agents", "project", "tags", "author", "config", "created", "self")
+_NAMES_WITH_OPTION = ("id", "user", "agents", "project", "tags", "author", "config", "created", "self")
 
 
 # -- session new
@@ -45,16 +45,16 @@ def session_new_arguments(parser: Parser) -> None:
         "--set",
         action="append",
         default=[],
-        type=assignment,
+        type=parse_assignment,
         metavar="KEY=VALUE",
-        help="anything else to know about it; repeat for more",
+        help="any other metadata; repeat for more",
     )
 
 
-def run_session_new(call: Call) -> None:
-    """Start a session: the place that memories of one piece of work go to.
+def run_session_new(call: Invocation) -> None:
+    """Start a session, which holds the memories of one piece of work.
 
-    Commands without --session mean it, until another session is written.
+    Commands without --session use it, until another session is written.
 
     Examples:
       smp session new
@@ -64,9 +64,9 @@ def run_session_new(call: Call) -> None:
 
     options = call.options
     context = dict(options.set)
-    taken = next((name for name in _OPTIONS_OF_THEIR_OWN if name in context), None)
-    if taken:
-        raise UserError(f"--set {taken}=…: this has an option of its own. See: smp session new --help", field=taken)
+    reserved = next((name for name in _NAMES_WITH_OPTION if name in context), None)
+    if reserved:
+        raise UserError(f"--set cannot set {reserved}. See: smp session new --help", field=reserved)
     session = call.memory.create_session(
         options.id, user=options.user, agents=options.agents, project=options.project, tags=options.tags, **context
     )
@@ -74,11 +74,11 @@ def run_session_new(call: Call) -> None:
         call.memory.store, session.id, call.memory.now()
     )  # what was written to others before does not count
     more = {"redacted": session.redacted} if session.redacted else {}
-    call.answer({**_head(session), **more}, [f"Started session {paint('bold', session.id)} in {session.folder}"])
-    call.remark_redacted(session.id, session.redacted)
+    call.answer({**_metadata(session), **more}, [f"Started session {paint('bold', session.id)} in {session.folder}"])
+    call.notify_redacted(session.id, session.redacted)
 
 
-def _head(session: SessionMemory) -> dict[str, Any]:
+def _metadata(session: SessionMemory) -> dict[str, Any]:
     return {**session.info.to_dict(), "folder": session.folder}
 
 
@@ -86,11 +86,11 @@ def _head(session: SessionMemory) -> dict[str, Any]:
 
 
 def session_list_arguments(parser: Parser) -> None:
-    parser.add_argument("--all", action="store_true", help="those that are archived or deleted, too")
+    parser.add_argument("--all", action="store_true", help="also archived and deleted sessions")
 
 
-def run_session_list(call: Call) -> None:
-    """List the sessions of the store with their state and what happens to them next, the one written last at the end.
+def run_session_list(call: Invocation) -> None:
+    """List the sessions of the store with their state and its next automatic change, the one written last at the end.
 
     Examples:
       smp session list
@@ -98,51 +98,49 @@ def run_session_list(call: Call) -> None:
       smp session list --json
     """
     sessions = call.memory.sessions_by_time()
-    standings = {standing.session: standing.to_dict() for standing in call.memory.standings()}
+    states = {each.session: each.to_dict() for each in call.memory.standings()}
     counts = call.memory.query(count_by="session", limit=1, track_access=False).counts["session"]
-    rows = [{**_summary(session, counts, written), **standings.get(session.id, {})} for written, session in sessions]
+    rows = [{**_summary(session, counts, written), **states.get(session.id, {})} for written, session in sessions]
     if call.options.all:
-        away = (standing for standing in call.memory.standings(away=True) if standing.archived is not None)
-        rows += [
-            {**standing.archived.to_dict(), **standing.to_dict()} for standing in away if standing.archived is not None
-        ]
+        others = (each for each in call.memory.standings(away=True) if each.archived is not None)
+        rows += [{**each.archived.to_dict(), **each.to_dict()} for each in others if each.archived is not None]
     call.answer(rows, _session_table(call, rows))
 
 
 def _summary(session: SessionMemory, counts: dict[str, int], last: datetime) -> dict[str, Any]:
-    """What a line of the list says; the index counts the memories, nothing is read."""
+    """The data of a session in the list. Memories are counted by the index; their files are not read."""
     try:
         info: dict[str, Any] = session.info.to_dict()
-    except SMPError as error:  # its head is damaged; its memories, and the other sessions, are not
+    except SMPError as error:  # damaged metadata; the memories, and the other sessions, are still usable
         info = {"project": None, "user": None, "agents": [], "tags": [], "problem": error.message}
     written = to_text(last)
     size = sum(session.memory.store.session(session.id).sizes().values())
-    known = {"id": session.id, "memories": counts.get(session.id, 0), "bytes": size, "written": written}
-    return {**info, **known, "folder": session.folder}
+    figures = {"id": session.id, "memories": counts.get(session.id, 0), "bytes": size, "written": written}
+    return {**info, **figures, "folder": session.folder}
 
 
-def _session_table(call: Call, rows: list[dict[str, Any]]) -> Iterator[str]:
+def _session_table(call: Invocation, rows: list[dict[str, Any]]) -> Iterator[str]:
     if not rows:
-        yield call.without_sessions()
+        yield call.no_session_message()
         return
     cells = [
         (
             paint("cyan", row["id"]),
-            row.get("project") or ("(its head is damaged: smp validate)" if "problem" in row else ""),
+            row.get("project") or ("(metadata is damaged: smp validate)" if "problem" in row else ""),
             f"{row['memories']:,}" if "memories" in row else "",
             size_text(row["bytes"]),
             time_text(row.get("written") or row.get("since") or ""),
             row.get("state", ""),
-            _what_next(row.get("next")),
+            _next_state(row.get("next")),
         )
         for row in rows
     ]
-    heads = ("session", "project", ">memories", ">size", "last write (UTC)", "state", "next")
-    yield from table(heads, cells, call.screen.width, spare=("size", "last write (UTC)"))
+    headers = ("session", "project", ">memories", ">size", "last write (UTC)", "state", "next")
+    yield from table(headers, cells, call.screen.width, optional=("size", "last write (UTC)"))
 
 
-def _what_next(step: dict[str, Any] | None) -> str:
-    """`archived 2026-02-03`; nothing if nothing happens by itself."""
+def _next_state(step: dict[str, Any] | None) -> str:
+    """`archived 2026-02-03`; empty if the state does not change automatically."""
     return f"{step['state']} {step['when'][:10]}" if step and step["when"] else ""
 
 
@@ -153,8 +151,8 @@ def session_show_arguments(parser: Parser) -> None:
     parser.add_argument("id", metavar="ID", nargs="?", help="the session (default: as for every command)")
 
 
-def run_session_show(call: Call) -> None:
-    """Show who takes part in a session, what it is about, and what is in it.
+def run_session_show(call: Invocation) -> None:
+    """Show the metadata of a session: participants, project, tags, settings, counts, size.
 
     Examples:
       smp session show
@@ -162,11 +160,11 @@ def run_session_show(call: Call) -> None:
     """
     session = call.session(call.options.id)
     figures = session.stats()
-    data = {**_head(session), "memories": figures.memories, "by_type": figures.by_type, "bytes": figures.bytes}
-    call.answer(data, fields(_head_fields(data), call.screen.width))
+    data = {**_metadata(session), "memories": figures.memories, "by_type": figures.by_type, "bytes": figures.bytes}
+    call.answer(data, fields(_metadata_fields(data), call.screen.width))
 
 
-def _head_fields(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _metadata_fields(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "session", paint("bold", data["id"])
     for name in ("project", "user"):
         if data[name]:
@@ -192,7 +190,7 @@ def stats_arguments(parser: Parser) -> None:
     pass
 
 
-def run_stats(call: Call) -> None:
+def run_stats(call: Invocation) -> None:
     """Show how many memories of each type a session has, how large its files are, and how full it is.
 
     Examples:
@@ -211,19 +209,22 @@ def _figure_lines(figures: dict[str, Any]) -> Iterator[str]:
     yield f"{paint('bold', figures['session'])}: {plural(figures['memories'], 'memory')}{deleted}{unread}"
     if figures["first"]:
         yield paint("dim", f"from {time_text(figures['first'])} to {time_text(figures['last'])} UTC")
-    for title, counts, shown in (("By type", figures["by_type"], _counted), ("By file", figures["files"], size_text)):
+    for title, counts, formatted in (
+        ("By type", figures["by_type"], "{:,}".format),
+        ("By file", figures["files"], size_text),
+    ):
         if counts:
             yield ""
             yield paint("bold", title)
-            yield from bars(counts, shown)
+            yield from bars(counts, formatted)
     yield ""
-    room = f"{size_text(figures['bytes'])} of {size_text(figures['quota_bytes'])}"
-    yield f"{paint('bold', 'Room')}  {bar(figures['utilisation'])}  {room}, {figures['utilisation']:.1%} full"
-    yield from _outlook(figures["size"])
+    used = f"{size_text(figures['bytes'])} of {size_text(figures['quota_bytes'])}"
+    yield f"{paint('bold', 'Quota')}  {bar(figures['utilisation'])}  {used}, {figures['utilisation']:.1%} full"
+    yield from _size_forecast(figures["size"])
 
 
-def _outlook(size: dict[str, Any]) -> Iterator[str]:
-    """Where it will lead, and what can be done about it."""
+def _size_forecast(size: dict[str, Any]) -> Iterator[str]:
+    """When the session will be full, and what compaction could free."""
     days, gain = size["predicted_days_to_quota"], size["estimated_compaction_gain_bytes"]
     if days is not None:
         yield paint(
@@ -231,11 +232,7 @@ def _outlook(size: dict[str, Any]) -> Iterator[str]:
             f"      full in about {plural(round(days), 'day')}, at {size_text(round(size['bytes_per_day']))} a day",
         )
     if size["level"] != "ok" or gain:
-        could = f"`smp compact` could free about {size_text(gain)}" if gain else "nothing may go: smp compact --dry-run"
-        yield paint("dim", f"      {size['level']}; {could}")
+        gain_text = f"`smp compact` could free about {size_text(gain)}" if gain else "`smp compact` could free nothing"
+        yield paint("dim", f"      {size['level']}; {gain_text}")
     if size["cold_bytes"]:
         yield paint("dim", f"      {size_text(size['cold_bytes'])} more in the cold segment: smp archived")
-
-
-def _counted(number: int) -> str:
-    return f"{number:,}"

@@ -1,10 +1,10 @@
-"""Making, converting and configuring a store."""
+"""Commands for a store as a whole: init, convert, config."""
 
 from __future__ import annotations
 
 import os
 
-from smp_memory.cli.arguments import assignment
+from smp_memory.cli.arguments import parse_assignment
 from smp_memory.cli.render import paint, plural, table, value_text
 from smp_memory.config import DEFAULT_ROOTS, SETTINGS
 from smp_memory.discovery import is_store, reject_linked_root, store_in
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.cli.arguments import Parser
-    from smp_memory.cli.invocation import Call
+    from smp_memory.cli.invocation import Invocation
     from smp_memory.config import Config
     from smp_memory.memory import Memory
 
@@ -29,19 +29,19 @@ def init_arguments(parser: Parser) -> None:
     parser.add_argument(
         "folder", metavar="DIR", nargs="?", default=".", help="the project's folder (default: this one)"
     )
-    parser.add_argument("--layout", choices=LAYOUTS, help="how memories look on disk (default: jsonl)")
-    parser.add_argument("--no-git", action="store_true", help="in a git work tree: do not set up merging")
+    parser.add_argument("--layout", choices=LAYOUTS, help="the file layout (default: jsonl)")
+    parser.add_argument("--no-git", action="store_true", help="in a git work tree: do not set up git")
 
 
-def run_init(call: Call) -> None:
-    """Make a store below a project's folder, or say that there is one.
+def run_init(call: Invocation) -> None:
+    """Create a store below a project's folder, unless there is one.
 
     jsonl     .bmad/memory    one JSON file per type of memory
-    markdown  .bmad/sessions  Markdown and YAML, pleasant to read and edit
+    markdown  .bmad/sessions  Markdown and YAML, easy to read and edit
     single    .bmad/sessions  one file per session
     log       memory          one log per session, with deletions beside it
 
-    --root makes it in that very folder instead. In a git work tree it also does what `smp git setup` does.
+    --root creates it in exactly that folder. In a git work tree it also does what `smp git setup` does.
 
     Examples:
       smp init
@@ -51,34 +51,34 @@ def run_init(call: Call) -> None:
     from smp_memory.memory import open_memory
 
     root = call.root or reject_linked_root(_root_below(call.options.folder, call.options.layout))
-    known = is_store(root)
-    call.use(open_memory(root, layout=call.options.layout))
+    exists = is_store(root)
+    call.use_store(open_memory(root, layout=call.options.layout))
     memory = call.memory
-    facts: dict[str, Any] = {"root": memory.root, "layout": memory.layout, "created": not known}
+    data: dict[str, Any] = {"root": memory.root, "layout": memory.layout, "created": not exists}
     if not call.options.no_git:
         from smp_memory.cli.commands.git import set_up_new_store
 
         git = set_up_new_store(call, memory.root)
         if git is not None:
-            facts["git"] = git
-    call.answer(facts, _welcome(call, memory, known))
+            data["git"] = git
+    call.answer(data, _init_lines(call, memory, exists))
 
 
 def _root_below(folder: str, layout: str | None) -> str:
-    """The store that a folder has already, else where its store belongs."""
-    found = store_in(os.path.realpath(folder)) if os.path.isdir(folder) else None
-    if found is not None:
-        return found
+    """The existing store of a folder, else the default path of a new one."""
+    existing = store_in(os.path.realpath(folder)) if os.path.isdir(folder) else None
+    if existing is not None:
+        return existing
     return os.path.join(folder, DEFAULT_ROOTS[layout or "jsonl"])
 
 
-def _welcome(call: Call, memory: Memory, known: bool) -> Iterator[str]:
-    if known:
+def _init_lines(call: Invocation, memory: Memory, exists: bool) -> Iterator[str]:
+    if exists:
         yield f"There is already a {memory.layout} store in {paint('bold', memory.root)}; it was not changed."
         return
-    yield f"Made a {memory.layout} store in {paint('bold', memory.root)}"
+    yield f"Created a {memory.layout} store in {paint('bold', memory.root)}"
     yield ""
-    yield "What to do next:"
+    yield "Next steps:"
     if call.root:
         yield f"  export SMP_ROOT={_quoted(memory.root)}"
     elif os.path.abspath(call.options.folder) != os.getcwd():
@@ -101,14 +101,14 @@ def convert_arguments(parser: Parser) -> None:
     parser.add_argument("--to", choices=LAYOUTS, required=True, help="the layout to change to")
 
 
-def run_convert(call: Call) -> None:
-    """Change how the memories look on disk, in place; no memory is lost, and the way back gives the same ones.
+def run_convert(call: Invocation) -> None:
+    """Convert a store to another file layout in place; no memory is lost, and converting back yields the same memories.
 
-    The new files are written beside the old ones, read back and compared before anything is replaced. A crash on the
-    way leaves the old store or the new one. Who wants to write meanwhile is told to try again. Comments that people
-    wrote into YAML files, and text above the first entry of a Markdown file, are not carried over.
+    The new files are written beside the old ones, read back and compared before anything is replaced. A crash leaves the
+    old store or the new one. Writers get an error meanwhile and can retry. Comments in YAML files, and text above the first
+    entry of a Markdown file, are not kept.
 
-    With the layout that the store has, files of other layouts are taken in: a git merge leaves some if one clone
+    With the layout that the store has, session files of other layouts are imported: a git merge leaves some if one clone
     converted the store and the other added a session.
 
     Examples:
@@ -119,39 +119,39 @@ def run_convert(call: Call) -> None:
 
     memory = call.memory
     before, sessions = memory.layout, memory.sessions()
-    taken = {each.session for each in unread_sessions(memory.store.disk, memory.root, memory.store.layout)}
+    imported = {each.session for each in unread_sessions(memory.store.disk, memory.root, memory.store.layout)}
     count = sum(len(session.records(include_deleted=True)) for session in sessions)
     if call.screen.is_terminal and not call.options.json:
-        call.remark(
+        call.notify(
             f"Converting {plural(len(sessions), 'session')} with {plural(count, 'memory')} to {call.options.to} …"
         )
-    done = iter(range(1, len(sessions) + 2))
+    numbers = iter(range(1, len(sessions) + 2))
 
     def progress(session: str) -> None:
         if call.screen.is_terminal and not call.options.json:
-            call.remark(f"  {next(done)}/{len(sessions)} {session}")
+            call.notify(f"  {next(numbers)}/{len(sessions)} {session}")
 
-    call.use(memory.convert(call.options.to, progress))
-    facts = {
+    call.use_store(memory.convert(call.options.to, progress))
+    data = {
         "root": memory.root,
         "from": before,
         "to": call.options.to,
         "sessions": len(sessions),
         "memories": count,
-        "taken_in": sorted(taken),
+        "taken_in": sorted(imported),
     }
-    call.answer(facts, _converted(facts))
+    call.answer(data, _convert_lines(data))
 
 
-def _converted(facts: dict[str, Any]) -> Iterator[str]:
-    if facts["taken_in"]:
-        yield f"{paint('green', '✓')} Taken in from other layouts: {', '.join(facts['taken_in'])}."
+def _convert_lines(data: dict[str, Any]) -> Iterator[str]:
+    if data["taken_in"]:
+        yield f"{paint('green', '✓')} Sessions imported from other layouts: {', '.join(data['taken_in'])}."
         return
-    if facts["from"] == facts["to"]:
-        yield f"{facts['root']} has the layout {facts['to']} already; it was not changed."
+    if data["from"] == data["to"]:
+        yield f"{data['root']} has the layout {data['to']} already; it was not changed."
         return
-    counts = f"{plural(facts['sessions'], 'session')}, {plural(facts['memories'], 'memory')}"
-    yield f"{paint('green', '✓')} {facts['root']} is a {facts['to']} store now, it was {facts['from']}: {counts}."
+    counts = f"{plural(data['sessions'], 'session')}, {plural(data['memories'], 'memory')}"
+    yield f"{paint('green', '✓')} Converted {data['root']} from {data['from']} to {data['to']}: {counts}."
 
 
 # -- config
@@ -166,24 +166,24 @@ def config_arguments(parser: Parser) -> None:
         type=_setting,
         help="write a setting to the store's config.json, or (--session) to the session's own",
     )
-    change.add_argument("--unset", metavar="KEY", help="take a setting out again, back to its default")
+    change.add_argument("--unset", metavar="KEY", help="remove a setting, so that its default applies")
 
 
 def _setting(text: str) -> tuple[str, Any]:
-    name, _ = assignment(text)
+    name, _ = parse_assignment(text)
     value = text.partition("=")[2]
     check = next((setting.check for setting in SETTINGS if setting.path == name), None)
     try:
         return name, check.parse(value) if check is not None else value
     except ValueError:
-        return name, value  # the store says what is allowed
+        return name, value  # the store rejects it and names the allowed values
 
 
-def run_config(call: Call) -> None:
-    """Show every setting, its value and where that came from; or change one.
+def run_config(call: Invocation) -> None:
+    """Show every setting with its value and the source of the value; or change one.
 
-    A value comes from the first that has one: the environment, the session (with --session), the store's config.json,
-    the default.
+    The value is taken from the first source that has one: the environment, the session (with --session), the store's
+    config.json, the default.
 
     Examples:
       smp config
@@ -196,13 +196,13 @@ def run_config(call: Call) -> None:
     if options.set or options.unset:
         name, value = options.set or (options.unset, None)
         (call.session() if call.session_name is not None else call.memory).set_config(name, value)
-        call.close()  # what holds is what the next one to open the store sees
+        call.close()  # reopened below: show the value that the next process will get
         options.key = name
     rows = [dict(zip(("name", "value", "source", "about"), row, strict=True)) for row in _settings(call).rows()]
     if options.key is None:
         call.answer(rows, _settings_table(call, rows))
         return
-    row = next(row for row in rows if row["name"] == _known(call, options.key))
+    row = next(row for row in rows if row["name"] == _checked_name(call, options.key))
     changed = options.set or options.unset
     call.answer(
         row,
@@ -210,13 +210,13 @@ def run_config(call: Call) -> None:
     )
 
 
-def _settings(call: Call) -> Config:
+def _settings(call: Invocation) -> Config:
     if call.session_name is None:
         return call.memory.config
     return call.session().config
 
 
-def _settings_table(call: Call, rows: list[dict[str, Any]]) -> Iterator[str]:
+def _settings_table(call: Invocation, rows: list[dict[str, Any]]) -> Iterator[str]:
     cells = [(row["name"], value_text(row["value"]), row["source"], row["about"]) for row in rows]
     yield from table(("setting", "value", "from", "about"), cells, call.screen.width)
     unused = _settings(call).unused
@@ -227,6 +227,6 @@ def _settings_table(call: Call, rows: list[dict[str, Any]]) -> Iterator[str]:
         yield report(unused)
 
 
-def _known(call: Call, name: str) -> str:
+def _checked_name(call: Invocation, name: str) -> str:
     call.memory.config.source(name)  # raises, with a suggestion, if there is no such setting
     return name

@@ -1,19 +1,11 @@
-"""Maintenance: what is due, and doing it.
-
-Making the index anew: reindex.
-
-The command `tidy`: fold changes into the entries that they change.
-
-Looking at what was set aside, and putting it back.
-"""
+"""Commands that maintain a store: maintain, reindex, tidy, quarantine."""
 
 from __future__ import annotations
 
 import os
-import sys
 import time
 
-from smp_memory.cli.render import Screen, paint, plural, size_text, table, time_text
+from smp_memory.cli.render import paint, plural, size_text, table, time_text
 from smp_memory.errors import UserError
 from smp_memory.model.times import to_text
 
@@ -23,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.cli.arguments import Parser
-    from smp_memory.cli.invocation import Call
+    from smp_memory.cli.invocation import Invocation
     from smp_memory.lifecycle.maintenance import MaintenanceReport
     from smp_memory.store.quarantine import QuarantinedEntry
     from smp_memory.store.tidy import TidyReport
@@ -34,18 +26,18 @@ _WATCH_SECONDS = 600
 
 def maintain_arguments(parser: Parser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show what would be done; change nothing")
-    parser.add_argument("--auto", action="store_true", help="only what is cheap, as opening a store does")
-    parser.add_argument("--watch", action="store_true", help="stay, and run what becomes due")
+    parser.add_argument("--auto", action="store_true", help="only the cheap tasks that opening a store runs")
+    parser.add_argument("--watch", action="store_true", help="keep running, and run tasks when they become due")
     parser.add_argument(
         "--only", action="append", metavar="TASK", help="this task, whether it is due or not; repeat for more"
     )
 
 
-def run_maintain(call: Call) -> int:
-    """Run what is due: compaction, counts for fading, a check of the index, archiving, retention, purging.
+def run_maintain(call: Invocation) -> int:
+    """Run the tasks that are due: compaction, decay counts, a check of the index, archiving, retention, purging.
 
-    Each task knows when it ran last (in the user's state). Opening a store runs what is due and cheap a few times a
-    day; to run everything on time, call this from cron, or let it stay with --watch.
+    The last run of each task is stored in the user's state. Opening a store runs due and cheap tasks a few times a day; to
+    run everything on time, run this command from cron, or with --watch.
 
     Examples:
       smp maintain --dry-run
@@ -59,29 +51,27 @@ def run_maintain(call: Call) -> int:
 
         only = list(CHEAP)
     report = call.memory.maintain(only=only, dry_run=options.dry_run)
-    call.answer(report.to_dict(), _lines(report))
-    _renew_digests(call, only)
+    call.answer(report.to_dict(), _maintain_lines(report))
+    _update_digests(call, only)
     while options.watch:
-        import time
-
         time.sleep(_WATCH_SECONDS)
         report = call.memory.maintain(only=only, dry_run=options.dry_run)
         if report.did or not report.ok:
-            call.answer(report.to_dict(), _lines(report))
-        _renew_digests(call, only)
+            call.answer(report.to_dict(), _maintain_lines(report))
+        _update_digests(call, only)
     return 0 if report.ok else 1
 
 
-def _renew_digests(call: Call, only: list[str] | None) -> None:
-    """What `smp digest` wrote follows the store."""
+def _update_digests(call: Invocation, only: list[str] | None) -> None:
+    """Update the files that `smp digest` wrote, unless single tasks were selected."""
     if only is None:
         from smp_memory.context.digest import renew_digests
 
         for path in renew_digests(call.memory, dry_run=call.options.dry_run):
-            call.remark(f"{path}: {'would be ' if call.options.dry_run else ''}written anew")
+            call.notify(f"{path}: {'would be ' if call.options.dry_run else ''}updated")
 
 
-def _lines(report: MaintenanceReport) -> Iterator[str]:
+def _maintain_lines(report: MaintenanceReport) -> Iterator[str]:
     rows = [
         (
             task.name,
@@ -96,59 +86,41 @@ def _lines(report: MaintenanceReport) -> Iterator[str]:
         yield paint("yellow", f"Nothing was archived, expired or purged: {report.refused}.")
 
 
-_WORTH_COMPARING = 1 << 20  # bytes; an empty index has its size, too
-_QUIET_SECONDS, _PAUSE_SECONDS = 1.0, 0.1
+# -- reindex
+
+_MIN_COMPARED_BYTES = 1 << 20  # below it the ratio says nothing: an empty index has a size, too
 
 
 def reindex_arguments(parser: Parser) -> None:
     pass
 
 
-def run_reindex(call: Call) -> None:
-    """Make the index anew from the files. Never needed; harmless at any time, also while others read and write.
+def run_reindex(call: Invocation) -> None:
+    """Rebuild the index from the files. Never required; safe at any time, also while other processes read and write.
 
-    Queries keep the index up to date by themselves, and make it anew if it is missing or damaged.
+    Queries keep the index up to date, and rebuild it if it is missing or damaged.
 
     Examples:
       smp reindex
       smp reindex --json
     """
     memory, started = call.memory, time.monotonic()
-    progress = IndexProgress(call)
-    count = memory.reindex(progress)
-    progress.end()
+    progress = call.progress_line()
+    count = memory.reindex(lambda session, done: progress.show(f"{plural(done, 'memory')} … {session}"))
+    progress.clear()
     seconds = round(time.monotonic() - started, 3)
     index_bytes, file_bytes = _sizes(memory.root, memory.store.indexer.folder)
-    facts = {"root": memory.root, "memories": count, "seconds": seconds, "index_bytes": index_bytes, "file_bytes": file_bytes}  # fmt: skip
-    call.answer(facts, _done(facts))
-
-
-class IndexProgress:
-    """Says how far it is, on a terminal and only if it takes long."""
-
-    def __init__(self, call: Call) -> None:
-        self._screen = Screen(sys.stderr, may_color=not call.options.no_color)
-        self._next = time.monotonic() + _QUIET_SECONDS
-        self._shown = False
-
-    def __call__(self, session: str, done: int) -> None:
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + _PAUSE_SECONDS
-            self._shown = True
-            self._screen.passing(f"{plural(done, 'memory')} … {session}")
-
-    def end(self) -> None:
-        if self._shown:
-            self._screen.passing("")
+    data = {"root": memory.root, "memories": count, "seconds": seconds, "index_bytes": index_bytes, "file_bytes": file_bytes}  # fmt: skip
+    call.answer(data, _reindex_lines(data))
 
 
 def _sizes(root: str, index: str) -> tuple[int, int]:
-    """Bytes of the index, and of the files that it is made from."""
-    return _below(index), sum(_below(os.path.join(root, name)) for name in os.listdir(root) if name != ".smp")
+    """Bytes of the index, and of the files that it is built from."""
+    return _tree_size(index), sum(_tree_size(os.path.join(root, name)) for name in os.listdir(root) if name != ".smp")
 
 
-def _below(path: str) -> int:
-    """Bytes of the files below a folder, without SMP's own; or of one file."""
+def _tree_size(path: str) -> int:
+    """Bytes of the files below a folder, without SMP's private ones; or of one file."""
     total = 0 if os.path.isdir(path) else _size(path)
     for folder, folders, names in os.walk(path):
         folders[:] = [name for name in folders if name != ".smp"]
@@ -163,23 +135,26 @@ def _size(path: str) -> int:
         return 0
 
 
-def _done(facts: dict[str, Any]) -> Iterator[str]:
-    rate = f", {facts['memories'] / facts['seconds']:,.0f} a second" if facts["seconds"] > 1 else ""
-    yield f"{paint('green', '✓')} {plural(facts['memories'], 'memory')} indexed in {facts['seconds']:.2f} s{rate}"
-    share = f" ({facts['index_bytes'] / facts['file_bytes']:.2f} ×)" if facts["file_bytes"] >= _WORTH_COMPARING else ""
-    yield f"  index {size_text(facts['index_bytes'])}, files {size_text(facts['file_bytes'])}{share}"
+def _reindex_lines(data: dict[str, Any]) -> Iterator[str]:
+    rate = f", {data['memories'] / data['seconds']:,.0f} a second" if data["seconds"] > 1 else ""
+    yield f"{paint('green', '✓')} {plural(data['memories'], 'memory')} indexed in {data['seconds']:.2f} s{rate}"
+    ratio = f" ({data['index_bytes'] / data['file_bytes']:.2f} ×)" if data["file_bytes"] >= _MIN_COMPARED_BYTES else ""
+    yield f"  index {size_text(data['index_bytes'])}, files {size_text(data['file_bytes'])}{ratio}"
+
+
+# -- tidy
 
 
 def tidy_arguments(parser: Parser) -> None:
     parser.add_argument("--all", action="store_true", help="all sessions of the store")
-    parser.add_argument("--dry-run", action="store_true", help="show which memories would be folded; change nothing")
+    parser.add_argument("--dry-run", action="store_true", help="show which memories would be tidied; change nothing")
 
 
-def run_tidy(call: Call) -> None:
-    """Fold changes into the entries that they change, so that the files of the markdown layout show what holds today.
+def run_tidy(call: Invocation) -> None:
+    """Merge appended changes into their entries, so that the files of the markdown layout show the current values.
 
-    What was before stands below the entry, under `history`. Memories, histories, ids and revisions stay as they are.
-    `smp maintain` does the same daily. In other layouts there is nothing to fold.
+    Old values are listed in the entry under `history`. Memories, histories, ids and revisions do not change.
+    `smp maintain` does the same daily. Other layouts do not need it.
 
     Examples:
       smp tidy
@@ -187,31 +162,32 @@ def run_tidy(call: Call) -> None:
     """
     options = call.options
     names = call.memory.store.session_ids() if options.all else [call.session().id]
-    done = [call.memory.session(name).tidy(dry_run=options.dry_run) for name in names]
-    call.answer([each.to_dict() for each in done], [_line(each, options.dry_run) for each in done])
+    reports = [call.memory.session(name).tidy(dry_run=options.dry_run) for name in names]
+    call.answer([each.to_dict() for each in reports], [_tidy_line(each, options.dry_run) for each in reports])
 
 
-def _line(done: TidyReport, dry_run: bool) -> str:
-    if not done.can_fold:
-        return f"{done.session}: nothing to fold; only the markdown layout folds changes into their entries."
-    if not done.ids:
-        return f"{done.session}: nothing to fold."
-    would = "would be folded" if dry_run else "folded"
-    return f"{done.session}: changes of {plural(len(done.ids), 'memory')} {would} into their entries."
+def _tidy_line(report: TidyReport, dry_run: bool) -> str:
+    if not report.can_fold:
+        return f"{report.session}: nothing to tidy; only the markdown layout needs it."
+    if not report.ids:
+        return f"{report.session}: nothing to tidy."
+    merged = "would be merged" if dry_run else "merged"
+    return f"{report.session}: changes of {plural(len(report.ids), 'memory')} {merged} into their entries."
+
+
+# -- quarantine
 
 
 def quarantine_arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "name", metavar="NAME", nargs="?", help="a file in the list, or a part of its name that no other has"
-    )
+    parser.add_argument("name", metavar="NAME", nargs="?", help="a file in the list, or a unique part of its name")
     parser.add_argument("--put-back", action="store_true", help="append its entries to their session again")
 
 
-def run_quarantine(call: Call) -> None:
-    """List what was set aside in all sessions; with NAME show one file; with --put-back put it back into its session.
+def run_quarantine(call: Invocation) -> None:
+    """List the quarantined files of all sessions; with NAME show one file; --put-back puts it back into its session.
 
-    What a crash left unfinished, what `repair` could not read and what another program took out of a file is kept there. If an
-    entry cannot be read, correct the file that the list names and put it back.
+    Quarantine holds what a crash left unfinished, what `smp repair` could not read and what another program removed from a
+    file. If an entry cannot be read, correct the file that the list names and put it back.
 
     Examples:
       smp quarantine
@@ -226,29 +202,30 @@ def run_quarantine(call: Call) -> None:
         items = [item for item in items if item.session == options.session]
     if not options.name:
         if options.put_back:
-            raise UserError("Say which one: smp quarantine NAME --put-back")
-        call.answer([item.to_dict() for item in items], _list(call, items))
+            raise UserError("--put-back requires a NAME: smp quarantine NAME --put-back")
+        call.answer([item.to_dict() for item in items], _quarantine_table(call, items))
         return
-    item = _meant(items, options.name)
+    item = _find_quarantined(items, options.name)
     if options.put_back:
-        found = restore_quarantined(item, to_text(call.memory.now()))
-        call.answer({**item.to_dict(), "ids": found}, [f"Put back into session {item.session}: {', '.join(found)}"])
+        ids = restore_quarantined(item, to_text(call.memory.now()))
+        call.answer({**item.to_dict(), "ids": ids}, [f"Put back into session {item.session}: {', '.join(ids)}"])
         return
     text = item.data.decode(errors="replace")
-    call.answer({**item.to_dict(), "text": text}, _shown(item, text))
+    call.answer({**item.to_dict(), "text": text}, _quarantined_lines(item, text))
 
 
-def _meant(items: list[QuarantinedEntry], name: str) -> QuarantinedEntry:
+def _find_quarantined(items: list[QuarantinedEntry], name: str) -> QuarantinedEntry:
     found = [item for item in items if item.name == name] or [item for item in items if name in item.name]
-    if len(found) != 1:
-        many = "nothing" if not found else plural(len(found), "file")
-        raise UserError(f"{name}: {many} in quarantine has this name. See: smp quarantine")
+    if not found:
+        raise UserError(f"{name}: there is no such file in quarantine. See: smp quarantine")
+    if len(found) > 1:
+        raise UserError(f"{name}: {len(found):,} files in quarantine match. See: smp quarantine")
     return found[0]
 
 
-def _list(call: Call, items: list[QuarantinedEntry]) -> Iterator[str]:
+def _quarantine_table(call: Invocation, items: list[QuarantinedEntry]) -> Iterator[str]:
     if not items:
-        yield "Nothing was set aside."
+        yield "The quarantine is empty."
         return
     rows = [_row(item.to_dict()) for item in items]
     yield from table(["session", "name", "why", "size"], rows, call.screen.width)
@@ -258,6 +235,6 @@ def _row(item: dict[str, Any]) -> list[str]:
     return [item["session"], paint("cyan", item["name"]), item["why"], size_text(item["bytes"])]
 
 
-def _shown(item: QuarantinedEntry, text: str) -> Iterator[str]:
+def _quarantined_lines(item: QuarantinedEntry, text: str) -> Iterator[str]:
     yield paint("dim", f"{item.path}: {item.why}")
     yield from text.splitlines()

@@ -1,4 +1,4 @@
-"""Four ways the same memories look on disk, by name. Each is imported only when a store uses it."""
+"""Four ways to arrange the same memories in files. Each layout is imported only when a store uses it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ NAMES = ("jsonl", "markdown", "single", "log")
 
 
 def layout_named(name: str) -> Layout:
-    """The layout with this name."""
     if name == "jsonl":
-        from smp_memory.files.layouts.jsonl import JsonlLayout
+        from smp_memory.files.layouts.json_layouts import JsonlLayout
 
         return JsonlLayout()
     if name == "markdown":
@@ -22,11 +21,11 @@ def layout_named(name: str) -> Layout:
 
         return MarkdownLayout()
     if name == "single":
-        from smp_memory.files.layouts.single import SingleLayout
+        from smp_memory.files.layouts.json_layouts import SingleLayout
 
         return SingleLayout()
     if name == "log":
-        from smp_memory.files.layouts.log import LogLayout
+        from smp_memory.files.layouts.json_layouts import LogLayout
 
         return LogLayout()
     raise InvalidConfig(f"layout: {name!r} is not a layout. Use one of: {', '.join(NAMES)}.", field="layout")

@@ -1,7 +1,7 @@
-"""Which file holds what? A layout is a small class; the engine knows nothing else about folders and file names.
+"""The interface of a layout: which file holds what. The engine knows nothing else about folders and file names.
 
-A fifth layout is written by deriving from `Layout`, giving it a name, a dialect, and saying which file an entry goes
-to and which codec reads that file; then it is registered in `smp_memory.files.layouts`. No engine code is touched.
+A fifth layout is written by deriving from `Layout` with a name, field names, the file of an entry and the codec of that file; then it
+is registered in `smp_memory.files.layouts`. No engine code is touched.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from smp_memory.files.field_names import FieldNames
     from smp_memory.model.entry import Entry
 
-PRIVATE = ".smp"  # SMP's own folder: locks, journal, quarantine. Nothing in it is a memory but what was set aside.
+PRIVATE = ".smp"  # SMP's own folder: locks, journal, quarantine. It holds no memories but those in quarantine.
 ARCHIVED = "archived"  # the folder of archived sessions
-# Figures that the designs keep in a head: SMP computes them when asked, so a head that it writes has none that could be stale.
-FIGURES = frozenset(
+# Fields that the designs keep in a session's metadata. SMP computes them on request and writes none, because they would become stale.
+DERIVED_FIELDS = frozenset(
     (
         "updated_at",
         "last_accessed",
@@ -37,17 +37,17 @@ FIGURES = frozenset(
         "last_compaction",
     )
 )
-OVERRIDES = ("decay_config", "compaction_config", "privacy_config")  # settings of a session in the designs
-OVERVIEWS = "indexes"  # made from the memories for people to read, see `smp_memory.store.overview_files`
+OVERRIDES = ("decay_config", "compaction_config", "privacy_config")  # names of a session's settings in the designs
+OVERVIEWS = "indexes"  # overviews for people, made from the memories; see `smp_memory.store.overview_files`
 
 
 class Layout:
-    """Names and places. Paths it gives are relative to the session's folder unless they say otherwise."""
+    """Folders, files, codecs and field names. Paths are relative to the session's folder unless stated otherwise."""
 
     name = ""
     sessions = ""  # the folder below the root that holds the sessions
-    info_file = ""  # the file with a session's head; empty: it is an entry of the log itself
-    dialect: FieldNames
+    info_file = ""  # the file with a session's metadata; empty: a line among the entries
+    field_names: FieldNames
 
     # -- places
 
@@ -80,14 +80,14 @@ class Layout:
         raise NotImplementedError
 
     def files(self, disk: Disk, folder: str, session: str) -> list[str]:
-        """The files with entries that are there."""
+        """The existing files with entries."""
         raise NotImplementedError
 
     def may_hold_entries(self, file: str) -> bool:
-        """Whether a file that a plan puts into place is one of `files`, not a head, an overview or one of SMP's own."""
+        """Whether a file that a plan moves into place is one of `files`, not metadata, an overview or one of SMP's own."""
         return file != self.info_file and file.partition("/")[0] not in (PRIVATE, OVERVIEWS)
 
-    def is_own_file(self, name: str, session: str) -> bool:
+    def is_session_file(self, name: str, session: str) -> bool:
         """Whether a name that was read from a file can be one of `files`."""
         raise NotImplementedError
 
@@ -95,7 +95,7 @@ class Layout:
         raise NotImplementedError
 
     def kind_of(self, file: str) -> str | None:
-        """The type that all entries of this file have, None if each says its own."""
+        """The type of all entries of this file; None if each entry has a type field."""
         return None
 
     def id_in_name(self, file: str) -> str:
@@ -108,19 +108,19 @@ class Layout:
     def encode(self, entry: Entry, session: str) -> tuple[str, bytes]:
         """The file of an entry and the bytes to append to it."""
         name = self.file_of(entry, session)
-        return name, self.codec_of(name).encode(self.dialect.encode(entry, session))
+        return name, self.codec_of(name).encode(self.field_names.encode(entry, session))
 
     def encode_all(self, entries: list[Entry], session: str) -> bytes:
-        """The bytes of some entries of one memory, oldest first: folded into one if they can be, else one by one."""
-        if len(entries) > 1 and self.dialect.folds:
-            from smp_memory.files.folded_entries import folded
+        """The bytes of entries of one memory, oldest first: folded into one entry if possible, else one by one."""
+        if len(entries) > 1 and self.field_names.folds:
+            from smp_memory.files.folded_entries import fold_entries
 
-            fields = folded(self.dialect, entries, session)
+            fields = fold_entries(self.field_names, entries, session)
             if fields is not None:
                 return self.codec_of(self.file_of(entries[0], session)).encode(fields)
         return b"".join([self.encode(entry, session)[1] for entry in entries])
 
-    # -- the head of a session
+    # -- the metadata of a session
 
     def encode_info(self, info: SessionInfo) -> bytes:
         raise NotImplementedError
@@ -130,7 +130,7 @@ class Layout:
 
 
 def engine_fields(info: SessionInfo) -> Fields:
-    """What SMP itself needs to remember of a session; left out as long as it is empty."""
+    """The fields of a session that only SMP needs; empty ones are left out."""
     fields: Fields = {"format": info.format}
     if info.uid:
         fields["uid"] = info.uid
@@ -139,18 +139,18 @@ def engine_fields(info: SessionInfo) -> Fields:
     return fields
 
 
-def without_figures(other: Fields) -> Fields:
-    return {name: value for name, value in other.items() if name not in FIGURES}
+def without_derived_fields(other: Fields) -> Fields:
+    return {name: value for name, value in other.items() if name not in DERIVED_FIELDS}
 
 
-def own_settings(fields: Fields) -> Fields:
-    """The settings in a head: `config`, and what the designs call by other names."""
-    config = take(fields, "config", dict, {})
+def take_settings(fields: Fields) -> Fields:
+    """Remove and return a session's settings from its metadata: `config`, and the designs' names for parts of it."""
+    config = pop_checked(fields, "config", dict, {})
     return {**{name: fields.pop(name) for name in OVERRIDES if isinstance(fields.get(name), dict)}, **config}
 
 
-def take(fields: Fields, name: str, kind: type, default: Any) -> Any:
-    """Take a value out of what a person may have edited; a wrong type is an error that names the field."""
+def pop_checked(fields: Fields, name: str, kind: type, default: Any) -> Any:
+    """Remove and return a value of fields that a person may have edited; a wrong type is an error that names the field."""
     value = fields.pop(name, None)
     if value is None:
         return default
@@ -176,30 +176,30 @@ def build_info(
         parse(created or "1970-01-01T00:00:00Z", "created"),
         user=user,
         agents=[str(name) for name in agents],
-        project=take(context, "project_name", str, None),
-        tags=[str(tag) for tag in take(context, "tags", list, [])],
-        context={**context, **take(context, "context", dict, {})} if "context" in context else context,
+        project=pop_checked(context, "project_name", str, None),
+        tags=[str(tag) for tag in pop_checked(context, "tags", list, [])],
+        context={**context, **pop_checked(context, "context", dict, {})} if "context" in context else context,
         config=config,
         status=status,
-        generation=take(engine, "generation", int, 0),
-        numbers=take(engine, "numbers", dict, {}),
-        seq=take(engine, "seq", int, 0),
-        format=take(engine, "format", int, 0),
-        uid=take(engine, "uid", str, ""),
+        generation=pop_checked(engine, "generation", int, 0),
+        numbers=pop_checked(engine, "numbers", dict, {}),
+        seq=pop_checked(engine, "seq", int, 0),
+        format=pop_checked(engine, "format", int, 0),
+        uid=pop_checked(engine, "uid", str, ""),
         other=other,
     )
 
 
 def context_fields(info: SessionInfo) -> Fields:
-    """Project, tags and what the caller said about a session, in one place; names that are taken go one level down."""
+    """Project, tags and the caller's context of a session in one mapping; reserved names go one level down."""
     fields: Fields = {}
     if info.project is not None:
         fields["project_name"] = info.project
     if info.tags:
         fields["tags"] = list(info.tags)
-    taken = ("project_name", "tags", "context")
-    fields.update({name: value for name, value in info.context.items() if name not in taken})
-    inner = {name: value for name, value in info.context.items() if name in taken}
+    reserved = ("project_name", "tags", "context")
+    fields.update({name: value for name, value in info.context.items() if name not in reserved})
+    inner = {name: value for name, value in info.context.items() if name in reserved}
     if inner:
         fields["context"] = inner
     return fields

@@ -1,4 +1,4 @@
-"""Layout `markdown`: a folder per session with Markdown for what was said and YAML for what was learned.
+"""Layout `markdown`: a folder per session with Markdown for conversations and artifacts, and YAML for everything else.
 
 active/{session}/metadata.yaml  conversation.md  decisions.yaml  findings.yaml  preferences.yaml  learnings.yaml
                  summaries.yaml  agent-states/{agent}.yaml  artifacts/{id}.md
@@ -15,15 +15,15 @@ from smp_memory.files.layouts.layout import (
     build_info,
     context_fields,
     engine_fields,
-    own_settings,
-    take,
-    without_figures,
+    pop_checked,
+    take_settings,
+    without_derived_fields,
 )
 from smp_memory.files.markdown_blocks import MarkdownBlocks
 from smp_memory.files.yaml_list import AgentStateYaml, YamlList, load_mapping
 from smp_memory.files.yaml_text import emit_mapping
 from smp_memory.model import ids
-from smp_memory.model.types import KINDS
+from smp_memory.model.types import KINDS, STEMS, PerKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,29 +32,29 @@ if TYPE_CHECKING:
     from smp_memory.model.entry import Entry
     from smp_memory.model.session_info import SessionInfo
 
-_STATES, _ARTIFACTS = "agent-states", "artifacts"
-_PEOPLE = "participants"  # what else a head says of who takes part
-_LISTS = {
-    f"{kind.file}.yaml": kind.name
-    for kind in KINDS.values()
-    if kind.name not in ("conversation", "agent_state", "artifact")
-}
-_CONVERSATION = "conversation.md"
+_STATES, _ARTIFACTS = KINDS["agent_state"].file, KINDS["artifact"].file
+_PARTICIPANTS = "participants"  # other fields of the participants in the metadata
+_CONVERSATION, _LIST = "conversation.md", ".yaml"
 _USUAL_QUOTA_BYTES = 10 * 1024 * 1024
 _NOT_IN_NAMES = {"/", "\\", "\0", ":"}
-_TITLES = {"decisions.yaml": "Decisions", "findings.yaml": "Findings", "preferences.yaml": "Preferences"}
 
 _TURNS = MarkdownBlocks(label="Turn", time_key="timestamp", body_key="content", id_prefix="TURN")
 _ARTIFACT = ArtifactMarkdown()
 _STATE = AgentStateYaml()
-_CODECS = {file: YamlList(file.partition(".")[0]) for file in _LISTS}
+_CODECS = PerKind(lambda kind: YamlList(kind.file))
+
+
+def _type_of_list(file: str) -> str:
+    """The type of the memories in a file that is a list in YAML; empty for other files."""
+    name = STEMS.get(file.removesuffix(_LIST)) if file.endswith(_LIST) else None
+    return name if name and not KINDS[name].is_turn and not KINDS[name].has_own_files else ""
 
 
 class MarkdownLayout(Layout):
     name = "markdown"
     sessions = "active"
     info_file = "metadata.yaml"
-    dialect = FieldNames(
+    field_names = FieldNames(
         time="timestamp",
         names={
             "conversation": {"author": "speaker", "kind": "type", "references": "memory_refs"},
@@ -74,17 +74,18 @@ class MarkdownLayout(Layout):
         return f"{KINDS[entry.type].file}.yaml"
 
     def files(self, disk: Disk, folder: str, session: str) -> list[str]:
-        there = disk.names(folder)  # cheaper than to ask for each
-        found = [file for file in (_CONVERSATION, *_LISTS) if file in there]
+        existing = disk.names(folder)  # cheaper than a stat of each
+        lists = [f"{kind.file}{_LIST}" for kind in KINDS.values() if not kind.is_turn and not kind.has_own_files]
+        files = [file for file in (_CONVERSATION, *lists) if file in existing]
         for inner, ending in ((_STATES, ".yaml"), (_ARTIFACTS, ".md")):
-            if inner in there and disk.is_folder(os.path.join(folder, inner)):
-                found += [
+            if inner in existing and disk.is_folder(os.path.join(folder, inner)):
+                files += [
                     f"{inner}/{name}" for name in disk.names(os.path.join(folder, inner)) if name.endswith(ending)
                 ]
-        return found
+        return files
 
-    def is_own_file(self, name: str, session: str) -> bool:
-        if name == _CONVERSATION or name in _LISTS:
+    def is_session_file(self, name: str, session: str) -> bool:
+        if name == _CONVERSATION or _type_of_list(name):
             return True
         folder, _, file = name.partition("/")
         ending = file.rpartition(".")[2]
@@ -95,14 +96,15 @@ class MarkdownLayout(Layout):
             return _TURNS
         if file.startswith(_ARTIFACTS):
             return _ARTIFACT
-        return _CODECS.get(file, _STATE)
+        kind = _type_of_list(file)
+        return _CODECS[kind] if kind else _STATE
 
     def kind_of(self, file: str) -> str | None:
         if file == _CONVERSATION:
             return "conversation"
         if file.startswith(_ARTIFACTS):
             return "artifact"
-        return _LISTS.get(file, "agent_state")
+        return _type_of_list(file) or "agent_state"
 
     def id_in_name(self, file: str) -> str:
         return os.path.basename(file)[:-3] if file.startswith(_ARTIFACTS) else ""
@@ -114,21 +116,23 @@ class MarkdownLayout(Layout):
             return f"Artifact {os.path.basename(file)[:-3]} of {session}"
         if file.startswith(_STATES):
             return f"What {os.path.basename(file)[:-5]} knows, in {session}"
-        return f"{_TITLES.get(file, file.partition('.')[0].capitalize())} of {session}"
+        return f"{file.partition('.')[0].capitalize()} of {session}"
 
     def encode_info(self, info: SessionInfo) -> bytes:
-        known = info.other.get(_PEOPLE) or {}
+        known = info.other.get(_PARTICIPANTS) or {}
         agents = [{"agent_id": name, **known.get("agents", {}).get(name, {})} for name in info.agents]
         participants = {**known, "user_id": info.user, "agents": agents}
         session = {"id": info.id, "created_at": info.created_text, "status": info.status, "participants": participants}
         session["context"] = context_fields(info)
         if info.config:
             session["config"] = info.config
-        session.update({name: value for name, value in without_figures(info.other).items() if name != _PEOPLE})
+        session.update(
+            {name: value for name, value in without_derived_fields(info.other).items() if name != _PARTICIPANTS}
+        )
         session["smp"] = engine_fields(info)
         return (
             f"# The head of session {info.id}. SMP format 1; edit it as you like.\n"
-            + emit_mapping({"session": session}, "")
+            + emit_mapping({"session": session})
         ).encode()
 
     def decode_info(self, data: bytes, session: str) -> SessionInfo:
@@ -136,18 +140,18 @@ class MarkdownLayout(Layout):
         if not isinstance(fields, dict):
             raise ValueError("the key `session:` is missing")
         fields.pop("id", None)
-        people = take(fields, "participants", dict, {})
-        items = take(people, "agents", list, [])
+        participants = pop_checked(fields, "participants", dict, {})
+        items = pop_checked(participants, "agents", list, [])
         agents = [item.get("agent_id") if isinstance(item, dict) else item for item in items]
-        created = take(fields, "created_at", str, None)
-        status = take(fields, "status", str, "active")
-        context = take(fields, "context", dict, {})
-        config = {**_quota(fields), **own_settings(fields)}
-        engine = take(fields, "smp", dict, {})
-        user = take(people, "user_id", str, None)
+        created = pop_checked(fields, "created_at", str, None)
+        status = pop_checked(fields, "status", str, "active")
+        context = pop_checked(fields, "context", dict, {})
+        config = {**_quota(fields), **take_settings(fields)}
+        engine = pop_checked(fields, "smp", dict, {})
+        user = pop_checked(participants, "user_id", str, None)
         details = {item["agent_id"]: _details(item) for item in items if isinstance(item, dict) and _details(item)}
-        if people or details:
-            fields[_PEOPLE] = {**people, "agents": details}
+        if participants or details:
+            fields[_PARTICIPANTS] = {**participants, "agents": details}
         return build_info(
             session, created, engine, context, fields, user=user, agents=agents, status=status, config=config
         )
@@ -163,6 +167,6 @@ def _quota(fields: dict[str, object]) -> dict[str, object]:
 
 
 def _details(agent: dict[str, object]) -> dict[str, object]:
-    """What a head says of an agent, without its name and without figures that could be stale."""
+    """The fields of an agent in the metadata, without its name and without counts that would become stale."""
     skipped = ("agent_id", "message_count", "last_active")
     return {name: value for name, value in agent.items() if name not in skipped} if "agent_id" in agent else {}

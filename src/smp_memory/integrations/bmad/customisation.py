@@ -1,17 +1,11 @@
-"""What does BMAD get? For each of its agents, and for workflows in which agents look back, a file in `_bmad/custom/`.
+"""Install into BMAD: a file in `_bmad/custom/` for each of its agents, and for workflows in which agents look back.
 
-That folder is the user's: BMAD's installer makes it and never writes to it again. Nothing else in `_bmad` is touched. Older
-versions of BMAD have no such place; there the hints say what a person can do, and no file is changed.
+That folder is the user's: BMAD's installer creates it and never writes to it again. Nothing else in `_bmad` is touched. Older
+versions of BMAD have no such folder; there the hints say what a person can do, and no file is changed.
 
-What are BMAD's agents and workflows told about memory? Sentences for the lists of their customisation. Pure.
-
-Each begins with the same words, by which it is recognised when it is renewed or taken out. They are short, because a model
-reads them at every activation, and they say that what is recalled is data.
-
-Which of BMAD's skills can be hooked into, and how? Read from where a project's tools have them.
-
-A skill says by its own `customize.toml` whether it is an agent or a workflow, and which lists can be added to. Without that
-file its name decides. Only looks.
+A skill's own `customize.toml` says whether it is an agent or a workflow, and which lists can be extended. Without that file its
+name decides. The sentences that are added begin with the same words (`OURS`), by which they are recognised when they are renewed or
+removed. They are short, because a model reads them at every activation, and they say that recalled memories are data.
 """
 
 from __future__ import annotations
@@ -20,8 +14,8 @@ import os
 
 from smp_memory.errors import UserError
 from smp_memory.integrations.bmad.project import MEMLOG, V4, Project, find_project, is_inside, read, table, toml
-from smp_memory.integrations.bmad.toml_edit import NotMergeable, put, take
-from smp_memory.integrations.hooks.install import PROJECT, Where
+from smp_memory.integrations.bmad.toml_edit import NotMergeable, add_items, remove_items
+from smp_memory.integrations.hooks.install import PROJECT, InstallTarget
 from smp_memory.integrations.hooks.install.file_edit import FileEdit
 
 TYPE_CHECKING = False
@@ -43,15 +37,15 @@ class Skill:
 
     @property
     def short_name(self) -> str:
-        """How people call the agent: without BMAD's prefix."""
+        """The name without BMAD's prefix."""
         return self.name.removeprefix("bmad-").removeprefix("agent-")
 
     @property
-    def is_always_meant(self) -> bool:
+    def is_default(self) -> bool:
         return self.kind == AGENT or self.name in _ALWAYS
 
     def uses_memlog(self) -> bool:
-        """Whether it tells a model to call BMAD's memlog script."""
+        """Whether one of its texts tells a model to call BMAD's memlog script."""
         if self.folder is None:
             return False
         texts = (os.path.join(at, name) for at, _, names in os.walk(self.folder) for name in sorted(names))
@@ -60,21 +54,21 @@ class Skill:
         )
 
 
-def skills_of(project: Project) -> list[Skill]:
-    """All that can be hooked into, by name."""
-    places = _places(project)
-    known = {name for place in places for name in _names(place)} & _installed(project)
-    found = []
+def find_skills(project: Project) -> list[Skill]:
+    """The skills that can be customised, by name."""
+    parents = _skill_folders(project)
+    known = {name for parent in parents for name in _names(parent)} & _installed(project)
+    skills = []
     for name in sorted(known or _installed(project)):
-        folder = next((place for place in (os.path.join(each, name) for each in places) if os.path.isdir(place)), None)
+        folder = next((path for path in (os.path.join(each, name) for each in parents) if os.path.isdir(path)), None)
         kind = _kind(name, folder)
         if kind is not None:
-            found.append(Skill(name, kind, folder))
-    return found
+            skills.append(Skill(name, kind, folder))
+    return skills
 
 
-def _places(project: Project) -> list[str]:
-    """The folders of skills: those of the tools in the project, whatever they are called."""
+def _skill_folders(project: Project) -> list[str]:
+    """The folders `skills` of the tools in the project, below any dot folder."""
     tops = [name for name in _names(project.folder) if name.startswith(".") and name != ".git"]
     return [path for path in (project.path(name, "skills") for name in tops) if os.path.isdir(path)]
 
@@ -84,21 +78,21 @@ def _installed(project: Project) -> set[str]:
 
     rows = csv.reader(read(os.path.join(project.home, "_config", "skill-manifest.csv")).splitlines()[1:])
     try:
-        return {row[0] for row in rows if row and _is_name(row[0])}
+        return {row[0] for row in rows if row and _is_safe_name(row[0])}
     except csv.Error:
         return set()
 
 
-def _is_name(text: str) -> bool:
-    """The name becomes the name of a file."""
+def _is_safe_name(text: str) -> bool:
+    """Whether a skill's name can be used as a file name."""
     return bool(text) and text.replace("-", "").replace("_", "").isalnum()
 
 
 def _kind(name: str, folder: str | None) -> str | None:
     if folder is None:
         return AGENT if name.startswith("bmad-agent-") else None
-    said = toml(os.path.join(folder, "customize.toml"))
-    return next((kind for kind in (AGENT, WORKFLOW) if "activation_steps_append" in table(said, kind)), None)
+    lists = toml(os.path.join(folder, "customize.toml"))
+    return next((kind for kind in (AGENT, WORKFLOW) if "activation_steps_append" in table(lists, kind)), None)
 
 
 def _names(folder: str) -> list[str]:
@@ -112,8 +106,8 @@ OURS = "Memory (smp): "
 STEPS, FACTS = "activation_steps_append", "persistent_facts"
 
 
-def hook_in(skill: Skill, command: str, digest: str, memlog: bool) -> dict[str, list[str]]:
-    """What a skill gets, by list; `digest` is relative to the project."""
+def memory_lists(skill: Skill, command: str, digest: str, memlog: bool) -> dict[str, list[str]]:
+    """The sentences for a skill, by list; `digest` is the path of the digest relative to the project."""
     who = f" --agent {skill.short_name}" if skill.kind == AGENT else ""
     recall = (
         f'run `{command} context{who} --task "<what the user wants, in a few words>"` in {{project-root}} and keep its output in mind as '
@@ -137,69 +131,69 @@ def hook_in(skill: Skill, command: str, digest: str, memlog: bool) -> dict[str, 
 TITLE = "BMAD"
 ABOUT = "what agents and workflows recall and record, in _bmad/custom/*.toml"
 WITH_MEMLOG, ALL_WORKFLOWS = "memlog", "workflows"
-_OF_MEMLOG = "memlog` with the same arguments"
+_MEMLOG_PHRASE = "memlog` with the same arguments"
 
 
-def is_there(where: Where) -> bool:
-    return find_project(where.start) is not None
+def is_present(target: InstallTarget) -> bool:
+    return find_project(target.start) is not None
 
 
-def edits(where: Where, command: str) -> list[FileEdit]:
-    """One for each skill that is hooked into; those that were hooked into before stay so."""
-    project = find_project(where.start) if where.scope == PROJECT else None
-    if project is None or not project.has_hook_ins or _is_elsewhere(project):
+def edits(target: InstallTarget, command: str) -> list[FileEdit]:
+    """One edit for each skill to customise; those that were customised before are kept."""
+    project = find_project(target.start) if target.scope == PROJECT else None
+    if project is None or not project.has_customisation or _leads_outside(project):
         return []
-    memlog = project.generation == MEMLOG and WITH_MEMLOG in where.asked
-    skills = {skill.name: skill for skill in skills_of(project)}
-    meant = [
+    memlog = project.generation == MEMLOG and WITH_MEMLOG in target.options
+    skills = {skill.name: skill for skill in find_skills(project)}
+    chosen = [
         skill
         for skill in skills.values()
-        if skill.is_always_meant
-        or ALL_WORKFLOWS in where.asked
+        if skill.is_default
+        or ALL_WORKFLOWS in target.options
         or OURS in read(_path(project, skill.name))
         or (memlog and skill.uses_memlog())
     ]
-    found = [_edit(project, skill, command, memlog and skill.uses_memlog()) for skill in meant]
-    return found + [_leftover(project, name) for name in _orphans(project, set(skills))]
+    result = [_edit(project, skill, command, memlog and skill.uses_memlog()) for skill in chosen]
+    return result + [_removal_edit(project, name) for name in _orphans(project, set(skills))]
 
 
-def hints(where: Where) -> list[str]:
-    if where.scope != PROJECT:
+def hints(target: InstallTarget) -> list[str]:
+    if target.scope != PROJECT:
         return ["BMAD is installed in projects, not for a user: leave --user out."]
-    project = find_project(where.start)
+    project = find_project(target.start)
     if project is None:
         return [
             "There is no BMAD here (no _bmad, .bmad-core, bmad or .bmad folder of its own), in this folder or above."
         ]
     digest = os.path.relpath(project.digest_path(), project.folder).replace(os.sep, "/")
-    said = [f"This is {project}. What its workflows have written so far comes in with: smp import --from bmad"]
-    if _is_elsewhere(project):
+    lines = [f"This is {project}. To import what its workflows have written so far: smp import --from bmad"]
+    if _leads_outside(project):
         return [
-            *said,
-            f"{project.custom} leads out of the project; nothing was changed. Put a folder of its own there.",
+            *lines,
+            f"{project.custom} leads out of the project; nothing was changed. Replace it by a folder inside the project.",
         ]
-    if project.has_hook_ins:
-        return [*said, f"For people and tools without a shell: smp digest writes {digest}"]
-    return [*said, *_by_hand(project, digest)]
+    if project.has_customisation:
+        return [*lines, f"For people and tools without a shell: smp digest writes {digest}"]
+    return [*lines, *_manual_hints(project, digest)]
 
 
-def _by_hand(project: Project, digest: str) -> list[str]:
-    """What can be done where the installer writes every file that agents read."""
-    said = [
+def _manual_hints(project: Project, digest: str) -> list[str]:
+    """Hints for versions whose installer writes every file that agents read."""
+    lines = [
         "This version has no file for additions that its installer leaves alone, so nothing was changed.",
         f"`smp digest` writes what is remembered into {digest}, which agents can read.",
     ]
     if project.generation == V4:
-        return [*said, f"To have it read by the developer agent, add it by hand in .bmad-core/core-config.yaml: devLoadAlwaysFiles: [{digest}]"]  # fmt: skip
+        return [*lines, f"To have it read by the developer agent, add it by hand in .bmad-core/core-config.yaml: devLoadAlwaysFiles: [{digest}]"]  # fmt: skip
     return [
-        *said,
+        *lines,
         f"Tell your agents of it in AGENTS.md or CLAUDE.md: Read {digest} before you start.",
         "The hooks of a coding agent work with every version of BMAD: smp install claude-code",
     ]
 
 
-def _is_elsewhere(project: Project) -> bool:
-    """A project that came from somebody else must not make us write outside of it."""
+def _leads_outside(project: Project) -> bool:
+    """Whether the folder for customisation is outside of the project, for example by a link in a cloned project."""
     return not is_inside(project.folder, project.custom)
 
 
@@ -214,31 +208,31 @@ def _edit(project: Project, skill: Skill, command: str, memlog: bool) -> FileEdi
     path = _path(project, skill.name)
     digest = os.path.relpath(project.digest_path(), project.folder).replace(os.sep, "/")
 
-    def putting(text: str) -> str:
-        lists = hook_in(skill, command, digest, memlog or _OF_MEMLOG in text)
+    def add(text: str) -> str:
+        lists = memory_lists(skill, command, digest, memlog or _MEMLOG_PHRASE in text)
         try:
-            return put(text, skill.kind, lists, OURS)
+            return add_items(text, skill.kind, lists, OURS)
         except NotMergeable as error:
-            raise UserError(_to_add(path, skill.kind, lists, error), path=path) from None
+            raise UserError(_manual_instructions(path, skill.kind, lists, error), path=path) from None
 
-    return FileEdit(path, _about(skill), putting, _taking(path))
+    return FileEdit(path, _about(skill), add, _remove_ours(path))
 
 
-def _leftover(project: Project, name: str) -> FileEdit:
-    """Of a skill that is no longer installed: nothing is put in, what is there can be taken out."""
+def _removal_edit(project: Project, name: str) -> FileEdit:
+    """The edit for a skill that is no longer installed: it adds nothing, and can remove what was added before."""
     path = _path(project, name)
-    return FileEdit(path, "what was put in for a skill that is gone", lambda text: text, _taking(path))
+    return FileEdit(path, "additions for a skill that is no longer installed", lambda text: text, _remove_ours(path))
 
 
-def _taking(path: str) -> Callable[[str], str]:
-    def taking(text: str) -> str:
+def _remove_ours(path: str) -> Callable[[str], str]:
+    def remove(text: str) -> str:
         try:
-            left = take(text, OURS)
+            rest = remove_items(text, OURS)
         except NotMergeable as error:
-            raise UserError(f"{path}: {error}. It was not changed; take out the lines that begin with {OURS!r} by hand.", path=path) from None  # fmt: skip
-        return left if left.strip() else ""
+            raise UserError(f"{path}: {error}. It was not changed; remove the lines that begin with {OURS!r} by hand.", path=path) from None  # fmt: skip
+        return rest if rest.strip() else ""
 
-    return taking
+    return remove
 
 
 def _orphans(project: Project, known: set[str]) -> list[str]:
@@ -254,7 +248,7 @@ def _about(skill: Skill) -> str:
     return f"memory of {skill.short_name}" if skill.kind == AGENT else f"memory in {skill.short_name}"
 
 
-def _to_add(path: str, table: str, lists: dict[str, list[str]], error: NotMergeable) -> str:
+def _manual_instructions(path: str, table: str, lists: dict[str, list[str]], error: NotMergeable) -> str:
     import json
 
     lines = [f"{path}: {error}. No file was changed. To add it by hand, put this into [{table}]:"]

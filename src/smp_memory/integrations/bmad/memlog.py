@@ -1,16 +1,4 @@
-"""How do several processes write to one memlog? One after the other; each reads what the one before it wrote.
-
-BMAD's own script reads the file, adds a line and replaces the file. Two that do so at once both succeed, and one entry is
-gone. Here whoever writes holds a lock from reading to replacing.
-
-Guarantees: every acknowledged entry is in the file, in the order of acknowledgement, whichever process wrote it; a crash
-leaves the old file or the new one, synced; the bytes are those of `memlog_text`. Nothing is left beside the file: the lock
-is on the file itself, and a queue for it on its folder. A link stays a link; the file keeps its mode, a new one is 0600.
-Non-guarantees: BMAD's script takes no lock. If it writes at the same moment as SMP, an entry can be lost, as between two
-of its own calls; SMP looks once more before it replaces the file, which makes that rare. Where a folder cannot be locked
-(Windows, some network disks), a file `.memlog.md.lock` stays beside the memlog.
-
-What stands in a memlog, byte for byte? The format of BMAD's working memory, read and written. Pure.
+"""The memlog, BMAD's working memory: its format, and writing to one from several processes.
 
     ---
     topic: Onboarding
@@ -20,9 +8,17 @@ What stands in a memlog, byte for byte? The format of BMAD's working memory, rea
     - (idea by user) let people try it with sample data first
     - (decision) one account to begin with
 
-Guarantees: for the same file, the same call and the same minute, the text is what BMAD's own script writes: the front
+BMAD's own script reads the file, adds a line and replaces the file. If two do so at once, both succeed, and one entry is
+lost. Here a writer holds a lock from reading to replacing.
+
+Guarantees: for the same file, the same call and the same minute, the bytes are those that BMAD's own script writes: the front
 matter in its order with `updated` last, one line for each entry, always at the end. A text without front matter is
-refused, as there; the message names the line.
+refused, as there; the message names the line. Every acknowledged entry is in the file, in the order of acknowledgement, whichever
+process wrote it; a crash leaves the old file or the new one, synced. Nothing is left beside the file: the lock is on the file itself,
+and a queue for it on its folder. A link stays a link; the file keeps its mode, a new one is 0600.
+Non-guarantees: BMAD's script takes no lock. If it writes at the same moment as SMP, an entry can be lost, as between two
+of its own calls; SMP checks once more before it replaces the file, which makes that rare. Where a folder cannot be locked
+(Windows, some network disks), a file `.memlog.md.lock` stays beside the memlog.
 """
 
 from __future__ import annotations
@@ -68,41 +64,41 @@ def joined(meta: dict[str, str], body: str) -> str:
     return f"{_FENCE}\n{head}\n{_FENCE}\n\n" + body.rstrip("\n") + "\n"
 
 
-def begun(fields: list[tuple[str, str]], minute: str) -> str:
+def new_text(fields: list[tuple[str, str]], minute: str) -> str:
     """A new memlog."""
-    return joined(_stamped({name.strip(): value.strip() for name, value in fields}, minute), "")
+    return joined(_set_updated({name.strip(): value.strip() for name, value in fields}, minute), "")
 
 
-def appended(text: str, said: str, kind: str | None, by: str | None, minute: str, path: str = NAME) -> str:
-    """With one entry more, on one line."""
+def append_entry(text: str, content: str, kind: str | None, by: str | None, minute: str, path: str = NAME) -> str:
+    """The text with one more entry, on one line."""
     meta, body = split(text, path)
     label = kind or ""
     if by:
         label = f"{label} by {by}".strip()
-    entry = f"- {f'({label}) ' if label else ''}{' '.join(said.split())}"
-    return joined(_stamped(meta, minute), body.rstrip("\n") + "\n" + entry if body.strip() else entry)
+    entry = f"- {f'({label}) ' if label else ''}{' '.join(content.split())}"
+    return joined(_set_updated(meta, minute), body.rstrip("\n") + "\n" + entry if body.strip() else entry)
 
 
-def with_field(text: str, name: str, value: str, minute: str, path: str = NAME) -> str:
-    """With a field of the front matter set or replaced; it keeps its place."""
+def set_field(text: str, name: str, value: str, minute: str, path: str = NAME) -> str:
+    """The text with a field of the front matter set or replaced; it keeps its position."""
     meta, body = split(text, path)
     meta[name] = value
-    return joined(_stamped(meta, minute), body)
+    return joined(_set_updated(meta, minute), body)
 
 
 def entries(body: str) -> int:
     return sum(line.startswith("- ") for line in body.splitlines())
 
 
-def _stamped(meta: dict[str, str], minute: str) -> dict[str, str]:
+def _set_updated(meta: dict[str, str], minute: str) -> dict[str, str]:
     meta.pop("updated", None)
     meta["updated"] = minute
     return meta
 
 
 TIMEOUT_SECONDS = 10.0
-_NAPS = (0.0002, 0.0005, 0.001, 0.002, 0.005)
-_TRIES = 100  # how often another program may replace the file while we are about to
+_WAIT_SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.005)
+_MOST_ATTEMPTS = 100  # how often another program may replace the file before our own replacement
 
 
 class Memlog:
@@ -115,72 +111,72 @@ class Memlog:
         self._timeout_seconds = timeout_seconds
 
     def init(self, fields: list[tuple[str, str]], minute: str | None = None) -> int:
-        """Make it. Returns the number of entries, as all methods do."""
+        """Create the memlog. Returns the number of entries, as all methods do."""
         disk, path = self._disk, self._real
-        data = _bytes(begun(fields, minute or _minute()))
-        fresh = f"{path}.{os.getpid()}-{os.urandom(4).hex()}{TEMPORARY}"
+        data = _bytes(new_text(fields, minute or _minute()))
+        temporary = f"{path}.{os.getpid()}-{os.urandom(4).hex()}{TEMPORARY}"
         try:
             if not disk.exists(path):
                 disk.make_folder(os.path.dirname(path))
-                disk.write_new(fresh, data)
-                disk.link_new(fresh, path)
+                disk.write_new(temporary, data)
+                disk.link_new(temporary, path)
                 return 0
         except FileExistsError:
-            disk.remove(fresh)
+            disk.remove(temporary)
         except OSError as error:
             raise from_os_error(error, path, "making a memlog") from error
-        raise UserError(f"{self.path} is there already; append to it, or set a field.", path=self.path)
+        raise UserError(f"{self.path} already exists; append to it, or set a field.", path=self.path)
 
     def append(self, text: str, kind: str | None = None, by: str | None = None, minute: str | None = None) -> int:
-        return self._change(lambda now: appended(now, text, kind, by, minute or _minute(), self.path))
+        return self._change(lambda current: append_entry(current, text, kind, by, minute or _minute(), self.path))
 
     def set(self, name: str, value: str, minute: str | None = None) -> int:
-        return self._change(lambda now: with_field(now, name, value, minute or _minute(), self.path))
+        return self._change(lambda current: set_field(current, name, value, minute or _minute(), self.path))
 
     # -- changing
 
     def _change(self, work: Callable[[str], str]) -> int:
-        with _Turn(self._disk, self._real, self.path, self._timeout_seconds):
+        with _MemlogLock(self._disk, self._real, self.path, self._timeout_seconds):
             try:
-                for _ in range(_TRIES):
-                    found, text = self._read()
+                for _ in range(_MOST_ATTEMPTS):
+                    status, text = self._read()
                     after = work(text)
-                    if self._replaced(found, _bytes(after)):
+                    if self._replace_unchanged(status, _bytes(after)):
                         return entries(split(after)[1])
             except OSError as error:
                 raise from_os_error(error, self._real, "writing a memlog") from error
         raise LockTimeout(f"{self.path}: another program keeps writing to it. Nothing was written; try again.", path=self.path)  # fmt: skip
 
     def _read(self) -> tuple[Any, str]:
-        found = self._disk.stat(self._real)
+        status = self._disk.stat(self._real)
         try:
             text = self._disk.read(self._real).decode("utf-8")
         except FileNotFoundError:
             raise _missing(self.path) from None
         except UnicodeDecodeError as error:
             raise InvalidFormat(f"{self.path}: not UTF-8 text (byte {error.start}). It was not changed.", path=self.path) from None  # fmt: skip
-        return found, text.replace("\r\n", "\n").replace("\r", "\n")
+        return status, text.replace("\r\n", "\n").replace("\r", "\n")
 
-    def _replaced(self, found: Any, data: bytes) -> bool:
-        """Put the new file in place, unless the old one is no longer what was read."""
-        disk, fresh = self._disk, self._real + TEMPORARY
-        disk.remove(fresh)
-        disk.write_new(fresh, data)
-        disk.system.chmod(fresh, found.st_mode & 0o777)
-        now = disk.stat(self._real)
-        if now is None or identity(now) != identity(found):
-            disk.remove(fresh)
+    def _replace_unchanged(self, before: Any, data: bytes) -> bool:
+        """Replace the file, unless it was changed since it was read; returns whether it was replaced."""
+        disk, temporary = self._disk, self._real + TEMPORARY
+        disk.remove(temporary)
+        disk.write_new(temporary, data)
+        disk.system.chmod(temporary, before.st_mode & 0o777)
+        current = disk.stat(self._real)
+        if current is None or identity(current) != identity(before):
+            disk.remove(temporary)
             return False
-        disk.move(fresh, self._real)
+        disk.move(temporary, self._real)
         disk.sync_folder(os.path.dirname(self._real))
         return True
 
 
-class _Turn:
-    """The right to change a file. Who wants it queues at the folder, so that nobody starves, and then locks the file.
+class _MemlogLock:
+    """The lock of a memlog. A writer first locks the folder as a queue, so that none starves, and then the file.
 
-    The file is replaced while it is locked. Who got the lock of a file that has lost its name opens the new one; nobody
-    else can have locked that, because only the first in the queue tries.
+    The file is replaced while it is locked. A writer that got the lock of a replaced file opens the new one; no other
+    can have locked that, because only the first in the queue tries.
     """
 
     def __init__(self, disk: Disk, path: str, name: str, timeout_seconds: float) -> None:
@@ -194,21 +190,21 @@ class _Turn:
     def __enter__(self) -> None:
         deadline = time.monotonic() + self._timeout_seconds
         try:
-            queue, beside = self._open_queue()
+            queue, is_lock_file = self._open_queue()
         except FileNotFoundError:
             raise _missing(self._name) from None
         except OSError as error:
             raise from_os_error(error, self._path, "locking a memlog") from error
         try:
             self._wait(queue, deadline)
-            if beside:
+            if is_lock_file:
                 self._held, queue = queue, -1
                 return
             while True:
                 self._held = self._open_file()
                 self._wait(self._held, deadline)
-                found = self._disk.stat(self._path)
-                if found is not None and found.st_ino == self._system.fstat(self._held).st_ino:
+                status = self._disk.stat(self._path)
+                if status is not None and status.st_ino == self._system.fstat(self._held).st_ino:
                     return
                 self._system.close(self._held)
                 self._held = -1
@@ -225,7 +221,7 @@ class _Turn:
             self._held = -1
 
     def _open_queue(self) -> tuple[int, bool]:
-        """The folder, or a file beside the memlog where a folder cannot be locked; and whether it is the latter."""
+        """Open the folder, or a lock file beside the memlog where a folder cannot be locked; and whether it is the latter."""
         if os.name != "nt":
             folder = self._system.open(os.path.dirname(self._path), os.O_RDONLY)
             try:
@@ -247,7 +243,7 @@ class _Turn:
             raise from_os_error(error, self._path, "reading a memlog") from error
 
     def _wait(self, descriptor: int, deadline: float) -> None:
-        naps = 0
+        waits = 0
         while not self._system.lock(descriptor):
             left = deadline - time.monotonic()
             if left <= 0:
@@ -257,16 +253,16 @@ class _Turn:
                     path=self._name,
                     limit=self._timeout_seconds,
                 )
-            time.sleep(min(_NAPS[min(naps, len(_NAPS) - 1)], left))
-            naps += 1
+            time.sleep(min(_WAIT_SECONDS[min(waits, len(_WAIT_SECONDS) - 1)], left))
+            waits += 1
 
 
 def _missing(path: str) -> UserError:
-    return UserError(f"There is no memlog {path}. Make it: smp memlog init --path {path}", path=path)
+    return UserError(f"There is no memlog {path}. Create it: smp memlog init --path {path}", path=path)
 
 
 def _minute() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M")  # local and without a zone, as BMAD has it
+    return time.strftime("%Y-%m-%dT%H:%M")  # local and without a zone, as BMAD writes it
 
 
 def _bytes(text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Which BMAD is this, and where does it keep things? Told by its folders, which changed with its versions.
+"""BMAD in a project: its generation, recognised by its folders, the places it uses, and SMP as a module of it.
 
     .bmad-core/             4.x
     bmad/_cfg               6.0 alpha, first half
@@ -7,13 +7,11 @@
     _bmad/scripts/resolve_customization.py    skills with TOML customisation, to 6.8
     _bmad/scripts/memlog.py                   the same with memlogs, from 6.9 on
 
-Guarantees: only looks; a file that cannot be read counts as one that says nothing. The output folder is inside the project,
+Guarantees: reads only, except for `run`; a file that cannot be read counts as empty. The output folder is inside the project,
 whatever a configuration says.
 
-How does SMP become a module of BMAD? BMAD's own installer takes it in from a folder; this only calls it.
-
-The installer writes into `_bmad` and into the folders of the tools, as it always does. It keeps the modules and tools that
-the project has. It needs `npx`, and the network if the package is not at hand.
+To add SMP as a module, `run` calls BMAD's own installer, which writes into `_bmad` and into the folders of the tools, as it always
+does. It keeps the modules and tools that the project has. It needs `npx`, and the network if the package is not cached.
 """
 
 from __future__ import annotations
@@ -55,8 +53,8 @@ class Project:
         self.version = _version(home) or ""
 
     @property
-    def has_hook_ins(self) -> bool:
-        """Whether skills read files of the user's that the installer leaves alone."""
+    def has_customisation(self) -> bool:
+        """Whether skills read customisation files of the user, which the installer leaves alone."""
         return self.generation in (CUSTOM, MEMLOG)
 
     @property
@@ -67,22 +65,22 @@ class Project:
         return os.path.join(self.folder, *parts)
 
     def output_folder(self) -> str:
-        """Where BMAD's workflows put what they make, relative to the project."""
-        said = "docs" if self.generation == V4 else self._said_output() or OUTPUT
-        return said if is_inside(self.folder, said) else OUTPUT
+        """The folder in which BMAD's workflows write, relative to the project."""
+        folder = "docs" if self.generation == V4 else self._configured_output() or OUTPUT
+        return folder if is_inside(self.folder, folder) else OUTPUT
 
     def digest_path(self) -> str:
         return self.path(self.output_folder(), *DIGEST.split("/"))
 
-    def _said_output(self) -> str | None:
-        found: Any = None
+    def _configured_output(self) -> str | None:
+        folder: Any = None
         for layer in _LAYERS:
-            found = table(toml(os.path.join(self.home, *layer.split("/"))), "core").get("output_folder", found)
-        if not isinstance(found, str):
-            found = yaml_value(os.path.join(self.home, "core", "config.yaml"), "output_folder")
-        if not isinstance(found, str):
+            folder = table(toml(os.path.join(self.home, *layer.split("/"))), "core").get("output_folder", folder)
+        if not isinstance(folder, str):
+            folder = yaml_value(os.path.join(self.home, "core", "config.yaml"), "output_folder")
+        if not isinstance(folder, str):
             return None
-        return found.removeprefix("{project-root}").strip("/") or None
+        return folder.removeprefix("{project-root}").strip("/") or None
 
     def __str__(self) -> str:
         return f"BMAD {self.version or self.generation}"
@@ -92,10 +90,10 @@ def find_project(start: str) -> Project | None:
     """The project that a folder belongs to: the nearest upwards with BMAD in it."""
     folder = os.path.abspath(start)
     while True:
-        found = project_in(folder)
+        project = project_in(folder)
         parent = os.path.dirname(folder)
-        if found is not None or parent == folder:
-            return found
+        if project is not None or parent == folder:
+            return project
         folder = parent
 
 
@@ -112,11 +110,11 @@ def is_inside(folder: str, below: str) -> bool:
     return whole.startswith(root + os.sep)
 
 
-# -- what files say
+# -- reading files
 
 
 def read(path: str) -> str:
-    """A small text file; empty if there is none, or none that can be read."""
+    """The text of a small file; empty if it does not exist or cannot be read."""
     try:
         return plain_bytes(path, _MOST_BYTES).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError):
@@ -133,12 +131,12 @@ def toml(path: str) -> dict[str, Any]:
 
 
 def table(data: dict[str, Any], name: str) -> dict[str, Any]:
-    found = data.get(name)
-    return found if isinstance(found, dict) else {}
+    value = data.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def yaml_value(path: str, name: str) -> str | None:
-    """A plain value on a line of its own; all that is wanted of BMAD's simple YAML."""
+    """A plain value on a line of its own, which is enough for BMAD's simple YAML."""
     for line in read(path).splitlines():
         key, colon, value = line.strip().partition(":")
         if colon and key == name and value.strip():
@@ -147,10 +145,10 @@ def yaml_value(path: str, name: str) -> str | None:
 
 
 def _version(home: str) -> str | None:
-    for place in ("_config", "_cfg"):
-        found = yaml_value(os.path.join(home, place, "manifest.yaml"), "version")
-        if found:
-            return found
+    for folder in ("_config", "_cfg"):
+        version = yaml_value(os.path.join(home, folder, "manifest.yaml"), "version")
+        if version:
+            return version
     return yaml_value(os.path.join(home, "install-manifest.yaml"), "version")
 
 
@@ -159,14 +157,14 @@ _SECONDS = 600
 
 
 def command_for(project: Project, plugin: str) -> list[str]:
-    """What is called, to be shown first."""
+    """The command that adds SMP's plugin folder as a module."""
     folder = os.path.abspath(plugin)
     missing = [name for name in _NEEDED if not os.path.exists(os.path.join(folder, *name.split("/")))]
     if missing:
         raise UserError(f"{plugin} is not SMP's plugin folder: it has no {missing[0]}.", path=plugin)
-    if not project.has_hook_ins:
+    if not project.has_customisation:
         raise UserError(f"{project} takes no modules from a folder; this needs BMAD 6.4 or newer.")
-    modules, tools = _listed(project)
+    modules, tools = _installed_modules_and_tools(project)
     package = f"bmad-method@{project.version}" if re.fullmatch(r"[0-9A-Za-z.-]+", project.version) else "bmad-method"
     words = ["npx", "--yes", package, "install", "--directory", project.folder, "--action", "update"]
     words += ["--modules", ",".join(modules)] if modules else []
@@ -175,7 +173,7 @@ def command_for(project: Project, plugin: str) -> list[str]:
 
 
 def run(words: list[str]) -> None:
-    """Call it. Its last words are the error if it fails."""
+    """Run the command. If it fails, the error contains its last lines."""
     import subprocess
 
     try:
@@ -183,15 +181,15 @@ def run(words: list[str]) -> None:
             words, capture_output=True, text=True, timeout=_SECONDS, check=False, stdin=subprocess.DEVNULL
         )
     except FileNotFoundError:
-        raise UserError("npx is not here; BMAD's installer needs Node.js. Nothing was changed.") from None
+        raise UserError("npx was not found; BMAD's installer needs Node.js. Nothing was changed.") from None
     except subprocess.TimeoutExpired:
-        raise UserError(f"BMAD's installer did not end within {_SECONDS} s; look at what it has done.") from None
+        raise UserError(f"BMAD's installer did not end within {_SECONDS} s; it may have changed files.") from None
     if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-3:]
-        raise UserError(f"BMAD's installer failed (exit code {done.returncode}): {' '.join(said)}")
+        last_lines = (done.stderr.strip() or done.stdout.strip()).splitlines()[-3:]
+        raise UserError(f"BMAD's installer failed (exit code {done.returncode}): {' '.join(last_lines)}")
 
 
-def _listed(project: Project) -> tuple[list[str], list[str]]:
+def _installed_modules_and_tools(project: Project) -> tuple[list[str], list[str]]:
     """The modules and tools that the project has, by BMAD's manifest."""
     modules: list[str] = []
     tools: list[str] = []
@@ -204,8 +202,11 @@ def _listed(project: Project) -> tuple[list[str], list[str]]:
             modules.append(word.partition(":")[2].strip())
         elif section == "ides" and line.strip().startswith("- "):
             tools.append(word.strip())
-    own = ("core", "smp")  # core comes by itself, ours from the folder
-    return [name for name in modules if _is_word(name) and name not in own], [name for name in tools if _is_word(name)]
+    excluded = ("core", "smp")  # core is installed anyway, ours from the folder
+    return (
+        [name for name in modules if _is_word(name) and name not in excluded],
+        [name for name in tools if _is_word(name)],
+    )
 
 
 def _is_word(text: str) -> bool:

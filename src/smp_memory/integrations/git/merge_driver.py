@@ -13,12 +13,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp_memory.git.merge import Merged
 
-_DERIVED = b"# Made by SMP from the memories of this session."  # overviews, which maintenance makes anew
+_DERIVED = b"# Made by SMP from the memories of this session."  # overviews, which maintenance rewrites
 _SHOWN_CONFLICTS = 20
 
 
 def main(words: list[str]) -> int:
-    """Merge; words are the paths of base, ours and theirs, and the path in the work tree."""
+    """Merge; `words` are the paths of base, ours and theirs, and the path in the work tree."""
     if len(words) != 4:
         print("usage: smp git merge-driver %O %A %B %P (called by git, see: smp git setup --help)", file=sys.stderr)
         return 129
@@ -53,7 +53,7 @@ def _finish(target: str, path: str, merged: Merged) -> int:
 
 
 def _fall_back(words: list[str], error: Exception) -> int:
-    """Git's own merge of the text. Only a file that is none of the store's may merge without a conflict this way."""
+    """Write git's own text merge. Only a file that does not belong to the store may merge without a conflict this way."""
     from smp_memory.git.entry_files import CannotMerge, NotAStoreFile
 
     base, ours, theirs, path = words
@@ -63,7 +63,9 @@ def _fall_back(words: list[str], error: Exception) -> int:
         print(f"smp: {path}: merged as text ({why}). Look at the file, then: smp validate", file=sys.stderr)
     code, data = _merge_file(base, ours, theirs)
     if data is None:
-        data = b"".join((b"<<<<<<< ours\n", _whole(ours), b"=======\n", _whole(theirs), b">>>>>>> theirs\n"))
+        data = b"".join(
+            (b"<<<<<<< ours\n", _with_line_end(ours), b"=======\n", _with_line_end(theirs), b">>>>>>> theirs\n")
+        )
         code = 1
     with open(ours, "wb") as file:
         file.write(data)
@@ -99,7 +101,7 @@ def _text_merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     return merged if code == 0 else None
 
 
-def _whole(path: str) -> bytes:
+def _with_line_end(path: str) -> bytes:
     data = _read(path)
     return data if data.endswith(b"\n") or not data else data + b"\n"
 

@@ -1,12 +1,8 @@
-"""What `smp git setup` changes: `.gitattributes`, `.gitignore`, git's configuration of a clone, and a pre-commit hook.
+"""The changes of `smp git setup`: `.gitattributes`, `.gitignore`, git's configuration of a clone, and a pre-commit hook.
 
-Guarantees: what others wrote into these files stays. A link in the place of one of them is refused. An existing hook is never
-overwritten. Doing it twice changes nothing. `--undo` takes out exactly what was put in.
-
-The lines that a store needs in `.gitattributes` and `.gitignore`, in a marked block for each store. Pure.
-
-Guarantees: putting a block in twice changes nothing; taking it out leaves what was there before; nothing else in the file is
-changed. Line ends are those of the file.
+Guarantees: lines of others in these files stay, and their line ends. The lines of each store are in a marked block; adding it twice
+changes nothing, and `--undo` removes exactly what was added. A symbolic link in the place of one of the files is refused. An existing
+hook is never overwritten.
 """
 
 from __future__ import annotations
@@ -38,48 +34,48 @@ def attribute_lines(root: str) -> list[str]:
 
 def ignore_lines(root: str) -> list[str]:
     """The rules of `.gitignore`: private folders, unfinished files, overviews that are made from the memories."""
-    return [f"{_below(root)}/**/{name}" for name in _IGNORED]
+    return [f"{_root_pattern(root)}/**/{name}" for name in _IGNORED]
 
 
-def _below(root: str) -> str:
+def _root_pattern(root: str) -> str:
     escaped = _GLOB.sub(r"\\\1", root)
     return f"/{escaped}" if root else ""
 
 
 def _pattern(root: str, name: str) -> str:
-    pattern = f"{_below(root)}/**/{name}"
+    pattern = f"{_root_pattern(root)}/**/{name}"
     if not _NEEDS_QUOTES.search(pattern):
         return pattern
     return '"' + pattern.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t") + '"'
 
 
 def with_block(text: str, root: str, lines: list[str]) -> str:
-    """The text of a file with the block of this store, in its place or at the end."""
+    """The text of a file with the block of this store, replaced or added at the end."""
     end = "\r\n" if "\r\n" in text else "\n"
     begin, close = _marks(root)
     block = end.join([begin, *lines, close]) + end
-    found = _find(text, root)
-    if found is not None:
-        return text[: found[0]] + block + text[found[1] :]
+    span = _find_block(text, root)
+    if span is not None:
+        return text[: span[0]] + block + text[span[1] :]
     if text and not text.endswith("\n"):
         text += end
     return text + block
 
 
 def without_block(text: str, root: str) -> str:
-    found = _find(text, root)
-    return text if found is None else text[: found[0]] + text[found[1] :]
+    span = _find_block(text, root)
+    return text if span is None else text[: span[0]] + text[span[1] :]
 
 
 def _marks(root: str) -> tuple[str, str]:
-    shown = root.replace("\n", " ") or "."
-    return f"# >>> smp {shown} (these lines are written by: smp git setup)", f"# <<< smp {shown}"
+    name = root.replace("\n", " ") or "."
+    return f"# >>> smp {name} (these lines are written by: smp git setup)", f"# <<< smp {name}"
 
 
-def _find(text: str, root: str) -> tuple[int, int] | None:
+def _find_block(text: str, root: str) -> tuple[int, int] | None:
     begin, close = (re.escape(mark) for mark in _marks(root))
-    found = re.search(rf"^{begin}\r?\n(?:[^\n]*\n)*?{close}[ \t]*(?:\r?\n|\Z)", text, re.MULTILINE)
-    return found.span() if found else None
+    match = re.search(rf"^{begin}\r?\n(?:[^\n]*\n)*?{close}[ \t]*(?:\r?\n|\Z)", text, re.MULTILINE)
+    return match.span() if match else None
 
 
 _SECTION = "merge.smp"
@@ -89,7 +85,7 @@ _LARGEST_BYTES = 1 << 20
 
 
 class SetupChange:
-    """One file or setting: what it is now, what it becomes, and how that is carried out."""
+    """The change of one file or setting: its value before and after, and the function that applies it."""
 
     def __init__(self, where: str, before: str, after: str, carry_out: Callable[[], None]) -> None:
         self.where = where
@@ -99,7 +95,7 @@ class SetupChange:
 
 
 class Setup:
-    """What one store needs in one clone."""
+    """The settings of one store in one clone."""
 
     def __init__(self, repository: Repository, root: str, command: str | None = None) -> None:
         self.repository = repository
@@ -108,47 +104,47 @@ class Setup:
         self.notes: list[str] = []
 
     def changes(self, *, undo: bool = False, hook: bool = False) -> list[SetupChange]:
-        """All that differs from what should be."""
-        found = [self._file(".gitattributes", attribute_lines, undo), self._file(".gitignore", ignore_lines, undo), self._driver(undo)]  # fmt: skip
+        """The files and settings that have to be changed."""
+        changes = [self._file(".gitattributes", attribute_lines, undo), self._file(".gitignore", ignore_lines, undo), self._driver(undo)]  # fmt: skip
         if hook or undo:
-            found.append(self._hook(undo))
-        return [change for change in found if change is not None and change.before != change.after]
+            changes.append(self._hook(undo))
+        return [change for change in changes if change is not None and change.before != change.after]
 
     def _file(self, name: str, lines: Callable[[str], list[str]], undo: bool) -> SetupChange:
         path = os.path.join(self.repository.top, name)
-        before = _text(path)
+        before = _read(path)
         after = without_block(before, self.root) if undo else with_block(before, self.root, lines(self.root))
         return SetupChange(path, before, after, lambda: _write(path, before, after))
 
     def _driver(self, undo: bool) -> SetupChange | None:
-        now = self.repository.setting(DRIVER) or ""
-        if now and DRIVER_CALL not in now:
-            raise UserError(f"{DRIVER} is set to something else: {now}. Take it out first: git config --unset {DRIVER}", path=self.repository.top)  # fmt: skip
+        before = self.repository.setting(DRIVER) or ""
+        if before and DRIVER_CALL not in before:
+            raise UserError(f"{DRIVER} is set to something else: {before}. Remove it first: git config --unset {DRIVER}", path=self.repository.top)  # fmt: skip
         if undo and self._others_use_it():
             self.notes.append("The merge driver stays registered, because another store of this work tree uses it.")
             return None
-        wanted = "" if undo else f"{self.command} {DRIVER_CALL} %O %A %B %P"
+        after = "" if undo else f"{self.command} {DRIVER_CALL} %O %A %B %P"
 
         def register() -> None:
             if undo:
                 self.repository.unset(_SECTION)
             else:
                 self.repository.set(_NAME, _TITLE)
-                self.repository.set(DRIVER, wanted)
+                self.repository.set(DRIVER, after)
 
-        return SetupChange(f"git config {DRIVER}", now, wanted, register)
+        return SetupChange(f"git config {DRIVER}", before, after, register)
 
     def _others_use_it(self) -> bool:
         path = os.path.join(self.repository.top, ".gitattributes")
-        return "merge=smp" in without_block(_text(path), self.root)
+        return "merge=smp" in without_block(_read(path), self.root)
 
     def _hook(self, undo: bool) -> SetupChange | None:
         path = os.path.join(self.repository.hooks_folder(), "pre-commit")
-        before = _text(path)
+        before = _read(path)
         line = f"{self.command} git check --root {shlex.quote(self.root or '.')} || exit 1"
         if before and _HOOK_MARK not in before:
             if not undo:
-                self.notes.append(f"{path} is there already and was not changed. Add this line to it: {line}")
+                self.notes.append(f"{path} already exists and was not changed. Add this line to it: {line}")
             return None
         kept = [each for each in before.splitlines()[2:] if each != line and f" --root {shlex.quote(self.root or '.')} " not in each]  # fmt: skip
         lines = kept if undo else [*kept, line]
@@ -157,7 +153,7 @@ class Setup:
 
 
 def program_here() -> str:
-    """How git calls SMP: by its full path when it runs in a virtual environment, which is not in everybody's PATH."""
+    """The command by which git calls SMP: its full path in a virtual environment, which is not on everybody's PATH."""
     if sys.prefix == sys.base_prefix:
         from smp_memory.integrations.hooks.install.file_edit import command_here
 
@@ -169,12 +165,12 @@ def program_here() -> str:
     return f"{shlex.quote(sys.executable.replace(chr(92), '/'))} -m smp_memory"
 
 
-def _text(path: str) -> str:
-    """What a file says; '' if it is not there. A link or something that is no plain file is refused."""
+def _read(path: str) -> str:
+    """The text of a file; '' if it does not exist. A symbolic link or anything but a regular file is refused."""
     from smp_memory.ownership import plain_bytes
 
     if os.path.islink(path):
-        raise UserError(f"{path} is a link. It was not changed; put a plain file in its place.", path=path)
+        raise UserError(f"{path} is a symbolic link. It was not changed; replace it by a regular file.", path=path)
     try:
         data = plain_bytes(path, _LARGEST_BYTES + 1, flags=getattr(os, "O_NOFOLLOW", 0))
         if len(data) > _LARGEST_BYTES:
@@ -192,13 +188,13 @@ def _write(path: str, before: str, after: str, *, mode: int = 0o644) -> None:
     from smp_memory.files.disk import Disk
     from smp_memory.files.system import RealSystem
 
-    if _text(path) != before:
+    if _read(path) != before:
         raise UserError(f"{path} was changed meanwhile. It was left as it is; try again.", path=path)
     disk = Disk(RealSystem())
     if not after:
         disk.remove(path)
         return
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    known = os.stat(path).st_mode & 0o777 if before or os.path.exists(path) else mode
+    kept_mode = os.stat(path).st_mode & 0o777 if before or os.path.exists(path) else mode
     disk.replace(path, after.encode())
-    os.chmod(path, known)
+    os.chmod(path, kept_mode)

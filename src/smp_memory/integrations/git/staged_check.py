@@ -1,7 +1,7 @@
-"""Checks of what is staged for a commit: secrets, private files and conflict markers in the files of a store.
+"""Check the staged files of a store before a commit: secrets, private files and conflict markers.
 
-Guarantees: a finding names the file, the line and the kind, never the text. Files outside of the store are not looked at.
-Non-guarantees: compressed files (archived sessions) are not looked into.
+Guarantees: a problem names the file, the line and the kind, never the text. Files outside of the store are not read.
+Non-guarantees: compressed files (archived sessions) are not decompressed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from smp_memory.errors import InvalidRecord, UserError
 from smp_memory.files.disk import TEMPORARY
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.layouts.layout import PRIVATE
+from smp_memory.model.types import markdown_folders
 from smp_memory.privacy.settings import redactor_even_if_off
 
 if TYPE_CHECKING:
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
 _CONFIG = "config.json"
 _MARKERS = (b"<<<<<<<", b">>>>>>>", b"|||||||")
 _COMPRESSED = (".gz", ".zip")
-_PEOPLE = ("user_id", "agent_ids", "participants", "config")  # of a session's metadata: a mail address is a name there
-_IN_FOLDERS = ("agent-states", "artifacts")
+# fields of a session's metadata in which a mail address is a name
+_PEOPLE = ("user_id", "agent_ids", "participants", "config")
 
 
-class Staged(NamedTuple):
+class StagedProblem(NamedTuple):
     """One reason not to commit."""
 
     path: str
@@ -43,18 +44,18 @@ class Staged(NamedTuple):
         return f"{self.path}:{self.line}: {self.what}" if self.line else f"{self.path}: {self.what}"
 
 
-def check_staged(repository: Repository, root: str) -> tuple[int, list[Staged]]:
-    """How many files of the store are staged, and what is wrong with them."""
+def check_staged(repository: Repository, root: str) -> tuple[int, list[StagedProblem]]:
+    """The number of staged files of the store, and the problems in them."""
     below = repository.relative(root)
     staged = repository.staged(below)
-    found = [Staged(path, 0, "a private file of SMP; take it out: git rm --cached, and: smp git setup") for path in staged if _is_private(path, below)]  # fmt: skip
-    private = {each.path for each in found}
-    wanted = {path: id for path, id in staged.items() if path not in private and not path.endswith(_COMPRESSED)}
-    contents = repository.contents(sorted(set(wanted.values())))
+    problems = [StagedProblem(path, 0, "a private file of SMP; remove it: git rm --cached, and: smp git setup") for path in staged if _is_private(path, below)]  # fmt: skip
+    private = {each.path for each in problems}
+    checked = {path: id for path, id in staged.items() if path not in private and not path.endswith(_COMPRESSED)}
+    contents = repository.contents(sorted(set(checked.values())))
     layout, redactor = _settings(root)
-    for path, id in wanted.items():
-        found += _in_file(path, contents[id], layout, redactor)
-    return len(staged), sorted(found)
+    for path, id in checked.items():
+        problems += _problems_in(path, contents[id], layout, redactor)
+    return len(staged), sorted(problems)
 
 
 def _is_private(path: str, below: str) -> bool:
@@ -74,27 +75,27 @@ def _settings(root: str) -> tuple[Layout, Redactor]:
     return layout_named(config.layout if config.layout in NAMES else "jsonl"), redactor_even_if_off(config)
 
 
-def _in_file(path: str, data: bytes, layout: Layout, redactor: Redactor) -> Iterator[Staged]:
+def _problems_in(path: str, data: bytes, layout: Layout, redactor: Redactor) -> Iterator[StagedProblem]:
     for number, line in enumerate(data.splitlines(), 1):
         if line.startswith(_MARKERS):
-            yield Staged(path, number, "a conflict marker; settle the conflict first")
+            yield StagedProblem(path, number, "a conflict marker; resolve the conflict first")
     seen = set()
     for number, kinds in _secrets(path, data, layout, redactor):
         if (number, kinds) not in seen:
             seen.add((number, kinds))
-            yield Staged(path, number, f"looks like a secret ({kinds}); take it out: smp redact")
+            yield StagedProblem(path, number, f"looks like a secret ({kinds}); remove it: smp redact")
 
 
 def _secrets(path: str, data: bytes, layout: Layout, redactor: Redactor) -> Iterator[tuple[int, str]]:
     folder, name = os.path.split(path)
     parent = os.path.basename(folder)
-    relative = f"{parent}/{name}" if parent in _IN_FOLDERS else name
+    relative = f"{parent}/{name}" if parent in markdown_folders() else name
     session = name.removesuffix(".jsonl") if layout.name == "single" else ""
-    if layout.is_own_file(relative, session):
+    if layout.is_session_file(relative, session):
         yield from _in_entries(relative, data, layout, redactor)
     elif name == layout.info_file:
         yield from _in_metadata(data, layout, redactor)
-    elif name != _CONFIG:  # its patterns may look like what they find
+    elif name != _CONFIG:  # its redaction patterns may themselves look like secrets
         yield from _in_text(data, 1, redactor)
 
 
@@ -108,7 +109,7 @@ def _in_entries(file: str, data: bytes, layout: Layout, redactor: Redactor) -> I
             if piece.fields.get("type") == "session" and not layout.info_file:
                 fields: dict[str, Any] = _without_people(piece.fields)
             else:
-                fields = layout.dialect.decode(
+                fields = layout.field_names.decode(
                     piece.fields, layout.kind_of(file), piece.state, file, piece.line, 0
                 ).data
         except InvalidRecord:

@@ -1,17 +1,16 @@
-"""What does a coding agent have to do to remember? Nothing: its hooks recall and record.
+"""Hooks of coding agents: recall memories at the start of a session and at prompts, record the conversation.
 
-    entry        one event in, at most one JSON document out; what is slow goes on behind
-    events       what happened, whatever the host calls it
-    place        which store belongs to this project?
-    recall       what should the agent know now that it has not been told?
-    answers      how does each host want to be told?
-    behind       how does work go on when the host has its answer?
-    record       which turns are new, and into which session do they go?
-    note         what do hooks know of a host's session?
-    transcript, claude_transcript, codex_transcript    what was said, by the host's own file?
-    failures     what went wrong, without a word of what was said
-    install/     how do hooks get into a host's settings, and out again?
+    entry          the process `smp hook`: one event in, at most one JSON document out
+    events         the events of four hosts in one vocabulary, and the answer in each host's format
+    project_store  the store of a project, and whether the user trusts it
+    recall         the memories to inject at an event
+    record         the turns to store after an event
+    background     work that continues after the host has its answer
+    session_state  what hooks know about a host's session: ids, offsets, digests
+    transcripts, claude_transcript, codex_transcript    turns from the host's transcript files
+    failures       the log of failures, without any text of the conversation
+    install/       add hooks to a host's settings, and remove them
 
-Guarantees: the exit code is 0, and on failure nothing is printed: no host stops because of its memory. What is injected is
+Guarantees: the exit code is 0, and on failure nothing is printed: no host stops because of its memory. Injected text is
 fenced, and fenced text is never recorded. Loading this package loads nothing.
 """

@@ -1,10 +1,10 @@
-"""How does work go on when the host has its answer? In a child of its own that the host does not wait for.
+"""Run work in a forked child so that the host does not wait for it.
 
-Guarantees: the child is in a session of its own, so that a signal for the host's group does not reach it, and holds none of
-the host's pipes, so that nobody waits for it. It ends after `LIMIT_SECONDS` at the latest, whatever happens. Where there is
-no `fork`, or none is to be had, the work is done at once.
-Non-guarantees: a machine that is switched off takes the child with it; what it had to record is still in the transcript, and
-the next start of a session there takes it in.
+Guarantees: the child is in a session of its own, so that a signal for the host's process group does not reach it, and holds
+none of the host's pipes. It ends after `LIMIT_SECONDS` at the latest, whatever happens. Without `fork`, or if it fails, the
+work is done in this process.
+Non-guarantees: if the machine is switched off, the child is lost; what it had to record is still in the transcript, and the next
+start of a session in the project records it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 LIMIT_SECONDS = 900  # as long as it takes to make the index of a very large store
 
 
-def go_on(work: Callable[[bool], None], *, wait: bool = False) -> None:
-    """Do some work behind this process, or here if it must be; the work is told whether it is behind."""
+def run_in_background(work: Callable[[bool], None], *, wait: bool = False) -> None:
+    """Call `work(is_background)` in a child process, or in this one if `wait` or if there is no fork."""
     if wait or not hasattr(os, "fork"):
         work(False)
         return
@@ -31,20 +31,20 @@ def go_on(work: Callable[[bool], None], *, wait: bool = False) -> None:
     if child:
         return
     try:
-        _let_go()
+        _detach()
         work(True)
     finally:
         os._exit(0)
 
 
-def _let_go() -> None:
+def _detach() -> None:
     import signal
 
     os.setsid()
-    with open(os.devnull, "rb") as nowhere:  # nothing is written any more
+    with open(os.devnull, "rb") as null:  # read-only: the child writes no output
         for descriptor in (0, 1, 2):
-            os.dup2(nowhere.fileno(), descriptor)
+            os.dup2(null.fileno(), descriptor)
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(LIMIT_SECONDS)
-    os.nice(5)  # the agent is at work now
+    os.nice(5)  # the agent works at the same time

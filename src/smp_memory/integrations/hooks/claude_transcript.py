@@ -1,16 +1,23 @@
-"""Which lines of a Claude Code transcript are turns? Pure.
+"""Parse turns from the lines of a Claude Code transcript. Pure.
 
-Every line of the conversation has a `uuid` and names the one before it, `parentUuid`. Where a person went back and wrote a
-prompt anew, two prompts have the same parent; only the last of them counts, with all that follows from it.
+Every line of the conversation has a `uuid` and names the one before it, `parentUuid`. Where a person went back and edited a
+prompt, two prompts have the same parent; only the last of them counts, with all its descendants.
 
-Left out: what the host says to itself (`isMeta`), agents and teams beside the conversation (`isSidechain`, `teamName`),
-results of tools, commands of the host and what they print. A summary that replaces what was compacted is kept as one.
+Left out: meta lines of the host (`isMeta`), agents and teams beside the conversation (`isSidechain`, `teamName`),
+results of tools, commands of the host and their output. A summary that replaces compacted turns is kept as a summary.
 """
 
 from __future__ import annotations
 
-from smp_memory.integrations.hooks.events import without_host_words
-from smp_memory.integrations.hooks.transcripts import ASSISTANT, SUMMARY, USER, TranscriptTurn, answers_only, text_of
+from smp_memory.integrations.hooks.events import strip_host_blocks
+from smp_memory.integrations.hooks.transcripts import (
+    ASSISTANT,
+    SUMMARY,
+    USER,
+    TranscriptTurn,
+    keep_final_replies,
+    message_text,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +25,7 @@ if TYPE_CHECKING:
 
     Line = dict[str, Any]
 
-_NOT_SAID = (
+_HOST_PREFIXES = (
     "<command-name>",
     "<command-message>",
     "<local-command-",
@@ -29,38 +36,38 @@ _NOT_SAID = (
 )
 
 
-def turns_in(lines: list[Line]) -> list[TranscriptTurn]:
-    """What was said in these lines, in order."""
-    abandoned = _abandoned(lines)
-    found: list[TranscriptTurn] = []
+def parse_turns(lines: list[Line]) -> list[TranscriptTurn]:
+    """The turns in these lines, in order."""
+    abandoned = _abandoned_lines(lines)
+    turns: list[TranscriptTurn] = []
     prompts: set[str] = set()
     message_id = ""
     for line in lines:
-        if _text(line, "uuid") in abandoned or not _is_ours(line):
+        if _text(line, "uuid") in abandoned or not _is_conversation(line):
             continue
         message = line["message"]
         key, at = _text(line, "uuid"), _text(line, "timestamp")
         if line["type"] == "assistant":
-            said = text_of(message.get("content"), ("text",))
-            if said and found and found[-1].role == ASSISTANT and message_id == _text(message, "id") != "":
-                found[-1].text += "\n\n" + said  # one message in several lines
-            elif said:
-                found.append(TranscriptTurn(ASSISTANT, said, key, at))
+            text = message_text(message.get("content"), ("text",))
+            if text and turns and turns[-1].role == ASSISTANT and message_id == _text(message, "id") != "":
+                turns[-1].text += "\n\n" + text  # one message split over several lines
+            elif text:
+                turns.append(TranscriptTurn(ASSISTANT, text, key, at))
             message_id = _text(message, "id")
         elif line.get("isCompactSummary"):
-            found.append(TranscriptTurn(SUMMARY, text_of(message.get("content"), ("text",)), key, at))
+            turns.append(TranscriptTurn(SUMMARY, message_text(message.get("content"), ("text",)), key, at))
         else:
-            said = _said_by_a_person(message.get("content"))
-            if said:
-                prompt = _text(line, "promptId")  # the event of the prompt has it, too
-                found.append(
-                    TranscriptTurn(USER, said, f"prompt:{prompt}" if prompt and prompt not in prompts else key, at)
+            text = _prompt_text(message.get("content"))
+            if text:
+                prompt = _text(line, "promptId")  # the prompt's event carries the same id
+                turns.append(
+                    TranscriptTurn(USER, text, f"prompt:{prompt}" if prompt and prompt not in prompts else key, at)
                 )
                 prompts.add(prompt)
-    return answers_only(found)
+    return keep_final_replies(turns)
 
 
-def _is_ours(line: Line) -> bool:
+def _is_conversation(line: Line) -> bool:
     return (
         line.get("type") in ("user", "assistant")
         and isinstance(line.get("message"), dict)
@@ -69,34 +76,34 @@ def _is_ours(line: Line) -> bool:
 
 
 def _is_prompt(line: Line) -> bool:
-    return _is_ours(line) and line["type"] == "user" and bool(_said_by_a_person(line["message"].get("content")))
+    return _is_conversation(line) and line["type"] == "user" and bool(_prompt_text(line["message"].get("content")))
 
 
-def _said_by_a_person(content: Any) -> str:
-    """A prompt; empty for a tool's result, a command, or what the host put there."""
+def _prompt_text(content: Any) -> str:
+    """The text of a prompt; empty for a tool result, a command, or text that the host inserted."""
     if isinstance(content, list) and any(
         isinstance(part, dict) and part.get("type") == "tool_result" for part in content
     ):
         return ""
-    said = without_host_words(text_of(content, ("text",))).strip()
-    return "" if said.startswith(_NOT_SAID) else said
+    text = strip_host_blocks(message_text(content, ("text",))).strip()
+    return "" if text.startswith(_HOST_PREFIXES) else text
 
 
-def _abandoned(lines: list[Line]) -> set[str]:
-    """The lines of prompts that were written anew, and all that followed from them."""
+def _abandoned_lines(lines: list[Line]) -> set[str]:
+    """The ids of prompts that were edited later, and of all their descendants."""
     last: dict[str, str] = {}
-    gone: set[str] = set()
+    abandoned_ids: set[str] = set()
     for line in lines:
         parent, name = _text(line, "parentUuid"), _text(line, "uuid")
         if parent and name and _is_prompt(line):
             if parent in last:
-                gone.add(last[parent])
+                abandoned_ids.add(last[parent])
             last[parent] = name
-    if gone:
-        for line in lines:  # a child stands behind its parent
-            if _text(line, "parentUuid") in gone:
-                gone.add(_text(line, "uuid"))
-    return gone - {""}
+    if abandoned_ids:
+        for line in lines:  # a child comes after its parent
+            if _text(line, "parentUuid") in abandoned_ids:
+                abandoned_ids.add(_text(line, "uuid"))
+    return abandoned_ids - {""}
 
 
 def _text(fields: dict[str, Any], name: str) -> str:

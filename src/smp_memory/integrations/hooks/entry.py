@@ -1,11 +1,11 @@
-"""What happens when a host calls `smp hook`? One event in, at most one JSON document out, and the exit code is 0.
+"""The process `smp hook`: one event in, at most one JSON document out, and the exit code is 0.
 
-Guarantees: whatever comes in (nothing, no JSON, megabytes, an event that nobody knows) and whatever state the store is in
-(none, locked, damaged, only readable), the exit code is 0, and nothing is printed but an answer. Failures go to
-`hooks.log` in the user's state. The host does not wait for what is recorded: that goes on behind (`smp_memory.integrations.hooks.background`).
+Guarantees: whatever comes in (nothing, no JSON, megabytes, an unknown event) and whatever state the store is in
+(none, locked, damaged, read-only), the exit code is 0, and nothing is printed but an answer. Failures go to
+`hooks.log` in the user's state. The host does not wait for recording, which continues in a child (`background`).
 
-Speed: this is started for every prompt. So the collector stays off, events without an answer are told by their bytes, and
-the process ends without taking itself apart.
+Speed: this process is started for every prompt. So the garbage collector stays off, events without an answer are recognised by
+their bytes, and the process ends by `os._exit`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from smp_memory.integrations.hooks.recall import HookRecall
 
 _LIMIT_BYTES = 32 << 20
-_SILENCE_SECONDS = 3.0  # after which a host that does not close our input has said all it has to say
-_ANSWER_SECONDS = 4.0  # later than this nobody waits for an answer: what is behind makes the next one faster
+_SILENCE_SECONDS = 3.0  # input counts as complete after this pause, for hosts that do not close it
+_ANSWER_SECONDS = 4.0  # time limit of an answer; the work in the background makes the next one faster
 _UNTRUSTED = (
     "SMP: this project comes with a memory store that the user has not trusted. Nothing is recalled from it and nothing is "
     "recorded to it. If the user trusts it, they can run `smp trust` in the project once."
@@ -38,15 +38,15 @@ smp hook is called by a coding agent, which writes an event as JSON to its stand
 
 
 class _TooSlow(BaseException):
-    """Not an Exception: nobody below may take it for a damaged index."""
+    """The time limit was reached. Not an Exception, so that no handler below takes it for a damaged index."""
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Do what the event asks for and end the process, with exit code 0."""
-    gc.disable()  # before more is loaded; this process does not live long enough to need it
+    """Handle the event and end the process with exit code 0."""
+    gc.disable()  # before more is loaded; this process is too short-lived to need it
     try:
         _run(list(sys.argv[1:] if arguments is None else arguments))
-    except BaseException:  # noqa: S110 - the host must not notice
+    except BaseException:  # noqa: S110 - the host must not fail
         pass
     os._exit(0)
 
@@ -61,86 +61,82 @@ def _run(arguments: list[str]) -> None:
     if not raw.strip():
         return
     if not events.may_be_answered(raw):
-        background.go_on(lambda is_behind: _work(raw, client, is_behind, wait), wait=wait)
+        background.run_in_background(lambda is_background: _record_raw(raw, client, is_background, wait), wait=wait)
         return
     event = events.read(raw, client, os.environ)
-    root = project_store.store_of(event.cwd, os.environ) if event is not None else None
+    root = project_store.find_store(event.cwd, os.environ) if event is not None else None
     if event is None or root is None:
         return
     if not project_store.is_trusted(root, os.environ):
-        _print(_untrusted(event))
+        _print(_untrusted_answer(event))
         return
-    found = _answer(event, root)
-    background.go_on(lambda is_behind: _record(event, root, found, is_behind, wait), wait=wait)
+    recall = _answer(event, root)
+    background.run_in_background(lambda is_background: _record(event, root, recall, is_background, wait), wait=wait)
 
 
-def _work(raw: bytes, client: str, is_behind: bool, is_awaited: bool) -> None:
+def _record_raw(raw: bytes, client: str, is_background: bool, is_awaited: bool) -> None:
     event = events.read(raw, client, os.environ)
-    root = project_store.store_of(event.cwd, os.environ) if event is not None else None
+    root = project_store.find_store(event.cwd, os.environ) if event is not None else None
     if event is not None and root is not None and project_store.is_trusted(root, os.environ):
-        _record(event, root, None, is_behind, is_awaited)
+        _record(event, root, None, is_background, is_awaited)
 
 
-def _untrusted(event: HookEvent) -> bytes:
-    """What to say of a store that came with the project; nothing of it is told, and nothing is recorded to it."""
-    from smp_memory.integrations.hooks.events import answer, takes_context
-
-    says = event.kind == events.START and takes_context(event)
-    return answer(event, _UNTRUSTED if says else "")
+def _untrusted_answer(event: HookEvent) -> bytes:
+    """The answer for a store that the user does not trust: a notice at the start of a session, nothing else."""
+    has_notice = event.kind == events.START and events.takes_context(event)
+    return events.answer(event, _UNTRUSTED if has_notice else "")
 
 
 def _answer(event: HookEvent, root: str) -> HookRecall | None:
-    """Print the answer to an event and return what was recalled; None if that failed."""
-    from smp_memory.integrations.hooks.events import answer, takes_context
-
+    """Print the answer to an event and return what was recalled; None if that failed or the event takes no answer."""
     if event.kind not in events.ANSWERED:
         return None
-    found: HookRecall | None = None
+    recall: HookRecall | None = None
     try:
-        if takes_context(event):
-            from smp_memory.integrations.hooks.recall import Reader, recalled
-            from smp_memory.integrations.hooks.session_state import name_for
+        if events.takes_context(event):
+            from smp_memory.integrations.hooks.recall import Reader, recall_for_event
+            from smp_memory.integrations.hooks.session_state import session_name
 
             _set_timer()
             reader = Reader(root, os.environ)
-            found = recalled(reader, event, name_for(reader.store.state, event))
+            recall = recall_for_event(reader, event, session_name(reader.store.state, event))
     except BaseException as error:
-        _note_failure(root, event, error)
+        _log_failure(root, event, error)
     finally:
         _stop_timer()
-    _print(answer(event, found.text if found is not None else ""))
-    return found
+    _print(events.answer(event, recall.text if recall is not None else ""))
+    return recall
 
 
-def _record(event: HookEvent, root: str, found: HookRecall | None, is_behind: bool, is_awaited: bool) -> None:
+def _record(event: HookEvent, root: str, recall: HookRecall | None, is_background: bool, is_awaited: bool) -> None:
     try:
         from smp_memory.integrations.hooks.record import record
 
-        given, notices = (found.refs, found.notices) if found is not None else (None, [])
-        record(event, root, given, notices, is_behind=is_behind, is_awaited=is_awaited)
+        injected, notices = (recall.refs, recall.notices) if recall is not None else (None, [])
+        record(event, root, injected, notices, is_background=is_background, is_awaited=is_awaited)
     except BaseException as error:
-        _note_failure(root, event, error)
+        _log_failure(root, event, error)
 
 
-def _note_failure(root: str, event: HookEvent, error: BaseException) -> None:
-    from smp_memory.integrations.hooks.failures import note_failure
+def _log_failure(root: str, event: HookEvent, error: BaseException) -> None:
+    from smp_memory.integrations.hooks.failures import log_failure
 
-    note_failure(root, event.client, event.name, error)
+    log_failure(root, event.client, event.name, error)
 
 
 # -- the process
 
 
 def _options(arguments: list[str]) -> tuple[str, bool]:
-    """The host's name, and whether to wait for what is recorded. What cannot be understood is passed over."""
+    """The host's name, and whether to wait for recording. Unknown arguments are ignored; `--root` sets SMP_ROOT."""
     client = "auto"
-    for place_, word in enumerate(arguments):
+    for position, word in enumerate(arguments):
         if word.startswith("--client="):
             client = word.partition("=")[2]
-        elif word == "--client" and place_ + 1 < len(arguments):
-            client = arguments[place_ + 1]
-        elif word == "--root" and place_ + 1 < len(arguments):
-            os.environ["SMP_ROOT"] = arguments[place_ + 1]
+        elif word == "--client" and position + 1 < len(arguments):
+            client = arguments[position + 1]
+        elif word == "--root" and position + 1 < len(arguments):
+            os.environ["SMP_ROOT"] = arguments[position + 1]
     return client, "--wait" in arguments
 
 
@@ -152,7 +148,7 @@ def _is_terminal() -> bool:
 
 
 def _standard_input() -> bytes:
-    """All that the host writes, up to a limit; what is beyond it is read and dropped, so that the host can finish."""
+    """All that the host writes; beyond a limit it is read and dropped, so that the host can finish writing."""
     parts: list[bytes] = []
     size = 0
     try:
@@ -169,7 +165,7 @@ def _standard_input() -> bytes:
 
 
 def _has_more() -> bool:
-    """Whether there is something to read, or the end; False if the host says nothing and does not close."""
+    """Wait for input or its end; False if the host neither writes nor closes it for `_SILENCE_SECONDS`."""
     if os.name == "nt":
         return True
     from select import select
@@ -183,7 +179,7 @@ def _print(document: bytes) -> None:
             sys.stdout.buffer.write(document)
             sys.stdout.flush()
         except OSError:
-            pass  # nobody listens any more
+            pass  # the host has closed its end
 
 
 def _set_timer() -> None:

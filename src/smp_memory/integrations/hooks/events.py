@@ -1,4 +1,4 @@
-"""What happened? The events of four hosts in one vocabulary. Pure.
+"""The events of four hosts in one vocabulary, and the document that answers an event in the host's format. Pure.
 
 | kind | Claude Code, Codex | Gemini CLI | Cursor |
 |---|---|---|---|
@@ -9,12 +9,9 @@
 | compact, compacted | PreCompact, PostCompact | PreCompress | preCompact |
 | end | SessionEnd | SessionEnd | sessionEnd |
 
-Guarantees: anything that is not such an event is None, never an error. Fields of the wrong type count as missing.
-
-How does each host want to be told? What is printed for an event. Pure.
-
-Guarantees: only keys that the host's schema knows; Codex refuses any other. Nothing to say prints nothing, except where a
-host waits for a word to go on.
+Guarantees: input that is not such an event gives None, never an error. Fields of the wrong type count as missing. An answer has
+only keys of the host's schema; Codex rejects any other. Without a text to inject nothing is printed, except where a host
+waits for an answer before it continues.
 """
 
 from __future__ import annotations
@@ -50,22 +47,26 @@ KINDS = {
     "preCompact": COMPACT,
     "sessionEnd": END,
 }
-ANSWERED = (START, PROMPT, AGENT_START)  # the others are recorded, and nothing is said
+ANSWERED = (START, PROMPT, AGENT_START)  # the others are only recorded
 _HOST_BLOCKS = (("<system-reminder>", "</system-reminder>"), ("<hook_context>", "</hook_context>"))
-_OF_GEMINI = frozenset(("BeforeAgent", "AfterAgent", "PreCompress"))
+_GEMINI_EVENTS = frozenset(("BeforeAgent", "AfterAgent", "PreCompress"))
 _GEMINI_VARIABLES = ("GEMINI_SESSION_ID", "GEMINI_PROJECT_DIR", "GEMINI_CWD")
-_BY_PEOPLE = ("", "user", "sdk")  # who may have written a prompt; the others are the host's own wake-up calls
+_PERSON_SOURCES = (
+    "",
+    "user",
+    "sdk",
+)  # sources of prompts that a person wrote; the others are wake-up calls of the host
 
 
 class HookEvent:
-    """One event, whatever the host calls it. What a host does not say is empty."""
+    """One event, with the same fields for every host. Missing fields are empty."""
 
     __slots__ = (
         "agent",
         "agent_id",
         "client",
         "cwd",
-        "is_sure",
+        "is_client_certain",
         "kind",
         "name",
         "prompt",
@@ -77,52 +78,52 @@ class HookEvent:
         "turn",
     )
 
-    def __init__(self, client: str, name: str, payload: Mapping[str, Any], is_sure: bool = True) -> None:
+    def __init__(self, client: str, name: str, payload: Mapping[str, Any], is_client_certain: bool = True) -> None:
         def text(*names: str) -> str:
             for each in names:
                 value = payload.get(each)
                 if isinstance(value, str) and value:
-                    return printable(value)
+                    return replace_surrogates(value)
             return ""
 
         self.client = client
-        self.is_sure = is_sure  # which client it is; what is not sure is as it was before in this session
+        self.is_client_certain = is_client_certain  # if not, the client of earlier events of this session holds
         self.name = name
         self.kind = KINDS[name]
         self.session = text("session_id", "conversation_id")  # the host's own id
         self.cwd = text("cwd") or _first(payload.get("workspace_roots"))
         self.transcript = text("transcript_path")
         self.source = text("source", "trigger")
-        self.prompt = without_host_words(text("prompt"))
+        self.prompt = strip_host_blocks(text("prompt"))
         self.reply = text("last_assistant_message", "prompt_response", "text")
         self.summary = text("compact_summary")
         self.agent = text("agent_type", "subagent_type")
         self.agent_id = text("agent_id", "subagent_id")
         self.turn = text("prompt_id", "turn_id", "generation_id")
         if not self.turn and client == GEMINI:
-            self.turn = text("timestamp")  # one for each event, and all that there is
+            self.turn = text("timestamp")  # Gemini has no id for a turn, but one timestamp per event
 
     @property
     def is_from_a_person(self) -> bool:
-        """Whether a prompt was written for the agent, not a wake-up call of the host's own."""
-        return self.kind != PROMPT or self.client == GEMINI or self.source in _BY_PEOPLE
+        """Whether a prompt was written by a person, and is not a wake-up call of the host."""
+        return self.kind != PROMPT or self.client == GEMINI or self.source in _PERSON_SOURCES
 
 
-def printable(text: str) -> str:
-    """A text without halves of characters, which JSON may hold and no file does."""
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which JSON can hold and UTF-8 cannot."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def without_host_words(text: str) -> str:
-    """A prompt without what the host put into it: reminders, and what hooks said before, which comes back escaped."""
+def strip_host_blocks(text: str) -> str:
+    """A prompt without the blocks that the host put into it: reminders, and earlier hook output, which comes back escaped."""
     for begin, end in _HOST_BLOCKS:
         if begin in text:
-            text = _without(text, begin, end)
+            text = _remove_between(text, begin, end)
     return text
 
 
-def _without(text: str, begin: str, end: str) -> str:
-    """Without all that stands between two words; time grows with the length of the text."""
+def _remove_between(text: str, begin: str, end: str) -> str:
+    """Remove all blocks between two marks, in linear time."""
     kept, done = [], 0
     while (start := text.find(begin, done)) >= 0 and (stop := text.find(end, start)) >= 0:
         kept.append(text[done:start])
@@ -131,7 +132,7 @@ def _without(text: str, begin: str, end: str) -> str:
 
 
 def read(raw: bytes, client: str, environ: Mapping[str, str]) -> HookEvent | None:
-    """The event that a host wrote to standard input; None if it is none that matters here."""
+    """Parse the event that a host wrote to standard input; None if it is not an event that SMP handles."""
     import json
 
     try:
@@ -143,19 +144,19 @@ def read(raw: bytes, client: str, environ: Mapping[str, str]) -> HookEvent | Non
     name = payload.get("hook_event_name")
     if not isinstance(name, str) or name not in KINDS:
         return None
-    found = client if client in CLIENTS else client_of(payload, environ)
-    event = HookEvent(found or CLAUDE, name, payload, is_sure=bool(found))  # many others speak as Claude Code does
+    host = client if client in CLIENTS else detect_client(payload, environ)
+    event = HookEvent(host or CLAUDE, name, payload, is_client_certain=bool(host))  # many other hosts copy Claude Code
     return event if event.session else None
 
 
-def client_of(payload: Mapping[str, Any], environ: Mapping[str, str]) -> str:
-    """Which host is it? Empty if nothing tells."""
+def detect_client(payload: Mapping[str, Any], environ: Mapping[str, str]) -> str:
+    """The host that sent the payload; empty if nothing tells."""
     name, transcript = payload.get("hook_event_name"), payload.get("transcript_path")
     if environ.get("CURSOR_VERSION") or "cursor_version" in payload or "conversation_id" in payload:
         return CURSOR
     if isinstance(name, str) and name[:1].islower():
         return CURSOR
-    if name in _OF_GEMINI or any(environ.get(each) for each in _GEMINI_VARIABLES):
+    if name in _GEMINI_EVENTS or any(environ.get(each) for each in _GEMINI_VARIABLES):
         return GEMINI
     if "turn_id" in payload or (isinstance(transcript, str) and "rollout-" in transcript):
         return CODEX
@@ -163,7 +164,7 @@ def client_of(payload: Mapping[str, Any], environ: Mapping[str, str]) -> str:
 
 
 def may_be_answered(raw: bytes) -> bool:
-    """Whether something has to be said, by a look at the bytes alone: reading JSON takes longer than starting a child."""
+    """Whether the event may need an answer, by a look at the bytes alone: parsing JSON takes longer than forking a child."""
     return any(name in raw for name in _ANSWERED_NAMES)
 
 
@@ -175,22 +176,22 @@ def _first(roots: Any) -> str:
 
 
 def takes_context(event: HookEvent) -> bool:
-    """Whether the host can be told something at this event."""
+    """Whether the host accepts text for its context at this event."""
     return event.name != "beforeSubmitPrompt"
 
 
 def answer(event: HookEvent, context: str) -> bytes:
-    """The document for standard output, without a line end; empty: nothing is printed."""
-    said = _document(event, context)
-    if said is None:
+    """The document for standard output, without a line end; empty if nothing is to be printed."""
+    document = _document(event, context)
+    if document is None:
         return b""
     import json
 
-    return json.dumps(said, ensure_ascii=False).encode("utf-8", "replace")
+    return json.dumps(document, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _document(event: HookEvent, context: str) -> dict[str, Any] | None:
-    if event.client == CURSOR and event.name[0].islower():  # it also runs hooks that were put in for Claude Code
+    if event.client == CURSOR and event.name[0].islower():  # Cursor also runs hooks that were installed for Claude Code
         if event.kind == PROMPT:
             return {"continue": True}
         return {"additional_context": context} if context else None

@@ -1,19 +1,21 @@
-"""What should the agent know now that it has not been told? Memories for the start of a session, for a prompt, for an agent.
+"""Memories to inject at the start of a session, at a prompt and for an agent that the host starts.
 
 At the start it is what `context` gives: where the last session stopped, what was decided, what is open. For a prompt it is
-what matches its words, if there are enough of them to mean something, best first and within the budget.
+what matches its words, if it has enough content words, best first and within the budget.
 
-Guarantees: all of it is fenced (`smp_memory.privacy.fence`), and of other users' sessions there is nothing (`smp_memory.context.builder`). What was injected into this conversation already is left out, unless
-the conversation was cleared or compacted since; and so is what was said in it. Reads only: no maintenance is run, nothing
-counts as used, no lock is taken.
+Guarantees: all of it is fenced (`smp_memory.privacy.fence`), and nothing comes from other users' sessions
+(`smp_memory.context.visible_sessions`). What was injected into this conversation already is left out, unless the conversation was
+cleared or compacted since, and so are turns of the conversation itself. Reads only: no maintenance is run, nothing counts as
+used, no lock is taken.
 """
 
 from __future__ import annotations
 
 import os
 
-from smp_memory.integrations.hooks import session_state as notes
+from smp_memory.integrations.hooks import session_state
 from smp_memory.integrations.hooks.events import AGENT_START, PROMPT, START
+from smp_memory.model.types import KINDS, names_where
 from smp_memory.search import api
 
 TYPE_CHECKING = False
@@ -23,30 +25,32 @@ if TYPE_CHECKING:
 
     from smp_memory.config import Config
     from smp_memory.context.budget import ContextItem
-    from smp_memory.context.builder import Context, SessionReach
+    from smp_memory.context.builder import Context
+    from smp_memory.context.visible_sessions import VisibleSessions
     from smp_memory.integrations.hooks.events import HookEvent
     from smp_memory.integrations.hooks.session_state import HookSession
     from smp_memory.model.hits import Hit
 
-_WRITTEN_DOWN = ("decision", "finding", "learning", "preference")
-_SAID = ("conversation", "summary")
-_BELOW_OTHERS = 0.4  # what was written down comes before what was only said
-_LIMIT, _SAID_LIMIT, _ENOUGH = 10, 5, 4
-_MIN_RELEVANCE, _SAID_MIN_RELEVANCE = 0.15, 0.5  # in a small store few words are rare: little is what there is
-_OF_THE_BEST = 0.55  # what fits less than this share of the best is left out
+_TURN_PENALTY = 0.4  # decisions, findings, learnings and preferences come before turns
+_LIMIT, _TURN_LIMIT, _ENOUGH = 10, 5, 4
+_MIN_RELEVANCE, _TURN_MIN_RELEVANCE = 0.15, 0.5  # low, because few words are rare in a small store
+_MIN_SHARE_OF_BEST = 0.55  # matches below this share of the best relevance are left out
 _MIN_WORDS = 2
-_PAGE_GROWTH, _LOOKED_AT = 4, 1000  # matches that are read at a prompt, at most: most of them may have been told before
-_CHATTER = (  # words that match whatever has them, and mean nothing by themselves
+_PAGE_GROWTH, _MOST_MATCHES = (
+    4,
+    1000,
+)  # matches that are read at a prompt, at most: many of them may have been injected before
+_STOP_WORDS = (  # words of prompts that carry no content
     " yes yeah yep no nope not ok okay sure fine good great nice perfect cool thanks thank you please hello hey hi there go "
     "ahead on and do it that this again continue proceed next more now just keep going try let lets us we the a "
 )
-_MOST_WORDS, _LOOKED_AT_CHARACTERS = 48, 4000
-_REMARK_TOKENS = 60
-_TURNS = 8  # of the session before, at the start
+_MOST_WORDS, _MOST_CHARACTERS = 48, 4000
+_NOTICE_TOKENS = 60
+_START_TURNS = 8  # of the last session, at the start
 
 
 class Reader:
-    """The scope that hooks recall from. A `Memory` loads twice as much, and maintains the store when it is opened."""
+    """A read-only scope of a store. A `Memory` loads twice as much, and maintains the store when it is opened."""
 
     def __init__(self, root: str, environ: Mapping[str, str]) -> None:
         import json
@@ -60,20 +64,20 @@ class Reader:
         from smp_memory.store import incomplete
         from smp_memory.store.file_store import FileStore
 
-        incomplete.caller_reports = True  # in the note at the start of a session; a hook prints nothing else
+        incomplete.caller_reports = True  # in the notice at the start of a session; a hook prints nothing else
         path, system = os.path.join(root, "config.json"), RealSystem(root)
         stored = json.loads(Disk(system).read(path).decode("utf-8-sig"))
         config = Config.build(stored, path, environ=environ, arguments={"track_access": False})
         self.root = root
-        self.store = FileStore(root, layout_named(config.layout), system, config, _never)
+        self.store = FileStore(root, layout_named(config.layout), system, config, _refuse_write)
         self.scope = Scope(self.store, None, config, Clock(), viewer=Viewer(None))
 
     @property
     def config(self) -> Config:
         return self.scope.config
 
-    def use_settings_of(self, session: str) -> None:
-        """Let the settings of a session hold, if it is there and has some."""
+    def use_config_of(self, session: str) -> None:
+        """Use the settings of a session, if it exists and has some."""
         if self.has(session):
             self.scope.config = self.store.session(session).usable_config()
 
@@ -81,12 +85,12 @@ class Reader:
         return bool(session) and self.store.layout.exists(self.store.disk, self.root, session)
 
 
-def _never(*_: Any) -> None:
+def _refuse_write(*_: Any) -> None:
     raise AssertionError("a reader does not write")
 
 
 class HookRecall:
-    """What is said, which memories are in it, and which notices about what was recorded."""
+    """The text to inject, the memories in it, and the notices in it about what was recorded."""
 
     def __init__(self, text: str = "", refs: list[str] | None = None) -> None:
         self.text = text
@@ -99,145 +103,152 @@ class HookRecall:
         return self
 
 
-def recalled(reader: Reader, event: HookEvent, session: str) -> HookRecall:
-    """What to tell at this event; `session` is how this conversation is called here, or will be."""
-    note = notes.read(reader.store.state, event.session)
-    reader.use_settings_of(note.session)
+def recall_for_event(reader: Reader, event: HookEvent, session: str) -> HookRecall:
+    """The text to inject at this event; `session` is the SMP session of this conversation, which need not exist yet."""
+    state = session_state.read_state(reader.store.state, event.session)
+    reader.use_config_of(state.session)
     is_agent = event.kind == AGENT_START
     if not reader.config["hooks.recall"] or (is_agent and not reader.config["hooks.recall_agents"]):
         return HookRecall()
     if event.kind == START:
-        return _at_start(reader, event, note, session).with_notices(note.notices)
+        return _at_start(reader, event, state, session).with_notices(state.notices)
     if event.kind == PROMPT:
-        return _for_prompt(reader, event, note, session).with_notices(note.notices)
-    return _for_agent(reader, event, note) if is_agent else HookRecall()
+        return _for_prompt(reader, event, state, session).with_notices(state.notices)
+    return _for_agent(reader, event, state) if is_agent else HookRecall()
 
 
 # -- the start of a session
 
 
-def _at_start(reader: Reader, event: HookEvent, note: HookSession, session: str) -> HookRecall:
+def _at_start(reader: Reader, event: HookEvent, state: HookSession, session: str) -> HookRecall:
     budget = reader.config["hooks.start_tokens"]
     if not budget:
         return HookRecall()
-    goes_on = event.source == "resume"  # what was said and injected is there again
-    tokens = max(budget - _REMARK_TOKENS, 0)
-    found = _context(reader, note, None, tokens, 0 if goes_on else _TURNS)
-    text, chosen = found.text, found.ids
-    given = set(note.given) if goes_on else set()
-    if not given.isdisjoint(chosen):
-        text, chosen = _laid_out([_named(item) for item in found.items if item.record.ref not in given], tokens)
-    remarks = [] if goes_on else [_how_to_remember(session) if reader.config["hooks.record"] else ""]
-    if found.problems and not goes_on:
-        remarks.append(_what_cannot_be_read(found))
+    is_resumed = event.source == "resume"  # the conversation with its injected memories is in the host's context again
+    tokens = max(budget - _NOTICE_TOKENS, 0)
+    context = _context(reader, state, None, tokens, 0 if is_resumed else _START_TURNS)
+    text, refs = context.text, context.ids
+    injected = set(state.injected) if is_resumed else set()
+    if not injected.isdisjoint(refs):
+        items = [_with_full_ref(item) for item in context.items if item.record.ref not in injected]
+        text, refs = _within_budget(items, tokens)
+    notices = [] if is_resumed else [_recording_notice(session) if reader.config["hooks.record"] else ""]
+    if context.problems and not is_resumed:
+        notices.append(_unreadable_notice(context))
     if event.source in ("", "startup", "clear"):
-        remarks.append(_what_was_left(reader))
-    return HookRecall("\n\n".join(part for part in (text, *remarks) if part), chosen)
+        notices.append(_without_memories_notice(reader))
+    return HookRecall("\n\n".join(part for part in (text, *notices) if part), refs)
 
 
-def _how_to_remember(session: str) -> str:
+def _recording_notice(session: str) -> str:
     return (
         f"SMP records this conversation as session {session}. Write down what is decided, found or learned, and name the session, "
         f'because others may be at work: smp decide "…" --session {session} (also smp note, smp add learning; over MCP: session).'
     )
 
 
-def _what_cannot_be_read(found: Context) -> str:
+def _unreadable_notice(context: Context) -> str:
     from smp_memory.store.incomplete import describe
 
-    return f"SMP: {describe(found.problems, to_agent=True)}"
+    return f"SMP: {describe(context.problems, to_agent=True)}"
 
 
-def _what_was_left(reader: Reader) -> str:
-    left = notes.left_nothing(reader.store.state)
-    if left is None:
+def _without_memories_notice(reader: Reader) -> str:
+    last = session_state.session_without_memories(reader.store.state)
+    if last is None:
         return ""
     return (
-        f"The last session ({left['session']}, {left['turns']} turns) left no decision, finding or learning. "
+        f"The last session ({last['session']}, {last['turns']} turns) left no decision, finding or learning. "
         "If something in it should last, write it down."
     )
 
 
-def _context(reader: Reader, note: HookSession, agent: str | None, tokens: int, turns: int) -> Context:
+def _context(reader: Reader, state: HookSession, agent: str | None, tokens: int, turns: int) -> Context:
     from smp_memory.context.builder import context
 
     return context(
         reader.scope,
         agent,
-        session=note.session if reader.has(note.session) else None,
+        session=state.session if reader.has(state.session) else None,
         max_tokens=tokens,
         turns=turns,
         track_access=False,
-        reach=_reach(reader, note),
+        visible_sessions=_visible_sessions(reader, state),
     )
 
 
-def _reach(reader: Reader, note: HookSession) -> SessionReach:
-    """The sessions that may be recalled from. A session that hooks make has no user."""
-    from smp_memory.context.builder import SessionReach
+def _visible_sessions(reader: Reader, state: HookSession) -> VisibleSessions:
+    """The sessions that may be recalled from. A session that hooks create has no user."""
+    from smp_memory.context.visible_sessions import VisibleSessions
 
-    return SessionReach(reader.store, note.session if reader.has(note.session) else None)
+    return VisibleSessions(reader.store, state.session if reader.has(state.session) else None)
 
 
-def _named(item: ContextItem) -> ContextItem:
-    """The same by its full name."""
+def _with_full_ref(item: ContextItem) -> ContextItem:
+    """The same item, named by session and id."""
     from smp_memory.context.budget import ContextItem
-    from smp_memory.context.format import head_of
+    from smp_memory.context.format import line_prefix
 
-    return ContextItem(item.record, item.section, item.score, item.why, head_of(item.record, None), item.text)
+    return ContextItem(item.record, item.section, item.score, item.why, line_prefix(item.record, None), item.text)
 
 
-def _laid_out(items: list[ContextItem], tokens: int) -> tuple[str, list[str]]:
-    """Items within a budget, best first."""
-    from smp_memory.context.budget import count_tokens, fitted
+def _within_budget(items: list[ContextItem], tokens: int) -> tuple[str, list[str]]:
+    """The text of the best items that fit a budget, and their refs."""
+    from smp_memory.context.budget import count_tokens, fit_to_budget
 
     if not items or tokens <= 0:
         return "", []
-    text, chosen = fitted(sorted(items, key=lambda item: -item.score), "", tokens, count_tokens)
+    text, chosen = fit_to_budget(sorted(items, key=lambda item: -item.score), "", tokens, count_tokens)
     return text, [item.record.ref for item in chosen]
 
 
 # -- a prompt
 
 
-def _for_prompt(reader: Reader, event: HookEvent, note: HookSession, session: str) -> HookRecall:
+def _for_prompt(reader: Reader, event: HookEvent, state: HookSession, session: str) -> HookRecall:
     budget = reader.config["hooks.prompt_tokens"]
-    words = meant_words(event.prompt)
+    words = query_words(event.prompt)
     if not budget or not words or not event.is_from_a_person:
         return HookRecall()
     from smp_memory.context.budget import ContextItem
-    from smp_memory.context.format import head_of, said_by
+    from smp_memory.context.format import line_prefix, line_text
 
-    reach = _reach(reader, note)
+    visible = _visible_sessions(reader, state)
     items: list[ContextItem] = []
-    for types, limit, least in (
-        (_WRITTEN_DOWN, _LIMIT, _MIN_RELEVANCE),
-        (_SAID, _SAID_LIMIT, _SAID_MIN_RELEVANCE),
+    for fact, limit, least in (
+        ("is_written_down", _LIMIT, _MIN_RELEVANCE),
+        ("is_said", _TURN_LIMIT, _TURN_MIN_RELEVANCE),
     ):
         if len(items) >= _ENOUGH:
-            break  # what was written down says it
-        was_said = types == _SAID
-        for hit in _untold(_matches(reader, words, types, limit, reach), limit, least, set(note.given), session):
-            score = hit.relevance - (_BELOW_OTHERS if was_said else 0.0)
-            section = "earlier" if was_said else hit.record.type
+            break  # enough without turns
+        is_turn = fact == "is_said"
+        matches = _matches(reader, words, names_where(fact), limit, visible)
+        for hit in _new_hits(matches, limit, least, set(state.injected), session):
+            score = hit.relevance - (_TURN_PENALTY if is_turn else 0.0)
+            section = "earlier" if is_turn else hit.record.type
             items.append(
                 ContextItem(
-                    hit.record, section, score, "matches the prompt", head_of(hit.record, None), said_by(hit.record)
+                    hit.record,
+                    section,
+                    score,
+                    "matches the prompt",
+                    line_prefix(hit.record, None),
+                    line_text(hit.record),
                 )
             )
-    return HookRecall(*_laid_out(items, budget))
+    return HookRecall(*_within_budget(items, budget))
 
 
-def _matches(reader: Reader, words: str, types: tuple[str, ...], limit: int, reach: SessionReach) -> Iterator[Hit]:
-    """Visible memories within reach that match, best first. The next page is read when the caller wants more."""
+def _matches(reader: Reader, words: str, types: tuple[str, ...], limit: int, visible: VisibleSessions) -> Iterator[Hit]:
+    """Matching memories of visible sessions, best first. The next page is read when the caller asks for more."""
     within: list[str] | None = None
     seen: set[str] = set()
     offset, size = 0, limit
-    while offset < _LOOKED_AT:
+    while offset < _MOST_MATCHES:
         options: dict[str, Any] = {"types": list(types), "limit": size, "offset": offset, "track_access": False}
         hits = api.query(reader.scope, words, {**options, "sessions": within} if within else options)
-        if within is None and not all(reach.allows(hit.record.session) for hit in hits):
-            within, offset, size = reach.sessions(), 0, limit
+        if within is None and not all(visible.allows(hit.record.session) for hit in hits):
+            within, offset, size = visible.sessions(), 0, limit
             if not within:
                 return
             continue
@@ -250,17 +261,17 @@ def _matches(reader: Reader, words: str, types: tuple[str, ...], limit: int, rea
         offset, size = offset + size, size * _PAGE_GROWTH
 
 
-def _untold(hits: Iterator[Hit], limit: int, least: float, given: set[str], session: str) -> Iterator[Hit]:
-    """The first of these that fit well enough and that the conversation does not have already."""
+def _new_hits(hits: Iterator[Hit], limit: int, least: float, injected: set[str], session: str) -> Iterator[Hit]:
+    """The first hits that are relevant enough, not settled and not in the conversation already."""
     from smp_memory.policies.statuses import is_settled
 
     best, count = 0.0, 0
     for hit in hits:
         record, best = hit.record, best or hit.relevance
-        if hit.relevance < max(least, _OF_THE_BEST * best):
+        if hit.relevance < max(least, _MIN_SHARE_OF_BEST * best):
             return
-        was_said_here = record.type in _SAID and record.session == session
-        if record.ref in given or was_said_here or is_settled(record):
+        is_own_turn = KINDS[record.type].is_said and record.session == session
+        if record.ref in injected or is_own_turn or is_settled(record):
             continue
         yield hit
         count += 1
@@ -268,30 +279,29 @@ def _untold(hits: Iterator[Hit], limit: int, least: float, given: set[str], sess
             return
 
 
-def meant_words(prompt: str) -> str:
-    """The words of a prompt that can be asked for; empty if they are too few to mean something."""
+def query_words(prompt: str) -> str:
+    """The words of a prompt to search for; empty if it has too few content words."""
     if len(prompt) < 8:
         return ""
     from smp_memory.index.tokens import parse, without_signs
     from smp_memory.privacy.fence import strip
 
-    text = without_signs(strip(prompt[:_LOOKED_AT_CHARACTERS]))
+    text = without_signs(strip(prompt[:_MOST_CHARACTERS]))
     words = list(dict.fromkeys(text.split()))[:_MOST_WORDS]
-    asked = " ".join(words)
-    telling = sum(f" {word.strip('.,;:!?').lower()} " not in _CHATTER for word in words)
-    return asked if telling >= _MIN_WORDS and len(set(parse(asked).words)) >= _MIN_WORDS else ""
+    query = " ".join(words)
+    content_words = sum(f" {word.strip('.,;:!?').lower()} " not in _STOP_WORDS for word in words)
+    return query if content_words >= _MIN_WORDS and len(set(parse(query).words)) >= _MIN_WORDS else ""
 
 
-# -- an agent of the host's
+# -- an agent that the host starts
 
 
-def _for_agent(reader: Reader, event: HookEvent, note: HookSession) -> HookRecall:
+def _for_agent(reader: Reader, event: HookEvent, state: HookSession) -> HookRecall:
     budget = reader.config["hooks.prompt_tokens"]
     if not budget:
         return HookRecall()
     from smp_memory.model.ids import is_valid
 
     agent = event.agent if is_valid(event.agent or "-") else None
-    return HookRecall(
-        _context(reader, note, agent, budget, 0).text
-    )  # an agent's conversation is its own: nothing of it counts as given in this one
+    # An agent has a conversation of its own: what it gets does not count as injected into this one, so no refs are returned.
+    return HookRecall(_context(reader, state, agent, budget, 0).text)

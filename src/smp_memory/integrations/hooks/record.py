@@ -1,16 +1,17 @@
-"""Which turns are new, and into which session do they go? What hooks write, when the host has its answer.
+"""Record the turns of a conversation after an event, in the session that belongs to the host's session.
 
-A prompt is recorded when it is sent, a reply when it is there. Where a host keeps a transcript that can be read, everything
-in it since the last reading is recorded: so what was interrupted, or whose event never came, is there, too.
+A prompt is recorded when it is sent, a reply when it is complete. Where a host keeps a transcript that can be read, everything
+in it since the last read is recorded: so turns that were interrupted, or whose event never came, are recorded, too.
 
 Guarantees
-- Nothing is stored twice: each turn has an idempotency key of the host's own ids, notes are changed under their lock, and
-  what an event said keeps its key when the transcript has it (`Note.expect`, `Note.take`).
-- Fenced recall is taken out before; secrets are, by the store, as with every write.
-- What is said while `hooks.record` is off is never recorded: every event moves the place up to which the transcript counts as
+- Nothing is stored twice: each turn has an idempotency key made of the host's ids, session states are changed under their lock, and
+  a turn that was recorded from an event keeps its key when it is read from the transcript (`HookSession.add_pending`,
+  `HookSession.take_pending`).
+- Fenced recall is removed before; secrets are redacted by the store, as with every write.
+- What is said while `hooks.record` is off is never recorded: every event moves the offset up to which the transcript counts as
   read to its end, and recording begins again with the next prompt that is sent while it is on. Other conversations do not
-  take such a conversation in.
-- The session is made when there is something to record, one for each of the host's, and continued when the host continues.
+  record such a conversation either.
+- The session is created when there is something to record, one for each of the host's, and continued when the host continues.
 """
 
 from __future__ import annotations
@@ -18,23 +19,25 @@ from __future__ import annotations
 import os
 import time
 
-from smp_memory.integrations.hooks import events
-from smp_memory.integrations.hooks import session_state as notes
-from smp_memory.integrations.hooks.failures import note_failure
-from smp_memory.integrations.hooks.session_state import known_name, new_name
+from smp_memory.integrations.hooks import events, session_state
+from smp_memory.integrations.hooks.failures import log_failure
+from smp_memory.integrations.hooks.session_state import digest, find_session_name, new_session_name
 from smp_memory.integrations.hooks.transcripts import (
     ASSISTANT,
     SUMMARY,
     USER,
     TranscriptTurn,
-    answers_only,
-    lines_from,
-    reader_of,
-    size_of,
+    from_last_prompt,
+    is_in_use,
+    keep_final_replies,
+    read_lines,
+    transcript_size,
 )
+from smp_memory.model.types import names_where
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from smp_memory.config import Config
@@ -44,164 +47,165 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
     from smp_memory.session import SessionMemory
 
-_BEHIND_SECONDS, _AWAITED_SECONDS, _HERE_SECONDS = 60.0, 30.0, 0.8  # how long to wait for a lock
-_LASTING = ("decision", "finding", "learning", "preference")
-_ENOUGH_TURNS = 4  # a shorter session need not leave anything
-_OTHERS = 3  # so many sessions whose end nobody saw are looked at, at the start of one
-_QUIET_SECONDS = 300  # a transcript that nobody wrote to for so long is not in use
-_TWICE_SECONDS = 2  # two prompts of the same words within this time are one, unless the host says otherwise
+_BACKGROUND_SECONDS, _AWAITED_SECONDS, _FOREGROUND_SECONDS = 60.0, 30.0, 0.8  # how long to wait for a lock
+_MIN_TURNS = 4  # a shorter session is not expected to leave memories
+_MOST_OTHERS = 3  # sessions without an end event that are caught up at the start of one
+_DUPLICATE_SECONDS = 2  # two prompts of the same words within this time are one, unless the host gives them ids
 
 
 def record(
     event: HookEvent,
     root: str,
-    given: list[str] | None,
+    injected: list[str] | None,
     notices: list[str] | None = None,
     *,
-    is_behind: bool = False,
+    is_background: bool = False,
     is_awaited: bool = False,
 ) -> None:
-    """Record what an event says, and keep its note; `given`: the memories that were injected, None if that failed.
-    `notices`: those of the note that were told.
+    """Record the turns of an event, and save the state of its session.
 
-    is_behind: nobody waits for it. is_awaited: the caller asked to wait (`--wait`). Neither: the host waits, because it must.
+    injected       the memories that were injected, None if that failed.
+    notices        the notices of the state that were delivered.
+    is_background  nobody waits for this process.
+    is_awaited     the caller asked to wait (`--wait`). Without both the host waits, because there is no fork.
     """
     from smp_memory.memory import open_memory
     from smp_memory.store import incomplete
 
-    seconds = _BEHIND_SECONDS if is_behind else _AWAITED_SECONDS if is_awaited else _HERE_SECONDS
+    seconds = _BACKGROUND_SECONDS if is_background else _AWAITED_SECONDS if is_awaited else _FOREGROUND_SECONDS
     settings = {"concurrency": {"lock_timeout_ms": int(seconds * 1000)}}
-    incomplete.caller_reports = True  # in the note at the start of a session; nothing else is printed
+    incomplete.caller_reports = True  # in the notice at the start of a session; nothing else is printed
     with open_memory(root, config=settings, create=False, trust=False) as memory:
-        with notes.SessionStates(memory.store.state, seconds) as kept:
-            _Recording(event, memory, kept, given, notices).run()
+        with session_state.SessionStates(memory.store.state, seconds) as states:
+            _Recording(event, memory, states, injected, notices).run()
         if event.kind == events.END:
             from smp_memory.context.digest import renew_digests
 
             renew_digests(memory)
-        if is_behind:
-            memory.query("smp", limit=1, track_access=False)  # the index catches up now, not before the next prompt
+        if is_background:
+            memory.query("smp", limit=1, track_access=False)  # catch up the index now, not at the next prompt
 
 
 class _Recording:
-    """One event, under the lock of the notes."""
+    """The recording of one event, under the lock of the session states."""
 
     def __init__(
         self,
         event: HookEvent,
         memory: Memory,
-        kept: SessionStates,
-        given: list[str] | None,
+        states: SessionStates,
+        injected: list[str] | None,
         notices: list[str] | None = None,
     ) -> None:
         self._event = event
         self._memory = memory
-        self._kept = kept
-        self._given = given
-        self._note = note = kept.of(event.session)
-        self._records = bool(self._config_of(note.session)["hooks.record"])
-        note.notices_told(notices or [])
-        if note.client and not event.is_sure:
-            event.client = note.client
-        note.client = event.client
-        self._path = event.transcript or self._note.transcript
+        self._states = states
+        self._injected = injected
+        self._state = state = states.load(event.session)
+        self._is_recording = bool(self._session_config(state.session)["hooks.record"])
+        state.mark_delivered(notices or [])
+        if state.client and not event.is_client_certain:
+            event.client = state.client
+        state.client = event.client
+        self._path = event.transcript or self._state.transcript
         self._session: SessionMemory | None = None
 
-    def _config_of(self, session: str) -> Config:
+    def _session_config(self, session: str) -> Config:
         """The settings of this conversation's session, or of the store as long as there is none."""
         store = self._memory.store
-        is_there = session and store.layout.exists(store.disk, store.root, session)
-        return store.session(session).usable_config() if is_there else self._memory.config
+        exists = session and store.layout.exists(store.disk, store.root, session)
+        return store.session(session).usable_config() if exists else self._memory.config
 
     def run(self) -> None:
-        note, event = self._note, self._event
-        note.since = note.since or _now()
-        if note.was_off and not _is_continued(note, self._path):
-            note.offset = max(size_of(self._path), 0)
-        note.transcript = self._path
-        note.ended = False
-        self._note_given()
+        state, event = self._state, self._event
+        state.since = state.since or _now()
+        if state.was_off and not _is_same_transcript(state, self._path):
+            state.offset = max(transcript_size(self._path), 0)
+        state.transcript = self._path
+        state.ended = False
+        self._update_injected()
         if self._is_recorded():
             {
                 events.START: self._start,
                 events.PROMPT: self._prompt,
                 events.REPLY: self._reply,
-                events.AGENT_START: _nothing,
+                events.AGENT_START: _ignore,
                 events.AGENT_REPLY: self._agent_reply,
                 events.COMPACT: self._catch_up,
                 events.COMPACTED: self._compacted,
                 events.END: self._end,
             }[event.kind]()
-        note.ended = event.kind == events.END
-        self._kept.keep(note)
-        if event.kind == events.START and self._records:
+        state.ended = event.kind == events.END
+        self._states.save(state)
+        if event.kind == events.START and self._is_recording:
             self._catch_up_with_others()
 
     def _is_recorded(self) -> bool:
-        """Whether the event is recorded. The transcript is skipped up to its end if not, and before the first prompt that is."""
-        note, event = self._note, self._event
-        if self._records and not note.is_off:
+        """Whether the event is recorded. If not, the transcript is skipped up to its end; also before the first prompt
+        after recording was off."""
+        state, event = self._state, self._event
+        if self._is_recording and not state.is_off:
             return True
-        note.skip_to(size_of(self._path))
-        if not self._records or event.kind != events.PROMPT or not event.is_from_a_person:
+        state.skip_to(transcript_size(self._path))
+        if not self._is_recording or event.kind != events.PROMPT or not event.is_from_a_person:
             return False
-        self._kept.keep(note)  # before a crash can leave a note that is on, with the old place in the transcript
-        note.is_off = False
+        self._states.save(state)  # first: a crash must not leave a state that is on with the old offset
+        state.is_off = False
         return True
 
-    def _note_given(self) -> None:
-        """Remember which memories this conversation was told."""
-        note, event = self._note, self._event
+    def _update_injected(self) -> None:
+        """Note which memories were injected into this conversation."""
+        state, event = self._state, self._event
         if event.kind == events.START:
             if event.source != "resume":
-                note.given = []
-            if self._given is not None and event.source in ("", "startup", "clear"):
-                self._kept.was_told()
+                state.injected = []
+            if self._injected is not None and event.source in ("", "startup", "clear"):
+                self._states.clear_session_without_memories()
         if event.kind in (events.START, events.PROMPT):
-            note.given += self._given or []
+            state.injected += self._injected or []
 
     # -- events
 
     def _start(self) -> None:
-        if self._note.offset < 0:  # what was said before the hooks were there is not theirs
+        if self._state.offset < 0:  # turns before the hooks were installed are not recorded
             resumes = self._event.source in ("resume", "fork", "compact")
-            self._note.offset = max(size_of(self._path), 0) if resumes else 0
+            self._state.offset = max(transcript_size(self._path), 0) if resumes else 0
 
     def _prompt(self) -> None:
-        note, event = self._note, self._event
-        if note.offset < 0:
-            note.offset = max(size_of(self._path), 0)
-        said = answers_only([TranscriptTurn(USER, event.prompt, "", by_event=True)])
-        if not said or not event.is_from_a_person:
+        state, event = self._state, self._event
+        if state.offset < 0:
+            state.offset = max(transcript_size(self._path), 0)
+        turns = keep_final_replies([TranscriptTurn(USER, event.prompt, "", by_event=True)])
+        if not turns or not event.is_from_a_person:
             return
-        turn = said[0]
-        turn.key = f"prompt:{event.turn}" if event.turn else f"prompt:{int(time.time())}:{notes.digest(turn.text)[:16]}"
-        if not event.turn and _is_the_same(note.prompted, turn.key):
+        turn = turns[0]
+        turn.key = f"prompt:{event.turn}" if event.turn else f"prompt:{int(time.time())}:{digest(turn.text)[:16]}"
+        if not event.turn and _is_same_prompt(state.last_prompt_key, turn.key):
             return
-        if event.turn and note.prompted == turn.key:
+        if event.turn and state.last_prompt_key == turn.key:
             return
-        note.prompted = turn.key
-        note.expect(USER, turn.text, turn.key)
-        self._keep([turn])
+        state.last_prompt_key = turn.key
+        state.add_pending(USER, turn.text, turn.key)
+        self._store([turn])
 
     def _reply(self) -> None:
-        note, event = self._note, self._event
-        known = f"{event.turn}:{notes.digest(event.reply)[:16]}"
-        if event.turn and event.reply and note.replied == known:
-            return  # two hooks were told of it
-        first = note.offset < 0
+        state, event = self._state, self._event
+        key = f"{event.turn}:{digest(event.reply)[:16]}"
+        if event.turn and event.reply and state.last_reply_key == key:
+            return  # two hooks were called for the same reply
+        is_first_read = state.offset < 0
         turns = self._unread()
-        if first:
-            turns = _from_last_prompt(turns)
+        if is_first_read:
+            turns = from_last_prompt(turns)
         if event.prompt and not any(turn.role == USER for turn in turns):
-            turns = answers_only([TranscriptTurn(USER, event.prompt, f"prompt:{known}")]) + turns
-        turns = self._with_reply(turns, known)
-        note.replied = known if event.reply else note.replied
-        self._keep(turns)
+            turns = keep_final_replies([TranscriptTurn(USER, event.prompt, f"prompt:{key}")]) + turns
+        turns = self._with_reply(turns, key)
+        state.last_reply_key = key if event.reply else state.last_reply_key
+        self._store(turns)
 
-    def _with_reply(self, turns: list[TranscriptTurn], known: str) -> list[TranscriptTurn]:
-        """With what the event says was said last, unless the transcript has it already."""
-        replies = answers_only([TranscriptTurn(ASSISTANT, self._event.reply, f"reply:{known}", by_event=True)])
+    def _with_reply(self, turns: list[TranscriptTurn], key: str) -> list[TranscriptTurn]:
+        """The turns with the reply of the event at their end, unless the transcript has it already."""
+        replies = keep_final_replies([TranscriptTurn(ASSISTANT, self._event.reply, f"reply:{key}", by_event=True)])
         if not replies:
             return turns
         reply = replies[0]
@@ -209,86 +213,88 @@ class _Recording:
             last = turns[-1].text
             if last.endswith(reply.text) or reply.text.endswith(last):
                 return turns
-            turns = turns[:-1]  # said on the way; the answer is not there yet
-        elif not turns and notes.digest(reply.text) == self._note.last:
+            turns = turns[:-1]  # an intermediate text; the reply is not in the transcript yet
+        elif not turns and digest(reply.text) == self._state.last_reply_digest:
             return turns
-        self._note.expect(ASSISTANT, reply.text, reply.key)
+        self._state.add_pending(ASSISTANT, reply.text, reply.key)
         return [*turns, reply]
 
     def _agent_reply(self) -> None:
         event = self._event
-        said = answers_only([TranscriptTurn(ASSISTANT, event.reply, "")])
-        if said:
-            said[0].key = f"agent:{event.agent_id}:{notes.digest(said[0].text)[:16]}"
-            self._keep(said, author=event.agent or None)
+        turns = keep_final_replies([TranscriptTurn(ASSISTANT, event.reply, "")])
+        if turns:
+            turns[0].key = f"agent:{event.agent_id}:{digest(turns[0].text)[:16]}"
+            self._store(turns, author=event.agent or None)
 
     def _catch_up(self) -> None:
-        self._keep(self._unread())
+        self._store(self._unread())
 
     def _compacted(self) -> None:
-        said = answers_only([TranscriptTurn(SUMMARY, self._event.summary, "")])
-        if said:
-            said[0].key = f"summary:{notes.digest(said[0].text)[:16]}"
-            self._note.summaries += 1  # the transcript will have it, too, in other words
-            self._keep(said)
+        turns = keep_final_replies([TranscriptTurn(SUMMARY, self._event.summary, "")])
+        if turns:
+            turns[0].key = f"summary:{digest(turns[0].text)[:16]}"
+            self._state.summaries += 1  # the transcript will contain it, too, in other words
+            self._store(turns)
 
     def _end(self) -> None:
-        first = self._note.offset < 0
+        is_first_read = self._state.offset < 0
         turns = self._unread()
-        self._keep(_from_last_prompt(turns) if first else turns)
-        self._say_if_nothing_was_left()
+        self._store(from_last_prompt(turns) if is_first_read else turns)
+        self._note_if_without_memories()
 
     # -- the transcript
 
     def _unread(self) -> list[TranscriptTurn]:
-        """What the transcript says since it was last read. It counts as read when the note is kept."""
-        note, reader = self._note, reader_of(self._event.client)
-        if reader is None or size_of(self._path) < 0:
+        """The turns of the transcript since it was last read. They count as read when the state is saved."""
+        state, parse_turns = self._state, _parser_for(self._event.client)
+        if parse_turns is None or transcript_size(self._path) < 0:
             return []
-        lines, note.offset = lines_from(self._path, note.offset)
-        found: list[TranscriptTurn] = []
-        for turn in reader(lines):
-            if turn.role == SUMMARY and note.summaries > 0:
-                note.summaries -= 1
+        lines, state.offset = read_lines(self._path, state.offset)
+        turns: list[TranscriptTurn] = []
+        for turn in parse_turns(lines):
+            if turn.role == SUMMARY and state.summaries > 0:
+                state.summaries -= 1
             else:
-                found.append(turn)
-        return found
+                turns.append(turn)
+        return turns
 
     def _catch_up_with_others(self) -> None:
-        """Sessions that ended while nobody looked: a host that was killed sends no event."""
-        looked_at = 0
-        for note in self._kept.others(self._note):
-            if note.ended or note.is_off or size_of(note.transcript) <= note.offset or _is_in_use(note.transcript):
+        """Record sessions that ended without an event: a host that was killed sends none."""
+        caught_up = 0
+        for other in self._states.load_others(self._state):
+            if other.ended or other.is_off:
                 continue
-            looked_at += 1
-            if looked_at > _OTHERS:
+            if transcript_size(other.transcript) <= other.offset or is_in_use(other.transcript):
+                continue
+            caught_up += 1
+            if caught_up > _MOST_OTHERS:
                 break
-            told = {
+            payload = {
                 "hook_event_name": "SessionEnd",
-                "session_id": note.host_session,
+                "session_id": other.host_session,
                 "cwd": self._event.cwd,
             }
-            ended = events.HookEvent(note.client, "SessionEnd", told)
+            ended = events.HookEvent(other.client, "SessionEnd", payload)
             try:
-                _Recording(ended, self._memory, self._kept, None).run()
-            except Exception as error:  # another conversation's trouble is not this one's
-                note_failure(self._memory.root, ended.client, ended.name, error)
+                _Recording(ended, self._memory, self._states, None).run()
+            except Exception as error:  # a failure in another conversation must not affect this one
+                log_failure(self._memory.root, ended.client, ended.name, error)
 
     # -- the store
 
-    def _keep(self, turns: list[TranscriptTurn], author: str | None = None) -> None:
-        note, client = self._note, self._event.client
+    def _store(self, turns: list[TranscriptTurn], author: str | None = None) -> None:
+        state, client = self._state, self._event.client
         if not turns:
             return
         items: list[tuple[str, dict[str, Any]]] = []
         for turn in turns:
-            known = "" if turn.by_event else note.take(turn.role, turn.text)
+            recorded_key = "" if turn.by_event else state.take_pending(turn.role, turn.text)
             if turn.role == ASSISTANT:
-                note.last = notes.digest(turn.text)
+                state.last_reply_digest = digest(turn.text)
             elif turn.role == USER:
-                note.last = ""
-            note.turns += 0 if known else 1
-            key = known or turn.key or f"{turn.at}:{turn.role}:{notes.digest(turn.text)[:16]}"  # a line without an id
+                state.last_reply_digest = ""
+            state.turns += 0 if recorded_key else 1
+            key = recorded_key or turn.key or f"{turn.at}:{turn.role}:{digest(turn.text)[:16]}"  # a line without an id
             fields: dict[str, Any] = {"idempotency_key": self._key(key)}
             if turn.at:
                 fields["created"] = turn.at
@@ -298,34 +304,35 @@ class _Recording:
             if turn.role == ASSISTANT:
                 fields["author"] = author or client
             items.append(("conversation", {"role": turn.role, "content": self._cut(turn.text), **fields}))
-        self._kept.keep(self._before_writing())
+        self._states.save(self._state_before_write())
         written, failed = _add(self._opened(), items)
         for error in failed:
-            note_failure(self._memory.root, client, self._event.name, error)
+            log_failure(self._memory.root, client, self._event.name, error)
         for record in written:
-            self._note_what_to_tell(record)
+            self._add_notices(record)
 
-    def _note_what_to_tell(self, record: Record | SessionMemory) -> None:
-        """What the writer of a memory or whoever made or brought back a session should know is told to the conversation at its next event."""
+    def _add_notices(self, record: Record | SessionMemory) -> None:
+        """Add the warnings and redactions of a stored record or an opened session to the notices for the conversation."""
         from smp_memory.privacy.settings import redaction_notice
 
         if record.redacted:
-            taken_out = redaction_notice(dict.fromkeys(record.redacted, 1))
-            self._note.add_notice(f"SMP recorded this conversation without some of its text: {taken_out}")
+            redaction = redaction_notice(dict.fromkeys(record.redacted, 1))
+            self._state.add_notice(f"SMP recorded this conversation without some of its text: {redaction}")
         for text in record.warnings:
-            self._note.add_notice(f"SMP: {text}")
+            self._state.add_notice(f"SMP: {text}")
 
-    def _before_writing(self) -> HookSession:
-        """The note as it must be if this process dies now: keys are known, the transcript is not yet read."""
-        before = self._kept.of(self._event.session)
-        after = notes.HookSession({**self._note.to_dict(), "offset": before.offset, "last": before.last})
-        after.replied, after.prompted = before.replied, before.prompted
-        after.expect_all_of(before)
+    def _state_before_write(self) -> HookSession:
+        """The state to save before a write, in case this process dies in it: keys are noted, the transcript is not read."""
+        before = self._states.load(self._event.session)
+        after = session_state.HookSession({**self._state.to_dict(), "offset": before.offset})
+        after.last_reply_digest = before.last_reply_digest
+        after.last_reply_key, after.last_prompt_key = before.last_reply_key, before.last_prompt_key
+        after.add_pending_of(before)
         return after
 
     def _key(self, key: str) -> str:
-        full = f"{self._event.client}:{notes.digest(self._event.session)[:16]}:{key}"
-        return full if len(full) <= 200 else f"{full[:80]}:{notes.digest(full)}"
+        full = f"{self._event.client}:{digest(self._event.session)[:16]}:{key}"
+        return full if len(full) <= 200 else f"{full[:80]}:{digest(full)}"
 
     def _cut(self, text: str) -> str:
         limit = self._memory.config.content_limit_bytes - 1000
@@ -335,58 +342,63 @@ class _Recording:
         return f"{kept}… [{len(text) - len(kept)} more characters were not kept]"
 
     def _opened(self) -> SessionMemory:
-        """The session of this conversation, made if there is none."""
+        """The session of this conversation, created if there is none."""
         if self._session is None:
-            self._session = self._known_session() or self._made_session()
-            self._note_what_to_tell(self._session)
-            self._note.session = self._session.id
-            self._kept.keep(self._before_writing())
+            self._session = self._find_session() or self._create_session()
+            self._add_notices(self._session)
+            self._state.session = self._session.id
+            self._states.save(self._state_before_write())
         return self._session
 
-    def _known_session(self) -> SessionMemory | None:
+    def _find_session(self) -> SessionMemory | None:
         from smp_memory.errors import SessionNotFound
 
-        memory, note = self._memory, self._note
-        name = note.session or known_name(self._event, memory.store.session_ids())
+        memory, state = self._memory, self._state
+        name = state.session or find_session_name(self._event, memory.store.session_ids())
         try:
             return memory.session(name, author=self._event.client) if name else None
         except SessionNotFound:
-            return None  # somebody deleted it
+            return None  # it was deleted
 
-    def _made_session(self) -> SessionMemory:
+    def _create_session(self) -> SessionMemory:
         from smp_memory.errors import SessionExists
-        from smp_memory.integrations.hooks.project_store import project_of
+        from smp_memory.integrations.hooks.project_store import project_name
 
         event = self._event
-        about = {"project": project_of(self._memory.root, event.cwd) or None, "agents": [event.client]}
-        host = {"host": event.client, "host_session": event.session}
+        fields: dict[str, Any] = {
+            "author": event.client,
+            "project": project_name(self._memory.root, event.cwd) or None,
+            "agents": [event.client],
+            "host": event.client,
+            "host_session": event.session,
+        }
         try:
-            return self._memory.create_session(new_name(event), author=event.client, **about, **host)  # type: ignore[arg-type]
+            return self._memory.create_session(new_session_name(event), **fields)
         except SessionExists:
-            name = f"{new_name(event)}-{os.urandom(2).hex()}"
-            return self._memory.create_session(name, author=event.client, **about, **host)  # type: ignore[arg-type]
+            return self._memory.create_session(f"{new_session_name(event)}-{os.urandom(2).hex()}", **fields)
 
-    # -- did it leave anything?
+    # -- sessions without memories
 
-    def _say_if_nothing_was_left(self) -> None:
-        note = self._note
-        if note.session and note.turns >= _ENOUGH_TURNS:
-            found = self._memory.query(types=list(_LASTING), since=note.since, limit=1, track_access=False)
-            if not found:
-                self._kept.say_nothing_was_left(note.session, note.turns, _now())
+    def _note_if_without_memories(self) -> None:
+        state = self._state
+        if state.session and state.turns >= _MIN_TURNS:
+            types = list(names_where("is_written_down"))
+            hits = self._memory.query(types=types, since=state.since, limit=1, track_access=False)
+            if not hits:
+                self._states.note_session_without_memories(state.session, state.turns, _now())
 
 
-def _nothing() -> None:
+def _ignore() -> None:
     pass
 
 
-def _is_continued(note: HookSession, path: str) -> bool:
-    """Whether a transcript is the one that was read before, and did not become shorter."""
-    return note.transcript == path and size_of(path) >= note.offset
+def _is_same_transcript(state: HookSession, path: str) -> bool:
+    """Whether the transcript is the one that was read before, and did not become shorter."""
+    return state.transcript == path and transcript_size(path) >= state.offset
 
 
 def _add(session: SessionMemory, items: list[tuple[str, dict[str, Any]]]) -> tuple[list[Record], list[Exception]]:
-    """Store turns. One that cannot be stored does not keep the others from it; a strange time is left out."""
+    """Store turns one by one if they cannot be stored together: an invalid time is left out, an invalid turn skipped."""
     from smp_memory.errors import InvalidRecord
 
     try:
@@ -408,27 +420,28 @@ def _add(session: SessionMemory, items: list[tuple[str, dict[str, Any]]]) -> tup
     return written, failed
 
 
-def _from_last_prompt(turns: list[TranscriptTurn]) -> list[TranscriptTurn]:
-    last = max((place for place, turn in enumerate(turns) if turn.role == USER), default=0)
-    return turns[last:]
-
-
-def _is_the_same(before: str, now: str) -> bool:
-    """Whether two prompts without an id are one that two hooks were told of."""
+def _is_same_prompt(before: str, now: str) -> bool:
+    """Whether two prompts without an id are the same one, for which two hooks were called."""
     parts, others = before.split(":"), now.split(":")
     return (
         len(parts) == len(others) == 3
         and parts[2] == others[2]
         and parts[1].isdigit()
-        and int(others[1]) - int(parts[1]) <= _TWICE_SECONDS
+        and int(others[1]) - int(parts[1]) <= _DUPLICATE_SECONDS
     )
 
 
-def _is_in_use(path: str) -> bool:
-    try:
-        return time.time() - os.stat(path).st_mtime < _QUIET_SECONDS
-    except OSError:
-        return True
+def _parser_for(client: str) -> Callable[[list[dict[str, Any]]], list[TranscriptTurn]] | None:
+    """The parser of a host's lines; None if its transcripts are not read."""
+    if client == "claude-code":
+        from smp_memory.integrations.hooks.claude_transcript import parse_turns
+
+        return parse_turns
+    if client == "codex":
+        from smp_memory.integrations.hooks.codex_transcript import parse_turns as parse_rollout
+
+        return parse_rollout
+    return None
 
 
 def _now() -> str:

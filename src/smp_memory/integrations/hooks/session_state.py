@@ -1,17 +1,17 @@
-"""What do hooks know of a host's session? A small note for each in the user's state, and one lock for all of them.
+"""What hooks know about each session of a host: one small JSON file for each in the user's state, and one lock for all.
 
-A note says which SMP session it belongs to, which memories were injected, how far its transcript was read, and whether recording
-was off. It holds ids, places and digests, nothing that anybody said.
+A file says which SMP session it belongs to, which memories were injected, up to which offset the transcript was read, and whether
+recording was off. It holds ids, offsets and digests, no text of the conversation.
 
-Guarantees: a note that is missing, damaged or written by a newer version counts as empty: memories are recalled once more,
-and idempotency keys see to it that no turn is stored twice. Notes of sessions that nobody continued for 60 days go.
+Guarantees: a file that is missing, damaged or written by a newer version counts as empty: memories are injected once more,
+and idempotency keys prevent that a turn is stored twice. Files of sessions that were not continued for 60 days are removed.
 
-What is a host's session called here? A name that says which host, which day, and which one.
+The SMP session of a host's session is named by host, day and a digest of the host's id:
 
     claude-code-2026-01-31-5f0c1a7e
 
-Guarantees: a session that is continued days later keeps its name, because its note knows it, or, if the note is lost, because
-a session that ends in the same letters is there. Two sessions of a host on one day have different names.
+A session that is continued days later keeps its name, because its file has it, or, if the file is lost, because a session with the
+same digest exists. Two sessions of a host on one day have different names.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 
 FOLDER = "hooks"
-LEFT_NOTHING = "left-nothing"  # the file that says which session ended without a memory
+WITHOUT_MEMORIES = "left-nothing"  # the file that names the last session that ended without a memory
 _KEPT_SECONDS = 60 * 86_400
-_MOST_GIVEN = 400
-_MOST_AHEAD = 50
-_HEAD_CHARACTERS = 40
+_MOST_INJECTED = 400
+_MOST_PENDING = 50
+_PROMPT_CHARACTERS = 40
 _MOST_NOTICES = 50
 
 
 class HookSession:
-    """What is known of one session of a host."""
+    """What is known about one session of a host."""
 
     def __init__(self, fields: dict[str, Any] | None = None) -> None:
         known = fields if isinstance(fields, dict) else {}
@@ -52,22 +52,26 @@ class HookSession:
         self.is_new = not known
         self.client = text("client")
         self.host_session = text("host_session")
-        self.session = _id(known.get("session"))  # of SMP
+        self.session = _valid_id(known.get("session"))  # the SMP session
         self.since = text("since")
         self.transcript = text("transcript")
-        self.offset = _whole(known.get("offset"))  # up to here it was read; -1: never
-        self.given = [ref for ref in _list(known.get("given")) if isinstance(ref, str)]
-        self._ahead: list[list[str]] = [pair for pair in _list(known.get("ahead")) if _is_pair(pair)]
-        self.last = text("last")  # digest of the newest reply, if nobody said anything since
-        self.replied = text("replied")  # the event of the newest reply
-        self.prompted = text("prompted")  # the event of the newest prompt
-        self.turns = max(_whole(known.get("turns")), 0)
-        self.summaries = max(_whole(known.get("summaries")), 0)  # told by the host before the transcript has them
+        self.offset = _int(known.get("offset"))  # of the transcript, up to which it was read; -1: never
+        self.injected = [ref for ref in _list(known.get("given")) if isinstance(ref, str)]
+        self._pending: list[list[str]] = [pair for pair in _list(known.get("ahead")) if _is_pair(pair)]
+        self.last_reply_digest = text("last")  # empty if a prompt came after it
+        self.last_reply_key = text("replied")  # of its event
+        self.last_prompt_key = text("prompted")  # of its event
+        self.turns = max(_int(known.get("turns")), 0)
+        self.summaries = max(
+            _int(known.get("summaries")), 0
+        )  # recorded from events before the transcript contains them
         self.ended = bool(known.get("ended"))
         self.is_off = bool(known.get("is_off"))  # recording was off at the newest event, or no prompt came since
         self.was_off = bool(known.get("was_off"))  # recording was off at some event
-        self.notices = [text for text in _list(known.get("notices")) if isinstance(text, str)]  # to be told, once each
-        self.told = [text for text in _list(known.get("told")) if isinstance(text, str)]
+        self.notices = [
+            text for text in _list(known.get("notices")) if isinstance(text, str)
+        ]  # to be delivered, once each
+        self.delivered = [text for text in _list(known.get("told")) if isinstance(text, str)]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -78,60 +82,60 @@ class HookSession:
             "transcript": self.transcript,
             "offset": self.offset,
             "turns": self.turns,
-            "last": self.last,
-            "replied": self.replied,
-            "prompted": self.prompted,
+            "last": self.last_reply_digest,
+            "replied": self.last_reply_key,
+            "prompted": self.last_prompt_key,
             "summaries": self.summaries,
             "ended": self.ended,
             "is_off": self.is_off,
             "was_off": self.was_off,
             "notices": self.notices[-_MOST_NOTICES:],
-            "told": self.told[-_MOST_NOTICES:],
-            "ahead": self._ahead[-_MOST_AHEAD:],
-            "given": self.given[-_MOST_GIVEN:],
+            "told": self.delivered[-_MOST_NOTICES:],
+            "ahead": self._pending[-_MOST_PENDING:],
+            "given": self.injected[-_MOST_INJECTED:],
         }
 
     def skip_to(self, end: int) -> None:
-        """Recording is off: nothing of the transcript before `end` will be recorded, nor anything until the next prompt."""
+        """Switch recording off until the next prompt, and never record the transcript before offset `end`."""
         self.is_off = self.was_off = True
         self.offset = max(end, 0)
         self.summaries = 0
-        self.last = ""
-        self._ahead = []
+        self.last_reply_digest = ""
+        self._pending = []
 
-    # -- what the conversation should know of what was recorded
+    # -- notices to the conversation about what was recorded
 
     def add_notice(self, text: str) -> None:
-        """Tell this at the next event that takes a text, unless it was told in this conversation already."""
-        if text not in self.notices and text not in self.told:
+        """Deliver a notice at the next event that takes text, unless this conversation had it already."""
+        if text not in self.notices and text not in self.delivered:
             self.notices.append(text)
 
-    def notices_told(self, texts: list[str]) -> None:
+    def mark_delivered(self, texts: list[str]) -> None:
         self.notices = [text for text in self.notices if text not in texts]
-        self.told += texts
+        self.delivered += texts
 
-    # -- what an event said before the transcript had it
+    # -- turns that were recorded from an event before the transcript contained them
 
-    def expect(self, role: str, text: str, key: str) -> None:
-        """A turn was recorded from an event, under this key; the transcript will have it, too."""
-        self._ahead.append([_mark(role, text), key])
+    def add_pending(self, role: str, text: str, key: str) -> None:
+        """Note that a turn was recorded from an event under this key; the transcript will contain it, too."""
+        self._pending.append([_turn_digest(role, text), key])
 
-    def expect_all_of(self, other: HookSession) -> None:
-        """What another note expects as well."""
-        self._ahead = other._ahead + [pair for pair in self._ahead if pair not in other._ahead]
+    def add_pending_of(self, other: HookSession) -> None:
+        """Add the pending turns of another state of the same session."""
+        self._pending = other._pending + [pair for pair in self._pending if pair not in other._pending]
 
-    def take(self, role: str, text: str) -> str:
-        """The key under which this turn was recorded from an event; empty if it was not. Each can be taken once."""
-        mark = _mark(role, text)
-        for place, (known, key) in enumerate(self._ahead):
-            if known == mark:
-                del self._ahead[place]
+    def take_pending(self, role: str, text: str) -> str:
+        """Remove a pending turn and return the key it was recorded under; empty if it was not recorded from an event."""
+        wanted = _turn_digest(role, text)
+        for position, (known, key) in enumerate(self._pending):
+            if known == wanted:
+                del self._pending[position]
                 return key
         return ""
 
 
-def name_of(host_session: str) -> str:
-    """The name of a note: safe, whatever a host calls its sessions."""
+def file_name(host_session: str) -> str:
+    """The name of a session's file: safe, whatever ids the host uses."""
     return f"{digest(host_session)[:16]}.json"
 
 
@@ -141,12 +145,12 @@ def digest(text: str) -> str:
     return sha256_hex(text.encode("utf-8", "surrogatepass"))[:32]
 
 
-def read(state: UserState, host_session: str) -> HookSession:
-    """The note as it is now, without a lock."""
-    return _read(state.disk, state.path(FOLDER, name_of(host_session)))
+def read_state(state: UserState, host_session: str) -> HookSession:
+    """The state of a host's session as it is stored now, without a lock."""
+    return _load(state.disk, state.path(FOLDER, file_name(host_session)))
 
 
-def _read(disk: Disk, path: str) -> HookSession:
+def _load(disk: Disk, path: str) -> HookSession:
     import json
 
     from smp_memory.errors import SMPError
@@ -157,23 +161,23 @@ def _read(disk: Disk, path: str) -> HookSession:
         return HookSession()
 
 
-def left_nothing(state: UserState) -> dict[str, Any] | None:
-    """The session that ended last without a decision, a finding or a learning, if nobody was told of it yet."""
+def session_without_memories(state: UserState) -> dict[str, Any] | None:
+    """The last session that ended without a decision, finding or learning, unless that was reported already."""
     import json
 
     from smp_memory.errors import SMPError
 
     try:
-        known = json.loads(state.disk.read(state.path(FOLDER, LEFT_NOTHING), 0, 1 << 16))
+        known = json.loads(state.disk.read(state.path(FOLDER, WITHOUT_MEMORIES), 0, 1 << 16))
     except (OSError, SMPError, ValueError, RecursionError):
         return None
     if not isinstance(known, dict) or not isinstance(known.get("turns"), int):
         return None
-    return known if _id(known.get("session")) else None
+    return known if _valid_id(known.get("session")) else None
 
 
 class SessionStates:
-    """All notes of a store, under their lock: a context manager."""
+    """The states of all host sessions of a store, under their lock: a context manager."""
 
     def __init__(self, state: UserState, timeout_seconds: float) -> None:
         from smp_memory.files.lock import SessionLock
@@ -182,7 +186,7 @@ class SessionStates:
         self._folder = state.path(FOLDER)
         state.make()
         state.disk.make_folder(self._folder)
-        self._lock = SessionLock(state.disk, self._folder, "the notes of the hooks")
+        self._lock = SessionLock(state.disk, self._folder, "the session states of the hooks")
         self._timeout_seconds = timeout_seconds
 
     def __enter__(self) -> SessionStates:
@@ -195,52 +199,52 @@ class SessionStates:
         self._lock.release()
         self._lock.close()
 
-    def of(self, host_session: str) -> HookSession:
-        note = _read(self._disk, os.path.join(self._folder, name_of(host_session)))
-        note.host_session = host_session
-        return note
+    def load(self, host_session: str) -> HookSession:
+        session = _load(self._disk, os.path.join(self._folder, file_name(host_session)))
+        session.host_session = host_session
+        return session
 
-    def keep(self, note: HookSession) -> None:
+    def save(self, session: HookSession) -> None:
         import json
 
-        path = os.path.join(self._folder, name_of(note.host_session))
-        self._disk.replace(path, (json.dumps(note.to_dict()) + "\n").encode())
+        path = os.path.join(self._folder, file_name(session.host_session))
+        self._disk.replace(path, (json.dumps(session.to_dict()) + "\n").encode())
 
-    def others(self, note: HookSession) -> Iterator[HookSession]:
-        """Notes of other sessions of hosts, the newest first; those that are too old go."""
-        own, found = name_of(note.host_session), []
+    def load_others(self, session: HookSession) -> Iterator[HookSession]:
+        """States of the other sessions, the newest first; files that are too old are removed."""
+        excluded, files = file_name(session.host_session), []
         for name in self._disk.names(self._folder):
-            state = self._disk.stat(os.path.join(self._folder, name)) if name.endswith(".json") else None
-            if state is None or name == own:
+            status = self._disk.stat(os.path.join(self._folder, name)) if name.endswith(".json") else None
+            if status is None or name == excluded:
                 continue
-            if time.time() - state.st_mtime > _KEPT_SECONDS:
+            if time.time() - status.st_mtime > _KEPT_SECONDS:
                 self._disk.remove(os.path.join(self._folder, name))
             else:
-                found.append((state.st_mtime, name))
-        for _, name in sorted(found, reverse=True):
-            known = _read(self._disk, os.path.join(self._folder, name))
-            if known.client and known.host_session:
-                yield known
+                files.append((status.st_mtime, name))
+        for _, name in sorted(files, reverse=True):
+            other = _load(self._disk, os.path.join(self._folder, name))
+            if other.client and other.host_session:
+                yield other
 
-    def say_nothing_was_left(self, session: str, turns: int, at: str) -> None:
+    def note_session_without_memories(self, session: str, turns: int, at: str) -> None:
         import json
 
-        said = {"session": session, "turns": turns, "at": at}
-        self._disk.replace(os.path.join(self._folder, LEFT_NOTHING), (json.dumps(said) + "\n").encode())
+        fields = {"session": session, "turns": turns, "at": at}
+        self._disk.replace(os.path.join(self._folder, WITHOUT_MEMORIES), (json.dumps(fields) + "\n").encode())
 
-    def was_told(self) -> None:
-        """Nobody needs to be told twice."""
-        self._disk.remove(os.path.join(self._folder, LEFT_NOTHING))
+    def clear_session_without_memories(self) -> None:
+        """Remove the note after it was reported, so that it is reported once."""
+        self._disk.remove(os.path.join(self._folder, WITHOUT_MEMORIES))
 
 
-def _mark(role: str, text: str) -> str:
-    """What tells turns apart. Of a prompt its beginning: hosts put things behind it before they write it down."""
+def _turn_digest(role: str, text: str) -> str:
+    """A digest to recognise a turn. Of a prompt only its beginning: hosts append text before they write it to the transcript."""
     words = " ".join(text.split())
-    return f"{role}:{digest(words[:_HEAD_CHARACTERS] if role == 'user' else words)[:16]}"
+    return f"{role}:{digest(words[:_PROMPT_CHARACTERS] if role == 'user' else words)[:16]}"
 
 
-def _id(value: Any) -> str:
-    """The name of a session; empty if it is none. It is told outside of the fence."""
+def _valid_id(value: Any) -> str:
+    """A valid session id, else empty: it is printed outside of the fence, so it must not be free text."""
     if not isinstance(value, str) or not value:
         return ""
     from smp_memory.model.ids import is_valid
@@ -252,7 +256,7 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) for part in value)
 
 
-def _whole(value: Any) -> int:
+def _int(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else -1
 
 
@@ -260,20 +264,20 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def name_for(state: UserState, event: HookEvent) -> str:
-    """The session's name as its note has it, else the one that it would get today."""
-    return read(state, event.session).session or new_name(event)
+def session_name(state: UserState, event: HookEvent) -> str:
+    """The SMP session of the event's host session as stored, else the name that it would get today."""
+    return read_state(state, event.session).session or new_session_name(event)
 
 
-def new_name(event: HookEvent) -> str:
-    return f"{event.client}-{time.strftime('%Y-%m-%d', time.gmtime())}-{_tail(event)}"
+def new_session_name(event: HookEvent) -> str:
+    return f"{event.client}-{time.strftime('%Y-%m-%d', time.gmtime())}-{_session_digest(event)}"
 
 
-def known_name(event: HookEvent, names: Iterable[str]) -> str:
-    """The name of a session that was begun for this one of the host; empty if there is none."""
-    head, tail = event.client + "-", "-" + _tail(event)
-    return max((name for name in names if name.startswith(head) and name.endswith(tail)), default="")
+def find_session_name(event: HookEvent, names: Iterable[str]) -> str:
+    """The existing SMP session of the event's host session, recognised by its name; empty if there is none."""
+    prefix, suffix = event.client + "-", "-" + _session_digest(event)
+    return max((name for name in names if name.startswith(prefix) and name.endswith(suffix)), default="")
 
 
-def _tail(event: HookEvent) -> str:
+def _session_digest(event: HookEvent) -> str:
     return digest(event.session)[:8]

@@ -1,28 +1,29 @@
-"""What was said, by the host's own file? Reading a transcript from where we stopped, and what a turn is. Reads only.
+"""Read a host's transcript from an offset, and the steps that all transcript parsers share. Reads only.
 
-A transcript is JSON lines that the host appends to. Which lines are turns is for the host's own reader to tell
-(`claude_transcript`, `codex_transcript`); here is what they share.
+A transcript is JSON lines that the host appends to. The host's parser decides which lines are turns
+(`claude_transcript`, `codex_transcript`).
 
-Guarantees: whole lines only; a line that cannot be read is left out, and costs nothing but itself. Of the texts that an
-assistant says between its tools only the last before the next prompt is a turn: that is its answer. Fenced recall is gone.
+Guarantees: whole lines only; a line that cannot be read is skipped, and the others are not affected. Of the texts that an
+assistant writes between its tool calls only the last before the next prompt is a turn: its reply. Fenced recall is removed.
 """
 
 from __future__ import annotations
 
 import os
 import stat as modes
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
-LIMIT_BYTES = 64 << 20  # of one reading; what lies before is left out
+LIMIT_BYTES = 64 << 20  # of one read; older lines are skipped
+_IDLE_SECONDS = 300  # a transcript that was not written to for this long is not in use
 USER, ASSISTANT, SUMMARY = "user", "assistant", "summary"
 
 
 class TranscriptTurn:
-    """Something that was said: by whom, what, and the host's id for it."""
+    """One turn: its role, its text and the host's id for it."""
 
     __slots__ = ("at", "by_event", "key", "role", "text")
 
@@ -31,81 +32,82 @@ class TranscriptTurn:
         self.text = text
         self.key = key
         self.at = at
-        self.by_event = by_event  # told by an event; the transcript will have it, too
+        self.by_event = by_event  # taken from an event; the transcript will contain it, too
 
     def __repr__(self) -> str:
         return f"Turn({self.role}, {self.text[:40]!r}, {self.key})"
 
 
-def reader_of(client: str) -> Callable[[list[dict[str, Any]]], list[TranscriptTurn]] | None:
-    """What makes turns of a host's lines; None: its transcripts are not read."""
-    if client == "claude-code":
-        from smp_memory.integrations.hooks.claude_transcript import turns_in
-
-        return turns_in
-    if client == "codex":
-        from smp_memory.integrations.hooks.codex_transcript import turns_in as turns_in_rollout
-
-        return turns_in_rollout
-    return None
-
-
-def size_of(path: str) -> int:
-    """How long a transcript is; -1 if there is none, or none that can be read as text."""
+def transcript_size(path: str) -> int:
+    """The size of a transcript in bytes; -1 if it does not exist or is not a regular file ending in .jsonl."""
     if not path.endswith(".jsonl"):
         return -1
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
         return -1
-    return found.st_size if modes.S_ISREG(found.st_mode) else -1  # a pipe would never end
+    return status.st_size if modes.S_ISREG(status.st_mode) else -1  # reading a pipe would never end
 
 
-def lines_from(path: str, offset: int) -> tuple[list[dict[str, Any]], int]:
-    """The lines behind an offset, and where the next reading begins. A file that was cut is read anew."""
+def read_lines(path: str, offset: int) -> tuple[list[dict[str, Any]], int]:
+    """The lines after an offset, and the offset for the next read. A file that became shorter is read from its start."""
     import json
 
-    size = size_of(path)
+    size = transcript_size(path)
     if size < 0:
         return [], offset
     start = offset if 0 <= offset <= size else 0
-    skips = size - start > LIMIT_BYTES
-    if skips:
+    is_skipping = size - start > LIMIT_BYTES
+    if is_skipping:
         start = size - LIMIT_BYTES
     with open(path, "rb") as file:
         file.seek(start)
         data = file.read(LIMIT_BYTES)
     end = data.rfind(b"\n") + 1
-    first = data.find(b"\n") + 1 if skips else 0  # it begins in the middle of a line
-    found = []
+    first = data.find(b"\n") + 1 if is_skipping else 0  # the read begins in the middle of a line
+    lines = []
     for line in data[first:end].splitlines():
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):
-            found.append(value)
-    return found, start + end
+            lines.append(value)
+    return lines, start + end
 
 
-def answers_only(turns: list[TranscriptTurn]) -> list[TranscriptTurn]:
-    """Without what an assistant said before its last word, and without what was only recalled or is empty."""
-    from smp_memory.integrations.hooks.events import printable
+def is_in_use(path: str) -> bool:
+    """Whether a transcript was written to recently, or its time cannot be read."""
+    try:
+        return time.time() - os.stat(path).st_mtime < _IDLE_SECONDS
+    except OSError:
+        return True
+
+
+def from_last_prompt(turns: list[TranscriptTurn]) -> list[TranscriptTurn]:
+    """The turns from the last prompt on."""
+    last = max((position for position, turn in enumerate(turns) if turn.role == USER), default=0)
+    return turns[last:]
+
+
+def keep_final_replies(turns: list[TranscriptTurn]) -> list[TranscriptTurn]:
+    """The turns without recalled text and empty turns, and with only the last of consecutive assistant texts."""
+    from smp_memory.integrations.hooks.events import replace_surrogates
     from smp_memory.privacy.fence import strip
 
-    found: list[TranscriptTurn] = []
+    kept: list[TranscriptTurn] = []
     for turn in turns:
-        turn.text = strip(printable(turn.text)).strip()
+        turn.text = strip(replace_surrogates(turn.text)).strip()
         if not turn.text:
             continue
-        if turn.role == ASSISTANT and found and found[-1].role == ASSISTANT:
-            found.pop()
-        found.append(turn)
-    return found
+        if turn.role == ASSISTANT and kept and kept[-1].role == ASSISTANT:
+            kept.pop()
+        kept.append(turn)
+    return kept
 
 
-def text_of(content: Any, kinds: tuple[str, ...]) -> str:
-    """The text of a message: a string, or the parts of these kinds."""
+def message_text(content: Any, part_types: tuple[str, ...]) -> str:
+    """The text of a message: a string, or its parts of these types."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -113,6 +115,6 @@ def text_of(content: Any, kinds: tuple[str, ...]) -> str:
     parts = [
         part["text"]
         for part in content
-        if isinstance(part, dict) and part.get("type") in kinds and isinstance(part.get("text"), str)
+        if isinstance(part, dict) and part.get("type") in part_types and isinstance(part.get("text"), str)
     ]
     return "\n\n".join(parts)

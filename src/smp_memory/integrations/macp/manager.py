@@ -1,4 +1,4 @@
-"""How do agents that talk by MACP use memory? The context manager of the protocol, over a store.
+"""The context manager of MACP, over a store.
 
     manager = ContextManager(memory)
     for message in manager.answer(text_or_dictionary):      the answer, then events for all
@@ -7,12 +7,12 @@
     REQUEST_CONTEXT     RESPONSE with the shared context as the asking agent may see it, and the same as text for a prompt
     UPDATE_CONTEXT      its updates are stored in one transaction; SESSION_CONTEXT_UPDATED, FINDING_DISCOVERED for all,
                         about memories that everybody may see
-    SUMMARIZE_CONTEXT   RESPONSE with the session on a page
+    SUMMARIZE_CONTEXT   RESPONSE with a summary of the session
     any RESPONSE        its `agent_state`, decisions, findings and learnings are stored (`update_on_response`)
-    any other message   comes back with `payload.shared_context`: what all may see (`inject_on_message`)
+    any other message   is returned with `payload.shared_context`: what all may see (`inject_on_message`)
 
-Guarantees: what comes from the wire never raises: a message that is wrong, or of which nothing may be done, is answered by
-an ERROR that says why, and nothing was written. The same message again is answered again and writes nothing twice.
+Guarantees: input never raises: a message that is invalid or not allowed is answered by
+an ERROR that gives the reason, and nothing was written. The same message again is answered again and writes nothing twice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.agent_memory import agent_in
-from smp_memory.context.builder import MAX_TOKENS, MOST_TURNS, SessionReach
+from smp_memory.context.builder import MAX_TOKENS, MOST_TURNS
+from smp_memory.context.visible_sessions import VisibleSessions
 from smp_memory.errors import NotAllowed, SMPError
 from smp_memory.integrations.macp.messages import (
     ERROR,
@@ -46,37 +47,37 @@ if TYPE_CHECKING:
 REQUEST_CONTEXT, UPDATE_CONTEXT, SUMMARIZE_CONTEXT = "REQUEST_CONTEXT", "UPDATE_CONTEXT", "SUMMARIZE_CONTEXT"
 _TURNS = 20
 _MOST = 50
-_LARGEST = 1_000_000
+_MOST_TOKENS = 1_000_000
 
 
 class ContextManager:
-    """Answers messages of agents out of a store, and stores what they bring."""
+    """Answers messages of agents from a store, and stores their updates."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
 
     def answer(self, given: Any) -> list[dict[str, Any]]:
-        """The messages that go out when this one comes in: text, bytes or a dictionary."""
+        """The messages to send in answer to this one: text, bytes or a dictionary."""
         message: Message | None = None
-        pen = self._pen()
+        writer = self._writer()
         try:
             message = read(given)
-            return self._handled(message, pen)
+            return self._handle(message, writer)
         except BadMessage as error:
             problem = {"code": "E_INVALID_FORMAT", "field": error.field, "message": str(error)}
-            return [pen.write(message, ERROR, "PROCESSING_FAILED", {"error": problem, "reason": str(error)})]
+            return [writer.write(message, ERROR, "PROCESSING_FAILED", {"error": problem, "reason": str(error)})]
         except SMPError as error:
             intent = "AUTHORIZATION_DENIED" if isinstance(error, NotAllowed) else "PROCESSING_FAILED"
             field = error.details.get("field")
             problem = {"code": error.code, "field": str(field or ""), "message": error.message}
-            return [pen.write(message, ERROR, intent, {"error": problem, "reason": error.message})]
+            return [writer.write(message, ERROR, intent, {"error": problem, "reason": error.message})]
 
-    def _pen(self) -> MessageWriter:
+    def _writer(self) -> MessageWriter:
         from uuid import uuid4
 
         return MessageWriter(to_text(self._memory.now()), lambda: str(uuid4()))
 
-    def _handled(self, message: Message, pen: MessageWriter) -> list[dict[str, Any]]:
+    def _handle(self, message: Message, writer: MessageWriter) -> list[dict[str, Any]]:
         session = self._memory.session(message.session)
         if message.type in (ERROR, "ACK"):
             return []
@@ -84,30 +85,30 @@ class ContextManager:
             return []
         member = agent_in(self._memory, message.source, session)
         if message.intent == REQUEST_CONTEXT:
-            content = self._chosen(self._shared(member, message.content), message.refs)
-            return [pen.write(message, RESPONSE, "PROVIDE_INPUT", content)]
+            content = self._select_parts(self._shared_context(member, message.content), message.refs)
+            return [writer.write(message, RESPONSE, "PROVIDE_INPUT", content)]
         if message.intent == SUMMARIZE_CONTEXT:
-            return [pen.write(message, RESPONSE, "PROVIDE_INPUT", {"summary": str(member.summarize())})]
+            return [writer.write(message, RESPONSE, "PROVIDE_INPUT", {"summary": str(member.summarize())})]
         updates = Updates(message.source)
         if message.intent == UPDATE_CONTEXT:
-            updates.take(message.content.get("updates"))
+            updates.add_updates(message.content.get("updates"))
         elif message.type == RESPONSE:
-            updates.take_new_memories(message.content)
+            updates.add_new_memories(message.content)
         else:
-            return [self._injected(message)]
-        return self._updated(message, pen, member, updates)
+            return [self._inject_context(message)]
+        return self._store_updates(message, writer, member, updates)
 
-    # -- inject on message
+    # -- inject_on_message
 
-    def _injected(self, message: Message) -> dict[str, Any]:
-        """The message with what its receiver should know. It goes through the sender's hands: only what all may see."""
+    def _inject_context(self, message: Message) -> dict[str, Any]:
+        """The message with the shared context for its receiver. The sender sees it, too, so it holds only what all may see."""
         member = agent_in(self._memory, message.source, message.session)
-        shared = self._shared(member, message.content, for_all=True)
+        shared = self._shared_context(member, message.content, for_all=True)
         wire = dict(message.wire)
         wire["payload"] = {**message.wire["payload"], "shared_context": shared}
         return wire
 
-    def _shared(self, member: AgentMemory, content: dict[str, Any], *, for_all: bool = False) -> dict[str, Any]:
+    def _shared_context(self, member: AgentMemory, content: dict[str, Any], *, for_all: bool = False) -> dict[str, Any]:
         """The shared context, as this agent may see it, or as all may."""
         viewer = Viewer(None if for_all else member.agent)
         info = member.info
@@ -142,19 +143,19 @@ class ContextManager:
         }  # fmt: skip
 
     def _relevant(self, member: AgentMemory, type: str, topic: str | None) -> list[Any]:
-        """By the topic, if there is one; else the session's own, those that stand."""
+        """Unsettled records about the topic or, without one, the newest of the session."""
         from smp_memory.policies.statuses import is_settled
 
         if topic:
-            found = member.relevant_decisions(topic) if type == "decision" else member.relevant_findings(topic)
-            reach = SessionReach(self._memory.store, member.id)
-            found = [record for record in found if reach.allows(record.session)]
+            records = member.relevant_decisions(topic) if type == "decision" else member.relevant_findings(topic)
+            visible = VisibleSessions(self._memory.store, member.id)
+            records = [record for record in records if visible.allows(record.session)]
         else:
-            found = member.records(type)[-_MOST:]
-        return [record for record in found if not is_settled(record)]
+            records = member.records(type)[-_MOST:]
+        return [record for record in records if not is_settled(record)]
 
     @staticmethod
-    def _chosen(shared: dict[str, Any], refs: list[str]) -> dict[str, Any]:
+    def _select_parts(shared: dict[str, Any], refs: list[str]) -> dict[str, Any]:
         """Only the parts that were asked for, such as `working_memory.key_decisions`."""
         if not refs:
             return shared
@@ -169,44 +170,44 @@ class ContextManager:
             chosen[ref] = value
         return chosen
 
-    # -- update on response
+    # -- update_on_response
 
-    def _updated(
-        self, message: Message, pen: MessageWriter, member: AgentMemory, updates: Updates
+    def _store_updates(
+        self, message: Message, writer: MessageWriter, member: AgentMemory, updates: Updates
     ) -> list[dict[str, Any]]:
         if not updates.adds and not updates.states:
             return []
         known = {record.id for record in member.records("finding")}
         records = updates.write(member, message.message_id)
-        from smp_memory.party import merged_with_others
+        from smp_memory.party import merge_similar_findings
 
         new = [record for record in records if record.type == "finding" and record.id not in known]
-        stands = {record.id: merged_with_others(member, record) for record in new}  # type: ignore[arg-type]
-        written = [stands.get(record.id, record) for record in records]
+        merged = {record.id: merge_similar_findings(member, record) for record in new}  # type: ignore[arg-type]
+        written = [merged.get(record.id, record) for record in records]
         changed = {"paths": updates.paths, "ids": [record.id for record in written], "by": message.source}
         everybody = Viewer(None)
         public = [number for number, record in enumerate(written) if everybody.sees(record)]
-        out = []
+        answers = []
         if public:
             ids = [written[number].id for number in public]
-            told = {"paths": updates.paths_of(public), "ids": ids, "by": message.source}
-            out.append(pen.write(message, EVENT, "SESSION_CONTEXT_UPDATED", told, target=EVERYBODY))
+            content = {"paths": updates.paths_of(public), "ids": ids, "by": message.source}
+            answers.append(writer.write(message, EVENT, "SESSION_CONTEXT_UPDATED", content, target=EVERYBODY))
         for record in new:
-            if everybody.sees(stands[record.id]):
-                told = {**_finding(stands[record.id]), "discovered_by": message.source}
-                out.append(pen.write(message, EVENT, "FINDING_DISCOVERED", told, target=EVERYBODY))
+            if everybody.sees(merged[record.id]):
+                content = {**_finding(merged[record.id]), "discovered_by": message.source}
+                answers.append(writer.write(message, EVENT, "FINDING_DISCOVERED", content, target=EVERYBODY))
         if message.type == REQUEST:
-            out.insert(0, pen.write(message, RESPONSE, "TASK_COMPLETE", {"status": "stored", **changed}))
-        return out
+            answers.insert(0, writer.write(message, RESPONSE, "TASK_COMPLETE", {"status": "stored", **changed}))
+        return answers
 
 
-def _number(content: dict[str, Any], name: str, otherwise: int) -> int:
+def _number(content: dict[str, Any], name: str, default: int) -> int:
     value = content.get(name)
-    return min(max(value, 0), MOST_TURNS if name == "turns" else _LARGEST) if type(value) is int else otherwise
+    return min(max(value, 0), MOST_TURNS if name == "turns" else _MOST_TOKENS) if type(value) is int else default
 
 
 def _task(content: dict[str, Any]) -> str | None:
-    """What a message is about, in words."""
+    """The first text in a message that can serve as the task."""
     for name in ("task", "query", "question", "text", "content", "description", "summary"):
         if isinstance(content.get(name), str) and content[name].strip():
             return str(content[name])

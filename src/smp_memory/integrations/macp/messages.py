@@ -1,12 +1,12 @@
-"""What does a message of the Multi-Agent Collaboration Protocol say? Two dialects, read as one.
+"""Messages of the Multi-Agent Collaboration Protocol: two variants, read as one, and written in the variant of the question.
 
     A   header{message_id, correlation_id, session_id}  routing{source_agent, target_agent}  classification{type}
         payload{intent, content, context_refs}
     B   header{message_id, conversation_id}  routing{source, destination, pattern}  payload{type, content}
         tracing{baggage{session_id}}
 
-Guarantees: anything may come in; what is no message is a `BadMessage` that says which part is wrong. An answer is in
-the dialect of the question. Nothing here touches a store.
+Guarantees: any input is accepted; what is not a message is a `BadMessage` that names the wrong part. An answer is in
+the variant of the question. Nothing here touches a store.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MANAGER = "_context_manager"
 EVERYBODY = "*"
 REQUEST, RESPONSE, EVENT, ERROR = "REQUEST", "RESPONSE", "EVENT", "ERROR"
 TYPES = (REQUEST, RESPONSE, "BROADCAST", EVENT, "ACK", ERROR)
-# How the second dialect names what the first one calls its intent.
+# Types of variant B and the intents of variant A that they stand for.
 _INTENTS = {
     "CONTEXT_REQUEST": "REQUEST_CONTEXT",
     "GET_CONTEXT": "REQUEST_CONTEXT",
@@ -35,7 +35,7 @@ LIMIT_BYTES = 4 << 20
 
 
 class BadMessage(Exception):
-    """Not a message: which part is wrong, and how."""
+    """The input is not a message: the wrong part, and the reason."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}")
@@ -44,9 +44,9 @@ class BadMessage(Exception):
 
 
 class Message:
-    """A message, whichever dialect it came in."""
+    """A message of either variant."""
 
-    __slots__ = ("content", "dialect", "intent", "message_id", "refs", "session", "source", "target", "tracing", "type", "wire")  # fmt: skip
+    __slots__ = ("content", "intent", "message_id", "refs", "session", "source", "target", "tracing", "type", "variant", "wire")  # fmt: skip
 
     def __init__(self, wire: dict[str, Any]) -> None:
         self.wire = wire
@@ -54,9 +54,9 @@ class Message:
         classification = _part(wire, "classification", needed=False)
         tracing = _part(wire, "tracing", needed=False)
         self.tracing = tracing
-        self.dialect = B if "conversation_id" in header or "source" in routing else A
+        self.variant = B if "conversation_id" in header or "source" in routing else A
         self.message_id = _text(header, "header", "message_id")
-        if self.dialect == A:
+        if self.variant == A:
             self.session = _text(header, "header", "session_id")
             self.source = _text(routing, "routing", "source_agent")
             self.target = _text(routing, "routing", "target_agent", EVERYBODY)
@@ -67,9 +67,12 @@ class Message:
             self.session = str(baggage.get("session_id") or _text(header, "header", "conversation_id"))
             self.source = _text(routing, "routing", "source")
             self.target = _text(routing, "routing", "destination", EVERYBODY)
-            said = _text(payload, "payload", "type").upper()
-            self.type = said if said in TYPES else _text(classification, "classification", "type", REQUEST).upper()
-            self.intent = str(payload.get("intent") or said).upper()
+            payload_type = _text(payload, "payload", "type").upper()
+            if payload_type in TYPES:
+                self.type = payload_type
+            else:
+                self.type = _text(classification, "classification", "type", REQUEST).upper()
+            self.intent = str(payload.get("intent") or payload_type).upper()
         self.intent = _INTENTS.get(self.intent, self.intent)
         if self.type not in TYPES:
             raise BadMessage("classification.type", f"{self.type[:40]!r} is not one of {', '.join(TYPES)}.")
@@ -83,7 +86,7 @@ class Message:
 
 
 def read(given: Any) -> Message:
-    """A message from a dictionary, from JSON text or its bytes; also inside `{"message": …}`."""
+    """Read a message from a dictionary, JSON text or its bytes; also inside `{"message": …}`."""
     import json
 
     try:
@@ -91,7 +94,9 @@ def read(given: Any) -> Message:
             if len(given) > LIMIT_BYTES:
                 raise BadMessage("message", f"larger than {LIMIT_BYTES:,} bytes.")
             given = json.loads(given)
-        json.dumps(given, ensure_ascii=False, allow_nan=False).encode()  # half a character cannot be stored
+        json.dumps(
+            given, ensure_ascii=False, allow_nan=False
+        ).encode()  # fails for lone surrogates, which cannot be stored
     except (ValueError, TypeError, RecursionError) as error:
         raise BadMessage("message", f"not JSON: {error}") from None
     if isinstance(given, dict) and isinstance(given.get("message"), dict):
@@ -110,12 +115,12 @@ def _part(wire: dict[str, Any], name: str, *, needed: bool = True) -> dict[str, 
     return part
 
 
-def _text(part: dict[str, Any], where: str, name: str, otherwise: str | None = None) -> str:
+def _text(part: dict[str, Any], part_name: str, name: str, default: str | None = None) -> str:
     value = part.get(name)
-    if value is None and otherwise is not None:
-        return otherwise
+    if value is None and default is not None:
+        return default
     if not isinstance(value, str) or not value:
-        raise BadMessage(f"{where}.{name}", "is missing." if value is None else "must be text, and not empty.")
+        raise BadMessage(f"{part_name}.{name}", "is missing." if value is None else "must be text, and not empty.")
     return value
 
 
@@ -123,7 +128,7 @@ def _text(part: dict[str, Any], where: str, name: str, otherwise: str | None = N
 
 
 class MessageWriter:
-    """Writes messages in the dialect of the one they answer; the ids and the time are handed in."""
+    """Writes messages in the variant of the one they answer; ids and time are passed in."""
 
     def __init__(self, now: str, new_id: Callable[[], str]) -> None:
         self._now = now
@@ -132,11 +137,11 @@ class MessageWriter:
     def write(
         self, to: Message | None, type: str, intent: str, content: dict[str, Any], *, target: str | None = None
     ) -> dict[str, Any]:
-        """A message about one that came in; without one (nobody could read it) in the first dialect."""
+        """An answer to a message; without one, because it could not be read, in variant A."""
         session = to.session if to is not None else None
         receiver = target or (to.source if to is not None else EVERYBODY)
         answered = to.message_id if to is not None else None
-        if to is not None and to.dialect == B:
+        if to is not None and to.variant == B:
             return {
                 "header": {
                     "message_id": f"msg-{self._new_id()}",

@@ -1,4 +1,4 @@
-"""Which memories do the updates of a message mean? Paths of the shared context become writes of one agent. Pure but for `write`.
+"""Turn the updates of a message into writes of one agent: paths of the shared context become memories. Pure but for `write`.
 
     conversation_history                      a turn                {"content": "…", "speaker": "veritas"}
     working_memory.key_decisions              a decision            {"decision": "…", "agreed_by": […]}
@@ -7,8 +7,8 @@
     agent_contexts.<self>[.any.path]          the agent's own state
     decisions, findings, learnings, preferences    the same, without a path
 
-Guarantees: an update that cannot be understood is a `BadMessage` before anything is written; of another agent's context
-it is `NotAllowed`. All updates of a message are one transaction.
+Guarantees: an invalid update is a `BadMessage` before anything is written; one of another agent's context
+is `NotAllowed`. All updates of a message are one transaction.
 """
 
 from __future__ import annotations
@@ -38,36 +38,36 @@ _SEGMENTS = {
     "user_preferences": "preference",
 }
 _TEXTS = {"conversation": "content", "decision": "decision", QUESTION: "finding", "finding": "finding", "learning": "learning"}  # fmt: skip
-_ALIASES = {"speaker": None, "turn_id": None, "timestamp": None, "id": None, "made_by": None, "raised_by": None,
+_IGNORED_FIELDS = {"speaker": None, "turn_id": None, "timestamp": None, "id": None, "made_by": None, "raised_by": None,
             "discovered_by": None, "author": None, "agent_id": None, "by": None}  # fmt: skip
 _OPERATIONS = ("append", "set", "merge", "replace", "update", "add")
 
 
 class Updates:
-    """What one message wants to write."""
+    """The writes of one message."""
 
     def __init__(self, agent: str) -> None:
         self.agent = agent
         self.adds: list[tuple[str, dict[str, Any]]] = []
         self.states: list[tuple[list[str], str, Any]] = []  # path inside the state, operation, value
         self.paths: list[str] = []
-        self._path_of_add: list[str] = []  # as long as `adds`
+        self._add_paths: list[str] = []  # as long as `adds`
 
-    def take(self, updates: Any) -> None:
-        """The `updates` of UPDATE_CONTEXT."""
+    def add_updates(self, updates: Any) -> None:
+        """Add the `updates` of UPDATE_CONTEXT."""
         if not isinstance(updates, list) or not updates:
             raise BadMessage("content.updates", "must be a list of {path, operation, value}, and not empty.")
         for number, update in enumerate(updates):
-            where = f"content.updates[{number}]"
+            location = f"content.updates[{number}]"
             if not isinstance(update, dict) or not isinstance(update.get("path"), str) or "value" not in update:
-                raise BadMessage(where, "must have a path, an operation and a value.")
+                raise BadMessage(location, "must have a path, an operation and a value.")
             operation = str(update.get("operation", "append")).lower()
             if operation not in _OPERATIONS:
-                raise BadMessage(f"{where}.operation", f"{operation[:40]!r} is not one of {', '.join(_OPERATIONS)}.")
-            self._take_one(where, update["path"], operation, update["value"])
+                raise BadMessage(f"{location}.operation", f"{operation[:40]!r} is not one of {', '.join(_OPERATIONS)}.")
+            self._add_update(location, update["path"], operation, update["value"])
 
-    def take_new_memories(self, content: dict[str, Any]) -> None:
-        """What a response brings: `agent_state`, and lists of decisions, findings, learnings, preferences."""
+    def add_new_memories(self, content: dict[str, Any]) -> None:
+        """Add the memories of a response: `agent_state`, and lists of decisions, findings, learnings, preferences."""
         memories = content.get("new_memories")
         given = {**content, **(memories if isinstance(memories, dict) else {})}
         for name in ("decisions", "findings", "learnings", "preferences", "open_questions"):
@@ -80,49 +80,49 @@ class Updates:
             self.states.append(([], "merge" if isinstance(state, dict) else "set", state))
             self.paths.append(f"agent_contexts.{self.agent}")
 
-    def _take_one(self, where: str, path: str, operation: str, value: Any) -> None:
+    def _add_update(self, location: str, path: str, operation: str, value: Any) -> None:
         segments = [part for part in path.split(".") if part]
         if not segments:
-            raise BadMessage(f"{where}.path", "is empty.")
+            raise BadMessage(f"{location}.path", "is empty.")
         self.paths.append(path)
         if segments[0] in ("agent_contexts", "agent_states"):
-            self._take_own(where, segments[1:], operation, value)
+            self._add_own_update(location, segments[1:], operation, value)
         elif segments[0] == "working_memory" and len(segments) == 2 and segments[1] in _SEGMENTS:
-            self._add(where, _SEGMENTS[segments[1]], value)
+            self._add(location, _SEGMENTS[segments[1]], value)
         elif len(segments) == 1 and segments[0] in _SEGMENTS:
-            self._add(where, _SEGMENTS[segments[0]], value)
+            self._add(location, _SEGMENTS[segments[0]], value)
         else:
             raise BadMessage(
-                f"{where}.path",
+                f"{location}.path",
                 f"{path[:80]!r} is not a part of the context that can be written: conversation_history, "
                 "working_memory.key_decisions, working_memory.open_questions, agent_contexts.<agent>, "
                 "decisions, findings, learnings, preferences.",
             )
 
-    def _take_own(self, where: str, segments: list[str], operation: str, value: Any) -> None:
+    def _add_own_update(self, location: str, segments: list[str], operation: str, value: Any) -> None:
         if not segments:
-            raise BadMessage(f"{where}.path", "name the agent: agent_contexts.<agent>.")
+            raise BadMessage(f"{location}.path", "name the agent: agent_contexts.<agent>.")
         if segments[0] != self.agent:
             raise NotAllowed(
-                f"{where}.path: {self.agent} may write its own context, not that of {segments[0]}.",
+                f"{location}.path: agent {self.agent!r} cannot write the context of {segments[0]!r}.",
                 agent=self.agent,
                 field="path",
             )
         if len(segments) == 2 and segments[1] in _SEGMENTS and operation in ("append", "add"):
-            self._add(where, _SEGMENTS[segments[1]], value)
+            self._add(location, _SEGMENTS[segments[1]], value)
         else:
             self.states.append((segments[1:], operation, value))
 
-    def _add(self, where: str, kind: str, value: Any) -> None:
+    def _add(self, location: str, kind: str, value: Any) -> None:
         if isinstance(value, list):
             for item in value:
-                self._add(where, kind, item)
+                self._add(location, kind, item)
             return
         if isinstance(value, str):
             value = {_TEXTS.get(kind, "preference"): value}
         if not isinstance(value, dict):
-            raise BadMessage(f"{where}.value", f"must be an object or text, not {type(value).__name__}.")
-        fields = {name: item for name, item in value.items() if name not in _ALIASES and name != "type"}
+            raise BadMessage(f"{location}.value", f"must be an object or text, not {type(value).__name__}.")
+        fields = {name: item for name, item in value.items() if name not in _IGNORED_FIELDS and name != "type"}
         if kind == "conversation":
             fields = {"content": value.get("content", value.get("message")), "role": self.agent}
             if value.get("speaker") in ("user", "system", "tool"):
@@ -131,19 +131,19 @@ class Updates:
             fields = {**fields, "finding": value.get("question", value.get("finding")), "category": QUESTION}
             fields.pop("question", None)
         self.adds.append(("finding" if kind == QUESTION else kind, fields))
-        self._path_of_add.append(self.paths[-1])
+        self._add_paths.append(self.paths[-1])
 
     def paths_of(self, positions: list[int]) -> list[str]:
-        """The paths of some of the records that `write` returned. The agent's state, the last of them, has those of no new memory."""
-        adds = {self._path_of_add[number] for number in positions if number < len(self.adds)}
+        """The paths of some of the records that `write` returned. The agent's state, the last one, has all other paths."""
+        adds = {self._add_paths[number] for number in positions if number < len(self.adds)}
         with_state = any(number >= len(self.adds) for number in positions)
-        new = set(self._path_of_add)
+        new = set(self._add_paths)
         return [path for path in self.paths if path in adds or (with_state and path not in new)]
 
     # -- writing
 
     def write(self, member: AgentMemory, key: str) -> list[Record]:
-        """Store all of it or nothing. A message that comes again writes nothing again."""
+        """Store all writes in one transaction. A repeated message writes nothing again."""
         written: list[Any] = []
         with member.transaction() as transaction:
             for number, (kind, fields) in enumerate(self.adds):
@@ -152,9 +152,9 @@ class Updates:
                 before = member.state
                 state = copied(before.state) if before is not None else {}
                 for path, operation, value in self.states:
-                    state = _changed(state, path, operation, value)
+                    state = _apply(state, path, operation, value)
                 written.append(transaction.update_state(state))
-        return [wish.record for wish in written]
+        return [operation.record for operation in written]
 
 
 def _key(agent: str, message: str, number: int) -> str:
@@ -164,11 +164,11 @@ def _key(agent: str, message: str, number: int) -> str:
     return "macp " + sha256(f"{len(agent)} {agent} {message} {number}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _changed(state: Any, path: list[str], operation: str, value: Any) -> Any:
+def _apply(state: Any, path: list[str], operation: str, value: Any) -> Any:
     """A state with a value set, appended or merged at a path."""
     if path:
         inner = dict(state) if isinstance(state, dict) else {}
-        inner[path[0]] = _changed(inner.get(path[0]), path[1:], operation, value)
+        inner[path[0]] = _apply(inner.get(path[0]), path[1:], operation, value)
         return inner
     if operation in ("append", "add"):
         return [*(state if isinstance(state, list) else [] if state in (None, {}) else [state]), value]

@@ -1,10 +1,11 @@
-"""The answers of the tools. Recalled memories, and names that people gave, stand in a fence, also in the JSON.
+"""The answers of the tools. Recalled memories, and names that people gave, are inside a fence, also in the JSON.
 
-Guarantees: between `recalled` and `end` stands what was recalled, and no text in between holds such a mark, so that a program
-that meets the answer again, in a transcript for instance, can tell it from what is new (`smp_memory.privacy.fence`). An answer without
+Guarantees: fenced_reply text is between the fields `fenced_reply` and `end`, and no text in between contains such a mark, so that a program
+that meets the answer again, for instance in a transcript, can tell it from new text (`smp_memory.privacy.fence`). An answer without
 a fence holds ids, numbers and words of SMP or of the caller, nothing that somebody else wrote.
 
-The schemas leave out what answers rarely hold (`redacted` and `warnings` of `forget`, `redacted` of a new session): definitions are read by every model.
+The schemas omit fields that answers rarely have (`redacted` and `warnings` of `forget`, `redacted` of a new session), because every
+model reads the definitions.
 """
 
 from __future__ import annotations
@@ -96,32 +97,32 @@ class SessionList(Answer):
 
 
 class Reply:
-    """An answer as JSON, and as text for those who read that."""
+    """The answer of a tool as JSON and as text."""
 
     def __init__(self, data: dict[str, Any], text: str) -> None:
         self.data = data
         self.text = text
 
 
-def recalled(data: dict[str, Any], text: str) -> Reply:
-    """A reply that hands out memories, fenced in both forms."""
-    shown = {name: value for name, value in unmarked_values(data).items() if value is not None}
+def fenced_reply(data: dict[str, Any], text: str) -> Reply:
+    """A reply that contains memories, fenced in both forms."""
+    fields = {name: value for name, value in escape_values(data).items() if value is not None}
     nonce = fence.new_nonce()
     start = f"{fence.opening(nonce)} {fence.note_for(nonce)}"
-    return Reply({"recalled": start, **shown, "end": fence.closing(nonce)}, fence.fence(text, nonce))
+    return Reply({"recalled": start, **fields, "end": fence.closing(nonce)}, fence.fence(text, nonce))
 
 
-def plain(data: dict[str, Any], text: str) -> Reply:
-    """A reply that hands out none."""
+def plain_reply(data: dict[str, Any], text: str) -> Reply:
+    """A reply that contains no text of memories."""
     return Reply({name: value for name, value in data.items() if value is not None}, text)
 
 
-def unmarked_values(value: Any) -> Any:
-    """The same JSON value, and nothing in it reads as a mark."""
+def escape_values(value: Any) -> Any:
+    """The same JSON value with the fence marks in its texts and names escaped."""
     if isinstance(value, str):
         return escape_marks(value)
     if isinstance(value, dict):
-        return {escape_marks(name): unmarked_values(each) for name, each in value.items()}
+        return {escape_marks(name): escape_values(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [unmarked_values(each) for each in value]
+        return [escape_values(each) for each in value]
     return value

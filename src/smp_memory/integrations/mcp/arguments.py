@@ -1,11 +1,9 @@
-"""What do the tools take? Their arguments; the descriptions are what a model reads of them.
+"""The arguments of the tools: their models, their JSON schemas, and reading the arguments of a call.
 
-What does a tool take and give, in as few words as possible? JSON schemas of models, and arguments read by them.
-
-A client hands the definitions of all tools to its model with every request, so each word of them costs. Guarantees: a schema
-says no less than the model checks; titles, nulls and defaults of nothing are left out. A wrong argument is an
-`InvalidRecord` that names it, in one sentence and without what the caller gave. Models often write a list as text, or one
-thing where several are wanted: both are understood.
+A client passes the definitions of all tools to its model with every request, so each word of them costs tokens: schemas omit titles,
+nulls and empty defaults. Guarantees: a schema says no less than the model checks. A wrong argument is an `InvalidRecord` that names
+it, in one sentence and without the value that the caller gave. Models often write a list as text, or one value where several are
+expected: both are accepted.
 """
 
 from __future__ import annotations
@@ -13,14 +11,14 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from smp_memory.errors import InvalidRecord
-from smp_memory.model.types import KINDS
+from smp_memory.model.types import KINDS, in_order
 
 
 class Arguments(BaseModel):
-    """What a tool takes. Unknown names are refused: a mistyped one must not be ignored."""
+    """The arguments of a tool. Unknown names are refused: a mistyped one must not be ignored."""
 
     model_config = ConfigDict(extra="forbid")
     used_by: ClassVar[dict[str, tuple[str, ...]]] = {}  # arguments that only some values of `chosen_by` use
@@ -28,16 +26,16 @@ class Arguments(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _as_meant(cls, given: Any) -> Any:
+    def _normalise(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        return cls._arranged(
-            {name: _as_wanted(_wanted(cls, name), value) for name, value in given.items() if value is not None}
+        return cls._rearrange(
+            {name: _coerce(_container_type(cls, name), value) for name, value in given.items() if value is not None}
         )
 
     @classmethod
-    def _arranged(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """The arguments where the model has them; a model that accepts other places overrides this."""
+    def _rearrange(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Move arguments to where the model expects them; overridden by a model that accepts them elsewhere, too."""
         return given
 
     def check_use(self) -> None:
@@ -49,7 +47,7 @@ class Arguments(BaseModel):
 
 
 class Answer(BaseModel):
-    """What a tool gives; fields without a value are left out."""
+    """The answer of a tool; fields without a value are left out."""
 
 
 M = TypeVar("M", bound=Arguments)
@@ -58,13 +56,13 @@ M = TypeVar("M", bound=Arguments)
 def read(model: type[M], given: dict[str, Any] | None) -> M:
     """The arguments of a call, checked."""
     try:
-        found = model.model_validate(given or {})
+        arguments = model.model_validate(given or {})
     except ValidationError as error:
         problems = [_problem(model, each) for each in error.errors(include_url=False, include_input=False)]
         raise InvalidRecord(" ".join(problems), field=str(error.errors()[0]["loc"][:1])) from None
-    if found.used_by:
-        found.check_use()
-    return found
+    if arguments.used_by:
+        arguments.check_use()
+    return arguments
 
 
 def _problem(model: type[BaseModel], error: Any) -> str:
@@ -73,25 +71,26 @@ def _problem(model: type[BaseModel], error: Any) -> str:
         return f"{name}: there is no such argument; there are {', '.join(model.model_fields)}."
     if error["type"] == "missing":
         return f"{name}: is needed."
-    said = str(error["msg"]).removeprefix("Value error, ").removeprefix("Input ")
-    return f"{name}: {said[:1].lower()}{said[1:]}."
+    message = str(error["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+    return f"{name}: {message[:1].lower()}{message[1:]}."
 
 
-def _wanted(model: type[BaseModel], name: str) -> str:
-    """`list` or `dict` if that is what a field takes."""
+def _container_type(model: type[BaseModel], name: str) -> str:
+    """`list` or `dict` if a field takes one, else empty."""
     field = model.model_fields.get(name)
-    shown = str(field.annotation) if field is not None else ""
-    return next((kind for kind in ("list", "dict") if shown.startswith((kind, f"<class '{kind}"))), "")
+    annotation = str(field.annotation) if field is not None else ""
+    return next((kind for kind in ("list", "dict") if annotation.startswith((kind, f"<class '{kind}"))), "")
 
 
-def _as_wanted(wanted: str, value: Any) -> Any:
-    if not wanted or not isinstance(value, str):
+def _coerce(container: str, value: Any) -> Any:
+    """A text as the list or dict that the field takes, if it can be read as one."""
+    if not container or not isinstance(value, str):
         return value
     try:
         parsed = json.loads(value)
     except (ValueError, RecursionError):
         parsed = None
-    if wanted == "list":
+    if container == "list":
         if isinstance(parsed, list):
             return parsed
         return [part.strip() for part in value.split(",") if part.strip()]
@@ -99,27 +98,27 @@ def _as_wanted(wanted: str, value: Any) -> Any:
 
 
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema of a model, in few words."""
-    whole = model.model_json_schema()
-    shared = whole.pop("$defs", {})
-    small: dict[str, Any] = _small(whole, shared)
-    small.pop("description", None)
-    small.setdefault("properties", {})
-    return small
+    """The JSON schema of a model, in as few words as possible."""
+    full = model.model_json_schema()
+    definitions = full.pop("$defs", {})
+    compact: dict[str, Any] = _compact(full, definitions)
+    compact.pop("description", None)
+    compact.setdefault("properties", {})
+    return compact
 
 
-def _small(value: Any, shared: dict[str, Any], *, names: bool = False) -> Any:
-    """Without titles, nulls and defaults of nothing; `names`: these are the names of fields, not words of a schema."""
+def _compact(value: Any, definitions: dict[str, Any], *, names: bool = False) -> Any:
+    """A schema without titles, nulls and empty defaults; `names`: the keys are names of fields, not keywords of a schema."""
     if isinstance(value, list):
-        return [_small(each, shared) for each in value]
+        return [_compact(each, definitions) for each in value]
     if not isinstance(value, dict):
         return value
     if names:
-        return {name: _small(each, shared) for name, each in value.items()}
+        return {name: _compact(each, definitions) for name, each in value.items()}
     if "$ref" in value:
-        inner = {**shared[value["$ref"].rpartition("/")[2]], **value}
+        inner = {**definitions[value["$ref"].rpartition("/")[2]], **value}
         inner = {name: each for name, each in inner.items() if name not in ("$ref", "description")}
-        return _small(inner, shared)
+        return _compact(inner, definitions)
     kinds = [each for each in value.get("anyOf", ()) if each != {"type": "null"}]
     if len(kinds) == 1:
         value = {**{name: each for name, each in value.items() if name != "anyOf"}, **kinds[0]}
@@ -127,26 +126,33 @@ def _small(value: Any, shared: dict[str, Any], *, names: bool = False) -> Any:
         value = {name: each for name, each in value.items() if name != "additionalProperties"}
     dropped = {"title"} | ({"default"} if value.get("default", 0) in (None, [], {}, False) else set())
     return {
-        name: _small(each, shared, names=name in ("properties", "$defs"))
+        name: _compact(each, definitions, names=name in ("properties", "$defs"))
         for name, each in value.items()
         if name not in dropped
     }
 
 
-Type = Literal["decision", "finding", "preference", "learning", "conversation", "agent_state", "artifact", "summary"]
+def _known_type(name: Any) -> Any:
+    if not isinstance(name, str) or name not in KINDS:
+        *others, last = [repr(kind.name) for kind in in_order("place")]
+        raise ValueError(f"should be {', '.join(others)} or {last}")
+    return name
 
-_TYPES = (
-    "decision: what was chosen, and why; finding: something noticed that may need action; "
-    "preference: how the user wants things done; a new value of a key replaces the old one; "
-    "learning: a fact or lesson for later work; conversation: one message, with its role; "
-    "agent_state: your own working notes, replaced each time; artifact: something made, with its name or path; "
-    "summary: what happened over a longer time"
-)
+
+def _with_types(schema: dict[str, Any]) -> None:
+    """The types, and what each is for."""
+    kinds = in_order("place")
+    schema["enum"] = [kind.name for kind in kinds]
+    schema["description"] = "; ".join(f"{kind.name}: {kind.definition}" for kind in kinds)
+
+
+Type = Annotated[str, BeforeValidator(_known_type), Field(json_schema_extra=_with_types)]
+
 _SESSION = "default: the current one"
 _SCOPE = "default: all"
 _REF = "session/ID or ID"
-FEWEST_TOKENS = 200  # the fence and its note take 80; what is left holds one memory
-Tokens = Annotated[int, Field(ge=FEWEST_TOKENS, le=50_000, description="budget of the answer")]
+MIN_TOKENS = 200  # the fence and its note take 80; the rest holds one memory
+Tokens = Annotated[int, Field(ge=MIN_TOKENS, le=50_000, description="budget of the answer")]
 TOP_LEVEL = (
     "tags",
     "topic",
@@ -177,7 +183,7 @@ class RecallArguments(Arguments):
 
 
 class RememberArguments(Arguments):
-    type: Type = Field(description=_TYPES)
+    type: Type
     text: str | None = Field(None, description="The memory itself, in one or two sentences that stand alone")
     session: str | None = Field(None, description=_SESSION)
     tags: list[str] = Field([])
@@ -192,18 +198,19 @@ class RememberArguments(Arguments):
     idempotency_key: str | None = Field(None, description="A call repeated with it stores nothing new")
 
     @classmethod
-    def _arranged(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Fields that the type knows are accepted beside `text`, too."""
+    def _rearrange(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Accept fields of the type at the top level, too, and move them into `fields`."""
         kind = KINDS.get(str(given.get("type")))
         known = {*kind.rank, *kind.aliases, "created"} - {*cls.model_fields} if kind is not None else set()
-        beside = {name: value for name, value in given.items() if name in known}
+        top_level = {name: value for name, value in given.items() if name in known}
         fields = given.get("fields", {})
-        if not beside or not isinstance(fields, dict):
+        if not top_level or not isinstance(fields, dict):
             return given
-        for name in fields.keys() & beside.keys():
-            if fields[name] != beside[name]:
+        for name in fields.keys() & top_level.keys():
+            if fields[name] != top_level[name]:
                 raise ValueError(f"{name} is given twice with different values, here and in fields")
-        return {**{name: value for name, value in given.items() if name not in known}, "fields": {**fields, **beside}}
+        others = {name: value for name, value in given.items() if name not in known}
+        return {**others, "fields": {**fields, **top_level}}
 
 
 class GetArguments(Arguments):

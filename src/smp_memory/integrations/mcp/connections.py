@@ -5,18 +5,19 @@ keep its connection for ever; nor for its size, and the smallest chunks cost the
 HTTP/1.1 protocol with these limits:
 
     headers_seconds   from the connection, or the first byte of the next request, to the end of the headers
-    body_seconds      from there to the end of the body; also of a request that was refused meanwhile
+    body_seconds      from there to the end of the body, also of a request that was refused meanwhile
     idle_seconds      between two requests of one connection
-    write_seconds     in which a client must take more of an answer, once its buffers are full
+    write_seconds     in which a client must read more of an answer, once its buffers are full
     connections       open at once
     body_bytes        of one request; twice as much on the wire
     tiny_pieces       of which a body may consist, if they have less than 64 bytes on average
 
-Guarantees: a body that exceeds a limit is answered 413, and the connection closed. A connection is closed, too, when a request was
-answered before all of it arrived; what still comes is dropped unparsed, for `_LINGER_SECONDS` at most, because a connection
-that is closed over unread bytes is reset, and the client would not get its answer. Chunks are not parsed before the app
-has seen the headers and could refuse the request. A connection that exceeds a limit is closed, with a 408 if no answer was begun. When all connections are taken, the one that
-has waited longest without a complete request makes room for a new one; if all are being served, the new one is answered 503.
+Guarantees: a body that exceeds a limit is answered 413, and the connection closed. A connection is also closed when a request was
+answered before all of it arrived; further bytes are dropped unparsed, for `_LINGER_SECONDS` at most, because a connection
+that is closed with unread bytes is reset, and the client would not get its answer. Chunks are not parsed before the app
+has seen the headers and could refuse the request. A connection that exceeds a time limit is closed, with a 408 if no answer was
+begun. When the maximum of connections is reached, the one that has waited longest without a complete request is closed for a new
+one; if all are being served, the new one is answered 503.
 An answer that has begun is not limited in time, so event streams stay open as long as the client reads them.
 """
 
@@ -114,10 +115,10 @@ class Connection(H11Protocol):
     """One connection under the limits. Made by `protocol`."""
 
     limits = ConnectionLimits()
-    _phase = ""  # which part of a request is awaited; empty: none, or a new request of a connection that is kept
+    _phase = ""  # the part of a request that is awaited; empty: none, or a new request of a kept-alive connection
     _since = 0.0
-    _arrival: asyncio.TimerHandle | None = None
-    _taking: asyncio.TimerHandle | None = None
+    _arrival_timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
     is_lingering = False
     _dropped = 0
     conn: _Parser
@@ -130,8 +131,8 @@ class Connection(H11Protocol):
             self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
-        self._stop_taking()
+        self._stop_arrival_timer()
+        self._stop_write_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -141,32 +142,32 @@ class Connection(H11Protocol):
                 self.transport.abort()
             return
         super().data_received(data)
-        self._follow()
+        self._update_phase()
 
     def handle_events(self) -> None:
         super().handle_events()
         if self.conn.is_exceeded:
             self._refuse_body()
         elif self.conn.is_held:
-            self.loop.call_soon(self._release)  # the app has its turn before
+            self.loop.call_soon(self._release)  # after the app, which runs first
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.conn.their_state is h11.SEND_BODY:
             self._unset_keepalive_if_required()
             self.transport.close()
-        self._follow()
+        self._update_phase()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stop_taking()
-        self._taking = self.loop.call_later(self.limits.write_seconds, self.transport.abort)
+        self._stop_write_timer()
+        self._write_timer = self.loop.call_later(self.limits.write_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._stop_taking()
+        self._stop_write_timer()
 
-    # -- requests that are larger than they may be, or not wanted
+    # -- requests that exceed the limits or were refused
 
     def _release(self) -> None:
         """Parse a chunked body, unless the request was answered meanwhile."""
@@ -174,7 +175,7 @@ class Connection(H11Protocol):
             self.conn.is_held = False
             self.flow.resume_reading()
             self.handle_events()
-            self._follow()
+            self._update_phase()
 
     def _refuse_body(self) -> None:
         if self.transport.is_closing():
@@ -188,25 +189,25 @@ class Connection(H11Protocol):
         self.transport.close()
 
     def linger(self, transport: asyncio.Transport) -> None:
-        """Send what is to be sent and the end, and drop what arrives for a while."""
+        """Send the rest of the answer and its end, and drop what arrives for a while."""
         self._await("")
         self.is_lingering = True
         transport.write_eof()
         transport.resume_reading()
         seconds = min(_LINGER_SECONDS, self.limits.body_seconds)
-        self._arrival = self.loop.call_later(seconds, transport.abort)
+        self._arrival_timer = self.loop.call_later(seconds, transport.abort)
 
-    # -- which part of a request is awaited
+    # -- the part of a request that is awaited
 
     @property
     def is_waiting(self) -> bool:
-        """Whether no request is being served: one is awaited, or is arriving."""
+        """Whether no request is being served: one is awaited or arriving."""
         if self.is_lingering:
             return True
         return not self.transport.is_closing() and (bool(self._phase) or self.timeout_keep_alive_task is not None)
 
-    def _follow(self) -> None:
-        """Set the limit of the part that is awaited now. Within one part it is not extended by single bytes."""
+    def _update_phase(self) -> None:
+        """Set the time limit of the part that is awaited now. Within one part it is not extended by single bytes."""
         state = self.conn.their_state
         if self.transport.is_closing():
             self._await("")
@@ -218,12 +219,12 @@ class Connection(H11Protocol):
     def _await(self, phase: str) -> None:
         if phase == self._phase or self.is_lingering:
             return
-        self._stop_waiting()
+        self._stop_arrival_timer()
         self._phase = phase
         self._since = self.loop.time()
         if phase:
             seconds = self.limits.headers_seconds if phase == _HEADERS else self.limits.body_seconds
-            self._arrival = self.loop.call_later(seconds, self.give_up)
+            self._arrival_timer = self.loop.call_later(seconds, self.give_up)
 
     def give_up(self) -> None:
         """Close a connection whose request did not arrive in time."""
@@ -240,17 +241,17 @@ class Connection(H11Protocol):
         """Whether this is a connection between two requests."""
         return self.timeout_keep_alive_task is not None
 
-    def _stop_waiting(self) -> None:
-        if self._arrival is not None:
-            self._arrival.cancel()
-            self._arrival = None
+    def _stop_arrival_timer(self) -> None:
+        if self._arrival_timer is not None:
+            self._arrival_timer.cancel()
+            self._arrival_timer = None
 
-    def _stop_taking(self) -> None:
-        if self._taking is not None:
-            self._taking.cancel()
-            self._taking = None
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
-    # -- how many
+    # -- the number of connections
 
     def _make_room(self) -> None:
         waiting = [each for each in self.connections if isinstance(each, Connection) and each is not self]
@@ -258,10 +259,10 @@ class Connection(H11Protocol):
         if waiting:
             min(waiting, key=lambda each: each._since).give_up()
         elif len(self.connections) > 2 * self.limits.connections:
-            self.transport.abort()  # even to refuse it would cost too much
+            self.transport.abort()  # even a refusal would cost too much
         else:
-            said = f"Too many connections: this server takes {self.limits.connections} at once. Try again later.\n"
-            self.app = PlainTextResponse(said, 503, {"Retry-After": "5", "Connection": "close"})
+            text = f"Too many connections: this server takes {self.limits.connections} at once. Try again later.\n"
+            self.app = PlainTextResponse(text, 503, {"Retry-After": "5", "Connection": "close"})
 
 
 def protocol(limits: ConnectionLimits) -> type[Connection]:

@@ -1,11 +1,11 @@
-"""What does a memory.jsonl say? The file of the reference memory server: read, and written.
+"""Import and export a graph as memory.jsonl, the file of the reference memory server.
 
     {"type":"entity","name":"Ada","entityType":"person","observations":["likes tea"]}
     {"type":"relation","from":"Ada","to":"Acme","relationType":"works at"}
 
-Guarantees: reading never fails because of a line; what cannot be understood is counted with its line and its reason, and
-the file is not touched. A file that is written appears when it is whole, readable for its owner alone, and holds what the
-reference server would write. Reading the same file twice into a graph adds nothing twice.
+Guarantees: reading never fails because of a line; an invalid one is reported with its number and the reason, and
+the file is not changed. A file that is written appears when it is complete, readable for its owner alone, and holds what the
+reference server would write. Importing the same file twice adds nothing twice.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _ENTITY = ("name", "entityType")
 _RELATION = ("from", "to", "relationType")
 
 
-class TakenIn:
-    """What was added from a file, and which of its lines were not understood."""
+class GraphImportResult:
+    """The counts of what was added from a file, and its invalid lines."""
 
     def __init__(self, session: str, counts: dict[str, int], problems: list[tuple[int, str]]) -> None:
         self.session = session
@@ -38,35 +38,37 @@ class TakenIn:
         return {"session": self.session, **self.counts, "problems": problems}
 
 
-def import_file(memory: Memory, source: str | bytes, session: str | None = None, author: str | None = None) -> TakenIn:
-    """Add what a memory.jsonl, by its path or its bytes, has and the graph lacks."""
+def import_file(
+    memory: Memory, source: str | bytes, session: str | None = None, author: str | None = None
+) -> GraphImportResult:
+    """Add what a memory.jsonl, given by path or bytes, has and the graph lacks."""
     from smp_memory.integrations.mcp.graph import SESSION, KnowledgeGraph
 
     graph, problems = parse(source if isinstance(source, bytes) else _read(source), memory.config.content_limit_bytes)
-    counts = KnowledgeGraph(memory, session, author).take_in(graph)
-    _note(memory, "import", author, session or SESSION, sum(counts.values()))
-    return TakenIn(session or SESSION, counts, problems)
+    counts = KnowledgeGraph(memory, session, author).merge(graph)
+    _audit(memory, "import", author, session or SESSION, sum(counts.values()))
+    return GraphImportResult(session or SESSION, counts, problems)
 
 
 def import_once(graph: KnowledgeGraph, path: str) -> tuple[dict[str, int], list[tuple[int, str]]] | None:
-    """The same for a server that is started again and again; None if there is no file or it was taken in before."""
+    """The same for a server that is started repeatedly; None if there is no file or it was imported before."""
     name = os.path.abspath(path)
     if name in graph.sources() or not os.path.exists(name):
         return None
-    found, problems = parse(_read(name), graph.content_limit_bytes)
-    return graph.take_in(found, name), problems
+    imported, problems = parse(_read(name), graph.content_limit_bytes)
+    return graph.merge(imported, name), problems
 
 
 def export_file(
     memory: Memory, path: str, session: str | None = None, author: str | None = None, *, force: bool = False
 ) -> str:
-    """Write the graph into a file; its path."""
+    """Write the graph into a file; returns its path."""
     from smp_memory.files.disk import Disk
     from smp_memory.files.system import RealSystem
 
     target, disk = os.path.abspath(path), Disk(RealSystem())
     if disk.exists(target) and not force:
-        raise UserError(f"{path} is there already. --force writes over it.", path=path)
+        raise UserError(f"{path} already exists. --force overwrites it.", path=path)
     data = export_text(memory, session, author).encode()
     try:
         disk.replace(target, data)
@@ -80,18 +82,18 @@ def export_text(memory: Memory, session: str | None = None, author: str | None =
     from smp_memory.integrations.mcp.graph import SESSION, KnowledgeGraph
 
     graph = KnowledgeGraph(memory, session).read()
-    _note(memory, "export", author, session or SESSION, len(graph["entities"]) + len(graph["relations"]))
-    return text_of(graph)
+    _audit(memory, "export", author, session or SESSION, len(graph["entities"]) + len(graph["relations"]))
+    return graph_lines(graph)
 
 
-def _note(memory: Memory, action: str, by: str | None, session: str, count: int) -> None:
-    """In the audit log, as every other export and import."""
+def _audit(memory: Memory, action: str, by: str | None, session: str, count: int) -> None:
+    """Add a line to the audit log, as every export and import does."""
     from smp_memory.model.times import to_text
 
     memory.store.audit.note(action, at=to_text(memory.now()), by=by, session=session, count=count, format="mcp-memory")
 
 
-def text_of(graph: dict[str, list[dict[str, Any]]]) -> str:
+def graph_lines(graph: dict[str, list[dict[str, Any]]]) -> str:
     """The lines of a file, as the reference server writes them."""
     items = [{"type": "entity", **entity} for entity in graph["entities"]]
     items += [{"type": "relation", **relation} for relation in graph["relations"]]
@@ -99,7 +101,7 @@ def text_of(graph: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def parse(data: bytes, limit_bytes: int | None = None) -> tuple[dict[str, list[dict[str, Any]]], list[tuple[int, str]]]:
-    """The graph in a file, and the lines that are none. What is larger than a memory may be is left out and named, too."""
+    """The graph in a file, and its invalid lines with reasons. What exceeds the size of a memory is left out and reported."""
     graph: dict[str, list[dict[str, Any]]] = {"entities": [], "relations": []}
     problems: list[tuple[int, str]] = []
     for number, line in enumerate(data.decode("utf-8-sig", "replace").split("\n"), 1):
@@ -124,7 +126,7 @@ def parse(data: bytes, limit_bytes: int | None = None) -> tuple[dict[str, list[d
 
 
 def _fits(limit_bytes: int | None, *names: str, text: str = "") -> bool:
-    """Whether a memory may hold this: names stand in it up to three times, a text twice, with a few words around."""
+    """Whether a memory can hold this: it contains names up to three times and a text twice, with a few words around."""
     size = sum(3 * len(name.encode()) for name in names) + 2 * len(text.encode())
     return limit_bytes is None or size + 500 <= limit_bytes
 
@@ -153,8 +155,8 @@ def _read(path: str) -> bytes:
 
     disk, target = Disk(RealSystem()), os.path.realpath(path)
     try:
-        found = disk.stat(target)
-        if found is not None and found.st_size > LIMIT_BYTES:
+        status = disk.stat(target)
+        if status is not None and status.st_size > LIMIT_BYTES:
             raise InvalidFormat(f"{path}: larger than {LIMIT_BYTES:,} bytes. Split it by lines.", path=path)
         return disk.read(target)
     except FileNotFoundError:

@@ -1,14 +1,12 @@
-"""What does `--compat memory` answer? The nine tools of the reference memory server, on SMP's store.
+"""The nine tools of the reference memory server (`--compat memory`), on SMP's store.
 
 Guarantees: names, arguments, results, their text and their errors are those of the npm package
-@modelcontextprotocol/server-memory 2026.8.31; a test compares them with the package itself. What differs is what happens
+@modelcontextprotocol/server-memory 2026.8.31; a test compares them with the package itself. What differs is
 below: nothing is lost when many write at once, and what was deleted can be restored with `smp restore`.
 
-Are these arguments what the reference memory server takes? Its checks, with its words.
-
-The reference server describes its arguments with a library called zod, today in version 4; clients and their logs know its
-messages. Guarantees: what it accepts is accepted, without fields that it does not know; what it refuses is refused in the
-same words.
+The reference server checks its arguments with the library zod, today in version 4; clients and their logs know its
+messages. What zod accepts is accepted, without fields that the schema does not know; what it refuses is refused with the
+same message.
 """
 
 from __future__ import annotations
@@ -22,7 +20,8 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from smp_memory.integrations.mcp.graph import UnknownEntity
-from smp_memory.integrations.mcp.server import INVALID_PARAMS, Threads, explained, failed
+from smp_memory.integrations.mcp.server import INVALID_PARAMS, Threads, error_result, error_text
+from smp_memory.integrations.mcp.tools import ADDS, CHANGES, READS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,26 +29,26 @@ if TYPE_CHECKING:
     from smp_memory.integrations.mcp.graph import KnowledgeGraph
 
 
-def checked(schema: dict[str, Any], given: Any) -> tuple[Any, list[str]]:
-    """The value without what the schema does not know, and what is wrong with it."""
+def validate(schema: dict[str, Any], given: Any) -> tuple[Any, list[str]]:
+    """The value without fields that the schema does not know, and its problems."""
     problems: list[str] = []
-    value = _checked(schema, given, "", problems)
+    value = _validate(schema, given, "", problems)
     return value, problems
 
 
-def _checked(schema: dict[str, Any], value: Any, path: str, problems: list[str]) -> Any:
-    wanted = schema["type"]
-    if _kind(value) != wanted:
-        said = f"Invalid input: expected {wanted}, received {_kind(value)}"
-        problems.append(f"{said} at {path}" if path else said)
+def _validate(schema: dict[str, Any], value: Any, path: str, problems: list[str]) -> Any:
+    expected = schema["type"]
+    if _json_type(value) != expected:
+        message = f"Invalid input: expected {expected}, received {_json_type(value)}"
+        problems.append(f"{message} at {path}" if path else message)
         return None
-    if wanted == "array":
+    if expected == "array":
         items = schema["items"]
-        return [_checked(items, item, f"{path}[{at}]", problems) for at, item in enumerate(value)]
-    if wanted == "object":
+        return [_validate(items, item, f"{path}[{at}]", problems) for at, item in enumerate(value)]
+    if expected == "object":
         known = schema["properties"]
         return {
-            name: _checked(inner, value.get(name, _MISSING), f"{path}.{name}" if path else name, problems)
+            name: _validate(inner, value.get(name, _MISSING), f"{path}.{name}" if path else name, problems)
             for name, inner in known.items()
         }
     return value
@@ -62,7 +61,7 @@ class _Missing:
 _MISSING = _Missing()
 
 
-def _kind(value: Any) -> str:
+def _json_type(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -76,12 +75,12 @@ RESOURCE = "memory://knowledge-graph"
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 
 
-def _text(about: str | None = None) -> dict[str, Any]:
-    return {"type": "string", "description": about} if about else {"type": "string"}
+def _text(description: str | None = None) -> dict[str, Any]:
+    return {"type": "string", "description": description} if description else {"type": "string"}
 
 
-def _list(items: dict[str, Any], about: str | None = None) -> dict[str, Any]:
-    return {"type": "array", "items": items, **({"description": about} if about else {})}
+def _list(items: dict[str, Any], description: str | None = None) -> dict[str, Any]:
+    return {"type": "array", "items": items, **({"description": description} if description else {})}
 
 
 def _object(**properties: dict[str, Any]) -> dict[str, Any]:
@@ -89,7 +88,7 @@ def _object(**properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _closed(schema: dict[str, Any]) -> dict[str, Any]:
-    """The same for what comes out, which holds nothing else."""
+    """The schema of an output, which has no other fields."""
     if schema["type"] == "array":
         return {**schema, "items": _closed(schema["items"])}
     if schema["type"] != "object":
@@ -121,37 +120,34 @@ _OLD_OBSERVATIONS = _object(
     entityName=_text("The name of the entity containing the observations"),
     observations=_list(_text(), "An array of observations to delete"),
 )
-_READS = {"read_only_hint": True, "destructive_hint": False, "idempotent_hint": True, "open_world_hint": False}
-_ADDS = {"read_only_hint": False, "destructive_hint": False, "idempotent_hint": False, "open_world_hint": False}
-_DELETES = {"read_only_hint": False, "destructive_hint": True, "idempotent_hint": True, "open_world_hint": False}
 
 
 class _GraphTool:
-    """One of the nine: what it takes and gives, and which method does it with which argument."""
+    """One of the nine tools: its schemas, and the method of the graph that it calls."""
 
     def __init__(
         self,
-        about: str,
-        takes: dict[str, Any],
-        gives: dict[str, Any],
+        description: str,
+        input_schema: dict[str, Any],
+        output_schema: dict[str, Any],
         hints: dict[str, bool],
         run: Callable[[KnowledgeGraph, dict[str, Any]], Any],
         done: str | None = None,
     ) -> None:
-        self.about = about
-        self.takes = takes
-        self.gives = gives
+        self.description = description
+        self.input_schema = input_schema
+        self.output_schema = output_schema
         self.hints = hints
         self.run = run
-        self.done = done  # what it says when it has deleted
+        self.done = done  # the message after a deletion
 
     def definition(self, name: str) -> types.Tool:
         return types.Tool(
             name=name,
             title=name.replace("_", " ").title(),
-            description=self.about,
-            input_schema={"$schema": _DRAFT, **self.takes},
-            output_schema={"$schema": _DRAFT, **_closed(self.gives)},
+            description=self.description,
+            input_schema={"$schema": _DRAFT, **self.input_schema},
+            output_schema={"$schema": _DRAFT, **_closed(self.output_schema)},
             annotations=types.ToolAnnotations.model_validate(self.hints),
         )
 
@@ -159,7 +155,7 @@ class _GraphTool:
         result = self.run(graph, given)
         if self.done is not None:
             return _result(self.done, {"success": True, "message": self.done})
-        [wrapped] = self.gives["required"][:1] if self.gives is not _GRAPH else [None]
+        [wrapped] = self.output_schema["required"][:1] if self.output_schema is not _GRAPH else [None]
         return _result(_json(result), {wrapped: result} if wrapped else result)
 
 
@@ -168,28 +164,28 @@ TOOLS: dict[str, _GraphTool] = {
         "Create multiple new entities in the knowledge graph",
         _object(entities=_list(_ENTITY)),
         _object(entities=_list(_ENTITY)),
-        _ADDS,
+        ADDS,
         lambda graph, given: graph.create_entities(given["entities"]),
     ),
     "create_relations": _GraphTool(
         "Create multiple new relations between entities in the knowledge graph. Relations should be in active voice",
         _object(relations=_list(_RELATION)),
         _object(relations=_list(_RELATION)),
-        _ADDS,
+        ADDS,
         lambda graph, given: graph.create_relations(given["relations"]),
     ),
     "add_observations": _GraphTool(
         "Add new observations to existing entities in the knowledge graph",
         _object(observations=_list(_NEW_OBSERVATIONS)),
         _object(results=_list(_ADDED)),
-        _ADDS,
+        ADDS,
         lambda graph, given: graph.add_observations(given["observations"]),
     ),
     "delete_entities": _GraphTool(
         "Delete multiple entities and their associated relations from the knowledge graph",
         _object(entityNames=_list(_text(), "An array of entity names to delete")),
         _DONE,
-        _DELETES,
+        CHANGES,
         lambda graph, given: graph.delete_entities(given["entityNames"]),
         "Entities deleted successfully",
     ),
@@ -197,7 +193,7 @@ TOOLS: dict[str, _GraphTool] = {
         "Delete specific observations from entities in the knowledge graph",
         _object(deletions=_list(_OLD_OBSERVATIONS)),
         _DONE,
-        _DELETES,
+        CHANGES,
         lambda graph, given: graph.delete_observations(given["deletions"]),
         "Observations deleted successfully",
     ),
@@ -205,7 +201,7 @@ TOOLS: dict[str, _GraphTool] = {
         "Delete multiple relations from the knowledge graph",
         _object(relations=_list(_RELATION, "An array of relations to delete")),
         _DONE,
-        _DELETES,
+        CHANGES,
         lambda graph, given: graph.delete_relations(given["relations"]),
         "Relations deleted successfully",
     ),
@@ -213,30 +209,30 @@ TOOLS: dict[str, _GraphTool] = {
         "Read the entire knowledge graph",
         {"type": "object", "properties": {}},
         _GRAPH,
-        _READS,
+        READS,
         lambda graph, given: graph.read(),
     ),
     "search_nodes": _GraphTool(
         "Search for nodes in the knowledge graph based on a query",
         _object(query=_text("The search query to match against entity names, types, and observation content")),
         _GRAPH,
-        _READS,
+        READS,
         lambda graph, given: graph.search(given["query"]),
     ),
     "open_nodes": _GraphTool(
         "Open specific nodes in the knowledge graph by their names",
         _object(names=_list(_text(), "An array of entity names to retrieve")),
         _GRAPH,
-        _READS,
+        READS,
         lambda graph, given: graph.open(given["names"]),
     ),
 }
 
 
 def graph_server(graph: KnowledgeGraph, *, one_client: bool) -> Server[Any]:
-    """The server; with one client it can tell that one when the graph has changed."""
+    """The server; with one client it can notify that client of changes of the graph."""
     threads = Threads()
-    watched: set[str] = set()
+    subscriptions: set[str] = set()
     definitions = [tool.definition(name) for name, tool in TOOLS.items()]
     schemas = {each.name: each.input_schema for each in definitions}
 
@@ -246,33 +242,32 @@ def graph_server(graph: KnowledgeGraph, *, one_client: bool) -> Server[Any]:
     async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         tool = TOOLS.get(params.name)
         if tool is None:
-            return failed(f"MCP error {INVALID_PARAMS}: Tool {params.name} not found")
-        given, problems = checked(tool.takes, params.arguments or {})
+            return error_result(f"MCP error {INVALID_PARAMS}: Tool {params.name} not found")
+        given, problems = validate(tool.input_schema, params.arguments or {})
         if problems:
-            said = "\n".join(problems)
-            return failed(
-                f"MCP error {INVALID_PARAMS}: Input validation error: Invalid arguments for tool {params.name}: {said}"
+            details = "\n".join(problems)
+            return error_result(
+                f"MCP error {INVALID_PARAMS}: Input validation error: Invalid arguments for tool {params.name}: {details}"
             )
         try:
             result = await threads.run(partial(tool.call, graph, given))
         except UnknownEntity as error:
-            return failed(str(error))
+            return error_result(str(error))
         except Exception as error:
-            return failed(explained(error, f"the tool {params.name}"))
-        if not tool.hints["read_only_hint"] and RESOURCE in watched:
+            return error_result(error_text(error, f"the tool {params.name}"))
+        if not tool.hints["read_only_hint"] and RESOURCE in subscriptions:
             await ctx.session.send_resource_updated(RESOURCE)
         return result
 
     async def list_resources(ctx: Any, params: Any) -> types.ListResourcesResult:
-        about = "The full knowledge graph with all entities and relations"
-        found = types.Resource(
+        resource = types.Resource(
             uri=RESOURCE,
             name="knowledge-graph",
             title="Knowledge Graph",
-            description=about,
+            description="The full knowledge graph with all entities and relations",
             mime_type="application/json",
         )
-        return types.ListResourcesResult(resources=[found])
+        return types.ListResourcesResult(resources=[resource])
 
     async def read_resource(ctx: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         uri = str(params.uri)
@@ -281,27 +276,29 @@ def graph_server(graph: KnowledgeGraph, *, one_client: bool) -> Server[Any]:
         try:
             text = _json(await threads.run(graph.read))
         except Exception as error:
-            raise MCPError(types.INTERNAL_ERROR, explained(error, "the resource")) from None
+            raise MCPError(types.INTERNAL_ERROR, error_text(error, "the resource")) from None
         return types.ReadResourceResult(
             contents=[types.TextResourceContents(uri=uri, mime_type="application/json", text=text)]
         )
 
     async def subscribe(ctx: Any, params: types.SubscribeRequestParams) -> types.EmptyResult:
-        watched.add(str(params.uri))
+        subscriptions.add(str(params.uri))
         return types.EmptyResult()
 
     async def unsubscribe(ctx: Any, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
-        watched.discard(str(params.uri))
+        subscriptions.discard(str(params.uri))
         return types.EmptyResult()
 
-    watching = {"on_subscribe_resource": subscribe, "on_unsubscribe_resource": unsubscribe} if one_client else {}
+    subscription_handlers = (
+        {"on_subscribe_resource": subscribe, "on_unsubscribe_resource": unsubscribe} if one_client else {}
+    )
     handlers: dict[str, Any] = {
         "get_tool_input_schema": schemas.get,
         "on_list_tools": list_tools,
         "on_call_tool": call_tool,
         "on_list_resources": list_resources,
         "on_read_resource": read_resource,
-        **watching,
+        **subscription_handlers,
     }
     return Server(NAME, version=VERSION, **handlers)
 

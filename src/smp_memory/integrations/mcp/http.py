@@ -1,15 +1,14 @@
-"""The HTTP server: requests are checked for host, origin and token before the app sees them.
+"""The HTTP transport: requests are checked for host, origin and token before the app sees them.
 
-Guarantees: every request is checked before anything of it is read: its Host must be one that was asked for (so that no web
+Guarantees: every request is checked before anything of it is read: its Host must be one that was configured (so that no web
 page can reach the server under a name of its own), its Origin, if any, must be of this machine or allowed, and it must
-carry the token. What is refused learns nothing but that. Only loopback is listened on unless told otherwise, and then
+carry the token. A refusal says nothing else. The server listens on loopback unless told otherwise, and then
 only under names that were given. A request that is refused ends its connection. Slow and idle connections are closed, and the
-number of connections and the size of requests are bounded (`smp_memory.integrations.mcp.connections`). Not guaranteed: secrecy on the way; use a tunnel or a proxy with TLS beyond this machine.
+number of connections and the size of requests are bounded (`smp_memory.integrations.mcp.connections`). Not guaranteed: secrecy on the
+wire; use a tunnel or a proxy with TLS beyond this machine.
 
-Who may talk to the HTTP server? Whoever knows the token in a file that only its owner can read.
-
-Guarantees: a token has 256 random bits and is compared in constant time; it is never printed or logged, only the path of its
-file is. A file that others may read or write, or that holds no token, is refused.
+The token is in a file that only its owner can read. It has 256 random bits and is compared in constant time; it is never printed
+or logged, only the path of its file is. A file that others may read or write, or that holds no token, is refused.
 """
 
 from __future__ import annotations
@@ -37,42 +36,42 @@ if TYPE_CHECKING:
 
 
 FILE = "mcp-token"
-_SHORTEST = 16
+_MIN_TOKEN_CHARACTERS = 16
 
 
-def token_in(path: str) -> str:
-    """The token in a file; a new one if there is no such file."""
+def read_token(path: str) -> str:
+    """The token in a file; the file is created with a new one if it does not exist."""
     from smp_memory.files.disk import Disk
     from smp_memory.files.system import RealSystem
 
     disk, target = Disk(RealSystem()), os.path.abspath(path)
     try:
         if not disk.exists(target):
-            _make(disk, target)
-        found = disk.stat(target)
-        if found is not None and os.name == "posix" and found.st_mode & 0o077:
+            _create_token(disk, target)
+        status = disk.stat(target)
+        if status is not None and os.name == "posix" and status.st_mode & 0o077:
             raise InvalidConfig(f"{path}: others may read this token. Make it yours alone: chmod 600 {path}", path=path)
         token = disk.read(target).decode("ascii", "replace").strip()
     except OSError as error:
         raise from_os_error(error, path, "reading the token") from error
-    if len(token) < _SHORTEST or not token.isprintable() or " " in token or "\ufffd" in token:
+    if len(token) < _MIN_TOKEN_CHARACTERS or not token.isprintable() or " " in token or "\ufffd" in token:
         raise InvalidConfig(
-            f"{path}: this is no token; it needs {_SHORTEST} characters or more. Remove the file, and a new one is made.",
+            f"{path}: this is no token; it needs {_MIN_TOKEN_CHARACTERS} characters or more. Remove the file, and a new one is made.",
             path=path,
         )
     return token
 
 
-def _make(disk: Disk, path: str) -> None:
+def _create_token(disk: Disk, path: str) -> None:
     disk.make_folder(os.path.dirname(path))
     try:
         disk.write_new(path, (secrets.token_urlsafe(32) + "\n").encode())
     except FileExistsError:
-        pass  # another process was quicker; its token holds
+        pass  # another process has created it meanwhile; its token holds
     disk.sync_folder(os.path.dirname(path))
 
 
-def is_token(token: str, header: str | None) -> bool:
+def has_token(token: str, header: str | None) -> bool:
     """Whether an Authorization header holds the token."""
     kind, _, given = (header or "").partition(" ")
     matches = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
@@ -85,7 +84,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 class RequestGuard:
-    """Lets requests in that come from where they should and know the token."""
+    """Passes on requests with an allowed host and origin and the token; refuses all others."""
 
     def __init__(self, app: ASGIApp, token: str, hosts: set[str], origins: set[str]) -> None:
         self._app = app
@@ -95,7 +94,7 @@ class RequestGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refusal = self._refusal(Headers(scope=scope)) if scope["type"] == "http" else None
-        await (refusal or self._app)(scope, receive, _closing_after_errors(send))
+        await (refusal or self._app)(scope, receive, _close_after_errors(send))
 
     def _refusal(self, headers: Headers) -> PlainTextResponse | None:
         if headers.get("host", "").lower() not in self._hosts:
@@ -103,14 +102,14 @@ class RequestGuard:
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in self._origins:
             return PlainTextResponse("Requests from this origin are not served.\n", 403)
-        if not is_token(self._token, headers.get("authorization")):
+        if not has_token(self._token, headers.get("authorization")):
             needs = {"WWW-Authenticate": 'Bearer realm="smp"'}
             return PlainTextResponse("A bearer token is needed; `smp mcp --http` says where it is.\n", 401, needs)
         return None
 
 
-def _closing_after_errors(send: Send) -> Send:
-    """The same, with `Connection: close` in an answer that refuses: the rest of the request is not read."""
+def _close_after_errors(send: Send) -> Send:
+    """Add `Connection: close` to error responses: the rest of the request is not read."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start" and message["status"] >= 400:
@@ -121,7 +120,7 @@ def _closing_after_errors(send: Send) -> Send:
 
 
 def check_host(host: str, remote: bool) -> None:
-    """Refuse to be reachable from elsewhere unless that was asked for."""
+    """Refuse a host that is not loopback unless `remote` was asked for."""
     if remote or host == "localhost":
         return
     try:
@@ -135,31 +134,31 @@ def check_host(host: str, remote: bool) -> None:
     )
 
 
-def listening(host: str, port: int) -> socket.socket:
-    """A socket at which the server listens; port 0 takes a free one."""
-    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+def listening_socket(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((host, port))
-        made.listen(128)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(128)
     except (OSError, OverflowError) as error:
-        made.close()
+        listener.close()
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(f"Cannot listen at {host} port {port}: {reason}. Choose another --port.") from None
-    return made
+    return listener
 
 
-def guarded(server: Server[Any], token: str, host: str, port: int, names: tuple[str, ...] = ()) -> ASGIApp:
-    """The app with its doorkeeper."""
-    shown = f"[{host}]" if ":" in host else host
-    known = {name.lower() for name in (*_LOOPBACK, shown, *names)} - {"0.0.0.0", "[::]"}  # noqa: S104 - not names
-    hosts = {f"{name}:{port}" for name in known} | {name for name in known if port == 80 or name in names}
+def guarded_app(server: Server[Any], token: str, host: str, port: int, names: tuple[str, ...] = ()) -> ASGIApp:
+    """The server's app behind a `RequestGuard`."""
+    address = f"[{host}]" if ":" in host else host
+    allowed = {name.lower() for name in (*_LOOPBACK, address, *names)} - {"0.0.0.0", "[::]"}  # noqa: S104 - not names
+    hosts = {f"{name}:{port}" for name in allowed} | {name for name in allowed if port == 80 or name in names}
     origins = {f"http://{name}" for name in hosts} | {f"https://{name}" for name in hosts if name in names}
     from mcp.server.transport_security import TransportSecuritySettings
 
-    checked = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # the doorkeeper has looked
+    security = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # RequestGuard checks that
     app = server.streamable_http_app(
-        streamable_http_path=PATH, max_request_body_size=MOST_BYTES, transport_security=checked, host=host
+        streamable_http_path=PATH, max_request_body_size=MOST_BYTES, transport_security=security, host=host
     )
     return RequestGuard(app, token, hosts, origins)
 
@@ -168,11 +167,11 @@ def serve_http(
     server: Server[Any], token: str, token_path: str, host: str, port: int, names: tuple[str, ...] = ()
 ) -> None:
     """Serve until interrupted."""
-    door = listening(host, port)
-    port = door.getsockname()[1]
-    app = guarded(server, token, host, port, names)
-    shown = f"[{host}]" if ":" in host else host
-    sys.stderr.write(f"smp mcp: http://{shown}:{port}{PATH} — the bearer token is in {token_path}\n")
+    listener = listening_socket(host, port)
+    port = listener.getsockname()[1]
+    app = guarded_app(server, token, host, port, names)
+    address = f"[{host}]" if ":" in host else host
+    sys.stderr.write(f"smp mcp: http://{address}:{port}{PATH} — the bearer token is in {token_path}\n")
     sys.stderr.flush()
     config = uvicorn.Config(
         app,
@@ -182,4 +181,4 @@ def serve_http(
         timeout_graceful_shutdown=3,
         **settings(ConnectionLimits(body_bytes=MOST_BYTES)),
     )
-    uvicorn.Server(config).run(sockets=[door])
+    uvicorn.Server(config).run(sockets=[listener])

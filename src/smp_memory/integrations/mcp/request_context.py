@@ -1,10 +1,10 @@
 """Per-request context of the MCP server: the caller, its rights, the store and the default session.
 
-Guarantees: nothing is remembered between calls but which unreadable entries were named. A session that a call does not name is
-the one that the server was started with, else the one that was written last; a write is refused if several were written in the last hour,
-and starts one if there is none. What a caller may not see
-(`smp_memory.privacy.visibility`) is not handed out and not told apart from what does not exist. Every write goes through an
-`AgentMemory` of the caller, so that the rights are those of `smp_memory.agent_rights`.
+Guarantees: nothing is kept between calls but which unreadable entries were reported. A call that names no session uses the
+one that the server was started with, else the one written last; a write is refused if several were written in the last hour,
+and creates one if there is none. What a caller may not see (`smp_memory.privacy.visibility`) is not handed out, and the error for it
+is the same as for what does not exist. Every write goes through an `AgentMemory` of the caller, so that the rights are those of
+`smp_memory.agent_rights`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from smp_memory.session import SessionMemory
 
 _MOST_PROBLEMS = 3  # unreadable entries that an answer names
-ALL = "*"  # in the place of a session: all of them
+ALL = "*"  # as the name of a session: all of them
 
 
 class RequestContext:
-    """A store, and what holds if a call does not say otherwise."""
+    """A store, and the server's defaults for calls."""
 
     def __init__(
         self, memory: Memory, *, session: str | None = None, author: str | None = None, may_erase: bool = False
@@ -38,19 +38,19 @@ class RequestContext:
         self.default_session = session
         self.author = author
         self.may_erase = may_erase
-        self._told: set[tuple[str, int]] = set()  # problems that were put into the text of an answer
+        self._reported: set[tuple[str, int]] = set()  # problems that the text of an answer named
 
     def problem_lines(self, problems: list[Problem]) -> tuple[list[str] | None, list[str]]:
-        """Unreadable entries for an answer's data, and a line for its text about those that were not told before."""
+        """Unreadable entries for an answer's data, and a line for its text about those that were not reported before."""
         if not problems:
             return None, []
-        fresh = [each for each in problems if (each.path, each.line) not in self._told]
-        self._told.update((each.path, each.line) for each in fresh)
+        fresh = [each for each in problems if (each.path, each.line) not in self._reported]
+        self._reported.update((each.path, each.line) for each in fresh)
         lines = [describe([each], to_agent=True) for each in problems[:_MOST_PROBLEMS]]
         return lines, [f"({describe(fresh, to_agent=True)})"] if fresh else []
 
     def caller(self, client: str | None) -> Caller:
-        """Whoever calls now; `client` is what the program at the other end calls itself."""
+        """The caller of a request; `client` is the client's name in the protocol."""
         return Caller(self, self.author or client or None)
 
 
@@ -62,7 +62,7 @@ class Caller:
         self.memory = context.memory
         self.name = name
         self._viewer = Viewer(name)
-        self.warnings: list[str] = []  # that a write restored a session from its archive
+        self.warnings: list[str] = []  # for example that a write restored a session from its archive
 
     def sees(self, record: Record) -> bool:
         return self._viewer.sees(record)
@@ -72,12 +72,12 @@ class Caller:
 
     def counts(self, session: SessionMemory) -> tuple[dict[str, int], int]:
         """How many memories of each type the caller may see in a session, and how many of those in the trash."""
-        seen = [record for record in session.records(include_deleted=True) if self.sees(record)]
+        visible = [record for record in session.records(include_deleted=True) if self.sees(record)]
         by_type: dict[str, int] = {}
-        for record in seen:
+        for record in visible:
             if not record.deleted:
                 by_type[record.type] = by_type.get(record.type, 0) + 1
-        return by_type, sum(record.deleted for record in seen)
+        return by_type, sum(record.deleted for record in visible)
 
     def problem_lines(self, sessions: list[str] | None) -> tuple[list[str] | None, list[str]]:
         """Unreadable entries of these sessions (None: all), for an answer's data and its text."""
@@ -85,7 +85,7 @@ class Caller:
         return self.context.problem_lines(find(sessions, lambda finder: finder.problems(sessions)))
 
     def acting_as(self, author: str | None) -> str | None:
-        """The agent whose rights hold. A server that was not started for one agent acts for the one that a call names."""
+        """The agent whose rights hold: that of the server, else the one that the call names, else the client."""
         return self.context.author or author or self.name
 
     def agent(self, session: SessionMemory, author: str | None = None) -> AgentMemory:
@@ -93,7 +93,7 @@ class Caller:
         return AgentMemory(session, self.acting_as(author))
 
     def session(self, name: str | None = None, *, writes: bool = False, create: bool = False) -> SessionMemory:
-        """The session that is meant. One that is archived is restored by a write; for a read it is `SessionArchived`."""
+        """The session of a call. An archived one is restored by a write; a read raises `SessionArchived`."""
         if name == ALL:
             raise InvalidRecord(f"session: {ALL} means all of them; name one here.", field="session")
         name = name or self.context.default_session
@@ -119,19 +119,19 @@ class Caller:
         return self.memory.create_session(author=self.name)
 
     def scope(self, name: str | None, *, all_by_default: bool) -> Scope:
-        """One session, or all of them, as far as the caller may see."""
+        """The scope of one session or of all, with the caller as viewer."""
         name = name or self.context.default_session
         is_all = name == ALL or (name is None and all_by_default)
-        own = self.memory.scope if is_all else self.session(name).scope
-        return Scope(own.store, own.sessions, own.config, own.clock, viewer=self._viewer, author=self.name)
+        base = self.memory.scope if is_all else self.session(name).scope
+        return Scope(base.store, base.sessions, base.config, base.clock, viewer=self._viewer, author=self.name)
 
     def record(
         self, ref: str, session: str | None = None, *, include_deleted: bool = False, writes: bool = False
     ) -> Record:
-        """The memory that somebody names, `ID` or `session/ID`; it must be there, and visible."""
+        """The memory of a reference, `ID` or `session/ID`; it must exist and be visible."""
         name, _, memory_id = ref.strip().rpartition("/")
-        place = self.session(name or session, writes=writes)
-        record = place.find(memory_id)
+        opened = self.session(name or session, writes=writes)
+        record = opened.find(memory_id)
         if record is None or not self.sees(record):
-            raise place.opened.files.memory_not_found(memory_id)
-        return record if include_deleted else place.get(memory_id)
+            raise opened.opened.files.memory_not_found(memory_id)
+        return record if include_deleted else opened.get(memory_id)

@@ -1,10 +1,10 @@
-"""What can be read by address? Sessions and memories as resources, and two prompts.
+"""Sessions and memories as MCP resources, and two prompts.
 
     memory://sessions             the sessions, the one written last first
-    memory://session/{id}         what matters in one, and its memories, newest first
+    memory://session/{id}         a summary of one, and its memories, newest first
     memory://memory/{session}/{id}    one memory with all its fields
 
-Guarantees: what is handed out is fenced as recalled data and bounded in size; an address that leads nowhere is an error that
+Guarantees: the text is fenced as recalled data and bounded in size; an unknown URI is an error that
 says so. Resources show what the tools show to the same caller.
 """
 
@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 from smp_memory.errors import InvalidRecord
 from smp_memory.integrations.mcp import arguments, read_tools
-from smp_memory.integrations.mcp.answer_budget import lines_fitting
+from smp_memory.integrations.mcp.answer_budget import fit_lines
 from smp_memory.integrations.mcp.arguments import read
 from smp_memory.integrations.mcp.write_tools import sessions
 from smp_memory.privacy.fence import fence
@@ -34,7 +34,7 @@ PAGE = 100
 _MOST_TOKENS = 20_000
 
 
-def address_of(session: str) -> str:
+def session_uri(session: str) -> str:
     return f"memory://session/{quote(session, safe='')}"
 
 
@@ -43,12 +43,12 @@ def page(caller: Caller, cursor: str | None) -> tuple[list[str], str | None]:
     if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
         raise InvalidRecord("cursor: use the nextCursor of the answer before.", field="cursor")
     start = int(cursor or 0)
-    found = [session.id for _, session in reversed(caller.memory.sessions_by_time())]
-    return found[start : start + PAGE], str(start + PAGE) if start + PAGE < len(found) else None
+    ids = [session.id for _, session in reversed(caller.memory.sessions_by_time())]
+    return ids[start : start + PAGE], str(start + PAGE) if start + PAGE < len(ids) else None
 
 
-def text_at(caller: Caller, uri: str) -> str:
-    """What stands at an address, as Markdown."""
+def read_uri(caller: Caller, uri: str) -> str:
+    """The text of a resource, as Markdown."""
     if uri == SESSIONS:
         return sessions(caller, read(arguments.SessionsArguments, {"limit": PAGE})).text
     kind, _, rest = uri.removeprefix("memory://").partition("/")
@@ -64,8 +64,8 @@ def _session_text(caller: Caller, name: str) -> str:
     scope = caller.scope(name, all_by_default=False)
     hits = api.query(scope, None, {"limit": 500, "sort": "newest", "track_access": False})
     lines = [f"# Session {name}", "", *api.summarize(scope), "", "## Memories, newest first", ""]
-    lines += [read_tools.line_of(hit.record) for hit in hits]
-    chosen, cut = lines_fitting(lines, _MOST_TOKENS)
+    lines += [read_tools.memory_line(hit.record) for hit in hits]
+    chosen, cut = fit_lines(lines, _MOST_TOKENS)
     chosen += ["(and more: recall)"] if cut or hits.more else []
     chosen += [f"({describe(hits.problems, to_agent=True)})"] if hits.problems else []
     return fence("\n".join(chosen))
@@ -83,7 +83,7 @@ PROMPTS = {
 
 
 def prompt_text(caller: Caller, name: str, given: dict[str, str]) -> str:
-    """The words of a prompt."""
+    """The text of a prompt."""
     if name not in PROMPTS:
         raise InvalidRecord(f"name: there is no prompt {name!r}; there are {', '.join(PROMPTS)}.", field="name")
     unknown = set(given) - set(PROMPTS[name][1])

@@ -1,8 +1,8 @@
-"""Which requests are answered, and how? The server that both transports share.
+"""The MCP server that both transports share: tools, resources and prompts.
 
-Guarantees: the store is asked in threads, so that many calls of one connection run at once and their writes share a sync.
+Guarantees: the store is used in threads, so that many calls of one connection run at once and their writes share a sync.
 A mistake of the caller, a full disk or a bug ends in a result with `isError`, one sentence and a code; never in a traceback, and
-never in the end of the server. Nothing of what memories hold is logged.
+never in the end of the server. Contents of memories are never logged.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ INVALID_PARAMS, INTERNAL_ERROR, NOT_FOUND = types.INVALID_PARAMS, types.INTERNAL
 
 
 class Threads:
-    """Where the store is asked: its methods wait for disks and locks, and the loop must not."""
+    """The threads in which the store is used: its methods wait for disks and locks, and the event loop must not."""
 
     def __init__(self) -> None:
         self._limiter: anyio.CapacityLimiter | None = None
@@ -49,8 +49,8 @@ class Threads:
         return await run_sync(work, limiter=self._limiter)
 
 
-def server_for(context: RequestContext) -> Server[Any]:
-    """The server with SMP's own tools."""
+def create_server(context: RequestContext) -> Server[Any]:
+    """A server with SMP's own tools."""
     return Server(
         "smp",
         version=smp_memory.__version__,
@@ -73,30 +73,31 @@ def _tool_handlers(context: RequestContext, threads: Threads) -> dict[str, Any]:
         tool = tools.get(params.name)
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name}")
-        caller = context.caller(client_of(ctx))
+        caller = context.caller(client_name(ctx))
         try:
-            return result_of(await threads.run(partial(tool.call, caller, params.arguments)))
+            return tool_result(await threads.run(partial(tool.call, caller, params.arguments)))
         except Exception as error:
-            return failed(explained(error, f"the tool {params.name}"))
+            return error_result(error_text(error, f"the tool {params.name}"))
 
     return {"on_list_tools": list_tools, "on_call_tool": call_tool, "get_tool_input_schema": schemas.get}
 
 
 def _resource_handlers(context: RequestContext, threads: Threads) -> dict[str, Any]:
-    async def ask(ctx: Any, what: str, work: Callable[[Caller], T]) -> T:
+    async def run(ctx: Any, operation: str, work: Callable[[Caller], T]) -> T:
         try:
-            return await threads.run(partial(work, context.caller(client_of(ctx))))
+            return await threads.run(partial(work, context.caller(client_name(ctx))))
         except Exception as error:
-            raise MCPError(NOT_FOUND if _is_missing(error) else INVALID_PARAMS, explained(error, what)) from None
+            code = NOT_FOUND if _is_missing(error) else INVALID_PARAMS
+            raise MCPError(code, error_text(error, operation)) from None
 
     async def list_resources(ctx: Any, params: Any) -> types.ListResourcesResult:
         cursor = params.cursor if params is not None else None
-        names, after = await ask(ctx, "the list", lambda caller: resources.page(caller, cursor))
+        names, after = await run(ctx, "the list", lambda caller: resources.page(caller, cursor))
         first = (
             [] if cursor else [_resource(resources.SESSIONS, "sessions", "The sessions, the one written last first")]
         )
-        found = [_resource(resources.address_of(name), name, None) for name in names]
-        return types.ListResourcesResult(resources=first + found, next_cursor=after)
+        listed = [_resource(resources.session_uri(name), name, None) for name in names]
+        return types.ListResourcesResult(resources=first + listed, next_cursor=after)
 
     async def list_templates(ctx: Any, params: Any) -> types.ListResourceTemplatesResult:
         return types.ListResourceTemplatesResult(
@@ -108,7 +109,7 @@ def _resource_handlers(context: RequestContext, threads: Threads) -> dict[str, A
 
     async def read_resource(ctx: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         uri = str(params.uri)
-        text = await ask(ctx, "the resource", lambda caller: resources.text_at(caller, uri))
+        text = await run(ctx, "the resource", lambda caller: resources.read_uri(caller, uri))
         return types.ReadResourceResult(
             contents=[types.TextResourceContents(uri=uri, mime_type="text/markdown", text=text)]
         )
@@ -118,7 +119,7 @@ def _resource_handlers(context: RequestContext, threads: Threads) -> dict[str, A
 
     async def get_prompt(ctx: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         given = dict(params.arguments or {})
-        text = await ask(ctx, "the prompt", lambda caller: resources.prompt_text(caller, params.name, given))
+        text = await run(ctx, "the prompt", lambda caller: resources.prompt_text(caller, params.name, given))
         message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
         return types.GetPromptResult(description=resources.PROMPTS[params.name][0], messages=[message])
 
@@ -141,33 +142,35 @@ def _prompt(name: str) -> types.Prompt:
     return types.Prompt(name=name, description=about, arguments=arguments)
 
 
-# -- what both kinds of server share
+# -- shared with the server of `--compat memory`
 
 
-def client_of(ctx: Any) -> str | None:
-    """What the program at the other end calls itself."""
-    known = ctx.session.client_params
-    name = known.client_info.name if known is not None and known.client_info is not None else None
+def client_name(ctx: Any) -> str | None:
+    """The client's name in the protocol."""
+    params = ctx.session.client_params
+    name = params.client_info.name if params is not None and params.client_info is not None else None
     return name if isinstance(name, str) and name.strip() else None
 
 
-def result_of(reply: Reply) -> types.CallToolResult:
+def tool_result(reply: Reply) -> types.CallToolResult:
     text = types.TextContent(type="text", text=reply.text)
     return types.CallToolResult(content=[text], structured_content=reply.data)
 
 
-def failed(message: str) -> types.CallToolResult:
+def error_result(message: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=message)], is_error=True)
 
 
-def explained(error: Exception, doing: str) -> str:
-    """One line and a code, without marks of a fence. A bug is logged by its name alone: its message may hold a memory."""
+def error_text(error: Exception, operation: str) -> str:
+    """One line and a code, without fence marks. A bug is logged by its class alone: its message may hold a memory."""
     if isinstance(error, OSError):
         error = from_os_error(error, str(error.filename or "the operating system"), "working")
     if isinstance(error, SMPError):
         return f"{escape_marks(one_line(error.message))} [{error.code}]"
-    log.error("%s failed: %s", doing, type(error).__name__, exc_info=bool(os.environ.get("SMP_DEBUG")))
-    return f"This should not have happened in {doing}: {type(error).__name__}. SMP_DEBUG=1 shows where. [E_INTERNAL]"
+    log.error("%s failed: %s", operation, type(error).__name__, exc_info=bool(os.environ.get("SMP_DEBUG")))
+    return (
+        f"This should not have happened in {operation}: {type(error).__name__}. SMP_DEBUG=1 shows where. [E_INTERNAL]"
+    )
 
 
 def _is_missing(error: Exception) -> bool:

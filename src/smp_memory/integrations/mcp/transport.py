@@ -1,7 +1,7 @@
-"""How does the server run? Over standard input and output, or over HTTP, until the client leaves.
+"""Run the server over standard input and output, or over HTTP, until the client leaves.
 
 Guarantees: standard output carries the protocol and nothing else; what a library prints goes to standard error. Logs hold
-neither memories nor tokens nor tracebacks (`SMP_DEBUG=1` shows those). When the client leaves, calls that are under way are
+neither memories nor tokens nor tracebacks (`SMP_DEBUG=1` shows those). When the client leaves, running calls are
 finished before the store is closed; a server that is killed loses nothing that was acknowledged.
 """
 
@@ -21,18 +21,18 @@ from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
 from pydantic import ValidationError
 
 from smp_memory.integrations.mcp.request_context import RequestContext
-from smp_memory.integrations.mcp.server import server_for
+from smp_memory.integrations.mcp.server import create_server
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
     from smp_memory.memory import Memory
 
-_HALF = re.compile(r"\\ud[89a-f][0-9a-f]{2}", re.IGNORECASE)
+_LONE_SURROGATE = re.compile(r"\\ud[89a-f][0-9a-f]{2}", re.IGNORECASE)
 
 
 class ServerOptions:
-    """How the server was asked to run."""
+    """The options of `smp mcp`."""
 
     def __init__(
         self,
@@ -60,45 +60,45 @@ class ServerOptions:
         self.names = names
 
 
-def serve(memory: Memory, wanted: ServerOptions) -> None:
+def serve(memory: Memory, options: ServerOptions) -> None:
     """Answer until the client leaves, or until interrupted."""
-    quiet_logs()
-    if not wanted.http:
-        anyio.run(_serve_stdio, made_for(memory, wanted))
+    configure_logging()
+    if not options.http:
+        anyio.run(_serve_stdio, build_server(memory, options))
         return
-    from smp_memory.integrations.mcp.http import FILE, check_host, serve_http, token_in
+    from smp_memory.integrations.mcp.http import FILE, check_host, read_token, serve_http
 
-    check_host(wanted.host, wanted.remote)
-    path = wanted.token_file or memory.store.state.path(FILE)
-    token = token_in(path)
-    serve_http(made_for(memory, wanted), token, path, wanted.host, wanted.port, wanted.names)
+    check_host(options.host, options.remote)
+    path = options.token_file or memory.store.state.path(FILE)
+    token = read_token(path)
+    serve_http(build_server(memory, options), token, path, options.host, options.port, options.names)
 
 
-def made_for(memory: Memory, wanted: ServerOptions) -> Server[Any]:
-    """The server that was asked for. It reports to nobody: the library's tracing is taken out."""
-    server = _made_for(memory, wanted)
+def build_server(memory: Memory, options: ServerOptions) -> Server[Any]:
+    """The server for these options. The library's tracing middleware is removed: the server reports to nobody."""
+    server = _build_server(memory, options)
     server.middleware.clear()
     return server
 
 
-def _made_for(memory: Memory, wanted: ServerOptions) -> Server[Any]:
-    if not wanted.compat:
+def _build_server(memory: Memory, options: ServerOptions) -> Server[Any]:
+    if not options.compat:
         from smp_memory.search.api import load
 
-        load()  # now, and not when the first question is asked
-        return server_for(
-            RequestContext(memory, session=wanted.session, author=wanted.author, may_erase=wanted.may_erase)
+        load()  # now, not at the first query
+        return create_server(
+            RequestContext(memory, session=options.session, author=options.author, may_erase=options.may_erase)
         )
     from smp_memory.integrations.mcp.graph import KnowledgeGraph
     from smp_memory.integrations.mcp.graph_tools import graph_server
 
-    graph = KnowledgeGraph(memory, wanted.session, wanted.author)
-    _take_in_once(graph)
-    return graph_server(graph, one_client=not wanted.http)
+    graph = KnowledgeGraph(memory, options.session, options.author)
+    _import_reference_file(graph)
+    return graph_server(graph, one_client=not options.http)
 
 
-def _take_in_once(graph: Any) -> None:
-    """The file that the reference server would have used comes in, the first time."""
+def _import_reference_file(graph: Any) -> None:
+    """Import the file that the reference server would use, once."""
     path = os.environ.get("MEMORY_FILE_PATH")
     if not path:
         return
@@ -107,17 +107,17 @@ def _take_in_once(graph: Any) -> None:
     done = import_once(graph, path)
     if done is not None:
         counts, problems = done
-        said = ", ".join(f"{count} {name}" for name, count in counts.items())
-        sys.stderr.write(f"smp mcp: took in {said} from MEMORY_FILE_PATH; {len(problems)} lines were not understood.\n")
+        imported = ", ".join(f"{count} {name}" for name, count in counts.items())
+        sys.stderr.write(f"smp mcp: imported {imported} from MEMORY_FILE_PATH; {len(problems)} lines were not valid.\n")
 
 
 async def _serve_stdio(server: Server[Any]) -> None:
     async with stdio_server() as (read, write):
-        await server.run(_Answering(read, write), write, server.create_initialization_options())
+        await server.run(_MessageStream(read, write), write, server.create_initialization_options())
 
 
-class _Answering:
-    """The messages of a client. One that cannot be read gets an error as its answer: without any the client would wait for ever."""
+class _MessageStream:
+    """The messages of a client. A malformed one is answered with an error: without an answer the client would wait for ever."""
 
     def __init__(self, read: Any, write: Any) -> None:
         self._read = read
@@ -131,10 +131,10 @@ class _Answering:
             inputs = [each["input"] for each in item.errors(include_url=False)]
             line = next((each for each in inputs if isinstance(each, dict) and "id" in each), inputs[0])
             if not isinstance(line, str) or line.strip():
-                await self._write.send(SessionMessage(_refusal(line)))
+                await self._write.send(SessionMessage(_message_error(line)))
         return item
 
-    def __aiter__(self) -> _Answering:
+    def __aiter__(self) -> _MessageStream:
         return self
 
     async def __anext__(self) -> Any:
@@ -143,32 +143,32 @@ class _Answering:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def __aenter__(self) -> _Answering:
+    async def __aenter__(self) -> _MessageStream:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._read.aclose()
 
 
-def _refusal(line: Any) -> JSONRPCError:
-    """The error for a line, or for what it holds if it is JSON, that is no message; with the request's id if there is one."""
+def _message_error(line: Any) -> JSONRPCError:
+    """The error for a line, or for the value parsed from it, that is not a message; with the request's id if it has one."""
     try:
-        found = json.loads(line) if isinstance(line, str) else line
+        value = json.loads(line) if isinstance(line, str) else line
     except (ValueError, RecursionError):
         return _error(None, PARSE_ERROR, "This line is not JSON.")
-    asked = found.get("id") if isinstance(found, dict) else None
-    is_id = isinstance(asked, str | int) and not isinstance(asked, bool)
-    if isinstance(line, str) and _HALF.search(line):
-        return _error(asked if is_id else None, PARSE_ERROR, "A text holds half of a surrogate pair (\\ud800 to \\udfff alone), which is no character.")  # fmt: skip
-    return _error(asked if is_id else None, INVALID_REQUEST, "This is not a message of JSON-RPC 2.0.")
+    given = value.get("id") if isinstance(value, dict) else None
+    request_id = given if isinstance(given, str | int) and not isinstance(given, bool) else None
+    if isinstance(line, str) and _LONE_SURROGATE.search(line):
+        return _error(request_id, PARSE_ERROR, "A text holds half of a surrogate pair (\\ud800 to \\udfff alone), which is no character.")  # fmt: skip
+    return _error(request_id, INVALID_REQUEST, "This is not a message of JSON-RPC 2.0.")
 
 
-def _error(asked: str | int | None, code: int, message: str) -> JSONRPCError:
-    return JSONRPCError(jsonrpc="2.0", id=asked, error=ErrorData(code=code, message=message))
+def _error(request_id: str | int | None, code: int, message: str) -> JSONRPCError:
+    return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=message))
 
 
-def quiet_logs() -> None:
-    """Warnings go to standard error, one line each, by name and without what a traceback would show."""
+def configure_logging() -> None:
+    """Log warnings to standard error, one line each, without tracebacks."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(name)s: %(message)s") if os.environ.get("SMP_DEBUG") else _OneLine())
     root = logging.getLogger()

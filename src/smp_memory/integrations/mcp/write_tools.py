@@ -1,15 +1,14 @@
 """The tools that write: remember, update, forget, sessions.
 
-Guarantees: the caller has the rights of the agent that it acts for (`Caller.agent`). An answer comes when the memory is stored, as durably as the store is set to; an error means that nothing was.
-What was recalled from memory is not stored again as if it were new. Nothing is removed for good unless the server was
-started with `--allow-erase`.
+Guarantees: the caller has the rights of the agent that it acts for (`Caller.agent`). An answer comes when the memory is stored, as
+durably as the store is set to; an error means that nothing was stored. Text that was fenced_reply from memory is not stored again as
+new. Nothing is removed for good unless the server was started with `--allow-erase`.
 
-Store a memory unless the session has the same one from the last hour.
-
-Models repeat calls: after a timeout, after their context was cut, or because two of them run in parallel. A memory is a duplicate
-if it has the type and exactly the fields of one that is at most `FRESH_HOURS` old and was neither changed nor deleted. The newest
-`COMPARED` memories of the type are compared, so a large session is not read for it. Identical calls of one server store one memory.
-Turns are never duplicates: people say "yes" twice. A preference with a key and an agent's state replace what was there anyway.
+`remember` stores a memory only if the session has no equal one from the last hour, because models repeat calls: after a timeout,
+after their context was cut, or because two of them run in parallel. A memory is a duplicate if it has the type and exactly the fields
+of one that is at most `DUPLICATE_HOURS` old and was neither changed nor deleted. The newest `COMPARED` memories of the type are
+compared, so a large session is not read for it. Identical calls of one server store one memory. Turns are never duplicates: people
+say "yes" twice. A preference with a key and an agent's state replace the stored one anyway.
 Non-guarantee: identical calls of two processes at the same moment may both be stored.
 """
 
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from smp_memory.agent_rights import AgentRights
 from smp_memory.context.budget import one_line
 from smp_memory.errors import InvalidRecord, NotAllowed, UserError
-from smp_memory.integrations.mcp.answers import Reply, plain, recalled
+from smp_memory.integrations.mcp.answers import Reply, fenced_reply, plain_reply
 from smp_memory.integrations.mcp.arguments import CRITERIA, TOP_LEVEL
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.model.types import KINDS
@@ -46,30 +45,30 @@ if TYPE_CHECKING:
     from smp_memory.write.validation import Draft
 
 
-FRESH_HOURS = 1
+DUPLICATE_HOURS = 1
 COMPARED = 50
 _NOT_COMPARED = ("access",)  # counts of use
 ADDED, UPDATED, KNOWN = "added", "updated", "known already"
 
 
 class AddWithOutcome(Add):
-    """A new memory; `outcome` says whether it was added, or a known one was updated or left as it is."""
+    """A new memory; `outcome` says whether it was added, or an existing one was updated or left as it is."""
 
     outcome = ADDED
 
-    def _is_known(self, work: BatchResolver) -> bool:
-        entries = len(work.entries)
-        known = super()._is_known(work)
-        self.outcome = ADDED if not known else UPDATED if len(work.entries) > entries else KNOWN
-        if self.outcome == KNOWN and self.key is not None and self._differs(work):
+    def _is_known(self, resolver: BatchResolver) -> bool:
+        entries = len(resolver.entries)
+        known = super()._is_known(resolver)
+        self.outcome = ADDED if not known else UPDATED if len(resolver.entries) > entries else KNOWN
+        if self.outcome == KNOWN and self.key is not None and self._differs(resolver):
             text = f"idempotency_key: {self.memory_id} was stored with this key and another content; this content was not stored. If it is new, use another key."
             self.warnings = (*self.warnings, text)
         return known
 
-    def _differs(self, work: BatchResolver) -> bool:
-        """Whether this is another memory than the one that was stored with the key; what changed since does not count."""
-        draft, record = self.draft, work.record(str(self.memory_id))
-        history = work.history(record.id)
+    def _differs(self, resolver: BatchResolver) -> bool:
+        """Whether this is another memory than the one first stored with the key; later changes do not count."""
+        draft, record = self.draft, resolver.record(str(self.memory_id))
+        history = resolver.history(record.id)
         first = history.first.data if history is not None else record.given
         text = draft.kind.text
         return record.type != draft.kind.name or any(
@@ -78,31 +77,31 @@ class AddWithOutcome(Add):
 
     @property
     def is_compared(self) -> bool:
-        """Whether an equal memory makes this one a duplicate."""
-        return not (self.needs_histories or self.draft.created or self.draft.kind.name == "conversation")
+        """Whether this memory is compared with others to find a duplicate."""
+        return not (self.needs_histories or self.draft.created or self.draft.kind.is_turn)
 
 
 def add_once(session: SessionMemory, agent: str | None, kind: Kind, fields: dict[str, Any]) -> tuple[Record, str]:
     """The stored memory, and whether it was added, updated or known. The rights are those of `AgentMemory`."""
     opened, viewer = session.opened, Viewer(agent)
     rights = AgentRights(opened.files, agent, viewer)
-    drafted: Any = Writer(opened, opened.do, agent).addition(kind, fields)
+    drafted: Any = Writer(opened, opened.commit_one, agent).addition(kind, fields)
     operation = AddWithOutcome(drafted.draft)
     operation.removals, operation.warnings = drafted.removals, drafted.warnings
     is_compared = operation.is_compared
     rights.check(operation)
     if not is_compared:
-        return opened.do(operation, kind.adding), operation.outcome
-    with _alone((session.folder, kind.name, repr(operation.draft.data))):
+        return opened.commit_one(operation, kind.adding), operation.outcome
+    with _one_at_a_time((session.folder, kind.name, repr(operation.draft.data))):
         known = _duplicate(session, viewer, operation.draft)
         if known is not None:
             return known, KNOWN
-        return opened.do(operation, kind.adding), ADDED
+        return opened.commit_one(operation, kind.adding), ADDED
 
 
 def _duplicate(session: SessionMemory, viewer: Viewer, draft: Draft) -> Record | None:
-    """A fresh memory with the same fields that the agent may see."""
-    oldest = session.memory.now() - timedelta(hours=FRESH_HOURS)
+    """A recent memory with the same fields that the agent may see."""
+    oldest = session.memory.now() - timedelta(hours=DUPLICATE_HOURS)
     for record in reversed(session.records(draft.kind.name, last=COMPARED)):
         is_equal = record.created >= oldest and _compared(record.given) == _compared(draft.data)
         if is_equal and viewer.sees(record):
@@ -115,25 +114,28 @@ def _compared(data: dict[str, Any]) -> dict[str, Any]:
 
 
 _guard = threading.Lock()
-_under_way: dict[tuple[str, ...], tuple[threading.Lock, int]] = {}  # a lock for each content, and how many want it
+_content_locks: dict[tuple[str, ...], tuple[threading.Lock, int]] = {}  # a lock for each content, and its users
 
 
 @contextmanager
-def _alone(content: tuple[str, ...]) -> Iterator[None]:
-    """Let identical calls of this process follow each other; different ones do not wait."""
+def _one_at_a_time(content: tuple[str, ...]) -> Iterator[None]:
+    """Serialise identical calls of this process; different ones do not wait."""
     with _guard:
-        lock, wanted = _under_way.get(content, (threading.Lock(), 0))
-        _under_way[content] = lock, wanted + 1
+        lock, users = _content_locks.get(content, (threading.Lock(), 0))
+        _content_locks[content] = lock, users + 1
     try:
         with lock:
             yield
     finally:
         with _guard:
-            lock, wanted = _under_way[content]
-            if wanted == 1:
-                del _under_way[content]
+            lock, users = _content_locks[content]
+            if users == 1:
+                del _content_locks[content]
             else:
-                _under_way[content] = lock, wanted - 1
+                _content_locks[content] = lock, users - 1
+
+
+# -- the tools
 
 
 _AGENT_ALIASES = [name for name, field in KINDS["agent_state"].aliases.items() if field == "agent"]
@@ -142,29 +144,29 @@ _AGENT_ALIASES = [name for name, field in KINDS["agent_state"].aliases.items() i
 def remember(caller: Caller, given: arguments.RememberArguments) -> Reply:
     fields = _fields_of(given)
     author = fields.get("author")
-    if given.type == "agent_state" and not {"agent", *_AGENT_ALIASES}.intersection(fields):
+    if KINDS[given.type].is_named_by_agent and not {"agent", *_AGENT_ALIASES}.intersection(fields):
         fields["agent"] = caller.context.author or author or caller.name
     _check_created(caller, given.type, fields)
     session = caller.session(given.session, writes=True, create=True)
     record, done = add_once(session, caller.acting_as(author), KINDS[given.type], fields)
-    return _stored(record, done)
+    return _stored_reply(record, done)
 
 
 def _fields_of(given: arguments.RememberArguments) -> dict[str, Any]:
-    """The fields of a new memory: those at top level and those in `fields`. Two values for one are refused."""
-    if given.key and given.type != "preference":
+    """The fields of a new memory: those at top level and those in `fields`. Two values for one field are refused."""
+    if given.key and not KINDS[given.type].is_named_by_key:
         raise InvalidRecord("key: belongs to a preference. For a call that may be repeated, use idempotency_key.", field="key")  # fmt: skip
-    fields: dict[str, Any] = _new_only(dict(given.fields))
+    fields: dict[str, Any] = _without_recalled(dict(given.fields))
     for name in GIVEN_BY_SMP.intersection(fields) - {"type"}:
         raise InvalidRecord(f"fields: {name} is set by SMP and would not be stored. A session is named beside `fields`, as `session`.", field="fields")  # fmt: skip
     for name in TOP_LEVEL:
-        value = _new_only(getattr(given, name))
+        value = _without_recalled(getattr(given, name))
         if value is not None and value != []:
             _set_once(fields, name, name, value)
-    text = _new_only(given.text)
+    text = _without_recalled(given.text)
     if text is not None:
         _set_once(dict(fields), "text", "text", text)
-        _set_once(fields, _text_field(given.type, fields), "text", text)
+        _set_once(fields, KINDS[given.type].text_field(fields), "text", text)
     return fields
 
 
@@ -175,7 +177,7 @@ def _set_once(fields: dict[str, Any], name: str, argument: str, value: Any) -> N
 
 
 def _check_created(caller: Caller, type: str, fields: dict[str, Any]) -> None:
-    """Refuse a time of creation in the future, which would head every list. A day is left for clocks and time zones."""
+    """Refuse a creation time in the future, which would head every list. One day is allowed for clocks and time zones."""
     aliases = KINDS[type].aliases
     latest = caller.memory.now() + timedelta(days=1)
     for name, value in fields.items():
@@ -190,9 +192,9 @@ def update(caller: Caller, given: arguments.UpdateArguments) -> Reply:
     record = caller.record(given.id, given.session, writes=True)
     session = caller.agent(caller.session(record.session, writes=True))
     if given.action == "change":
-        changes = _new_only(dict(given.changes))
+        changes = _without_recalled(dict(given.changes))
         if not changes:
-            raise InvalidRecord("changes: say what is to be changed.", field="changes")
+            raise InvalidRecord("changes: name the fields to change and their new values.", field="changes")
         for name in {"id", "expected_revision"}.intersection(changes):
             raise InvalidRecord(f"changes: {name} cannot be changed.", field="changes")
         if "text" in changes and "text" not in record.given:
@@ -202,46 +204,46 @@ def update(caller: Caller, given: arguments.UpdateArguments) -> Reply:
         record = session.resolve(record.id, given.resolution, status=given.status)
     elif given.action == "relate":
         if not given.target:
-            raise InvalidRecord("target: say with which memory it is related.", field="target")
+            raise InvalidRecord("target: name the memory to relate it to, as ID or session/ID.", field="target")
         target = caller.record(given.target, given.session or record.session)
         record = session.relate(record.id, target.id if target.session == session.id else target.ref, given.kind)
     else:
         record = session.pin(record.id) if given.action == "pin" else session.unpin(record.id)
     words = {"change": "changed", "resolve": given.status, "pin": "pinned", "unpin": "unpinned", "relate": "related"}
-    return _stored(record, words[given.action])
+    return _stored_reply(record, words[given.action])
 
 
 def forget(caller: Caller, given: arguments.ForgetOrEraseArguments) -> Reply:
     if given.action == "list":
-        return _trash(caller, given)
+        return _list_trash(caller, given)
     if given.ids and any(getattr(given, name) for name in CRITERIA):
         raise InvalidRecord(f"ids: give ids, or {', '.join(CRITERIA)}, not both.", field="ids")
     if given.action == "erase":
-        return _erased(caller, given)
-    is_back = given.action == "restore"
+        return _erase(caller, given)
+    is_restore = given.action == "restore"
     if given.ids:
-        found_by_id = [
+        records = [
             caller.record(ref, given.session, include_deleted=True, writes=not given.preview) for ref in given.ids
         ]
-        refs = [record.ref for record in found_by_id]
-    else:  # whoever goes by criteria means what can be seen
+        refs = [record.ref for record in records]
+    else:  # criteria select only what the caller may change
         session: Any = caller.session(given.session, writes=not given.preview)
-        found = (session.restore if is_back else session.delete)(preview=True, **_criteria(given))
-        refs = [record.ref for record in found.records if caller.may_change(record)]
-    redacted = _carry_out(caller, refs, given.reason, is_back) if refs and not given.preview else {}
-    word = ("would be " if given.preview else "") + ("restored" if is_back else "deleted")
+        preview = (session.restore if is_restore else session.delete)(preview=True, **_criteria(given))
+        refs = [record.ref for record in preview.records if caller.may_change(record)]
+    redacted = _delete_or_restore(caller, refs, given.reason, is_restore) if refs and not given.preview else {}
+    word = ("would be " if given.preview else "") + ("restored" if is_restore else "deleted")
     text = f"{word}: {', '.join(refs) or 'nothing'}"
-    return _forgotten(word, refs, text if is_back else f"{text} (restore brings it back)", redacted)
+    return _forget_reply(word, refs, text if is_restore else f"{text} (restore brings it back)", redacted)
 
 
-def _forgotten(word: str, refs: list[str], text: str, redacted: dict[str, int]) -> Reply:
-    """The answer about memories that were taken away or brought back; `redacted`: what was taken out of the reason."""
+def _forget_reply(word: str, refs: list[str], text: str, redacted: dict[str, int]) -> Reply:
+    """The reply about deleted, restored or erased memories; `redacted`: counts of what was redacted in the reason."""
     data = {"done": word, "count": len(refs), "ids": refs, "redacted": redacted or None}
-    return plain(data, f"{text}\nreason: {redaction_notice(redacted)}" if redacted else text)
+    return plain_reply(data, f"{text}\nreason: {redaction_notice(redacted)}" if redacted else text)
 
 
-def _carry_out(caller: Caller, refs: list[str], reason: str | None, is_back: bool) -> dict[str, int]:
-    """Delete or restore memories, those of one session together or not at all; what was taken out of the reason."""
+def _delete_or_restore(caller: Caller, refs: list[str], reason: str | None, is_restore: bool) -> dict[str, int]:
+    """Delete or restore memories, atomically within each session; returns what was redacted in the reason."""
     redacted: dict[str, int] = {}
     by_session: dict[str, dict[str, None]] = {}
     for ref in refs:
@@ -250,13 +252,13 @@ def _carry_out(caller: Caller, refs: list[str], reason: str | None, is_back: boo
     for name, memory_ids in by_session.items():
         with caller.agent(caller.session(name, writes=True)).transaction() as transaction:
             for memory_id in memory_ids:
-                wish = (transaction.restore if is_back else transaction.delete)(memory_id, reason)
-                redacted = redacted or count_kinds(wish.removals)
+                operation = (transaction.restore if is_restore else transaction.delete)(memory_id, reason)
+                redacted = redacted or count_kinds(operation.removals)
     return redacted
 
 
 def _criteria(given: arguments.ForgetArguments) -> dict[str, Any]:
-    asked = {
+    criteria = {
         "text": given.query,
         "types": list(given.types),
         "tags": given.tags,
@@ -264,17 +266,17 @@ def _criteria(given: arguments.ForgetArguments) -> dict[str, Any]:
         "agents": given.agent,
         "time": given.time,
     }
-    asked = {name: value for name, value in asked.items() if value}
-    if not asked:
-        raise InvalidRecord("ids: name memories, or say which are meant by query, types, tags, topic, agent or time.", field="ids")  # fmt: skip
-    return asked
+    criteria = {name: value for name, value in criteria.items() if value}
+    if not criteria:
+        raise InvalidRecord("ids: give ids, or select memories by query, types, tags, topic, agent or time.", field="ids")  # fmt: skip
+    return criteria
 
 
-def _erased(caller: Caller, given: arguments.ForgetArguments) -> Reply:
+def _erase(caller: Caller, given: arguments.ForgetArguments) -> Reply:
     if not caller.context.may_erase:
         raise UserError("This server may not erase. Start it with `smp mcp --allow-erase`, or use `smp erase`.")
     if not given.ids:
-        raise InvalidRecord("ids: erasing wants the ids of memories.", field="ids")
+        raise InvalidRecord("ids: erase needs the ids of memories.", field="ids")
     records = [caller.record(ref, given.session, include_deleted=True, writes=not given.preview) for ref in given.ids]
     for record in records:
         if not caller.may_change(record):
@@ -284,56 +286,56 @@ def _erased(caller: Caller, given: arguments.ForgetArguments) -> Reply:
     word = "would be erased" if given.preview else "erased"
     if not given.preview and not receipt.complete:
         word = "erased, but not everywhere: see `smp erase`"
-    return _forgotten(word, refs, f"{word}: {', '.join(refs)}", receipt.redacted)
+    return _forget_reply(word, refs, f"{word}: {', '.join(refs)}", receipt.redacted)
 
 
-def _trash(caller: Caller, given: arguments.ForgetArguments) -> Reply:
+def _list_trash(caller: Caller, given: arguments.ForgetArguments) -> Reply:
     source: Any = caller.session(given.session) if given.session else caller.memory
-    found = [each for each in source.deleted() if caller.sees(each.record)]
-    page = found[given.offset : given.offset + given.limit]
+    deleted = [each for each in source.deleted() if caller.sees(each.record)]
+    page = deleted[given.offset : given.offset + given.limit]
     ids = [each.record.ref for each in page]
-    after = given.offset + len(page) if given.offset + len(page) < len(found) else None
+    after = given.offset + len(page) if given.offset + len(page) < len(deleted) else None
     lines = [f"- {each.record.ref} deleted {to_text(each.at)[:10]}" for each in page] or ["The trash is empty."]
-    problems, remarks = caller.problem_lines([source.id] if given.session else None)
-    data = {"done": "listed", "count": len(found), "ids": ids, "next_offset": after, "problems": problems}
-    return plain(data, "\n".join([*lines, *remarks]))
+    problems, notices = caller.problem_lines([source.id] if given.session else None)
+    data = {"done": "listed", "count": len(deleted), "ids": ids, "next_offset": after, "problems": problems}
+    return plain_reply(data, "\n".join([*lines, *notices]))
 
 
 def sessions(caller: Caller, given: arguments.SessionsArguments) -> Reply:
     if given.action == "create":
-        made = caller.memory.create_session(
+        created = caller.memory.create_session(
             given.id, project=given.project, user=given.user, agents=given.agents, tags=given.tags, author=caller.name
         )
-        row = {"id": made.id, "state": made.state, **_head(made)}
-        return _sessions([{**row, "redacted": made.redacted} if made.redacted else row])
+        row = {"id": created.id, "state": created.state, **_participants(created)}
+        return _sessions_reply([{**row, "redacted": created.redacted} if created.redacted else row])
     if given.action == "show":
         session = caller.session(given.id)
         by_type, _ = caller.counts(session)
-        row = {"id": session.id, "state": session.state, "written": to_text(session.written), **_head(session)}
+        row = {"id": session.id, "state": session.state, "written": to_text(session.written), **_participants(session)}
         row |= {"memories": sum(by_type.values()), "by_type": by_type}
-        return _sessions([row], found=caller.problem_lines([session.id]))
-    found = caller.memory.sessions_by_time()[::-1]
-    page = found[given.offset : given.offset + given.limit]
-    after = given.offset + len(page) if given.offset + len(page) < len(found) else None
-    rows = [{"id": each.id, "state": each.state, "written": to_text(at), **_head(each)} for at, each in page]
-    return _sessions(rows, after)
+        return _sessions_reply([row], problem_lines=caller.problem_lines([session.id]))
+    newest_first = caller.memory.sessions_by_time()[::-1]
+    page = newest_first[given.offset : given.offset + given.limit]
+    after = given.offset + len(page) if given.offset + len(page) < len(newest_first) else None
+    rows = [{"id": each.id, "state": each.state, "written": to_text(at), **_participants(each)} for at, each in page]
+    return _sessions_reply(rows, after)
 
 
-def _sessions(
+def _sessions_reply(
     rows: list[dict[str, Any]],
     after: int | None = None,
     *,
-    found: tuple[list[str] | None, list[str]] = (None, []),
+    problem_lines: tuple[list[str] | None, list[str]] = (None, []),
 ) -> Reply:
-    """The answer about sessions; `found`: what `Caller.problem_lines` gave."""
-    problems, remarks = found
-    lines = ["- " + ", ".join(_said(name, value) for name, value in row.items()) for row in rows]
+    """The reply about sessions; `problem_lines` are those of `Caller.problem_lines`."""
+    problems, notices = problem_lines
+    lines = ["- " + ", ".join(_field_text(name, value) for name, value in row.items()) for row in rows]
     lines += [f"(more: offset {after})"] if after is not None else []
     data = {"sessions": rows, "next_offset": after, "problems": problems}
-    return recalled(data, "\n".join([*(lines or ["No sessions yet."]), *remarks]))
+    return fenced_reply(data, "\n".join([*(lines or ["No sessions yet."]), *notices]))
 
 
-def _said(name: str, value: Any) -> str:
+def _field_text(name: str, value: Any) -> str:
     """A field of a session, on one line."""
     if isinstance(value, dict):
         value = [f"{count} {type}" for type, count in value.items()]
@@ -341,14 +343,14 @@ def _said(name: str, value: Any) -> str:
     return text if name == "id" else f"{name.replace('_', ' ')} {text}"
 
 
-def _head(session: Any) -> dict[str, Any]:
-    """Who takes part."""
+def _participants(session: Any) -> dict[str, Any]:
+    """Project, user and agents of a session, if it has them."""
     info = session.info
-    known = {"project": info.project, "user": info.user, "agents": list(info.agents)}
-    return {name: value for name, value in known.items() if value}
+    fields = {"project": info.project, "user": info.user, "agents": list(info.agents)}
+    return {name: value for name, value in fields.items() if value}
 
 
-def _stored(record: Record, done: str) -> Reply:
+def _stored_reply(record: Record, done: str) -> Reply:
     data: dict[str, Any] = {
         "id": record.ref,
         "type": record.type,
@@ -359,20 +361,15 @@ def _stored(record: Record, done: str) -> Reply:
         "warnings": list(record.warnings) or None,
     }
     lines = [f"{record.ref} {done}, revision {record.revision}", redaction_notice(record.redacted), *record.warnings]
-    return plain(data, "\n".join(line for line in lines if line))
+    return plain_reply(data, "\n".join(line for line in lines if line))
 
 
-def _text_field(type: str, fields: dict[str, Any]) -> str:
-    """The field that holds the text of a memory; of a preference with a key it is the value."""
-    return "value" if type == "preference" and "key" in fields and "value" not in fields else KINDS[type].text
-
-
-def _new_only(value: Any) -> Any:
-    """What was given, without what was recalled from memory; nothing but that is refused."""
+def _without_recalled(value: Any) -> Any:
+    """The value without text that was recalled from memory; a text that consists of nothing else is refused."""
     if isinstance(value, str):
         if fence.is_only_recalled(value):
             raise InvalidRecord("text: this was recalled from memory; it is stored already.", field="text")
         return fence.strip(value)
     if isinstance(value, dict):
-        return {name: _new_only(each) for name, each in value.items()}
-    return [_new_only(each) for each in value] if isinstance(value, list) else value
+        return {name: _without_recalled(each) for name, each in value.items()}
+    return [_without_recalled(each) for each in value] if isinstance(value, list) else value

@@ -1,1 +1,1 @@
-"""Workflows."""
+"""Workflows that declare which memories they read and write."""

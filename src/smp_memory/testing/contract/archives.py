@@ -1,11 +1,11 @@
-"""What is put away, and does it come back? Compaction, archives, the trash of sessions, maintenance."""
+"""Contract for compaction, archived and deleted sessions, and maintenance."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import MemoryNotFound, SessionExists, SessionNotFound
-from smp_memory.testing.contract.fixture import ContractFixture, dumped, refused
+from smp_memory.testing.contract.fixture import ContractFixture, dump, raises
 
 if TYPE_CHECKING:
     from smp_memory.session import SessionMemory
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 _ALL = 1 << 40
 
 
-class KeepingContract(ContractFixture):
+class ArchivesContract(ContractFixture):
     def _aged(self) -> SessionMemory:
-        """A session with something that may go, and something that must stay."""
+        """A session with memories that compaction may remove, and memories that it must keep."""
         session = self.new_session()
         for number in range(30):
             session.add_turn("user", f"Turn {number} about the login, its tokens and what they are good for." * 3)
@@ -27,81 +27,81 @@ class KeepingContract(ContractFixture):
         return session
 
     def _without_summaries(self, session: SessionMemory) -> list[dict[str, Any]]:
-        return [memory for memory in dumped(session) if memory["type"] != "summary"]
+        return [memory for memory in dump(session) if memory["type"] != "summary"]
 
-    def test_compacted_memories_are_listed_found_and_come_back(self) -> None:
+    def test_compacted_memories_are_listed_found_and_restored(self) -> None:
         session = self._aged()
-        before = dumped(session)
+        before = dump(session)
         report = session.compact(_ALL)
         assert report.freed_bytes > 0
         assert set(report.removed) == {f"TURN-{number:04d}" for number in range(1, 31)} | {"FIND-0001"}
-        session = self.again(session)
+        session = self.reopen(session)
         assert {memory.id for memory in session.archived()} == set(report.removed)
         assert session.query("settled").ids == []
         assert session.query("settled", include_archived=True).ids == ["FIND-0001"]
-        with refused(MemoryNotFound, id="TURN-0001"):
+        with raises(MemoryNotFound, id="TURN-0001"):
             session.get("TURN-0001")
         assert session.add_turn("user", "later").id == "TURN-0032"
         session.delete("TURN-0032")
         for id in report.removed:
             session.restore(id)
         assert session.archived() == []
-        assert self._without_summaries(self.again(session))[: len(before)] == before
+        assert self._without_summaries(self.reopen(session))[: len(before)] == before
 
     def test_a_dry_run_changes_nothing(self) -> None:
         session = self._aged()
-        before = dumped(session)
+        before = dump(session)
         planned = session.compact(_ALL, dry_run=True)
         assert planned.removed
-        assert dumped(self.again(session)) == before
+        assert dump(self.reopen(session)) == before
         assert session.compact(_ALL).removed == planned.removed
 
-    def test_an_archived_session_comes_back_when_it_is_opened(self) -> None:
+    def test_opening_an_archived_session_restores_it(self) -> None:
         session = self._aged()
         session.compact(2000)
-        before, cold = dumped(session), session.archived()
+        before, cold = dump(session), session.archived()
         self.store().archive_session("s1", "old")
         assert self.store().sessions() == []
         assert [away.session for away in self.store().archived_sessions()] == ["s1"]
-        with refused(SessionExists, session="s1"):
+        with raises(SessionExists, session="s1"):
             self.store().create_session("s1")
         again = self.store().session("s1")
-        assert dumped(again) == before
+        assert dump(again) == before
         assert again.archived() == cold
         assert self.store().archived_sessions() == []
 
-    def test_a_deleted_session_is_gone_until_it_is_undeleted(self) -> None:
+    def test_a_deleted_session_is_hidden_until_it_is_undeleted(self) -> None:
         session = self._aged()
-        before = dumped(session)
+        before = dump(session)
         self.store().delete_session("s1", "wrong", by="ada")
-        with refused(SessionNotFound, session="s1"):
+        with raises(SessionNotFound, session="s1"):
             self.store().session("s1")
-        with refused(SessionNotFound, session="s1"):
+        with raises(SessionNotFound, session="s1"):
             session.records()
         assert self.store().query("OAuth").ids == []
         [away] = self.store().deleted_sessions()
         assert (away.session, away.reason, away.metadata["deleted_by"]) == ("s1", "wrong", "ada")
         assert self.store().undelete_session("s1") == "active"
-        assert dumped(self.store().session("s1")) == before
+        assert dump(self.store().session("s1")) == before
         assert session.add_decision("And on we go").id == "DEC-0002"
 
-    def test_a_purged_session_does_not_come_back(self) -> None:
+    def test_a_purged_session_cannot_be_restored(self) -> None:
         self._aged()
         self.store().delete_session("s1")
         self.store().purge_session("s1")
-        with refused(SessionNotFound, session="s1"):
+        with raises(SessionNotFound, session="s1"):
             self.store().undelete_session("s1")
         assert self.store().create_session("s1").records() == []
 
-    def test_maintenance_says_what_it_does(self) -> None:
+    def test_maintenance_reports_its_actions(self) -> None:
         session = self._aged()
-        before = dumped(session)
+        before = dump(session)
         report = self.store().maintain()
         assert report.ok
         assert [task.name for task in report.tasks if task.ran]
-        assert dumped(self.again(session)) == before
+        assert dump(self.reopen(session)) == before
 
-    def test_a_merge_leaves_a_trace(self) -> None:
+    def test_a_merge_records_its_origins(self) -> None:
         session = self.new_session()
         for author in ("architect", "veritas"):
             session.add_finding("The login has no rate limit", author=author)

@@ -1,4 +1,4 @@
-"""Does content come back byte for byte, whatever it looks like? And is what cannot be kept refused by name?"""
+"""Contract for content: it is read back byte for byte, and invalid input is rejected naming the field."""
 
 # ruff: noqa: PT017  (shipped: it must not need pytest)
 from __future__ import annotations
@@ -6,13 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 from smp_memory.errors import InvalidRecord, SizeLimitExceeded
-from smp_memory.testing.contract.changes import refused_field
-from smp_memory.testing.contract.fixture import ContractFixture, dumped, refused, same
-from smp_memory.testing.contract.writing import MINIMAL
+from smp_memory.testing.contract.fixture import MINIMAL, ContractFixture, dump, is_same, raises, raises_invalid
 
 _END = "<!-- end TURN-0001 sha256:0123456789abcdef -->"
 
-NASTY = [
+HOSTILE_TEXTS = [
     # structure of Markdown and of conversation.md
     "---",
     "--- ",
@@ -80,11 +78,11 @@ VALUES: list[Any] = [
 
 
 class ContentContract(ContractFixture):
-    def test_nasty_text_comes_back_byte_for_byte(self) -> None:
+    def test_hostile_text_is_read_back_byte_for_byte(self) -> None:
         session = self.new_session()
         written: list[tuple[str, str, str]] = []
         items: list[tuple[str, dict[str, Any]]] = []
-        for text in NASTY:
+        for text in HOSTILE_TEXTS:
             items += [
                 ("conversation", {"role": "user", "content": text, "topic": text, "own": text}),
                 ("decision", {"decision": text, "rationale": text, "author": text, "own": {"deep": [text]}}),
@@ -92,30 +90,30 @@ class ContentContract(ContractFixture):
             ]
         for record, (_, data) in zip(session.add_many(items), items, strict=True):
             written += [(record.id, name, value) for name, value in data.items()]
-        for seen in (session, self.again(session)):
+        for seen in (session, self.reopen(session)):
             found = {record.id: record.to_dict() for record in seen.records()}
             for name, field, value in written:
-                assert same(found[name][field], value), (name, field, value)
+                assert is_same(found[name][field], value), (name, field, value)
             assert seen.validate().problems == []
 
-    def test_nasty_text_one_by_one_and_in_changes(self) -> None:
+    def test_hostile_text_in_single_writes_and_updates(self) -> None:
         session = self.new_session()
         session.add_finding("start")
-        for text in NASTY:
+        for text in HOSTILE_TEXTS:
             if text.strip():
                 session.update("FIND-0001", finding=text, evidence=text, by=text)
-                assert self.again(session).get("FIND-0001").finding == text
-        steps = self.again(session).history("FIND-0001")
-        assert [step["by"] for step in steps[1:]] == [text for text in NASTY if text.strip()]
+                assert self.reopen(session).get("FIND-0001").finding == text
+        steps = self.reopen(session).history("FIND-0001")
+        assert [step["by"] for step in steps[1:]] == [text for text in HOSTILE_TEXTS if text.strip()]
 
-    def test_nasty_reasons(self) -> None:
+    def test_hostile_text_in_reasons(self) -> None:
         session = self.new_session()
-        records = session.add_many([("learning", text) for text in NASTY])
+        records = session.add_many([("learning", text) for text in HOSTILE_TEXTS])
         with session.transaction() as tx:
-            for record, text in zip(records, NASTY, strict=True):
+            for record, text in zip(records, HOSTILE_TEXTS, strict=True):
                 tx.delete(record, text)
-        again = self.again(session)
-        assert [again.history(record.id)[-1]["reason"] for record in records] == NASTY
+        again = self.reopen(session)
+        assert [again.history(record.id)[-1]["reason"] for record in records] == HOSTILE_TEXTS
         assert again.records() == []
 
     def test_a_very_long_line(self) -> None:
@@ -125,19 +123,19 @@ class ContentContract(ContractFixture):
         session.add_decision(line, own=line)
         session.add_artifact("a", line)
         session.update_agent_state("v", {"line": line})
-        again = self.again(session)
+        again = self.reopen(session)
         assert again.get("TURN-0001").content == again.get("DEC-0001").own == again.get("ART-0001").content == line
         assert again.get("STATE-v").state == {"line": line}
 
-    def test_tags_of_every_script(self) -> None:
-        """The vowels of Hindi and Tamil, tones of Thai and accents that stand alone are signs, not letters."""
+    def test_tags_in_every_script(self) -> None:
+        """Vowel signs of Hindi and Tamil, tone marks of Thai and combining accents are marks, not letters."""
         session = self.new_session()
         tags = ["हिन्दी.भाषा", "தமிழ்", "ที่", "e\u0301te\u0301", "Ελλάδα", "العربية", "한국어", "v2_x-1"]
         session.add_decision("x", tags=tags)
-        assert self.again(session).get("DEC-0001").tags == tags
+        assert self.reopen(session).get("DEC-0001").tags == tags
         assert session.query(tags="हिन्दी").ids == session.query(tags="தமிழ்").ids == ["DEC-0001"]
         for bad in ("\u0301", "a.\u0301b", "C++", "👍", "a\u200bb", "a\u202eb", "", "a..b", "x" * 65):
-            with refused(InvalidRecord, field="tags"):
+            with raises(InvalidRecord, field="tags"):
                 session.add_decision("x", tags=[bad])
 
     def test_empty_text_in_optional_fields(self) -> None:
@@ -145,7 +143,7 @@ class ContentContract(ContractFixture):
         session.add_decision("x", rationale="", author="", topic="", own="", tags=[])
         session.add_artifact("name", "")
         session.add_turn("user", "x", topic="")
-        again = self.again(session)
+        again = self.reopen(session)
         decision = again.get("DEC-0001").to_dict()
         assert [decision[name] for name in ("rationale", "author", "topic", "own", "tags")] == ["", "", "", "", []]
         assert again.get("ART-0001").to_dict()["content"] == ""
@@ -159,16 +157,16 @@ class ContentContract(ContractFixture):
             if kind != "conversation":
                 session.update(first, **{f"new_{name}": value for name, value in own.items()})
         session.update_agent_state("v", own)
-        again = self.again(session)
+        again = self.reopen(session)
         for kind, (_, first, _) in MINIMAL.items():
             found = again.get(first).to_dict()
             for name, value in own.items():
-                assert same(found[name], value), (kind, name, value)
-                assert kind == "conversation" or same(found[f"new_{name}"], value), (kind, name, value)
-        assert same(again.get("STATE-v").state, own)
+                assert is_same(found[name], value), (kind, name, value)
+                assert kind == "conversation" or is_same(found[f"new_{name}"], value), (kind, name, value)
+        assert is_same(again.get("STATE-v").state, own)
         assert again.validate().problems == []
 
-    def test_nesting_as_deep_as_it_is_allowed(self) -> None:
+    def test_nesting_up_to_the_limit(self) -> None:
         session = self.new_session()
         deepest = 0
         for depth in range(1, 40):
@@ -185,44 +183,44 @@ class ContentContract(ContractFixture):
             session.update(record.id, own=[value[0] if isinstance(value, list) else value["a"]], changes=value)
             session.add_turn("user", "x", own=value, extra=value)
             session.add_artifact("x", "y", own=value)
-            again = self.again(session)
+            again = self.reopen(session)
             found = again.get(record.id).to_dict()
-            assert same([found["seq"], found["changes"]], [value, value])
+            assert is_same([found["seq"], found["changes"]], [value, value])
         assert deepest >= 12
-        assert self.again(session).validate().ok
+        assert self.reopen(session).validate().ok
 
     # -- sizes
 
-    def test_content_beyond_the_limit_is_refused_with_the_figures(self) -> None:
+    def test_content_beyond_the_limit_is_rejected_with_both_sizes(self) -> None:
         session = self.new_session()
         limit = 1024 * 1024
         session.add_turn("user", "x" * (limit - 200))
         session.add_turn("user", "é" * (limit // 2 - 200))
-        before = dumped(session)
+        before = dump(session)
         for text in ("x" * (limit + 1), "é" * (limit // 2 + 1), "\U0001f600" * (limit // 4 + 1)):
-            with refused(SizeLimitExceeded, limit=limit, field="content") as caught:
+            with raises(SizeLimitExceeded, limit=limit, field="content") as caught:
                 session.add_turn("user", text)
             assert f"{limit:,}" in str(caught[0])
             assert caught[0].details["size"] > limit  # type: ignore[operator]
-        with refused(SizeLimitExceeded, limit=limit):
+        with raises(SizeLimitExceeded, limit=limit):
             session.add_decision("x", own={"deep": ["x" * limit, "y"]})
-        with refused(SizeLimitExceeded, limit=limit):
+        with raises(SizeLimitExceeded, limit=limit):
             session.add_decision("x", **{"n" * (limit + 1): 1})
-        assert dumped(self.again(session)) == before
+        assert dump(self.reopen(session)) == before
 
-    def test_a_smaller_limit_may_be_set(self) -> None:
+    def test_a_smaller_limit_can_be_configured(self) -> None:
         session = self.new_session(config={"storage": {"max_content_kb": 1}, "durability": "os"})
         session.add_turn("user", "x" * 900)
-        with refused(SizeLimitExceeded, limit=1024), session.transaction() as tx:
+        with raises(SizeLimitExceeded, limit=1024), session.transaction() as tx:
             tx.add_turn("user", "x")
             tx.add_turn("user", "x" * 1100)
-        with refused(SizeLimitExceeded, limit=1024):
+        with raises(SizeLimitExceeded, limit=1024):
             session.add_many([("finding", {"finding": "x"}), ("finding", {"finding": "x" * 2000})])
-        assert len(self.again(session).records()) == 1
+        assert len(self.reopen(session).records()) == 1
 
     # -- what cannot be kept
 
-    def test_bad_input_is_refused_by_name(self) -> None:
+    def test_invalid_input_is_rejected_naming_the_field(self) -> None:
         session = self.new_session()
         lone = "a\ud800b"
         cases: list[tuple[str, dict[str, Any], str]] = [
@@ -279,32 +277,32 @@ class ContentContract(ContractFixture):
             ("decision", {"decision": "x", "own": [-(10**5000)]}, "own"),
         ]
         for kind, data, field in cases:
-            with refused(InvalidRecord, field=field):
+            with raises(InvalidRecord, field=field):
                 session.add(kind, data)
-        self.again(session)
-        assert self.again(session).records(include_deleted=True) == []
+        self.reopen(session)
+        assert self.reopen(session).records(include_deleted=True) == []
         assert session.add_decision("x").id == "DEC-0001"
 
-    def test_bad_field_names_are_refused(self) -> None:
+    def test_invalid_field_names_are_rejected(self) -> None:
         session = self.new_session()
         bad: Any
         for bad in (5, None, ("a",), "a\ud800", b"x"):
-            with refused_any_field():
+            with raises_invalid():
                 session.add("decision", {"decision": "x", bad: 1})
-            with refused_any_field():
+            with raises_invalid():
                 session.add_many([("decision", {"decision": "x", bad: 1})])
         session.add_decision("x", **{"": "empty name", " ": 1, "\n": 2})
-        found = self.again(session).get("DEC-0001").to_dict()
+        found = self.reopen(session).get("DEC-0001").to_dict()
         assert [found[""], found[" "], found["\n"]] == ["empty name", 1, 2]
 
-    def test_data_that_is_no_mapping_is_refused(self) -> None:
+    def test_data_that_is_no_mapping_is_rejected(self) -> None:
         session = self.new_session()
         for bad in (5, ["x"], object(), b"x", True, [("decision", "x")]):
-            with refused_field(("data",)):
+            with raises_invalid("data"):
                 session.add("decision", bad)
         assert session.records() == []
 
-    def test_values_near_to_json_become_json(self) -> None:
+    def test_values_convertible_to_json_are_converted(self) -> None:
         from datetime import UTC, date, datetime
         from enum import StrEnum
 
@@ -321,19 +319,8 @@ class ContentContract(ContractFixture):
             e=date(2026, 1, 2),
             f=Level.HIGH,
         )
-        found = self.again(session).get("DEC-0001").to_dict()
-        wanted = [[1, 2], ["z"], ["y"], "2026-01-02T00:00:00Z", "2026-01-02", "high"]
-        assert same([found[name] for name in "abcdef"], wanted)
+        found = self.reopen(session).get("DEC-0001").to_dict()
+        expected = [[1, 2], ["z"], ["y"], "2026-01-02T00:00:00Z", "2026-01-02", "high"]
+        assert is_same([found[name] for name in "abcdef"], expected)
         session.add_decision("y", tags=("b", "a", "b"))
-        assert self.again(session).get("DEC-0002").tags == ["b", "a"]
-
-
-class refused_any_field(refused_field):
-    """The block must raise InvalidRecord, whatever it names."""
-
-    def __init__(self) -> None:
-        super().__init__(())
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> bool:
-        assert isinstance(error, InvalidRecord), f"{error!r} was raised"
-        return True
+        assert self.reopen(session).get("DEC-0002").tags == ["b", "a"]

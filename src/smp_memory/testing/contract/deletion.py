@@ -1,4 +1,4 @@
-"""What is taken away, and what comes back? The trash, criteria and counts, purge, erasure."""
+"""Contract for deletion: criteria and counts, trash, purge, erasure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from smp_memory.errors import InvalidQuery, MemoryNotFound
 from smp_memory.model.times import to_text
 from smp_memory.policies.clock_trust import NO_EVIDENCE, Evidence
-from smp_memory.testing.contract.fixture import ContractFixture, dumped, refused
+from smp_memory.testing.contract.fixture import ContractFixture, dump, raises
 
 if TYPE_CHECKING:
     from smp_memory.session import SessionMemory
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _DAY = 86_400
 
 
-class ForgettingContract(ContractFixture):
+class DeletionContract(ContractFixture):
     def _with_memories(self) -> SessionMemory:
         session = self.new_session()
         session.add_decision("Bill in euros", topic="billing", tags=["money.euro"], author="bob")
@@ -25,7 +25,7 @@ class ForgettingContract(ContractFixture):
         session.add_turn("user", "the old house")
         return session
 
-    def test_delete_by_criteria_with_true_counts(self) -> None:
+    def test_delete_by_criteria_reports_correct_counts(self) -> None:
         session = self._with_memories()
         for criteria, ids in (
             ({"topic": "billing"}, ["DEC-0001", "FIND-0001"]),
@@ -36,12 +36,12 @@ class ForgettingContract(ContractFixture):
             ({"text": "old password"}, ["TURN-0001"]),
             ({"since": "2027-01-01"}, []),
         ):
-            before = dumped(session)
+            before = dump(session)
             assert sorted(session.delete(**criteria, preview=True).ids) == ids, criteria
-            assert dumped(session) == before
+            assert dump(session) == before
             done = session.delete(**criteria, reason="why", by="eve")
             assert (sorted(done.ids), done.count) == (ids, len(ids))
-            again = self.again(session)
+            again = self.reopen(session)
             assert sorted(each.id for each in again.deleted()) == ids
             assert {(each.by, each.reason) for each in again.deleted()} == ({("eve", "why")} if ids else set())
             assert not {record.id for record in again.records()} & set(ids)
@@ -49,18 +49,18 @@ class ForgettingContract(ContractFixture):
             assert sorted(back.ids) == ids
             assert again.deleted() == []
 
-    def test_nothing_does_not_mean_everything(self) -> None:
+    def test_deletion_without_valid_criteria_is_rejected(self) -> None:
         session = self._with_memories()
         for act in (session.delete, session.restore, session.erase):
-            with refused(InvalidQuery):
+            with raises(InvalidQuery):
                 act()
-            with refused(InvalidQuery, field="limit"):
+            with raises(InvalidQuery, field="limit"):
                 act(topic="billing", limit=1)
-        with refused(MemoryNotFound, id="DEC-0099"):
+        with raises(MemoryNotFound, id="DEC-0099"):
             session.delete(["DEC-0001", "DEC-0099"])
         assert len(session.records()) == 5
 
-    def test_the_deletion_record(self) -> None:
+    def test_deletion_records_author_time_and_reason(self) -> None:
         session = self._with_memories()
         (record,) = session.delete(topic="billing", reason="Privacy", by="u").to_dict()["deletions"]
         assert (record["session_id"], record["deleted_by"], record["reason"]) == ("s1", "u", "Privacy")
@@ -71,39 +71,39 @@ class ForgettingContract(ContractFixture):
         }
         assert record["recovery_deadline"] == "2026-01-31T12:00:00Z"
 
-    def test_over_several_sessions(self) -> None:
+    def test_delete_across_sessions(self) -> None:
         session = self._with_memories()
         store = self.store()
         store.create_session("s2").add_decision("Bill weekly", topic="billing")
         done = store.delete(topic="billing")
         assert sorted(done.refs) == ["s1/DEC-0001", "s1/FIND-0001", "s2/DEC-0001"]
         assert store.restore("s1/DEC-0001").id == "DEC-0001"
-        assert [record.id for record in self.again(session).records("decision")] == ["DEC-0001", "DEC-0002"]
+        assert [record.id for record in self.reopen(session).records("decision")] == ["DEC-0001", "DEC-0002"]
 
-    def test_what_was_deleted_can_be_added_again(self) -> None:
+    def test_an_equal_memory_can_be_added_after_deletion(self) -> None:
         session = self.new_session()
         first = session.add_decision("x", idempotency_key="k")
         session.delete(first.id)
         second = session.add_decision("x", idempotency_key="k")
         assert (second.id, second.deleted) == ("DEC-0002", False)
-        assert self.again(session).add_decision("x", idempotency_key="k").id == "DEC-0002"
+        assert self.reopen(session).add_decision("x", idempotency_key="k").id == "DEC-0002"
 
     # -- for good
 
-    def test_a_purge_takes_two_looks_a_day_apart(self) -> None:
+    def test_a_purge_needs_two_calls_a_day_apart(self) -> None:
         session = self._with_memories()
         session.delete("DEC-0001")
         self.clock.advance(30 * _DAY)
         first = session.purge(evidence=NO_EVIDENCE)
         assert (first.ids, first.announced) == ([], ["s1/DEC-0001"])
         self.clock.advance(_DAY - 1)
-        assert self.again(session).purge(evidence=NO_EVIDENCE).ids == []
+        assert self.reopen(session).purge(evidence=NO_EVIDENCE).ids == []
         self.clock.advance(1)
-        assert self.again(session).purge(evidence=NO_EVIDENCE).ids == ["s1/DEC-0001"]
+        assert self.reopen(session).purge(evidence=NO_EVIDENCE).ids == ["s1/DEC-0001"]
         assert session.find("DEC-0001") is None
         assert session.add_decision("new").id == "DEC-0003"
 
-    def test_a_clock_that_jumped_purges_nothing(self) -> None:
+    def test_nothing_is_purged_after_a_clock_jump(self) -> None:
         session = self._with_memories()
         session.delete("DEC-0001")
         now = self.clock()
@@ -114,22 +114,22 @@ class ForgettingContract(ContractFixture):
             assert done.refused
             assert (done.ids, done.announced) == ([], [])
 
-    def test_erased_is_gone_and_the_rest_is_as_it_was(self) -> None:
+    def test_erasing_removes_only_the_given_memories(self) -> None:
         session = self._with_memories()
         session.update("DEC-0001", rationale="a platypus orchestra")
         session.relate("DEC-0002", "DEC-0001", "supersedes")
         session.delete("DEC-0001", "wrong")
-        left = [each for each in dumped(session) if each["id"] not in ("DEC-0001", "TURN-0001")]
+        left = [each for each in dump(session) if each["id"] not in ("DEC-0001", "TURN-0001")]
         assert session.erase(["DEC-0001", "TURN-0001"], preview=True).count == 2
         receipt = session.erase(["DEC-0001", "TURN-0001"], reason="asked to")
         assert receipt.count == 2
         assert receipt.verified
         assert "platypus" not in str(receipt.to_dict())
-        for seen in (session, self.again(session)):
-            assert dumped(seen) == left
+        for seen in (session, self.reopen(session)):
+            assert dump(seen) == left
             assert seen.find("DEC-0001") is None
             assert seen.query("platypus") == []
             assert seen.get("DEC-0002").relations == [{"kind": "supersedes", "target": "DEC-0001"}]
         assert session.add_decision("new").id == "DEC-0003"
-        with refused(MemoryNotFound, id="DEC-0001"):
+        with raises(MemoryNotFound, id="DEC-0001"):
             session.erase("DEC-0001")

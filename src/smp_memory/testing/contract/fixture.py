@@ -1,4 +1,4 @@
-"""On what stage do the tests of the contract play? One store, one clock, and how a refusal is checked."""
+"""Base class and assertions of the contract tests: one store, one clock, context managers for expected errors."""
 
 # ruff: noqa: PT017  (shipped: it must not need pytest)
 from __future__ import annotations
@@ -6,7 +6,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.errors import SMPError
+from smp_memory.errors import InvalidRecord, SMPError
+from smp_memory.model.types import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,12 +16,41 @@ if TYPE_CHECKING:
     from smp_memory.session import SessionMemory
 
 
+# For every type: the required fields, and the ids of the first two memories.
+MINIMAL: dict[str, tuple[dict[str, Any], str, str]] = {
+    "conversation": ({"role": "user", "content": "Hello"}, "TURN-0001", "TURN-0002"),
+    "decision": ({"decision": "Use OAuth"}, "DEC-0001", "DEC-0002"),
+    "finding": ({"finding": "No MFA"}, "FIND-0001", "FIND-0002"),
+    "preference": ({"preference": "Short answers"}, "PREF-0001", "PREF-0002"),
+    "artifact": ({"name": "report.md", "content": "# Report"}, "ART-0001", "ART-0002"),
+    "learning": ({"learning": "Ask first"}, "LEARN-0001", "LEARN-0002"),
+    "summary": ({"summary": "All went well"}, "SUM-0001", "SUM-0002"),
+}
+
+COMMON: dict[str, Any] = {
+    "author": "veritas",
+    "author_kind": "agent",
+    "turn_ref": 3,
+    "topic": "sign-in",
+    "tags": ["auth", "security.authentication", "日本語", "v2_x-1"],
+    "confidence": "high",
+    "importance": 0.75,
+    "pinned": True,
+    "references": ["DEC-0001", "other/TURN-0002"],
+    "visibility": "private",
+    "trust": 0.5,
+    "idempotency_key": "key 1",
+}
+
+assert set(MINIMAL) | {"agent_state"} == set(KINDS), "add the new type to MINIMAL"
+
+
 class ContractFixture:
-    """What every test has at hand."""
+    """Base class of the contract: opens the store under test and closes it after each test."""
 
     def open_store(self, **options: Any) -> Memory:
         """Open the store of this test: the same one however often it is called. Options are those of `smp_memory.open`."""
-        raise NotImplementedError("say how a store is opened")
+        raise NotImplementedError("a subclass must open the store")
 
     def setup_method(self) -> None:
         from smp_memory.testing import FrozenClock
@@ -33,7 +63,7 @@ class ContractFixture:
             memory.close()
 
     def store(self, **options: Any) -> Memory:
-        """The store, opened anew, as another process would."""
+        """The store in a new object, as another process would open it."""
         memory = self.open_store(**{"clock": self.clock, **options})
         self._opened.append(memory)
         return memory
@@ -41,21 +71,21 @@ class ContractFixture:
     def new_session(self, id: str = "s1", **options: Any) -> SessionMemory:
         return self.store(**options).create_session(id, user="ada", agents=["architect"], project="shop")
 
-    def again(self, session: SessionMemory) -> SessionMemory:
-        """The same session through a store opened anew."""
+    def reopen(self, session: SessionMemory) -> SessionMemory:
+        """The same session through a new store object."""
         return self.store().session(session.id)
 
 
-def dumped(session: SessionMemory) -> list[dict[str, Any]]:
-    """All that a session says about its memories, deleted ones and histories too."""
+def dump(session: SessionMemory) -> list[dict[str, Any]]:
+    """All memories of a session with their histories, deleted ones included."""
     return [
         {**record.to_dict(), "history": session.history(record.id)} for record in session.records(include_deleted=True)
     ]
 
 
 @contextmanager
-def refused(kind: type[SMPError], **details: Any) -> Iterator[list[SMPError]]:
-    """The block must raise exactly this error, with these attributes; it is the only item of the list given."""
+def raises(kind: type[SMPError], **details: Any) -> Iterator[list[SMPError]]:
+    """The block must raise exactly this error with these attributes; yields a list that then contains the error."""
     caught: list[SMPError] = []
     try:
         yield caught
@@ -70,12 +100,34 @@ def refused(kind: type[SMPError], **details: Any) -> Iterator[list[SMPError]]:
         raise AssertionError(f"{kind.__name__} was not raised")
 
 
-def same(found: Any, wanted: Any) -> bool:
-    """Equal in value and in type, all the way down: 1, 1.0, True and "1" are four things."""
-    if type(found) is not type(wanted):
+@contextmanager
+def raises_invalid(*fields: str) -> Iterator[None]:
+    """The block must raise InvalidRecord for one of these fields, or for any field if none is given."""
+    try:
+        yield
+    except InvalidRecord as error:
+        assert not fields or error.field in fields, f"the error names {error.field}"
+    else:
+        raise AssertionError("InvalidRecord was not raised")
+
+
+@contextmanager
+def raises_any(*kinds: type[SMPError]) -> Iterator[None]:
+    """The block must raise exactly one of these errors."""
+    try:
+        yield
+    except SMPError as error:
+        assert type(error) in kinds, f"{type(error).__name__} was raised instead of one of {kinds}"
+    else:
+        raise AssertionError(f"none of {kinds} was raised")
+
+
+def is_same(found: Any, expected: Any) -> bool:
+    """Whether two values are equal in value and type at every level: 1, 1.0, True and "1" are all different."""
+    if type(found) is not type(expected):
         return False
     if isinstance(found, dict):
-        return list(found) == list(wanted) and all(same(found[key], wanted[key]) for key in found)
+        return list(found) == list(expected) and all(is_same(found[key], expected[key]) for key in found)
     if isinstance(found, list):
-        return len(found) == len(wanted) and all(map(same, found, wanted))
-    return bool(found == wanted)
+        return len(found) == len(expected) and all(map(is_same, found, expected))
+    return bool(found == expected)

@@ -1,17 +1,17 @@
-"""What is found? Queries by words, filters, time and relations, over one session and over all of them."""
+"""Contract for search: queries by words, filters, time and relations, over one session and all sessions."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import InvalidQuery, MemoryNotFound, SessionNotFound, StoreClosed
-from smp_memory.testing.contract.fixture import ContractFixture, refused
+from smp_memory.testing.contract.fixture import ContractFixture, raises
 
 if TYPE_CHECKING:
     from smp_memory.session import SessionMemory
 
 
-class FindingContract(ContractFixture):
+class SearchContract(ContractFixture):
     def _library(self) -> SessionMemory:
         session = self.new_session()
         session.add_decision("Use OAuth 2.0 for the login", author="architect", tags=["auth.oauth"], importance=0.9)
@@ -24,9 +24,9 @@ class FindingContract(ContractFixture):
         session.add_learning("Rate limits belong into the gateway", topic="gateway", score={"value": 7})
         return session
 
-    def test_words_find_what_has_them(self) -> None:
+    def test_query_by_words(self) -> None:
         session = self._library()
-        for seen in (session, self.again(session)):
+        for seen in (session, self.reopen(session)):
             assert sorted(seen.query("login").ids) == ["DEC-0001", "FIND-0001"]
             assert sorted(seen.query("LOGINS").ids) == ["DEC-0001", "FIND-0001"]
             assert seen.query("auth_service.py").ids[0] == "TURN-0002"
@@ -38,11 +38,11 @@ class FindingContract(ContractFixture):
             assert seen.query("nothing like it zzz").ids == []
             assert seen.query("?!").ids == []
 
-    def test_all_words_come_before_one_and_hits_say_why(self) -> None:
+    def test_more_matching_words_rank_higher_and_hits_explain_it(self) -> None:
         session = self._library()
         hits = session.query("login rate limit")
         assert hits.ids[0] == "FIND-0001"
-        assert hits.ids == self.again(session).query("login rate limit").ids
+        assert hits.ids == self.reopen(session).query("login rate limit").ids
         for hit in hits:
             assert 0 < hit.relevance <= 1
             assert 0 <= hit.priority <= 1
@@ -70,15 +70,17 @@ class FindingContract(ContractFixture):
             ({"time": ("2026-01-01", "2026-01-02"), "types": "finding"}, ["FIND-0001"]),
             ({"pinned": True}, []),
         ]
-        for seen in (session, self.again(session)):
-            for asked, wanted in questions:
-                assert seen.query(**asked).ids == wanted, asked
-                assert sorted(seen.query("login OR database gateway postgresql", **asked).ids) == sorted(wanted), asked
+        for seen in (session, self.reopen(session)):
+            for asked, expected in questions:
+                assert seen.query(**asked).ids == expected, asked
+                assert sorted(seen.query("login OR database gateway postgresql", **asked).ids) == sorted(expected), (
+                    asked
+                )
         assert session.by_type("finding").ids == session.by_agent("veritas").ids == ["FIND-0001"]
         assert session.by_topic("gateway").ids == ["LEARN-0001"]
         assert session.by_time_range("2026-01-02", "2026-01-02").ids == ["FIND-0001"]
 
-    def test_orders_pages_and_counts(self) -> None:
+    def test_sorting_paging_and_counting(self) -> None:
         session = self._library()
         everything = ["LEARN-0001", "TURN-0002", "TURN-0001", "FIND-0001", "DEC-0001"]
         assert session.query().ids == everything
@@ -96,9 +98,9 @@ class FindingContract(ContractFixture):
         assert counts["session"] == {"s1": 5}
         assert session.query("login", count_by="type", limit=1).counts == {"type": {"decision": 1, "finding": 1}}
 
-    def test_changes_are_found_at_once_and_nothing_old(self) -> None:
+    def test_queries_see_changes_at_once_and_no_old_values(self) -> None:
         session = self._library()
-        other = self.again(session)
+        other = self.reopen(session)
         assert len(other.query("login")) == 2
         session.update("DEC-0001", decision="Use SAML for everything", tags=["sso"])
         assert other.query("login").ids == ["FIND-0001"]
@@ -118,7 +120,7 @@ class FindingContract(ContractFixture):
         session.repair()
         assert other.query("saml").ids == ["DEC-0001"]
 
-    def test_one_session_or_all(self) -> None:
+    def test_query_over_one_session_or_all(self) -> None:
         session = self._library()
         memory = session.memory
         second = memory.create_session("s2")
@@ -128,17 +130,17 @@ class FindingContract(ContractFixture):
         assert [hit.session for hit in memory.query("login", sessions="s2")] == ["s2"]
         assert memory.query("login", count_by="session").counts == {"session": {"s1": 2, "s2": 1}}
         assert memory.create_session("empty").query().ids == []
-        with refused(SessionNotFound):
+        with raises(SessionNotFound):
             memory.query("login", sessions="s9")
 
-    def test_relations_lead_there_and_back(self) -> None:
+    def test_relations_are_followed_in_both_directions(self) -> None:
         session = self._library()
         second = session.memory.create_session("s2")
         second.add_decision("Rate limits", references=["s1/FIND-0001"])
         session.relate("DEC-0001", "FIND-0001", "resolves")
         second.relate("DEC-0001", "s1/LEARN-0001", "follows")
         session.relate("LEARN-0001", "DEC-0001", "supports")  # a circle
-        for seen in (session, self.again(session)):
+        for seen in (session, self.reopen(session)):
             near = {each.record.ref: (each.steps, each.kind) for each in seen.find_related("DEC-0001")}
             assert near == {"s1/FIND-0001": (1, "resolves"), "s1/LEARN-0001": (1, "supports")}
             far = [each.record.ref for each in seen.find_related("DEC-0001", depth=3)]
@@ -149,17 +151,17 @@ class FindingContract(ContractFixture):
             assert sorted(record.id for record in hit.related) == ["FIND-0001", "LEARN-0001"]
         pointing = session.memory.query(references="s1/FIND-0001")
         assert sorted(hit.record.ref for hit in pointing) == ["s1/DEC-0001", "s2/DEC-0001"]
-        with refused(MemoryNotFound):
+        with raises(MemoryNotFound):
             session.find_related("DEC-0099")
 
-    def test_similar_ones(self) -> None:
+    def test_find_similar(self) -> None:
         session = self._library()
         assert session.find_similar("a limit for logins").ids[0] == "FIND-0001"
         assert "FIND-0001" in session.find_similar("LEARN-0001").ids
         assert "LEARN-0001" not in session.find_similar("LEARN-0001").ids
         assert len(session.find_similar("login", limit=1)) == 1
 
-    def test_after_a_conversion_all_is_found(self) -> None:
+    def test_queries_find_everything_after_a_conversion(self) -> None:
         session = self._library()
         assert len(session.query("login")) == 2
         converted = session.memory.convert("log" if session.memory.layout != "log" else "single")
@@ -169,15 +171,15 @@ class FindingContract(ContractFixture):
         converted.session("s1").add_decision("One more login")
         assert len(converted.query("login")) == 3
 
-    def test_wrong_questions_are_refused_by_name(self) -> None:
+    def test_invalid_queries_are_rejected_naming_the_field(self) -> None:
         session = self._library()
         wrong: dict[str, Any] = {"limit": -1, "types": "dreams", "sort": "size", "time": "someday", "tags": 5}
         for field, value in wrong.items():
             asked: dict[str, Any] = {field: value}
-            with refused(InvalidQuery, field=field):
+            with raises(InvalidQuery, field=field):
                 session.query(**asked)
-        with refused(InvalidQuery, field="tgas"):
+        with raises(InvalidQuery, field="tgas"):
             session.query(tgas="x")
         session.memory.close()
-        with refused(StoreClosed):
+        with raises(StoreClosed):
             session.query("login")

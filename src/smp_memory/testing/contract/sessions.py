@@ -1,4 +1,4 @@
-"""Where do records live? Sessions: creating, finding, describing them, their settings and their quota."""
+"""Contract for sessions: creation, metadata, settings, quota."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from smp_memory.errors import (
     SizeLimitExceeded,
 )
 from smp_memory.files.layouts import NAMES
-from smp_memory.testing.contract.changes import refused_field
-from smp_memory.testing.contract.fixture import ContractFixture, dumped, refused, same
+from smp_memory.testing.contract.fixture import ContractFixture, dump, is_same, raises, raises_invalid
 
-BAD_IDS: list[Any] = [
+INVALID_IDS: list[Any] = [
     "",
     ".",
     "..",
@@ -37,7 +36,7 @@ BAD_IDS: list[Any] = [
 
 
 class SessionsContract(ContractFixture):
-    def test_a_session_is_described_by_its_head(self) -> None:
+    def test_session_metadata_is_stored(self) -> None:
         memory = self.store()
         context: dict[str, Any] = {
             "phase": "review",
@@ -48,14 +47,14 @@ class SessionsContract(ContractFixture):
         session = memory.create_session(
             "s1", user="ada", agents=["architect", "veritas"], project="shop", tags=["x", "y.z"], **context
         )
-        for seen in (session, self.again(session)):
+        for seen in (session, self.reopen(session)):
             info = seen.info
             assert (info.id, info.user, info.agents, info.project) == ("s1", "ada", ["architect", "veritas"], "shop")
             assert (info.tags, info.status, info.created) == (["x", "y.z"], "active", self.clock())
-            assert same(dict(sorted(info.context.items())), dict(sorted(context.items())))
+            assert is_same(dict(sorted(info.context.items())), dict(sorted(context.items())))
             assert info.to_dict()["created"] == "2026-01-01T12:00:00Z"
 
-    def test_nasty_words_in_a_head(self) -> None:
+    def test_hostile_text_in_session_metadata(self) -> None:
         memory = self.store()
         words = [
             "no",
@@ -103,33 +102,33 @@ class SessionsContract(ContractFixture):
             assert session.get("DEC-0001").decision == f"of {session.id}"
         assert len(memory.sessions()) == 6
 
-    def test_what_is_not_there(self) -> None:
+    def test_opening_a_missing_session_is_rejected(self) -> None:
         memory = self.store()
         assert memory.sessions() == []
-        with refused(SessionNotFound, session="s9"):
+        with raises(SessionNotFound, session="s9"):
             memory.session("s9")
-        with refused(SessionNotFound, session="s9"):
+        with raises(SessionNotFound, session="s9"):
             memory.get("s9/DEC-0001")
         assert self.store().sessions() == []
 
-    def test_a_name_is_taken_once(self) -> None:
+    def test_a_session_id_can_be_used_once(self) -> None:
         session = self.new_session()
         session.add_decision("x")
         for memory in (session.memory, self.store()):
-            with refused(SessionExists, session="s1"):
+            with raises(SessionExists, session="s1"):
                 memory.create_session("s1", user="eve")
-        assert (self.again(session).info.user, len(session.records())) == ("ada", 1)
+        assert (self.reopen(session).info.user, len(session.records())) == ("ada", 1)
 
-    def test_bad_session_ids_are_refused(self) -> None:
+    def test_invalid_session_ids_are_rejected(self) -> None:
         memory = self.store()
-        for bad in [*BAD_IDS, 5, b"x", ["a"]]:
-            with refused(InvalidRecord, field="id"):
+        for bad in [*INVALID_IDS, 5, b"x", ["a"]]:
+            with raises(InvalidRecord, field="id"):
                 memory.create_session(bad)
-            with refused(InvalidRecord, field="session"):
+            with raises(InvalidRecord, field="session"):
                 memory.session(bad)
         assert memory.sessions() == []
 
-    def test_bad_words_about_a_session_are_refused(self) -> None:
+    def test_invalid_session_metadata_is_rejected(self) -> None:
         memory = self.store()
         cases: list[tuple[dict[str, Any], str]] = [
             ({"user": 5}, "user"),
@@ -145,16 +144,16 @@ class SessionsContract(ContractFixture):
             ({"note": {"\ud800": 1}}, "context.note"),
         ]
         for bad, field in cases:
-            with refused_field((field,)):
+            with raises_invalid(field):
                 memory.create_session("s1", **bad)
         assert self.store().sessions() == []
 
-    def test_a_head_can_be_changed(self) -> None:
+    def test_session_metadata_can_be_changed(self) -> None:
         session = self.new_session()
         session.add_decision("x")
         session.change_info(project="mall", tags=["new"], agents=["a", "b"], context={"phase": 2})
         session.add_decision("y")
-        for seen in (session, self.again(session)):
+        for seen in (session, self.reopen(session)):
             info = seen.info
             assert (info.project, info.tags, info.agents, info.user, info.context) == (
                 "mall",
@@ -165,7 +164,7 @@ class SessionsContract(ContractFixture):
             )
             assert [record.id for record in seen.records()] == ["DEC-0001", "DEC-0002"]
             assert seen.validate().problems == []
-        with refused(InvalidRecord, field="status_"):
+        with raises(InvalidRecord, field="status_"):
             session.change_info(status_="x")
 
     # -- settings
@@ -175,18 +174,18 @@ class SessionsContract(ContractFixture):
         assert memory.layout in NAMES
         for other in NAMES:
             if other != memory.layout:
-                with refused(LayoutMismatch):
+                with raises(LayoutMismatch):
                     self.store(layout=other)
         assert self.store(layout=memory.layout).layout == memory.layout
-        with refused(InvalidConfig, field="layout"):
+        with raises(InvalidConfig, field="layout"):
             self.store(layout="parchment")
 
-    def test_settings_given_on_opening(self) -> None:
+    def test_settings_passed_to_open(self) -> None:
         memory = self.store(config={"durability": "os", "concurrency": {"lock_timeout_ms": 250}})
         assert (memory.config.durability, memory.config.lock_timeout_seconds) == ("os", 0.25)
         assert memory.config.source("durability") == "argument"
         for bad in ({"durabilty": "os"}, {"durability": "never"}, {"storage": {"max_content_kb": 0}}, {"storage": 5}):
-            with refused(InvalidConfig):
+            with raises(InvalidConfig):
                 self.store(config=bad)
 
     def test_every_durability_writes_and_is_read_at_once(self) -> None:
@@ -205,41 +204,41 @@ class SessionsContract(ContractFixture):
             memory.close()
         assert self.store().session("s1").validate().problems == []
 
-    def test_a_session_may_have_settings_of_its_own(self) -> None:
+    def test_a_session_can_override_settings(self) -> None:
         memory = self.store()
         session = memory.create_session("s1", config={"storage": {"max_content_kb": 1, "max_session_size_mb": 0.01}})
         free = memory.create_session("s2")
-        assert self.again(session).info.config == {"storage": {"max_content_kb": 1, "max_session_size_mb": 0.01}}
-        for seen in (session, self.again(session)):
-            with refused(SizeLimitExceeded, limit=1024):
+        assert self.reopen(session).info.config == {"storage": {"max_content_kb": 1, "max_session_size_mb": 0.01}}
+        for seen in (session, self.reopen(session)):
+            with raises(SizeLimitExceeded, limit=1024):
                 seen.add_decision("x" * 2000)
         free.add_decision("x" * 2000)
-        with refused(SizeLimitExceeded, limit=int(0.01 * 1024 * 1024), session="s1"):
+        with raises(SizeLimitExceeded, limit=int(0.01 * 1024 * 1024), session="s1"):
             for _ in range(50):
                 session.add_decision("x" * 900)
         assert session.stats().quota_bytes == int(0.01 * 1024 * 1024)
         for bad in ({"layout": "log"}, {"nonsense": 1}):
-            with refused(InvalidConfig):
+            with raises(InvalidConfig):
                 memory.create_session("s3", config=bad)
         assert [each.id for each in self.store().sessions()] == ["s1", "s2"]
 
-    def test_a_session_does_not_outgrow_its_quota(self) -> None:
+    def test_writes_beyond_the_quota_are_rejected(self) -> None:
         quota = 20 * 1024
         session = self.new_session(config={"storage": {"max_session_size_mb": quota / 1024 / 1024}, "durability": "os"})
-        with refused(SizeLimitExceeded, limit=quota, session="s1") as caught:
+        with raises(SizeLimitExceeded, limit=quota, session="s1") as caught:
             for _ in range(100):
                 session.add_turn("user", "x" * 1000)
         details = caught[0].details
         assert details["used"] + details["size"] > quota >= details["used"]  # type: ignore[operator]
-        before = dumped(session)
+        before = dump(session)
         assert 10 < len(before) < 20
-        with refused(SizeLimitExceeded), session.transaction() as tx:
+        with raises(SizeLimitExceeded), session.transaction() as tx:
             tx.add_decision("small")
             tx.add_turn("user", "x" * 5000)
-        with refused(SizeLimitExceeded):
+        with raises(SizeLimitExceeded):
             session.add_many([("decision", "small"), ("finding", "x" * 5000)])
         assert session.stats().bytes <= quota
-        larger = self.again(session)
-        assert dumped(larger) == before
+        larger = self.reopen(session)
+        assert dump(larger) == before
         assert larger.add_decision("now there is room").id == "DEC-0001"
         assert larger.validate().problems == []

@@ -1,13 +1,13 @@
-"""Which hosts can SMP be installed into? One module for each, and what such a module has.
+"""Install SMP into the settings of a host: one module for each host, with these names.
 
-    TITLE                     how people call the host
+    TITLE                     the name of the host
     ABOUT                     what is installed, in a few words
-    is_there(where)           whether this machine, or this project, has it
-    edits(where, command)     what changes: a list of `Edit`, one for each file
-    hints(where)              what a person should know or do afterwards, in sentences
+    is_present(target)        whether this machine, or this project, has the host
+    edits(target, command)    the changes: a list of `FileEdit`, one for each file
+    hints(target)             what a person should know or do afterwards, in sentences
 
-A module is named in `HOSTS` and loaded when it is asked for. It writes nothing: the command line shows the edits as a diff,
-asks, and carries them out (`smp_memory.integrations.hooks.install.file_edit`).
+A module is named in `HOSTS` and loaded on demand. It writes nothing: the command line shows the edits as a diff,
+asks, and applies them (`smp_memory.integrations.hooks.install.file_edit`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
         TITLE: str
         ABOUT: str
 
-        def is_there(self, where: Where) -> bool: ...
+        def is_present(self, target: InstallTarget) -> bool: ...
 
-        def edits(self, where: Where, command: str) -> list[FileEdit]: ...
+        def edits(self, target: InstallTarget, command: str) -> list[FileEdit]: ...
 
-        def hints(self, where: Where) -> list[str]: ...
+        def hints(self, target: InstallTarget) -> list[str]: ...
 
 
 HOSTS = {
@@ -42,8 +42,8 @@ HOSTS = {
 PROJECT, USER = "project", "user"
 
 
-class Where:
-    """For which project, or for all projects of a user."""
+class InstallTarget:
+    """The project to install into, or all projects of a user."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class Where:
         home: str,
         environ: Mapping[str, str],
         start: str = "",
-        asked: frozenset[str] = frozenset(),
+        options: frozenset[str] = frozenset(),
     ) -> None:
         self.scope = scope
         self.project = project
         self.home = home
         self.environ = environ
-        self.start = start or project  # where the command was called
-        self.asked = asked  # what a host offers besides, by the name of its option
+        self.start = start or project  # the folder in which the command was called
+        self.options = options  # names of optional parts of a host that were asked for
 
     def folder(self, name: str, variable: str = "") -> str:
         """A host's folder in the project, or in the user's home, which a variable may name."""
@@ -77,7 +77,7 @@ def host(name: str) -> Host:
 
 
 def project_folder(start: str) -> str:
-    """Where a project begins: the nearest folder upwards with `.git` or `.bmad`, else the folder itself."""
+    """The root of a project: the nearest folder upwards with `.git` or `.bmad`, else the folder itself."""
     folder = os.path.abspath(start)
     while True:
         if any(os.path.exists(os.path.join(folder, name)) for name in (".git", ".bmad")):

@@ -1,10 +1,10 @@
-"""What does Claude Code get? Hooks in its settings and, for a project, the MCP server in `.mcp.json`."""
+"""Install into Claude Code: hooks in its settings and, for a project, the MCP server in `.mcp.json`."""
 
 from __future__ import annotations
 
 import os
 
-from smp_memory.integrations.hooks.install import PROJECT, Where
+from smp_memory.integrations.hooks.install import PROJECT, InstallTarget
 from smp_memory.integrations.hooks.install.settings_file import settings_edit
 
 TYPE_CHECKING = False
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TITLE = "Claude Code"
 ABOUT = "hooks in settings.json, an MCP server in .mcp.json"
-SECONDS = {  # SessionEnd: more is not given; all but the first three only start what goes on behind
+SECONDS = {  # SessionEnd: the host allows no more; all but the first three only start work in the background
     "SessionStart": 10,
     "UserPromptSubmit": 5,
     "SubagentStart": 5,
@@ -28,30 +28,32 @@ SECONDS = {  # SessionEnd: more is not given; all but the first three only start
 
 
 def hooks(command: str) -> dict[str, Any]:
-    """What each event gets."""
+    """The hook of each event."""
     return {
         event: {"hooks": [{"type": "command", "command": command, "timeout": seconds}]}
         for event, seconds in SECONDS.items()
     }
 
 
-def is_there(where: Where) -> bool:
-    return os.path.isdir(where.folder(".claude", "CLAUDE_CONFIG_DIR")) or os.path.isdir(
-        where.environ.get("CLAUDE_CONFIG_DIR") or os.path.join(where.home, ".claude")
+def is_present(target: InstallTarget) -> bool:
+    return os.path.isdir(target.folder(".claude", "CLAUDE_CONFIG_DIR")) or os.path.isdir(
+        target.environ.get("CLAUDE_CONFIG_DIR") or os.path.join(target.home, ".claude")
     )
 
 
-def edits(where: Where, command: str) -> list[FileEdit]:
-    from smp_memory.integrations.hooks.install.file_edit import server
+def edits(target: InstallTarget, command: str) -> list[FileEdit]:
+    from smp_memory.integrations.hooks.install.file_edit import server_command
 
-    settings = os.path.join(where.folder(".claude", "CLAUDE_CONFIG_DIR"), "settings.json")
-    found = [settings_edit(settings, "hooks", hooks(f"{command} hook"), None)]
-    if where.scope == PROJECT:
-        found.append(settings_edit(os.path.join(where.project, ".mcp.json"), "MCP server", {}, server(command)))
-    return found
+    settings = os.path.join(target.folder(".claude", "CLAUDE_CONFIG_DIR"), "settings.json")
+    result = [settings_edit(settings, "hooks", hooks(f"{command} hook"), None)]
+    if target.scope == PROJECT:
+        result.append(
+            settings_edit(os.path.join(target.project, ".mcp.json"), "MCP server", {}, server_command(command))
+        )
+    return result
 
 
-def hints(where: Where) -> list[str]:
-    if where.scope == PROJECT:
+def hints(target: InstallTarget) -> list[str]:
+    if target.scope == PROJECT:
         return ["Claude Code asks before it uses the hooks and the MCP server of a project for the first time."]
     return ["For the MCP server in all projects: claude mcp add --scope user smp -- smp mcp"]

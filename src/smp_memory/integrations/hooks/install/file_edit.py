@@ -1,13 +1,11 @@
-"""What becomes of a file, and how does it come back? One edit for each file. Pure, but for reading.
+"""One edit of a file of a host's settings, and the command by which a host calls SMP. Pure, but for reading.
 
-Guarantees: putting in twice changes nothing. Taking out leaves what was there before, byte for byte, if nobody changed the
-file since: then the copy that was kept beside it (`.smp-backup`) is what putting in started from. Otherwise exactly our own
-parts are taken out. A file that cannot be understood is refused, never rewritten.
+Guarantees: installing twice changes nothing. Removing restores the bytes from before, if nobody changed the
+file since: then the backup beside it (`.smp-backup`) is what the installation started from. Otherwise exactly our own
+parts are removed. A file that cannot be parsed is refused, never rewritten.
 
-The command by which a host calls SMP: its name where every host finds it, else its absolute path.
-
-A host starts hooks in its own environment. A program inside a virtual environment is on the PATH only where that environment is
-active, so it is named by its path.
+The command is the name `smp` where every host finds it, else its absolute path: a host starts hooks in its own environment, and a
+program inside a virtual environment is on the PATH only where that environment is active.
 """
 
 from __future__ import annotations
@@ -29,40 +27,40 @@ _LARGEST_BYTES = 16 << 20
 
 
 class FileEdit:
-    """A file that gets something of ours. `put` and `take` are functions from text to text; '' is a file that is not there."""
+    """An edit of one file. `add` and `remove` are functions from text to text; '' stands for a file that does not exist."""
 
-    def __init__(self, path: str, about: str, put: Callable[[str], str], take: Callable[[str], str]) -> None:
+    def __init__(self, path: str, about: str, add: Callable[[str], str], remove: Callable[[str], str]) -> None:
         self.path = os.path.realpath(path)  # a link stays a link
         self.about = about
-        self._put = put
-        self._take = take
+        self._add = add
+        self._remove = remove
 
     def now(self) -> str:
-        """What the file holds; '' if there is none."""
+        """The text of the file; '' if it does not exist."""
         return _read(self.path)
 
     @property
     def is_installed(self) -> bool:
-        """Whether our parts are there, as this version would put them."""
+        """Whether the file has our parts as this version would write them."""
         text = self.now()
-        return bool(text) and self._put(text) == text
+        return bool(text) and self._add(text) == text
 
     def installed(self) -> str:
-        return self._put(self.now())
+        return self._add(self.now())
 
     def without(self) -> str:
-        """What is left when our parts are gone; '' if the file goes, too."""
+        """The text without our parts; '' if the file is to be removed, too."""
         text = self.now()
         if not text:
             return ""
-        kept = _read(self.path + BACKUP)
-        if kept and self._put(kept) == text:
-            return kept
-        return "" if self._put("") == text else self._take(text)
+        backup = _read(self.path + BACKUP)
+        if backup and self._add(backup) == text:
+            return backup
+        return "" if self._add("") == text else self._remove(text)
 
 
 def diff(path: str, before: str, after: str) -> list[str]:
-    """What changes in a file, as people know it from git."""
+    """A unified diff of a file's change."""
     from difflib import unified_diff
 
     old, new = before.splitlines(), after.splitlines()
@@ -85,7 +83,7 @@ def _read(path: str) -> str:
 
 
 def command_here() -> str:
-    """The command as a shell reads it. A name works for everybody who has SMP; a path only on this machine."""
+    """The command for a shell: a name, which works for everybody who has SMP, or else a path on this machine."""
     from shlex import quote
     from shutil import which
 
@@ -114,8 +112,8 @@ def _is_in_environment(program: str) -> bool:
     return folder is not None and os.path.isabs(program) and program.startswith(os.path.join(folder, ""))
 
 
-def server(command: str) -> dict[str, Any]:
-    """The MCP server as hosts want it: a program and its arguments."""
+def server_command(command: str) -> dict[str, Any]:
+    """The MCP server in the form of hosts' settings: a program and its arguments."""
     import shlex
 
     program, *words = shlex.split(command)

@@ -1,10 +1,10 @@
-"""What does Gemini CLI get? Hooks and the MCP server in its `settings.json`. Its times are milliseconds."""
+"""Install into Gemini CLI: hooks and the MCP server in its `settings.json`. Its timeouts are milliseconds."""
 
 from __future__ import annotations
 
 import os
 
-from smp_memory.integrations.hooks.install import Where
+from smp_memory.integrations.hooks.install import InstallTarget
 from smp_memory.integrations.hooks.install.settings_file import settings_edit
 
 TYPE_CHECKING = False
@@ -31,17 +31,17 @@ def hooks(command: str) -> dict[str, Any]:
     }
 
 
-def is_there(where: Where) -> bool:
-    return os.path.isdir(where.folder(".gemini")) or os.path.isdir(os.path.join(where.home, ".gemini"))
+def is_present(target: InstallTarget) -> bool:
+    return os.path.isdir(target.folder(".gemini")) or os.path.isdir(os.path.join(target.home, ".gemini"))
 
 
-def edits(where: Where, command: str) -> list[FileEdit]:
-    from smp_memory.integrations.hooks.install.file_edit import server
+def edits(target: InstallTarget, command: str) -> list[FileEdit]:
+    from smp_memory.integrations.hooks.install.file_edit import server_command
 
-    path = os.path.join(where.folder(".gemini"), "settings.json")
-    asked = hooks(f"{command} hook --client gemini")
-    return [settings_edit(path, "hooks and MCP server", asked, server(command))]
+    path = os.path.join(target.folder(".gemini"), "settings.json")
+    entries = hooks(f"{command} hook --client gemini")
+    return [settings_edit(path, "hooks and MCP server", entries, server_command(command))]
 
 
-def hints(where: Where) -> list[str]:
+def hints(target: InstallTarget) -> list[str]:
     return ["Gemini CLI needs hooks to be enabled; recent versions have them on."]

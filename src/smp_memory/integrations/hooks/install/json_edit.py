@@ -1,8 +1,8 @@
-"""How does a JSON file change in one place and stay as it is in all others? Edits of its text. Pure.
+"""Change a JSON text in one place and leave all other bytes as they are. Pure.
 
-Guarantees: what is not named stays byte for byte: order, indent, line ends, spacing. What is added looks like its
-neighbours. A text that is not plain JSON (comments, trailing commas, a name twice) is refused, because a rewrite would lose
-something. The result is read back and compared with what the change should give.
+Guarantees: order, indent, line ends and spacing of everything else stay byte for byte. What is added is formatted like its
+neighbours. A text that is not plain JSON (comments, trailing commas, a duplicate name) is refused, because a rewrite would lose
+something. The result is parsed and compared with the intended value.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 _BLANK = " \t\r\n"
 
 
-class NotPlain(ValueError):
+class NotPlainJson(ValueError):
     """The text is not JSON that can be changed in place; the message says why."""
 
 
 class JsonPart:
-    """A value in the text: where it stands, and, of an object or a list, its parts."""
+    """A value in the text: its position and, for an object or a list, its parts."""
 
     def __init__(self, value: Any, start: int, end: int) -> None:
         self.value = value
         self.start = start
         self.end = end
-        self.parts: list[tuple[str, int, JsonPart]] = []  # name (of a list: empty), where the part begins, the part
+        self.parts: list[tuple[str, int, JsonPart]] = []  # name (in a list: empty), start of the member, value
 
     def part(self, name: str) -> JsonPart | None:
         return next((part for key, _, part in self.parts if key == name), None)
@@ -40,16 +40,16 @@ def read(text: str) -> JsonPart:
     try:
         whole = _part(text, start)
     except (ValueError, RecursionError) as error:
-        raise NotPlain(f"not plain JSON ({error})") from None
+        raise NotPlainJson(f"not plain JSON ({error})") from None
     if _skip(text, whole.end) != len(text):
-        raise NotPlain("not plain JSON (something stands behind its end)")
+        raise NotPlainJson("not plain JSON (there is text after its end)")
     if not isinstance(whole.value, dict):
-        raise NotPlain("not a JSON object")
+        raise NotPlainJson("not a JSON object")
     return whole
 
 
 def _part(text: str, start: int) -> JsonPart:
-    value, end = json.JSONDecoder(object_pairs_hook=_once_each).raw_decode(text, start)
+    value, end = json.JSONDecoder(object_pairs_hook=_unique_names).raw_decode(text, start)
     part = JsonPart(value, start, end)
     if isinstance(value, (dict, list)):
         at = _skip(text, start + 1)
@@ -65,11 +65,11 @@ def _part(text: str, start: int) -> JsonPart:
     return part
 
 
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name stands there twice")
-    return found
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = dict(pairs)
+    if len(names) != len(pairs):
+        raise ValueError("an object has a name twice")
+    return names
 
 
 def _skip(text: str, at: int) -> int:
@@ -82,40 +82,40 @@ def _skip(text: str, at: int) -> int:
 
 
 def add(text: str, path: tuple[str, ...], name: str | None, value: Any) -> str:
-    """With a member, or (`name` None) an item at the end of a list; the objects on the way to it are made if need be."""
+    """Add a member or, with `name` None, an item at the end of a list; missing objects on the path are created."""
     whole = read(text)
     inner = whole
     for depth, key in enumerate(path):
         if not isinstance(inner.value, dict):
-            raise NotPlain(f'"{path[depth - 1]}" is not an object')
+            raise NotPlainJson(f'"{path[depth - 1]}" is not an object')
         found = inner.part(key)
         if found is None:
             made: Any = [value] if name is None else {name: value}
             for outer in reversed(path[depth + 1 :]):
                 made = {outer: made}
-            return _read_back(text, _inserted(text, inner, depth, key, made), (*path[:depth], key), made)
+            return _verify(text, _insert(text, inner, depth, key, made), (*path[:depth], key), made)
         inner = found
     if not isinstance(inner.value, list if name is None else dict):
-        raise NotPlain(f'"{path[-1]}" is not {"a list" if name is None else "an object"}')
-    there: Any = inner.value
-    changed = [*there, value] if name is None else {**there, name: value}
-    return _read_back(text, _inserted(text, inner, len(path), name, value), path, changed)
+        raise NotPlainJson(f'"{path[-1]}" is not {"a list" if name is None else "an object"}')
+    before: Any = inner.value
+    changed = [*before, value] if name is None else {**before, name: value}
+    return _verify(text, _insert(text, inner, len(path), name, value), path, changed)
 
 
-def _read_back(before: str, after: str, path: tuple[str, ...], value: Any) -> str:
-    """The text, when it says what it should and nothing else has changed."""
-    wanted = inner = read(before).value
+def _verify(before: str, after: str, path: tuple[str, ...], value: Any) -> str:
+    """Return the new text if it has the intended value and nothing else has changed; raise NotPlainJson if not."""
+    expected = inner = read(before).value
     for key in path[:-1]:
         inner = inner[key]
     inner[path[-1]] = value
-    if read(after).value != wanted:
-        raise NotPlain("written in a way that cannot be changed in place")
+    if read(after).value != expected:
+        raise NotPlainJson("written in a way that cannot be changed in place")
     return after
 
 
-def _inserted(text: str, into: JsonPart, depth: int, name: str | None, value: Any) -> str:
+def _insert(text: str, into: JsonPart, depth: int, name: str | None, value: Any) -> str:
     line_end = "\r\n" if "\r\n" in text else "\n"
-    step = _step(text)
+    step = _indent_step(text)
     opening = text[into.start]
     label = "" if name is None else json.dumps(name, ensure_ascii=False) + ": "
     if not into.parts:
@@ -134,8 +134,8 @@ def _lines(value: Any, step: str, depth: int, line_end: str) -> str:
     return (line_end + step * depth).join(lines)
 
 
-def _step(text: str) -> str:
-    """By how much the file indents."""
+def _indent_step(text: str) -> str:
+    """One step of the file's indentation."""
     for line in text.splitlines():
         blank = line[: len(line) - len(line.lstrip(" \t"))]
         if blank and line.strip():
@@ -144,24 +144,23 @@ def _step(text: str) -> str:
 
 
 def _indent(text: str, into: JsonPart) -> str:
-    """What stands before the last part, if it begins a line."""
+    """The indentation of the last part, if it begins a line."""
     begins = into.parts[-1][1]
     line = text[text.rfind("\n", 0, begins) + 1 : begins]
     return "" if line.strip() else line
 
 
 def remove(text: str, path: tuple[str | int, ...]) -> str:
-    """Without a member or an item, and the comma that goes with it."""
+    """Remove a member or an item, and its comma."""
     inner = read(text)
-    outer, place = inner, 0
+    outer, index = inner, 0
     for key in path:
         outer = inner
-        places = [at for at, (name, _, _) in enumerate(outer.parts) if at == key or (name == key and name != "")]
-        place = places[0]
-        inner = outer.parts[place][2]
-    _, begins, part = outer.parts[place]
-    if place + 1 < len(outer.parts):
-        return text[:begins] + text[outer.parts[place + 1][1] :]
-    if place:
-        return text[: outer.parts[place - 1][2].end] + text[part.end :]
+        index = next(at for at, (name, _, _) in enumerate(outer.parts) if at == key or (name == key and name != ""))
+        inner = outer.parts[index][2]
+    _, begins, part = outer.parts[index]
+    if index + 1 < len(outer.parts):
+        return text[:begins] + text[outer.parts[index + 1][1] :]
+    if index:
+        return text[: outer.parts[index - 1][2].end] + text[part.end :]
     return text[: outer.start + 1] + text[outer.end - 1 :]

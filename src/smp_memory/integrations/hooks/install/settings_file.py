@@ -1,13 +1,13 @@
-"""What stands in a host's settings? Lists of hooks and an MCP server, put into a JSON text and taken out again. Pure.
+"""Add hooks and an MCP server to the JSON settings of a host, and remove them. Pure.
 
-Guarantees: those of `json_text`. An entry is ours if it runs `smp hook` or is the server `smp` that runs `smp mcp`, whatever
-path stands before it; others are never touched. One of ours that differs from what is wanted is replaced.
+Guarantees: those of `json_edit`. An entry is ours if it runs `smp hook` or is the server `smp` that runs `smp mcp`, whatever its
+path; others are never touched. One of ours that differs from the intended one is replaced.
 """
 
 from __future__ import annotations
 
 from smp_memory.integrations.hooks.install import json_edit
-from smp_memory.integrations.hooks.install.json_edit import NotPlain
+from smp_memory.integrations.hooks.install.json_edit import NotPlainJson
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,33 +20,33 @@ SERVER = "smp"
 
 
 def settings_edit(
-    path: str, about: str, hooks: dict[str, Any], server: dict[str, Any] | None, head: str = "{}\n"
+    path: str, about: str, hooks: dict[str, Any], server: dict[str, Any] | None, new_file: str = "{}\n"
 ) -> FileEdit:
-    """An edit of a JSON file: what each event gets, and the MCP server; `head` is what a new file begins with."""
+    """An edit of a JSON file that adds a hook to each event, and the MCP server; `new_file` is the text to start from."""
     from smp_memory.integrations.hooks.install.file_edit import FileEdit
 
-    def put(text: str) -> str:
-        text = text or head
+    def add(text: str) -> str:
+        text = text or new_file
         for event, entry in hooks.items():
             text = _with_hook(text, event, entry)
         return _with_server(text, server) if server is not None else text
 
-    def take(text: str) -> str:
+    def remove(text: str) -> str:
         text = _without_hooks(text)
         return _without_server(text) if server is not None else text
 
-    return FileEdit(path, about, _saying_which(path, put), _saying_which(path, take))
+    return FileEdit(path, about, _naming_file(path, add), _naming_file(path, remove))
 
 
-def _saying_which(path: str, work: Callable[[str], str]) -> Callable[[str], str]:
+def _naming_file(path: str, work: Callable[[str], str]) -> Callable[[str], str]:
     def checked(text: str) -> str:
         try:
             return work(text)
-        except NotPlain as error:
+        except NotPlainJson as error:
             from smp_memory.errors import UserError
 
             raise UserError(
-                f"{path}: {error}. It was not changed; put the entries in by hand (see docs/hooks.md), or make it plain JSON.",
+                f"{path}: {error}. It was not changed; add the entries by hand (see docs/hooks.md), or make it plain JSON.",
                 path=path,
             ) from None
 
@@ -81,8 +81,8 @@ def _with_hook(text: str, event: str, entry: Any) -> str:
     hooks = _object(json_edit.read(text).value, "hooks")
     groups = hooks.get(event, [])
     if not isinstance(groups, list):
-        raise NotPlain(f'"hooks.{event}" is not a list')
-    ours = [group for group in groups if _holds_ours(group)]
+        raise NotPlainJson(f'"hooks.{event}" is not a list')
+    ours = [group for group in groups if _has_ours(group)]
     if ours == [entry]:
         return text
     for _ in ours:
@@ -90,16 +90,16 @@ def _with_hook(text: str, event: str, entry: Any) -> str:
     return json_edit.add(text, ("hooks", event), None, entry)
 
 
-def _holds_ours(group: Any) -> bool:
+def _has_ours(group: Any) -> bool:
     inner = group.get("hooks") if isinstance(group, dict) else None
     return is_ours(group) or (isinstance(inner, list) and any(is_ours(each) for each in inner))
 
 
 def _without_hooks(text: str) -> str:
-    """Without all of ours, also at events that this version does not ask for, and without lists that this leaves empty."""
+    """Remove all of ours, also at events that this version does not use, and the lists that this leaves empty."""
     before = text
     for event, groups in list(_object(json_edit.read(text).value, "hooks").items()):
-        ours = [group for group in groups if _holds_ours(group)] if isinstance(groups, list) else []
+        ours = [group for group in groups if _has_ours(group)] if isinstance(groups, list) else []
         for _ in ours:
             text = _without_one(text, event)
         if ours and not json_edit.read(text).value["hooks"][event]:
@@ -110,14 +110,14 @@ def _without_hooks(text: str) -> str:
 
 
 def _without_one(text: str, event: str) -> str:
-    """Without the first of ours at an event; what others put into the same group stays."""
+    """Remove the first of ours at an event; hooks of others in the same group stay."""
     groups = json_edit.read(text).value["hooks"][event]
-    place = next(at for at, group in enumerate(groups) if _holds_ours(group))
-    inner = groups[place].get("hooks")
+    index = next(at for at, group in enumerate(groups) if _has_ours(group))
+    inner = groups[index].get("hooks")
     if isinstance(inner, list) and not all(is_ours(each) for each in inner):
-        within = next(at for at, each in enumerate(inner) if is_ours(each))
-        return json_edit.remove(text, ("hooks", event, place, "hooks", within))
-    return json_edit.remove(text, ("hooks", event, place))
+        inner_index = next(at for at, each in enumerate(inner) if is_ours(each))
+        return json_edit.remove(text, ("hooks", event, index, "hooks", inner_index))
+    return json_edit.remove(text, ("hooks", event, index))
 
 
 # -- the MCP server
@@ -129,7 +129,7 @@ def _with_server(text: str, server: dict[str, Any]) -> str:
         return text
     if known is not None:
         if not _is_our_server(known):
-            raise NotPlain(f'"mcpServers.{SERVER}" is another server')
+            raise NotPlainJson(f'"mcpServers.{SERVER}" is another server')
         text = json_edit.remove(text, ("mcpServers", SERVER))
     return json_edit.add(text, ("mcpServers",), SERVER, server)
 
@@ -154,7 +154,7 @@ def _is_our_server(server: Any) -> bool:
 
 
 def _object(settings: Any, name: str) -> dict[str, Any]:
-    found = settings.get(name, {})
-    if not isinstance(found, dict):
-        raise NotPlain(f'"{name}" is not an object')
-    return found
+    value = settings.get(name, {})
+    if not isinstance(value, dict):
+        raise NotPlainJson(f'"{name}" is not an object')
+    return value
