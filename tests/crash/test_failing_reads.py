@@ -399,8 +399,8 @@ LIMITED = """
 import json, os, resource, sys
 import smp_memory
 from smp_memory.errors import SMPError
-from smp_memory.files import retrying
-retrying.PAUSES_SECONDS = (0.0, 0.0, 0.0)
+from smp_memory.files import retry
+retry.PAUSES_SECONDS = (0.0, 0.0, 0.0)
 memory = smp_memory.open(sys.argv[1], config={"durability": "os"})
 sessions = [memory.session(f"s{n}") for n in range(6)]
 done, refused = [], 0

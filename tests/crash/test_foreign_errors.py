@@ -74,6 +74,7 @@ OF_STORE: dict[str, Do] = {
     "priority": lambda memory: memory.priority("s/DEC-0001"),
     "purge": lambda memory: memory.purge(older_than=0),
     "purge_session": lambda memory: memory.purge_session("trashed"),
+    "opened_session": lambda memory: memory.opened_session("s"),
     "query": lambda memory: memory.query("login", include_archived=True),
     "redact": lambda memory: memory.redact(),
     "reindex": lambda memory: memory.reindex(),
@@ -135,6 +136,7 @@ OF_SESSION: dict[str, Do] = {
     "pin": in_session(lambda session: session.pin("DEC-0001")),
     "priority": in_session(lambda session: session.priority("DEC-0001")),
     "purge": in_session(lambda session: session.purge(older_than=0)),
+    "missing": in_session(lambda session: session.missing("DEC-0099")),
     "query": in_session(lambda session: session.query("login", include_archived=True)),
     "records": in_session(lambda session: session.records("decision", last=1)),
     "redact": in_session(lambda session: session.redact()),
@@ -160,7 +162,7 @@ OF_SESSION: dict[str, Do] = {
     "watch": in_session(lambda session: list(session.watch(timeout=0.01))),
     "written": in_session(lambda session: session.written),
 }
-NO_DISK = {"now", "layout", "store", "memory", "folder"}
+NO_DISK = {"now", "layout", "store", "memory", "folder", "opened", "scope"}
 METHODS = {**{f"Memory.{name}": do for name, do in OF_STORE.items()},
            **{f"SessionMemory.{name}": do for name, do in OF_SESSION.items()}}  # fmt: skip
 

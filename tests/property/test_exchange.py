@@ -110,7 +110,7 @@ def told(layout: str, head: dict[str, Any], story: list[tuple[Any, ...]]) -> smp
         session = memory.create_session("s-1", **head)
     except SMPError:
         session = memory.create_session("s-1")
-    clock = memory._clock
+    clock = memory.scope.clock.source
     assert isinstance(clock, FrozenClock)
     for step in story:
         perform(session, clock, step)

@@ -87,6 +87,8 @@ class Remembered:
 
 def shown(record: smp_memory.Record) -> tuple[Any, ...]:
     data = {name: value for name, value in record.to_dict().items() if name not in _META}
+    if "text" not in record.given:
+        del data["text"]  # computed
     for name, default in (("tags", []), ("pinned", False)):
         if data.get(name) == default:
             del data[name]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from smp_memory.files.codec import Stored
 
 _BODY = "content"
+_TITLE = b"# Artifact "  # how the files that SMP writes begin
 
 
 class ArtifactMarkdown(MarkdownBlocks):
@@ -34,9 +35,11 @@ class ArtifactMarkdown(MarkdownBlocks):
 
     def _is_ours(self, data: bytes) -> bool:
         """Whether SMP began this file, or a person in its form; an entry whose heading is gone is damage, not a document."""
-        about = data.partition(b"\n")[2].partition(b"\n")[0]
+        title, _, rest = data.rstrip(b"\0").partition(b"\n")  # a power loss may leave zeros
+        about = rest.partition(b"\n")[0]
         return (
             self.boundary(b"\n" + data) >= 0
             or (data.startswith(b"#") and about != b"" and (about.startswith(ABOUT) or ABOUT.startswith(about)))
+            or (not rest and title[: len(_TITLE)] == _TITLE[: len(title)])  # the torn beginning of a new file
             or b"\n<!-- end " in data
         )
