@@ -71,24 +71,24 @@ class Writer:
 
     def add_turn(self, role: str | Mapping[str, Any], content: str | None = None, **fields: Unpack[TurnFields]) -> Turn:
         """Add a turn of a conversation; `role` is user, assistant, system, tool or an agent's name."""
-        result: Turn = self._add_named(KINDS["conversation"], {"role": role, "content": content}, {**fields})
+        result: Turn = self._add_named(KINDS["conversation"], {"role": role, "content": content}, fields)
         return result
 
     def add_decision(self, decision: str | Mapping[str, Any], **fields: Unpack[DecisionFields]) -> Decision:
         """Add a decision: `add_decision("Use OAuth 2.0", rationale="…", author="architect", tags=["auth"])`."""
-        result: Decision = self._add_named(KINDS["decision"], {"decision": decision}, {**fields})
+        result: Decision = self._add_named(KINDS["decision"], {"decision": decision}, fields)
         return result
 
     def add_finding(self, finding: str | Mapping[str, Any], **fields: Unpack[FindingFields]) -> Finding:
         """Add a finding: `add_finding("No MFA required", severity="critical", author="veritas")`."""
-        result: Finding = self._add_named(KINDS["finding"], {"finding": finding}, {**fields})
+        result: Finding = self._add_named(KINDS["finding"], {"finding": finding}, fields)
         return result
 
     def add_preference(
         self, key: str | Mapping[str, Any] | None = None, value: Any = None, **fields: Unpack[PreferenceFields]
     ) -> Preference:
         """Add a preference; the same `key` again updates it: `add_preference("response_style", "concise")`."""
-        result: Preference = self._add_named(KINDS["preference"], {"key": key, "value": value}, {**fields})
+        result: Preference = self._add_named(KINDS["preference"], {"key": key, "value": value}, fields)
         return result
 
     def update_agent_state(self, agent: str, state: Any, **fields: Unpack[CommonFields]) -> AgentState:
@@ -108,12 +108,12 @@ class Writer:
         self, name: str | Mapping[str, Any] | None = None, content: str | None = None, **fields: Unpack[ArtifactFields]
     ) -> Artifact:
         """Add something that was made: `add_artifact("report.md", "# Report …")`; or only its `path`."""
-        result: Artifact = self._add_named(KINDS["artifact"], {"name": name, "content": content}, {**fields})
+        result: Artifact = self._add_named(KINDS["artifact"], {"name": name, "content": content}, fields)
         return result
 
     def add_learning(self, learning: str | Mapping[str, Any], **fields: Unpack[LearningFields]) -> Learning:
         """Add a pattern that an agent learned."""
-        result: Learning = self._add_named(KINDS["learning"], {"learning": learning}, {**fields})
+        result: Learning = self._add_named(KINDS["learning"], {"learning": learning}, fields)
         return result
 
     def update(self, id: Any, expected_revision: int | None = None, *, by: str | None = None, **changes: Any) -> Any:
@@ -185,7 +185,7 @@ class Writer:
     def restore(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
         return self._commit(Restore(id_or_operation(id), by or self._author, *self._reason(reason)), "restoring")
 
-    def _add_named(self, kind: Kind, positional: dict[str, Any], fields: dict[str, Any]) -> Any:
+    def _add_named(self, kind: Kind, positional: dict[str, Any], fields: Mapping[str, object]) -> Any:
         """Add a memory from positional arguments and keywords. The first argument may be an object with all fields."""
         first = next(iter(positional))
         given = positional[first]
