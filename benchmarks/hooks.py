@@ -1,4 +1,4 @@
-"""How long does a coding agent wait for its memory? `smp hook` in a new process, against `python -c pass`.
+"""Time that a coding agent waits for `smp hook`, a new process per event, beside `python -c pass`.
 
     python benchmarks/hooks.py [--memories 100000] [--rounds 40] [--keep FOLDER]
 
@@ -19,9 +19,9 @@ import tempfile
 import time
 from statistics import median
 
-import reading
-from finding import Texts
-from measure import Row, Target, alternate, progress
+import reads
+from queries import Texts
+from timing import Row, Target, alternate, progress
 
 import smp_memory
 
@@ -29,8 +29,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from measure import Sides
     from run import Plan
+    from timing import Sides
 
 _HOOK = "import sys; from smp_memory.cli.main import main; sys.exit(main(['hook']))"
 _MOST_TIMES_PYTHON = 6.0
@@ -51,7 +51,7 @@ def fill(root: str, memories: int) -> None:
 class Host:
     """A coding agent that calls its hook."""
 
-    def __init__(self, children: reading.Children, project: str, root: str) -> None:
+    def __init__(self, children: reads.Children, project: str, root: str) -> None:
         self._environment = children.environment
         self._project = project
         self._root = root
@@ -106,7 +106,7 @@ class Host:
             return ""
 
 
-def _measured(children: reading.Children, folder: str, memories: int, rounds: int) -> tuple[Sides, Host]:
+def _measured(children: reads.Children, folder: str, memories: int, rounds: int) -> tuple[Sides, Host]:
     root = os.path.join(folder, ".bmad", "memory")
     if not os.path.exists(root):
         progress(f"a store of {memories:,} memories")
@@ -125,7 +125,7 @@ def _measured(children: reading.Children, folder: str, memories: int, rounds: in
 def events(plan: Plan) -> Iterator[Row]:
     """What a coding agent waits for, against `python -c pass`."""
     memories = 2000 if plan.quick else _MEMORIES
-    sides, host = _measured(reading.Children(plan), plan.folder("hooks"), memories, plan.count(20, 2))
+    sides, host = _measured(reads.Children(plan), plan.folder("hooks"), memories, plan.count(20, 2))
     for name in ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"):
         yield Row(
             "hook in a new process",
@@ -154,7 +154,7 @@ def main(words: list[str]) -> int:
 
     with tempfile.TemporaryDirectory(prefix=".smp-bytecode-", dir=".", ignore_cleanup_errors=True) as cache:
         sides, host = _measured(
-            reading.Children(Plan(os.path.abspath(cache), False)), folder, chosen.memories, chosen.rounds
+            reads.Children(Plan(os.path.abspath(cache), False)), folder, chosen.memories, chosen.rounds
         )
     fastest = sides.all("python")[0]
     print(

@@ -1,4 +1,4 @@
-"""What does forgetting cost? Compaction, archives, deleting, erasing and maintenance, each beside a raw probe of the machine.
+"""Cost of compaction, archives, deletion, erasure and maintenance, each beside a raw probe of the machine.
 
     python benchmarks/lifecycle.py [--quick] [--markdown docs/benchmarks-forgetting.md]
 
@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from statistics import median
 
 import sample_data
-from measure import MILLISECONDS, Row, Target, alternate, each, progress, whole
+from timing import MILLISECONDS, Row, Target, alternate, each, progress, whole
 
 import smp_memory
 from smp_memory.testing import FrozenClock

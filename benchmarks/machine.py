@@ -1,4 +1,4 @@
-"""On which machine was it measured?"""
+"""Description of the machine of a run: processor, memory, file system, load."""
 
 from __future__ import annotations
 

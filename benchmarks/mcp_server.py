@@ -1,4 +1,4 @@
-"""How long does an agent wait for its memory over MCP? Calls to a running `smp mcp`, beside a ping and the query itself.
+"""Latency of calls to a running `smp mcp`, beside a ping and the query itself.
 
     python benchmarks/mcp_server.py [--memories 100000] [--rounds 5] [--reference]
 
@@ -18,10 +18,10 @@ import sys
 import tempfile
 from statistics import median
 
-import reading
+import reads
 import sample_data
-from finding import Texts
-from measure import MILLISECONDS, Row, Target, alternate, each, progress, whole
+from queries import Texts
+from timing import MILLISECONDS, Row, Target, alternate, each, progress, whole
 
 import smp_memory
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from measure import Sides
     from run import Plan
+    from timing import Sides
 
 _MEMORIES, _SESSIONS = 100_000, 10
 _REFERENCE = "@modelcontextprotocol/server-memory", "2026.8.31"
@@ -99,7 +99,7 @@ def fill(root: str, memories: int) -> None:
         memory.query("caught up", track_access=False)
 
 
-def _calls(children: reading.Children, root: str, rounds: int, count: int) -> Sides:
+def _calls(children: reads.Children, root: str, rounds: int, count: int) -> Sides:
     questions = Texts().questions(count)
     client = Client(_server(root), children.environment)
     with smp_memory.open(root) as memory:
@@ -115,7 +115,7 @@ def _calls(children: reading.Children, root: str, rounds: int, count: int) -> Si
     return sides
 
 
-def _starts(children: reading.Children, root: str, rounds: int) -> Sides:
+def _starts(children: reads.Children, root: str, rounds: int) -> Sides:
     """Until the answer to the first message, and what loading the protocol's library takes of that."""
 
     def start() -> list[float]:
@@ -163,7 +163,7 @@ def _reference(folder: str) -> list[str]:
 def calls(plan: Plan) -> Iterator[Row]:
     """A call of `recall` over MCP, beside a ping and the query itself; and the start of the server."""
     memories = 2000 if plan.quick else _MEMORIES
-    root, children = plan.folder("mcp"), reading.Children(plan)
+    root, children = plan.folder("mcp"), reads.Children(plan)
     progress(f"a store of {memories:,} memories")
     fill(root, memories)
     sides = _calls(children, root, plan.count(5, 2), plan.count(200, 20))
@@ -195,7 +195,7 @@ def main(words: list[str]) -> int:
 
     with tempfile.TemporaryDirectory(prefix=".smp-mcp-", dir=".", ignore_cleanup_errors=True) as folder:
         plan = Plan(os.path.abspath(folder), False)
-        root, children = plan.folder("mcp"), reading.Children(plan)
+        root, children = plan.folder("mcp"), reads.Children(plan)
         progress(f"a store of {chosen.memories:,} memories")
         fill(root, chosen.memories)
         sides = _calls(children, root, chosen.rounds, chosen.questions)

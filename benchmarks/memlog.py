@@ -1,4 +1,4 @@
-"""How many entries does a memlog keep when several processes append at once? BMAD's own script, and ours.
+"""Entries that a memlog keeps when several processes append at once: BMAD's own script, and ours.
 
     python benchmarks/memlog.py path/to/_bmad/scripts/memlog.py [--processes 8] [--each 50] [--rounds 3]
 

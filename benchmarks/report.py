@@ -1,4 +1,4 @@
-"""How are the results shown? A table on the terminal, docs/benchmarks.md, JSON."""
+"""Results as a table on the terminal, as docs/benchmarks.md and as JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from measure import Row
+    from timing import Row
 
 HEAD = ("figure", "case", "target", "measured", "raw", "ratio", "met")
 

@@ -1,8 +1,8 @@
-"""Does a question find the memory that answers it? Quality of retrieval through the public interface.
+"""Retrieval quality through the public API: whether a question finds the memory that answers it.
 
 Two public benchmarks with gold evidence are written turn by turn into fresh stores, one session per session, and asked
-through `memory.query`. The data are not part of this repository; their folder is given by `--data` or SMP_BENCH_DATA,
-or lies in `../shared/data`. Without them nothing is measured, and the exit code is 0.
+through `memory.query`. The data are not part of this repository; their folder is given by `--data` or SMP_BENCH_DATA.
+Without them nothing is measured, and the exit code is 0.
 
     python benchmarks/retrieval.py [--only locomo] [--semantic off] [--mode weighted] [--kinds] [--markdown FILE]
 
@@ -216,14 +216,13 @@ def missed(name: str, found: list[Answer], by_meaning: bool) -> Iterator[str]:
 
 def data_folder(given: str | None) -> str | None:
     """Where the data are, or None."""
-    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "shared", "data")
-    folder = given or os.environ.get("SMP_BENCH_DATA") or beside
-    return folder if os.path.isfile(os.path.join(folder, "locomo-dev.json")) else None
+    folder = given or os.environ.get("SMP_BENCH_DATA")
+    return folder if folder and os.path.isfile(os.path.join(folder, "locomo-dev.json")) else None
 
 
 def arguments(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--data", metavar="FOLDER", help="where the data are (default: SMP_BENCH_DATA, ../shared/data)")
+    parser.add_argument("--data", metavar="FOLDER", help="where the data are (default: SMP_BENCH_DATA)")
     parser.add_argument("--only", choices=SETS, help="one set of data")
     parser.add_argument("--semantic", default="auto", choices=("auto", "off"), help="off: words alone")
     parser.add_argument("--mode", default="default", help="default, weighted or product")
@@ -250,7 +249,7 @@ def main(words: list[str]) -> int:
         wrong += missing
     print("\n".join(lines))
     if given.markdown:
-        command = f"python benchmarks/retrieval.py --markdown {given.markdown}{' --kinds' if given.kinds else ''}"
+        command = f"python benchmarks/retrieval.py --data FOLDER --markdown {given.markdown}{' --kinds' if given.kinds else ''}"
         with open(given.markdown, "w", encoding="utf-8") as file:
             file.write("\n".join([_HEAD, f"    {command}", "", _HOW, "", *lines]).rstrip() + "\n")
     return 1 if wrong and given.mode == "default" and not given.first else 0

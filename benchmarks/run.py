@@ -1,4 +1,4 @@
-"""Are the figures of the issues met? Measures each beside a raw probe and says so. Called by `./dev bench`."""
+"""Measure the published figures, each beside a raw probe, and compare them with their targets. Called by `./dev bench`."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ import tempfile
 import time
 import traceback
 
-import agents
-import appending
-import finding
+import concurrent_writes
+import contexts
+import growth_chart
 import hooks
 import lifecycle
 import machine
 import mcp_server
-import picture
-import reading
+import queries
+import reads
 import report
 import sample_data
-import sharing
+import writes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from measure import Row
+    from timing import Row
 
 WRITING = {
-    "durable": appending.durable_add,
-    "rate": appending.add_rate,
-    "bulk": appending.bulk,
-    "large": appending.large_session,
-    "threads": sharing.threads,
-    "processes": sharing.processes,
-    "last-turns": reading.last_turns,
-    "read-all": reading.read_all,
-    "commands": reading.commands,
+    "durable": writes.durable_add,
+    "rate": writes.add_rate,
+    "bulk": writes.bulk,
+    "large": writes.large_session,
+    "threads": concurrent_writes.threads,
+    "processes": concurrent_writes.processes,
+    "last-turns": reads.last_turns,
+    "read-all": reads.read_all,
+    "commands": reads.commands,
 }
 FINDING = {
-    "queries": finding.queries,
-    "newest": finding.newest,
-    "fresh": finding.fresh,
-    "building": finding.building,
-    "first-answer": finding.first_answer,
+    "queries": queries.queries,
+    "newest": queries.newest,
+    "fresh": queries.fresh,
+    "building": queries.building,
+    "first-answer": queries.first_answer,
 }
 AGENTS = {
     "hooks": hooks.events,
-    "context": agents.contexts,
-    "first-context": agents.first_context,
+    "context": contexts.contexts,
+    "first-context": contexts.first_context,
     "mcp": mcp_server.calls,
 }
 GROUPS = {"writing": WRITING, "finding": FINDING, "forgetting": lifecycle.FIGURES, "agents": AGENTS}
@@ -147,7 +147,7 @@ def main(words: list[str]) -> int:
     if chosen.json:
         report.write(chosen.json, report.as_json(rows, facts))
     if chosen.markdown:
-        drawn = picture.growth(rows)
+        drawn = growth_chart.growth(rows)
         image = os.path.splitext(chosen.markdown)[0] + ".svg" if drawn else ""
         report.write(chosen.markdown, report.markdown(rows, facts, chosen.quick, os.path.basename(image)))
         if image:

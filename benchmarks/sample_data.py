@@ -1,4 +1,4 @@
-"""What is stored? Made-up work on software, the same in every run, and stores filled with it."""
+"""Sample data: made-up work on software, the same in every run, and stores filled with it."""
 
 from __future__ import annotations
 

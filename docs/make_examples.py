@@ -25,11 +25,12 @@ from smp_memory import errors  # noqa: E402
 from smp_memory.config import SETTINGS  # noqa: E402
 from smp_memory.files.disk import Disk  # noqa: E402
 from smp_memory.files.layouts import NAMES, layout_named  # noqa: E402
+from smp_memory.files.layouts.layout import OVERVIEW_FILES  # noqa: E402
 from smp_memory.files.memory_system import MemorySystem  # noqa: E402
 from smp_memory.model.entry import PUT, Entry  # noqa: E402
 from smp_memory.model.types import COMMON_FIELDS, KINDS  # noqa: E402
 from smp_memory.privacy import fence  # noqa: E402
-from smp_memory.store.overview_files import FILES, FOLDER, write_overviews  # noqa: E402
+from smp_memory.store.tidy import write_overviews  # noqa: E402
 from smp_memory.testing import fixed_uids  # noqa: E402
 
 DOCUMENTS = ("README.md", "docs/FORMAT.md", "docs/api.md", "docs/agents.md", "docs/health.md")
@@ -149,7 +150,7 @@ def overviews() -> str:
     with memory:
         session = memory.session(SESSION)
         write_overviews(Disk(system), session.folder, session.records())
-        names = [f"{FOLDER}/{name}" for name in FILES]
+        names = [f"indexes/{name}" for name in OVERVIEW_FILES]
         texts = [text_of(system, f"{session.folder}/{name}") for name in names]
         return "\n".join(f"`{name}`\n\n````yaml\n{text}````\n" for name, text in zip(names, texts, strict=True))
 
@@ -198,6 +199,7 @@ WHEN = {
     "DuplicateId": "An id of your own that is or was taken.",
     "LayoutMismatch": "The store has another layout than you asked for, or was converted while it was open.",
     "NotAllowed": "An agent writes in another's name, or a workflow what it does not declare. Nothing was written.",
+    "NotSupported": "The kind of store does not offer this, such as another layout for a store that is not in files. Nothing was changed.",
     "StoreClosed": "A call after `close()` or `convert()`.",
     "SizeLimitExceeded": "One memory is too large, or the session would outgrow its quota. `size` and `limit` say by how much.",
     "Busy": "Catches all that may succeed when tried again.",

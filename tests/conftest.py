@@ -1,16 +1,43 @@
-"""What holds for all tests: no settings from outside, and Hypothesis without a stopwatch."""
+"""Set-up of all tests: compiled modules, temporary folders in RAM, no settings from outside, Hypothesis without deadlines.
+
+Modules are compiled once, into .venv/pycache, whatever the environment says: tests start about a thousand processes.
+
+The folders of `tmp_path` and the user's state are on /dev/shm where that is a large tmpfs: a third of the time of the suite
+would be waiting for fsync, and a fsync on a real disk proves nothing unless the power fails, which the crash tests simulate.
+`SMP_TEST_DISK=1 ./dev test` uses the disk.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
+import sys
 import tempfile
+
+if sys.prefix != sys.base_prefix and sys.pycache_prefix is None:
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = os.path.join(sys.prefix, "pycache")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+_RAM = "/dev/shm"
+_ENOUGH_BYTES = 1 << 30  # a run needs 200 MB, and pytest keeps three
+
+
+def _folder_in_ram() -> str | None:
+    if os.environ.get("SMP_TEST_DISK") or not os.access(_RAM, os.W_OK):
+        return None
+    return _RAM if shutil.disk_usage(_RAM).free > _ENOUGH_BYTES else None
+
+
+if _folder := _folder_in_ram():
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _folder)
+
 # The user's state of all stores that this process makes; set before test modules copy the environment.
-_STATE = tempfile.TemporaryDirectory(prefix="smp-test-state-")
+_STATE = tempfile.TemporaryDirectory(prefix="smp-test-state-", dir=_folder, ignore_cleanup_errors=True)
 os.environ["SMP_STATE_DIR"] = _STATE.name
 
 _CALM = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
@@ -34,13 +61,17 @@ def words_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def no_pauses_between_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Failing reads are repeated as always, but at once."""
-    monkeypatch.setattr("smp_memory.files.retry.PAUSES_SECONDS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr("smp_memory.files.disk.PAUSES_SECONDS", (0.0, 0.0, 0.0))
 
 
 # Bugs that are known and not fixed yet: a pattern of test ids, and what is wrong. A test that begins to pass is
 # reported as a failure (xfail is strict): then take its line out.
 KNOWN_BUGS: dict[str, str] = {}
 FLICKERING: dict[str, str] = {}
+
+
+def pytest_unconfigure() -> None:
+    _STATE.cleanup()  # a worker of xdist ends without finalizers
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

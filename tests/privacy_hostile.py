@@ -1,19 +1,19 @@
-"""What text would make redaction slow? Generators of the worst that is known, each for any size."""
+"""Hostile texts for redaction: generators of the slowest known input of each rule, for any size."""
 
 from __future__ import annotations
 
 from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
+from smp_memory.privacy.context_rules import RULES
 from smp_memory.privacy.key_value_rules import TRIGGERS
-from smp_memory.privacy.number_rules import NUMBERS
 from smp_memory.privacy.redaction import Redactor
-from smp_memory.privacy.rules import RULES
+from smp_memory.privacy.rules import NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from smp_memory.privacy.token_rules import Rule
+    from smp_memory.privacy.rules import Rule
 
 
 def again(piece: str) -> Callable[[int], str]:

@@ -1,4 +1,4 @@
-"""What must go, and what must stay? A labelled set for redaction, made when it is asked for.
+"""Labelled samples for redaction: texts with secrets and harmless texts, generated on demand.
 
 No secret stands in this file: prefixes and the random rest are joined at run time, from a fixed seed, so that every run
 sees the same texts and no scanner of a hosting site takes them for real ones.

@@ -1,4 +1,4 @@
-"""The rules of the house that no linter knows."""
+"""Rules of the code that no linter checks. Each test reads all modules and lists every offender."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 import smp_memory
 import smp_memory.errors
 
 SOURCE = Path(smp_memory.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
+ROOT = Path(__file__).parent.parent
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+QUESTION = re.compile(r"test_(what|who|whom|whose|which|when|where|why|how|is|are|does|do|did|can|could|would|will)_")
 TOUCH_BYTES = {
     "files/disk.py",
     "files/system.py",
     "files/memory_system.py",
     "files/lock.py",
-    "files/writer_state.py",
-    "files/path_walk.py",
 }
 TOUCH_BYTES |= {"ownership.py"}  # reads config.json before a store is opened
-TOUCH_BYTES |= {"files/change_table.py", "files/access_log.py"}  # hints beside the files
+TOUCH_BYTES |= {"files/activity.py"}  # hints beside the files
 TOUCH_BYTES |= {
     "index/index.py",
     "index/rows.py",
     "index/engine.py",
-    "index/scrub.py",
+    "index/inspection.py",
     "index/vectors.py",
 }  # what can be thrown away
 OS_CALLS = {"open", "write", "pwrite", "replace", "rename", "renames", "unlink", "remove", "rmdir", "mkdir", "makedirs", "truncate", "ftruncate", "fsync", "fdatasync", "link", "symlink", "chmod", "fdopen", "removedirs", "sync"}  # fmt: skip
@@ -38,7 +38,11 @@ PATH_CALLS = {"write_text", "write_bytes", "touch", "symlink_to", "hardlink_to"}
 LINES = 450
 MAY_BE_LONGER = {
     "files/memory_system.py": 490,
-    "files/disk.py": 490,
+    "files/disk.py": 520,  # the only module that changes files, with its retries
+    "files/system.py": 480,  # every primitive, for three operating systems
+    "store/port.py": 860,  # one document with every operation of a backend
+    "store/file_store.py": 520,  # the operations of a store in files
+    "store/file_session.py": 510,  # and of a session
     "memory.py": 650,  # one facade with every method of a store
     "session.py": 580,  # and of a session
     "lifecycle/deletion.py": 500,
@@ -51,8 +55,23 @@ def name_of(path: Path) -> str:
     return path.relative_to(SOURCE).as_posix()
 
 
+@cache
+def source(path: Path) -> str:
+    return path.read_text("utf-8")
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(source(path))
+
+
+def first_sentence(path: Path) -> str:
+    paragraph = (ast.get_docstring(tree(path)) or "").split("\n\n")[0].strip()
+    return re.split(r"(?<=[.?!])\s", paragraph)[0]
+
+
 def calls(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if not isinstance(node, ast.Call):
             continue
         called = node.func
@@ -72,38 +91,62 @@ def _only_reads(call: ast.Call) -> bool:
     return mode is None or (isinstance(mode, ast.Constant) and set(mode.value) <= set("rbt"))
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_bytes_are_touched_in_few_places_only(path: Path) -> None:
-    if name_of(path) in TOUCH_BYTES or name_of(path).startswith(("cli/", "integrations/git/")):
-        return
-    wrong = [
-        (line, call)
+def test_bytes_are_written_only_in_the_listed_modules() -> None:
+    offenders = [
+        f"{name_of(path)}:{line} {call}"
+        for path in MODULES
+        if name_of(path) not in TOUCH_BYTES and not name_of(path).startswith(("cli/", "integrations/git/"))
         for line, call in calls(path)
         if call in {"open", "io.open", "shutil.rmtree", "shutil.move", "shutil.copy", "shutil.copytree"}
         or (call.startswith("os.") and call[3:] in OS_CALLS)
         or call.rpartition(".")[2] in PATH_CALLS
     ]
-    assert wrong == []
+    assert offenders == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_every_module_says_what_it_is_for(path: Path) -> None:
-    text = ast.get_docstring(ast.parse(path.read_text()))
-    assert text
-    assert text.split("\n")[0].strip()
+def test_every_module_has_a_docstring() -> None:
+    assert [name_of(path) for path in MODULES if not first_sentence(path)] == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_no_module_is_long(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= MAY_BE_LONGER.get(name_of(path), LINES)
+def test_no_module_docstring_begins_with_a_question() -> None:
+    written = [*MODULES, *TESTS, *sorted((ROOT / "benchmarks").glob("*.py"))]
+    assert [str(path) for path in written if first_sentence(path).endswith("?")] == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_no_path_of_a_machine_stands_in_the_source(path: Path) -> None:
-    assert re.findall(r"[\"'](/(?:home|root|Users|work|tmp|var|opt|mnt)\b[^\"']*)", path.read_text()) == []
+def test_no_module_is_long() -> None:
+    lines = {name_of(path): len(source(path).splitlines()) for path in MODULES}
+    assert {name: count for name, count in lines.items() if count > MAY_BE_LONGER.get(name, LINES)} == {}
 
 
-def test_every_error_is_drawn_in_the_docstring_with_its_code() -> None:
+def test_source_contains_no_path_of_a_machine() -> None:
+    pattern = re.compile(r"[\"'](/(?:home|root|Users|work|tmp|var|opt|mnt)\b[^\"']*)")
+    found = {name_of(path): pattern.findall(source(path)) for path in MODULES}
+    assert {name: paths for name, paths in found.items() if paths} == {}
+
+
+def test_no_public_class_name_is_defined_twice() -> None:
+    modules: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in tree(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                modules.setdefault(node.name, []).append(name_of(path))
+    assert {name: where for name, where in modules.items() if len(where) > 1} == {}
+
+
+def test_names_of_tests_are_statements() -> None:
+    names = [
+        (path, node.name)
+        for path in TESTS
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    names += [(path, path.stem) for path in TESTS]
+    offenders = [f"{path.relative_to(ROOT)}: {name}" for path, name in names if QUESTION.match(name)]
+    assert offenders == []
+    assert sum(name.startswith("test_") for _, name in names) > 1000  # the tests were found
+
+
+def test_docstring_of_errors_shows_every_error_with_its_code() -> None:
     drawing = smp_memory.errors.__doc__ or ""
     codes: dict[str, str] = {}
     exits: dict[int, str] = {}
@@ -142,6 +185,60 @@ def test_public_names_can_be_imported() -> None:
             assert getattr(found, name) is not None
 
 
-def test_names_that_say_nothing_are_not_used() -> None:
+BELOW_THE_PORT = ("store/", "files/", "index/", "git/", "testing/")
+
+
+def test_layers_above_the_store_name_only_its_port_and_its_door() -> None:
+    """Also in annotations, which import-linter does not see."""
+    wrong = {}
+    for path in MODULES:
+        found = set(re.findall(r"from smp_memory(?:\.store(?:\.(\w+))? import| import store\b)", path.read_text()))
+        found -= {"port", "opening"}
+        if found and not name_of(path).startswith(BELOW_THE_PORT):
+            wrong[name_of(path)] = found
+    assert wrong == {}
+
+
+def test_no_module_has_a_meaningless_name() -> None:
     words = {"utils", "util", "helpers", "helper", "common", "base", "handler", "service", "misc"}
     assert [name_of(path) for path in MODULES if path.stem in words] == []
+
+
+# Modules that still import each other in annotations. The list only becomes shorter.
+IN_CYCLES = {
+    "agent_memory", "global_memory", "memory", "party", "session", "store.file_session", "store.file_store",
+}  # fmt: skip
+
+
+def test_modules_do_not_import_each_other_in_cycles() -> None:
+    imported = {_module_name(path): set(_imports_at_the_top(path)) for path in MODULES}
+    in_cycles = {module for module in imported if module in _reachable(module, imported)}
+    assert {module.removeprefix("smp_memory.") for module in in_cycles} - IN_CYCLES == set()
+
+
+def _reachable(module: str, imported: dict[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    waiting = list(imported[module])
+    while waiting:
+        other = waiting.pop()
+        if other not in found:
+            found.add(other)
+            waiting += imported.get(other, ())
+    return found
+
+
+def _module_name(path: Path) -> str:
+    return ".".join(("smp_memory", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def _imports_at_the_top(path: Path) -> Iterator[str]:
+    """The modules that a module imports when it is loaded, or names in annotations."""
+    known = {_module_name(each) for each in MODULES}
+    tree = ast.parse(path.read_text())
+    for node in [*tree.body, *(inner for outer in tree.body if isinstance(outer, ast.If) for inner in outer.body)]:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                yield name if name in known else node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)

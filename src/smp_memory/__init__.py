@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from smp_memory import errors
     from smp_memory.agent_memory import AgentMemory
     from smp_memory.context.builder import Context
-    from smp_memory.integrations.macp.manager import ContextManager
-    from smp_memory.integrations.workflows.workflow import Workflow
+    from smp_memory.integrations.macp_manager import ContextManager
+    from smp_memory.integrations.workflow import Workflow
     from smp_memory.memory import Memory
     from smp_memory.memory import open_memory as open
     from smp_memory.model.record import Record
@@ -49,9 +49,9 @@ _HOMES = {
     "Placeholders": ("smp_memory.privacy.anonymisation", "Placeholders"),
     "AgentMemory": ("smp_memory.agent_memory", "AgentMemory"),
     "Context": ("smp_memory.context.builder", "Context"),
-    "ContextManager": ("smp_memory.integrations.macp.manager", "ContextManager"),
+    "ContextManager": ("smp_memory.integrations.macp_manager", "ContextManager"),
     "Party": ("smp_memory.party", "Party"),
-    "Workflow": ("smp_memory.integrations.workflows.workflow", "Workflow"),
+    "Workflow": ("smp_memory.integrations.workflow", "Workflow"),
 }
 
 
@@ -70,4 +70,4 @@ def __getattr__(name: str) -> object:
         value = getattr(import_module(module), attribute)
         globals()[name] = value
         return value
-    raise AttributeError(f"module 'smp' has no attribute {name!r}")
+    raise AttributeError(f"module 'smp_memory' has no attribute {name!r}")

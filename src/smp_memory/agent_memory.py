@@ -15,17 +15,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from smp_memory import exchange, lifecycle, search
 from smp_memory.agent_rights import AgentRights
-from smp_memory.error_mapping import maps_errors
-from smp_memory.errors import SessionNotFound
-from smp_memory.lifecycle import compaction
+from smp_memory.errors import SessionNotFound, maps_errors
+from smp_memory.index.tokenizer import without_signs
 from smp_memory.model import ids
 from smp_memory.model.record import Records
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.times import to_text
-from smp_memory.privacy.visibility import Viewer
+from smp_memory.policies.statuses import is_settled
+from smp_memory.privacy.visibility import Viewer, history_for
 from smp_memory.scope import Scope
-from smp_memory.search import api
 from smp_memory.write.operations import Operation, id_of
 from smp_memory.write.path import Transaction, Writer, additions
 
@@ -43,22 +43,26 @@ if TYPE_CHECKING:
     from smp_memory.model.hits import Hit, Hits, Related
     from smp_memory.model.record import AgentState, Artifact, Decision, Finding, Learning, Preference, Record, Turn
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.overview.activity import Participants, Timeline
-    from smp_memory.overview.summary import SessionSummary
-    from smp_memory.overview.topics import Topics
-    from smp_memory.policies.consolidation import Duplicates
-    from smp_memory.search.options import QueryOptions, RelatedOptions, RelevantOptions, TopicOptions, WatchOptions
-    from smp_memory.session import SessionMemory
-    from smp_memory.store.history import Snapshot
-    from smp_memory.write.fields import (
+    from smp_memory.options import (
         ArtifactFields,
         CommonFields,
         DecisionFields,
         FindingFields,
         LearningFields,
         PreferenceFields,
+        QueryOptions,
+        RelatedOptions,
+        RelevantOptions,
+        TopicOptions,
         TurnFields,
+        WatchOptions,
     )
+    from smp_memory.overview.activity import Participants, Timeline
+    from smp_memory.overview.summary import SessionSummary
+    from smp_memory.overview.topics import Topics
+    from smp_memory.policies.consolidation import Duplicates
+    from smp_memory.search.records import Snapshot
+    from smp_memory.session import SessionMemory
 
 _RELEVANT = 20
 
@@ -116,13 +120,10 @@ class AgentMemory:
         return self._relevant("finding", topic, limit, {**options})
 
     def _relevant(self, type: str, topic: str, limit: int, options: dict[str, Any]) -> list[Record]:
-        from smp_memory.index.tokens import without_signs
-        from smp_memory.policies.statuses import is_settled
-
         options = {"sessions": "all", **options, "types": type, "limit": limit}
         scope = self._scope
-        hits = [*api.query(scope, None, {**options, "topic": topic})]
-        hits += api.query(scope, without_signs(topic), options)
+        hits = [*search.path.query(scope, None, {**options, "topic": topic})]
+        hits += search.path.query(scope, without_signs(topic), options)
         found = {hit.record.ref: hit.record for hit in hits if not is_settled(hit.record)}
         return list(found.values())[:limit]
 
@@ -132,7 +133,7 @@ class AgentMemory:
         found: dict[str, Record] = {}
         for name in (self.id, GLOBAL_SESSION):
             if name == self.id or self._session.memory.global_memory.exists:
-                for hit in api.query(self._scope, topic, {**options, "sessions": [name]}):
+                for hit in search.path.query(self._scope, topic, {**options, "sessions": [name]}):
                     found.setdefault(str(hit.record.key or hit.record.ref), hit.record)
         return list(found.values())
 
@@ -177,8 +178,6 @@ class AgentMemory:
 
     def history(self, id: Any) -> list[dict[str, Any]]:
         """What happened to a memory. Revisions that were written while it was hidden are named, without their content."""
-        from smp_memory.privacy.visibility import history_for
-
         if self.find(id) is None:
             raise self._missing(id_of(id))
         steps: list[dict[str, Any]] = self._session.opened.files.view(
@@ -202,15 +201,13 @@ class AgentMemory:
 
     def duplicates(self, *, threshold: float | None = None) -> list[Duplicates]:
         """Groups of findings and preferences that say the same; nothing is changed."""
-        return compaction.find_duplicates(self.records(), threshold)
+        return lifecycle.compaction.find_duplicates(self.records(), threshold)
 
     def export(
         self, path: str | os.PathLike[str] | None = None, format: str | None = None, *, force: bool = False
     ) -> str:
         """Write what the agent may see into one file and return its path, or return the text if there is no path."""
-        from smp_memory.exchange.api import export
-
-        return export(self._scope, path, format, force=force)
+        return exchange.api.export(self._scope, path, format, force=force)
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self.records())
@@ -225,7 +222,7 @@ class AgentMemory:
 
     def query(self, text: str | Mapping[str, Any] | None = None, **options: Unpack[QueryOptions]) -> Hits:
         """Find memories that the agent may see, best first; see `Memory.query` for the options."""
-        return api.query(self._scope, text, options)
+        return search.path.query(self._scope, text, options)
 
     def watch(
         self,
@@ -236,45 +233,45 @@ class AgentMemory:
         **options: Unpack[WatchOptions],
     ) -> Iterator[Hit]:
         """Yield memories that match as any process writes them; for ever, or for so many seconds."""
-        return api.watch(self._scope, text, options, timeout, pause)
+        return search.watch.watch(self._scope, text, options, timeout, pause)
 
     def by_topic(self, topic: str, **options: Unpack[TopicOptions]) -> Hits:
-        return api.query(self._scope, None, {**options, "topic": topic})
+        return search.path.query(self._scope, None, {**options, "topic": topic})
 
     def by_agent(self, agent: str, **options: Unpack[QueryOptions]) -> Hits:
-        return api.query(self._scope, None, {**options, "agents": agent})
+        return search.path.query(self._scope, None, {**options, "agents": agent})
 
     def by_type(self, type: str, **options: Unpack[QueryOptions]) -> Hits:
-        return api.query(self._scope, None, {**options, "types": type})
+        return search.path.query(self._scope, None, {**options, "types": type})
 
     def by_time_range(self, start: Any, end: Any = None, **options: Unpack[QueryOptions]) -> Hits:
-        return api.query(self._scope, None, {**options, "time": start if end is None else (start, end)})
+        return search.path.query(self._scope, None, {**options, "time": start if end is None else (start, end)})
 
     def find_similar(self, what: Any, **options: Unpack[QueryOptions]) -> Hits:
         """Memories similar to a text, or to the memory with an id; best first."""
-        return api.find_similar(self._scope, what, options)
+        return search.related.find_similar(self._scope, what, options)
 
     def find_related(
         self, id: Any, depth: int = 1, kinds: str | list[str] | None = None, **options: Unpack[RelatedOptions]
     ) -> list[Related]:
         """Memories that this one points to or that point to it, nearest first."""
-        return api.find_related(self._scope, id, depth, kinds, options)
+        return search.related.find_related(self._scope, id, depth, kinds, options)
 
     def priority(self, id: Any, at: Any = None) -> float:
         """The priority of a memory, 0 to 1, now or at a time."""
-        return api.priority(self._scope, id, at)
+        return search.related.priority(self._scope, id, at)
 
     def topics(self) -> Topics:
-        return api.topics(self._scope)
+        return search.overviews.topics(self._scope)
 
     def timeline(self, by: str = "hour", *, time: Any = None, since: Any = None, until: Any = None) -> Timeline:
-        return api.timeline(self._scope, by, time, since, until)
+        return search.overviews.timeline(self._scope, by, time, since, until)
 
     def agents(self) -> Participants:
-        return api.agents(self._scope)
+        return search.overviews.agents(self._scope)
 
     def summarize(self) -> SessionSummary:
-        return api.summarize(self._scope)
+        return search.overviews.summarize(self._scope)
 
     # -- writing, in the agent's own name
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from smp_memory.errors import MemoryNotFound
     from smp_memory.model.record import Record
     from smp_memory.privacy.visibility import Viewer
-    from smp_memory.store.file_session import FileSession
+    from smp_memory.store.port import SessionStore
 
     Guard = Callable[
         [str, str], None
@@ -35,7 +35,7 @@ _OWNER_FIELDS = frozenset(("author", "visibility", "agent"))
 class AgentRights:
     """The checks of one agent's operations. Operations refer to it, because some checks need the session's lock."""
 
-    def __init__(self, files: FileSession, agent: str | None, viewer: Viewer, guard: Guard | None = None) -> None:
+    def __init__(self, files: SessionStore, agent: str | None, viewer: Viewer, guard: Guard | None = None) -> None:
         self._files = files
         self.agent = agent  # None: a caller without a name, which writes without an author
         self._viewer = viewer

@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
         session: str
 
-        def info_for_update(self) -> SessionInfo: ...
-
-        def write_info(self, info: SessionInfo) -> None: ...
-
-        def run_locked(self, operation: str, work: Callable[[], Any]) -> Any: ...
+        def update_info(self, operation: str, change: Callable[[SessionInfo], None]) -> None: ...
 
 
 def with_store_facts_at_top(stored: dict[str, Any]) -> dict[str, Any]:
@@ -72,10 +68,8 @@ def set_session_config(files: SessionFiles, config: Config, name: str, value: An
     """Set or, for None, remove one override under the session's lock. Raises InvalidConfig, and then changes nothing."""
     config.source(name)  # raises for an unknown name, with a suggestion
 
-    def change() -> None:
-        info = files.info_for_update()
+    def change(info: SessionInfo) -> None:
         info.config = with_setting(info.config, name, value)
         config.override_session(info.config, files.session)
-        files.write_info(info)
 
-    files.run_locked("changing the session's settings", change)
+    files.update_info("changing the session's settings", change)

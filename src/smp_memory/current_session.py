@@ -16,8 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from smp_memory.lifecycle.session_states import Writes
     from smp_memory.memory import Memory
-    from smp_memory.store.session_states import Writes
 
 RECENT_HOURS = 1
 _LISTED_SESSIONS = 5
@@ -50,11 +50,7 @@ def current_session(memory: Memory, how: str = "--session ") -> str | None:
 
 
 def _files_written(memory: Memory, name: str) -> datetime:
-    from datetime import UTC, datetime
-
-    from smp_memory.store.file_store import last_written_ns
-
-    return datetime.fromtimestamp(last_written_ns(memory.store, name) / 1e9, UTC)
+    return memory.store.written_at(name)
 
 
 def _just_started(memory: Memory, recent: dict[str, datetime]) -> bool:
@@ -65,7 +61,7 @@ def _just_started(memory: Memory, recent: dict[str, datetime]) -> bool:
 
 
 def _last_writes(memory: Memory, recent: dict[str, datetime]) -> dict[str, Writes]:
-    from smp_memory.store.session_states import Writes, last_writes
+    from smp_memory.lifecycle.session_states import Writes, last_writes
 
     try:
         return last_writes(memory.store, list(recent))

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.files.disk import Disk
-    from smp_memory.lifecycle.open_session import OpenSession
-    from smp_memory.memory import Memory
 
 
 PLACES = {".bmad/memory": ("jsonl",), ".bmad/sessions": ("markdown", "single"), "memory": ("log",)}
@@ -247,16 +245,16 @@ def _folders(folder: str) -> list[str]:
         return []
 
 
-_open_store: list[Callable[[], Memory]] = []  # set by `smp_memory.memory`
+_open_store: list[Callable[[], Any]] = []  # set by `smp_memory.memory`
 
 
-def register_opener(open_store: Callable[[], Memory]) -> None:
+def register_opener(open_store: Callable[[], Any]) -> None:
     """Register the function with which `SessionMemory(id)` opens the nearest store, because sessions do not import stores."""
     _open_store[:] = [open_store]
 
 
-def in_nearest_store(session: Any) -> tuple[Memory, OpenSession]:
-    """A session of the nearest store by its id, made if need be."""
+def in_nearest_store(session: Any) -> tuple[Any, Any]:
+    """The nearest store, a `Memory`, and an `OpenSession` of it by its id, made if need be."""
     name = ids.check(session, "session_id")
     memory = _open_store[0]()
     try:

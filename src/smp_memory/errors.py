@@ -1,4 +1,4 @@
-"""The error classes of SMP.
+"""The error classes of SMP, and the mapping of foreign errors to them.
 
     SMPError
     ├── UserError                     the caller can correct it; nothing was written
@@ -14,6 +14,7 @@
     │   ├── DuplicateId               E_DUPLICATE_ID
     │   ├── LayoutMismatch            E_LAYOUT_MISMATCH
     │   ├── NotAllowed                E_NOT_ALLOWED        an agent or a workflow may not do this
+    │   ├── NotSupported              E_NOT_SUPPORTED      this kind of store does not offer it
     │   └── StoreClosed               E_STORE_CLOSED
     ├── SizeLimitExceeded             E_SIZE_LIMIT         MEM_E001
     ├── Busy                          try again; nothing was written
@@ -33,11 +34,21 @@
 Guarantees: `code` and `exit_code` are stable; every error can be pickled; its attributes
 (`session`, `path`, `line`, `field`, `limit`, …) repeat the facts of its message. Damaged lines in files are not
 errors but `Problem` values, see `smp_memory.model.reports`.
+
+Guarantees of `maps_errors`: what the operating system or the index database raises leaves a public method as an `SMPError` with the path
+and the method's name. All other errors pass unchanged: they are bugs, or come from functions that the caller passed in.
 """
 
 from __future__ import annotations
 
 import errno
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    Kind = TypeVar("Kind", bound=type)
 
 
 class SMPError(Exception):
@@ -134,6 +145,11 @@ class StoreClosed(UserError):
 class NotAllowed(UserError):
     code = "E_NOT_ALLOWED"
     exit_code = 15
+
+
+class NotSupported(UserError):
+    code = "E_NOT_SUPPORTED"
+    exit_code = 16
 
 
 class SizeLimitExceeded(SMPError):
@@ -260,3 +276,58 @@ def from_os_error(error: OSError, path: str, activity: str) -> StorageError | St
         path=path,
         errno=error.errno,
     )
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether an error is a failure, and not a request to end the process; tantivy panics where Python would raise."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+# -- foreign errors, mapped once, at the public methods of stores and sessions
+
+_SPECIAL = ("__exit__", "__iter__", "__len__")
+
+
+def maps_errors(kind: Kind) -> Kind:
+    """Class decorator: the public methods and properties that the class itself defines raise no foreign errors."""
+    for name, found in list(vars(kind).items()):
+        if name.startswith("_") and name not in _SPECIAL:
+            continue
+        function = found.fget if isinstance(found, property) else found
+        if function is None or not hasattr(function, "__code__"):
+            continue
+        mapped = _mapped(function, name)
+        is_property = isinstance(found, property)
+        setattr(kind, name, property(mapped, found.fset, found.fdel, found.__doc__) if is_property else mapped)
+    return kind
+
+
+def _mapped(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    from functools import wraps  # not for the many that import only the errors
+
+    @wraps(function)
+    def call(self: Any, *args: Any, **named: Any) -> Any:
+        try:
+            return function(self, *args, **named)
+        except Exception as error:
+            mapped = _mapped_error(error, self, f"{name}() ran")
+            if mapped is None:
+                raise
+            raise mapped from error
+
+    return call
+
+
+def _mapped_error(error: Exception, instance: Any, activity: str) -> SMPError | None:
+    """The error to raise instead; None for one that passes unchanged."""
+    files = getattr(instance, "_files", None)
+    path = str(getattr(instance, "root", "") or (files.location if files is not None else ""))
+    if isinstance(error, OSError):
+        return from_os_error(error, error.filename or path, activity)
+    if type(error).__module__ == "sqlite3":  # the index can be rebuilt from the files
+        kind = StorageFull if "full" in str(error) else StorageError
+        return kind(
+            f"The index in {path} failed while {activity} ({error}). No memory is lost; `smp reindex` rebuilds it.",
+            path=path,
+        )
+    return None

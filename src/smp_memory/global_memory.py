@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.error_mapping import maps_errors
-from smp_memory.errors import Conflict, InvalidRecord, SessionExists
+from smp_memory.errors import Conflict, InvalidRecord, SessionExists, maps_errors
+from smp_memory.model.record import Record
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
@@ -26,7 +26,7 @@ from smp_memory.privacy.visibility import Viewer
 
 if TYPE_CHECKING:
     from smp_memory.memory import Memory
-    from smp_memory.model.record import Learning, Preference, Record
+    from smp_memory.model.record import Learning, Preference
     from smp_memory.session import SessionMemory
 
 PROFILE = "user-profile"  # the category of the preferences that make the profile
@@ -45,8 +45,7 @@ class GlobalMemory:
     @property
     def exists(self) -> bool:
         """Whether anything was ever written to it."""
-        store = self._memory.store
-        return bool(store.layout.exists(store.disk, store.root, GLOBAL_SESSION))
+        return self._memory.store.has_session(GLOBAL_SESSION)
 
     @property
     def session(self) -> SessionMemory:
@@ -74,11 +73,9 @@ class GlobalMemory:
 
     def _records(self, type: str) -> list[Any]:
         """Records of the session `global`, and those in shared files of the designs whose key it does not have."""
-        from smp_memory.store.design_shared_files import shared_records
-
         records = self.session.records(type) if self.exists else []
         keys = {(record.category, record.key) for record in records} if type == "preference" else set()
-        shared = shared_records(self._memory.store, type, GLOBAL_SESSION)
+        shared: list[Any] = self._memory.store.shared_records(type, GLOBAL_SESSION)
         others = [each for each in shared if type != "preference" or (each.category, each.key) not in keys]
         return [*others, *records]
 
@@ -154,8 +151,6 @@ class GlobalMemory:
 
     def _promotable(self, what: Any) -> Record:
         record = self._memory.get(what) if isinstance(what, str) else what
-        from smp_memory.model.record import Record
-
         if not isinstance(record, Record):
             raise InvalidRecord(f"what: give a record or session/ID, not {repr(what)[:60]}.", field="what")
         if record.session == GLOBAL_SESSION:

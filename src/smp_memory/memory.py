@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import os
 
+from smp_memory import context, exchange, lifecycle, search
 from smp_memory.discovery import about_others, find_root, is_store, register_opener
-from smp_memory.error_mapping import maps_errors
-from smp_memory.errors import InvalidConfig, InvalidFormat, InvalidRecord, SMPError, from_os_error
+from smp_memory.errors import InvalidConfig, InvalidFormat, InvalidRecord, SMPError, from_os_error, maps_errors
 from smp_memory.files.system import RealSystem
 from smp_memory.import_lock import loading
-from smp_memory.lifecycle import deletion, sessions
-from smp_memory.lifecycle.background_maintenance import maintain_in_background
+from smp_memory.incomplete import each_existing
 from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.model import ids
+from smp_memory.model.design_fields import translate_arguments
 from smp_memory.model.session_info import GLOBAL_SESSION, SessionInfo
-from smp_memory.model.times import parse, to_moment, to_text
+from smp_memory.model.times import Clock, parse, to_moment, to_text
 from smp_memory.privacy.settings import check_settings, clean_metadata, log_metadata_redaction
-from smp_memory.scope import Clock, Scope
-from smp_memory.search import api
+from smp_memory.scope import Scope
 from smp_memory.session import SessionMemory
-from smp_memory.store.incomplete import each_existing
-from smp_memory.store.opening import open_store, write_setting
+from smp_memory.store.opening import open_store, ram, scheme_of
 from smp_memory.write import typos, validation
-from smp_memory.write.quota import admit
-from smp_memory.write.session_fields import translate_arguments
+from smp_memory.write.operations import admit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,21 +34,23 @@ if TYPE_CHECKING:
     from smp_memory.context.builder import Context
     from smp_memory.files.system import System
     from smp_memory.global_memory import GlobalMemory
-    from smp_memory.health.report import HealthReport
     from smp_memory.lifecycle.maintenance import MaintenanceReport
+    from smp_memory.lifecycle.session_states import SessionState
     from smp_memory.model.deletions import Purged, Receipt, Trashed
+    from smp_memory.model.health import HealthReport
     from smp_memory.model.hits import Hit, Hits, Related
-    from smp_memory.model.reports import Report
+    from smp_memory.model.reports import Problem, Report
+    from smp_memory.model.storage_reports import ArchivedSession, RedactionReport
+    from smp_memory.options import Criteria, QueryOptions, RelatedOptions, TopicOptions, WatchOptions
     from smp_memory.overview.activity import Participants, Timeline
     from smp_memory.overview.summary import SessionSummary
     from smp_memory.overview.topics import Topics
     from smp_memory.policies.clock_trust import Evidence
     from smp_memory.privacy.anonymisation import Placeholders
-    from smp_memory.search.options import Criteria, QueryOptions, RelatedOptions, TopicOptions, WatchOptions
-    from smp_memory.store.archive_index import ArchivedSession
-    from smp_memory.store.file_store import FileStore
-    from smp_memory.store.session_states import SessionState
-    from smp_memory.store.stored_redaction import RedactionReport
+    from smp_memory.store.port import Store, StoreExamination
+
+
+_MAINTENANCE_CHECK_SECONDS = 6 * 3600
 
 
 def open_memory(
@@ -67,6 +66,7 @@ def open_memory(
     """Open a store, creating it if need be.
 
     where   a folder; nothing: the store in the nearest `.bmad/` upwards; `:memory:`: one that lives in this process.
+            `scheme://…`: a store of the backend that is registered for the scheme (`smp_memory.store.opening`).
     layout  jsonl (default), markdown, single or log; an existing store knows its own.
     config  settings above those in the store's config.json, e.g. `{"durability": "os"}`.
     clock   returns the time as an aware datetime, for tests and imports.
@@ -82,11 +82,9 @@ def open_memory(
     if clock is not None and not callable(clock):
         raise InvalidConfig("clock: must be callable and return an aware datetime.", field="clock")
     if where is not None and str(where) == ":memory:":
-        from smp_memory.files.memory_system import MemorySystem
-
-        return Memory("/memory", layout, config, clock, system or MemorySystem(), create)
-    if where is not None and str(where).startswith(("postgresql://", "postgres://")):
-        raise InvalidFormat("where: PostgreSQL stores are not available in this version.", field="where")
+        return Memory("/memory", layout, config, clock, system or ram(), create)
+    if where is not None and scheme_of(str(where)) is not None:
+        return Memory(str(where), layout, config, clock, system, create, trust=trust)
     if where == "":
         raise InvalidFormat("where: must not be empty; give a folder, such as '.', or nothing at all.", field="where")
     found_as = root = find_root(layout) if where is None else os.path.abspath(os.fspath(where))
@@ -109,7 +107,7 @@ class Memory:
         layout_name: str | None,
         config: Mapping[str, Any] | None,
         clock: Callable[[], datetime] | None,
-        system: System,
+        system: System | None,
         create: bool = True,
         found_as: str = "",
         *,
@@ -117,6 +115,7 @@ class Memory:
     ) -> None:
         self.root = root
         self._found_as = found_as or root
+        self._system = system
         self._arguments = {name: value for name, value in (config or {}).items() if name != "layout"}
         self._store, is_new = open_store(root, layout_name, config, system, admit, create=create)
         self._store.clock = clock
@@ -126,30 +125,32 @@ class Memory:
             self._trust_if_possible()
         if self.config.unused:
             self._store.report_unused_settings()
-        self._finish_erasing()
-        if clock is None and type(system) is RealSystem:
-            maintain_in_background(self.scope)
+        if self._store.finish_erasure():
+            context.digest.renew_digests(self.scope)
+        if clock is None and (system is None or type(system) is RealSystem):
+            self._maintain_in_background()
 
-    def _finish_erasing(self) -> None:
-        """Finish an erasure that a crash interrupted."""
-        try:
-            if not self._store.state.has("erasing.json"):
-                return
-        except SMPError:
-            return  # the user's state cannot be reached; memories can be read and written all the same
-        from smp_memory.store.erasure import finish_erasing
+    def _maintain_in_background(self) -> None:
+        """Run cheap tasks that are due in a thread if the last check was six hours ago, as `git gc --auto` does."""
+        store, state = self._store, self._store.state
+        checked = state.modified_at("maintenance.json") or store.configured_at()
+        if checked is None or not self.config["maintenance.auto"]:
+            return
+        if 0 <= self.now().timestamp() - checked < _MAINTENANCE_CHECK_SECONDS:
+            return
+        if not state.is_trusted():
+            return  # a store that came with a repository is not maintained before it is trusted
+        import threading
 
-        if finish_erasing(self._store):
-            from smp_memory.context.digest import renew_digests
-
-            renew_digests(self)
+        task = lifecycle.maintenance.run_cheap_tasks
+        store.start_worker(threading.Thread(target=task, args=(self.scope,), name="smp-maintain", daemon=True))
 
     @property
     def layout(self) -> str:
-        return self._store.layout.name
+        return self._store.layout_name
 
     @property
-    def store(self) -> FileStore:
+    def store(self) -> Store:
         """The store below, for tools that need more than this class offers."""
         return self._store
 
@@ -161,7 +162,7 @@ class Memory:
         self.config[name]  # an unknown one is an error that suggests the right one
         if name in ("layout", "format"):
             raise InvalidConfig(f"The setting '{name}' cannot be set; `smp convert` changes the layout.", key=name)
-        write_setting(self._store, name, value)
+        self._store.write_setting(name, value)
 
     # -- trust
 
@@ -248,17 +249,15 @@ class Memory:
 
     def sessions_by_time(self) -> list[tuple[datetime, SessionMemory]]:
         """All sessions with the time of the last write (`SessionMemory.written`), the newest last."""
-        from smp_memory.store.session_states import last_writes
-
-        writes = last_writes(self._store)
+        writes = lifecycle.session_states.last_writes(self._store)
         found = [(writes[session.id].written, session) for session in self.sessions() if session.id in writes]
         return sorted(found, key=lambda each: (each[0], each[1].id))
 
     def latest_session(self) -> SessionMemory | None:
         """The session that was written or started last, by the times of memories and uses; None if there is none."""
-        from smp_memory.store.session_states import last_writes
-
-        last = {name: max(filter(None, times)) for name, times in last_writes(self._store).items()}
+        last = {
+            name: max(filter(None, times)) for name, times in lifecycle.session_states.last_writes(self._store).items()
+        }
         own = [each for each in self.sessions() if each.id in last and each.id != GLOBAL_SESSION]  # that one is for all
         return max(own, key=lambda session: (last[session.id], session.id), default=None)
 
@@ -290,7 +289,7 @@ class Memory:
         topic_in_text  whether a topic may also be a part of the text; True in the layout `single`
         mode      default, weighted or product;  at: the time of the query;  timeout in seconds
         """
-        return api.query(self.scope, text, options)
+        return search.path.query(self.scope, text, options)
 
     def watch(
         self,
@@ -304,25 +303,25 @@ class Memory:
 
         What is there already is not yielded. `for hit in memory.watch(types="finding"): …`
         """
-        return api.watch(self.scope, text, options, timeout, pause)
+        return search.watch.watch(self.scope, text, options, timeout, pause)
 
     def by_topic(self, topic: str, **options: Unpack[TopicOptions]) -> Hits:
         """Memories about a topic: those that name it, and those with the tag."""
-        return api.query(self.scope, None, {**options, "topic": topic})
+        return search.path.query(self.scope, None, {**options, "topic": topic})
 
     def by_agent(self, agent: str, **options: Unpack[QueryOptions]) -> Hits:
-        return api.query(self.scope, None, {**options, "agents": agent})
+        return search.path.query(self.scope, None, {**options, "agents": agent})
 
     def by_type(self, type: str, **options: Unpack[QueryOptions]) -> Hits:
-        return api.query(self.scope, None, {**options, "types": type})
+        return search.path.query(self.scope, None, {**options, "types": type})
 
     def by_time_range(self, start: Any, end: Any = None, **options: Unpack[QueryOptions]) -> Hits:
         """Memories of a time: two times, or one range such as "last week"."""
-        return api.query(self.scope, None, {**options, "time": start if end is None else (start, end)})
+        return search.path.query(self.scope, None, {**options, "time": start if end is None else (start, end)})
 
     def find_similar(self, what: Any, **options: Unpack[QueryOptions]) -> Hits:
         """Memories similar to a text, or to the memory `session/ID`; best first."""
-        return api.find_similar(self.scope, what, options)
+        return search.related.find_similar(self.scope, what, options)
 
     def find_related(
         self, id: Any, depth: int = 1, kinds: str | list[str] | None = None, **options: Unpack[RelatedOptions]
@@ -331,27 +330,27 @@ class Memory:
 
         With options of a query only those that match it: `find_related("review/FIND-0001", min_priority=0.5)`.
         """
-        return api.find_related(self.scope, id, depth, kinds, options)
+        return search.related.find_related(self.scope, id, depth, kinds, options)
 
     def priority(self, id: Any, at: Any = None) -> float:
         """The priority of a memory, 0 to 1, now or at a time: `memory.priority("review/DEC-0001", at="2026-12-24")`."""
-        return api.priority(self.scope, id, at)
+        return search.related.priority(self.scope, id, at)
 
     def topics(self) -> Topics:
         """Topics and tags, the weightiest first."""
-        return api.topics(self.scope)
+        return search.overviews.topics(self.scope)
 
     def timeline(self, by: str = "hour", *, time: Any = None, since: Any = None, until: Any = None) -> Timeline:
         """What happened when; `time` is a range such as "last week"."""
-        return api.timeline(self.scope, by, time, since, until)
+        return search.overviews.timeline(self.scope, by, time, since, until)
 
     def agents(self) -> Participants:
         """Who took part, and with what."""
-        return api.agents(self.scope)
+        return search.overviews.agents(self.scope)
 
     def summarize(self) -> SessionSummary:
         """Decisions, open findings, preferences and topics on a page. No model is needed."""
-        return api.summarize(self.scope)
+        return search.overviews.summarize(self.scope)
 
     # -- for agents
 
@@ -369,10 +368,7 @@ class Memory:
         track_access: bool = True,
     ) -> Context:
         """What an agent should have in its prompt now, best first, within so many tokens; see `smp_memory.context.builder`."""
-        with loading:
-            from smp_memory.context.builder import context
-
-        return context(
+        return context.builder.context(
             self.scope,
             agent,
             task,
@@ -416,7 +412,7 @@ class Memory:
         With one id (`session/ID`) the record is returned; with several, with criteria or as a preview a `Deletion`: its
         `count` and `ids` are those of what was deleted or, as a preview, would be.
         """
-        return deletion.delete(self.scope, id, reason, by, preview, {**criteria})
+        return lifecycle.deletion.delete(self.scope, id, reason, by, preview, {**criteria})
 
     def restore(
         self,
@@ -428,11 +424,11 @@ class Memory:
         **criteria: Unpack[Criteria],
     ) -> Any:
         """Bring memories back, deleted ones and those that compaction moved; see `SessionMemory.restore`."""
-        return deletion.restore(self.scope, id, reason, by, preview, {**criteria})
+        return lifecycle.deletion.restore(self.scope, id, reason, by, preview, {**criteria})
 
     def deleted(self) -> list[Trashed]:
         """The trash: who deleted what, when and why, and from when on a purge may take it; the latest first."""
-        return deletion.deleted(self.scope)
+        return lifecycle.deletion.deleted(self.scope)
 
     def purge(
         self,
@@ -447,7 +443,7 @@ class Memory:
         It takes two calls at least a day apart: the first announces, a later one takes. After a jump of the clock
         nothing happens, and `refused` says why.
         """
-        return deletion.purge(self.scope, older_than, by, now, evidence)
+        return lifecycle.deletion.purge(self.scope, older_than, by, now, evidence)
 
     def erase(
         self,
@@ -462,48 +458,46 @@ class Memory:
 
         The receipt says what was rewritten, where the text was searched for afterwards, and what SMP cannot reach.
         """
-        return deletion.erase(self.scope, id, reason, by, preview, {**criteria}, self._renew_digests)
+        return lifecycle.deletion.erase(self.scope, id, reason, by, preview, {**criteria}, self._renew_digests)
 
     def _renew_digests(self) -> tuple[list[str], list[str]]:
         """After an erasure: the digests outside of the store that are there, and what could not be renewed."""
-        from smp_memory.context.digest import renew_after_erasing
-
-        return renew_after_erasing(self)
+        return context.digest.renew_after_erasing(self.scope)
 
     # -- states of sessions
 
     def standings(self, *, away: bool = False) -> list[SessionState]:
         """The state of every session and its next transition; with `away` also of archived and deleted ones."""
-        return sessions.session_states(self.scope, include_archived=away)
+        return lifecycle.sessions.session_states(self.scope, include_archived=away)
 
     def archived_sessions(self) -> list[ArchivedSession]:
         """The archived sessions; opening one restores it."""
-        return sessions.archived_sessions(self.scope)
+        return self._store.archived_sessions()
 
     def deleted_sessions(self) -> list[ArchivedSession]:
         """The sessions in the trash, with who deleted them, when, why, and until when they can be restored."""
-        return sessions.deleted_sessions(self.scope)
+        return self._store.deleted_sessions()
 
     def archive_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> ArchivedSession:
         """Pack a session into an archive, with a summary beside it. Opening it restores it."""
-        return sessions.archive_session(self.scope, id, reason, by)
+        return lifecycle.sessions.archive_session(self.scope, id, reason, by)
 
     def restore_session(self, id: str, *, by: str | None = None) -> SessionMemory:
         """Restore an archived session and open it."""
-        sessions.restore_session(self.scope, id, by)
+        lifecycle.sessions.restore_session(self.scope, id, by)
         return self.opened_session(id, author=by)
 
     def delete_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> ArchivedSession:
         """Move a session, archived or not, to the trash. It can be restored for `lifecycle.purge_days`."""
-        return sessions.delete_session(self.scope, id, reason, by)
+        return lifecycle.sessions.delete_session(self.scope, id, reason, by)
 
     def undelete_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> str:
         """Restore the session of this name that was deleted last; returns its state, active or archived."""
-        return sessions.undelete_session(self.scope, id, reason, by)
+        return lifecycle.sessions.undelete_session(self.scope, id, reason, by)
 
     def purge_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> ArchivedSession:
         """Remove a deleted session for good, before its time. Of several of one name the one deleted first goes."""
-        return sessions.purge_session(self.scope, id, reason, by)
+        return lifecycle.sessions.purge_session(self.scope, id, reason, by)
 
     # -- maintenance
 
@@ -511,17 +505,19 @@ class Memory:
         self, now: datetime | str | None = None, only: list[str] | None = None, *, dry_run: bool = False
     ) -> MaintenanceReport:
         """Run the tasks that are due, or `only` these; with `dry_run` say what would be done. See docs/lifecycle.md."""
-        from smp_memory.lifecycle.maintenance import maintain
-
         moment = self.now() if now is None else to_moment(parse(now, "now"))
-        return maintain(self.scope, moment, only, dry_run=dry_run)
+        return lifecycle.maintenance.maintain(self.scope, moment, only, dry_run=dry_run)
 
     def validate(self) -> dict[str, Report]:
         """Check every session, also those whose files have another layout; see SessionMemory.validate."""
-        from smp_memory.store.foreign_layouts import unread_reports
-
         found = {session.id: report for session, report in each_existing(self.sessions(), SessionMemory.validate)}
-        return found | unread_reports(self._store, but=found)
+        from smp_memory.model.reports import Report
+
+        unread: dict[str, list[Problem]] = {}
+        for each in self._store.unread_sessions():
+            if each.session not in found:
+                unread.setdefault(each.session, []).append(each.problem(self.layout))
+        return found | {session: Report(problems, 0) for session, problems in unread.items()}
 
     def repair(self) -> dict[str, Report]:
         return {session.id: report for session, report in each_existing(self.sessions(), SessionMemory.repair)}
@@ -541,18 +537,11 @@ class Memory:
         from smp_memory.health.doctor import doctor
 
         self._store.check_open()
-        return doctor(
-            self._store.disk.system,
-            self.root,
-            self.now,
-            lambda: self,
-            fix=fix,
-            sessions=sessions,
-            quick=quick,
-            environ=os.environ,
-            arguments=self._arguments,
-            progress=progress,
-        )
+
+        def examine() -> StoreExamination:
+            return self._store.examine(self.now(), environ=os.environ, arguments=self._arguments, quick=quick)
+
+        return doctor(examine, lambda: self, fix=fix, sessions=sessions, progress=progress)
 
     def reindex(self, progress: Callable[[str, int], None] | None = None) -> int:
         """Rebuild the index from the files; how many memories it holds. Never needed, never harmful."""
@@ -564,12 +553,10 @@ class Memory:
 
         `progress` is called with the id of each session before it is converted.
         """
-        from smp_memory.store.convert import convert
-
         self._store.check_open()
-        convert(self._store, to, progress)
+        self._store.convert(to, progress)
         self.close()
-        return Memory(self.root, None, self._arguments, self.scope.clock.source, self._store.disk.system)
+        return Memory(self.root, None, self._arguments, self.scope.clock.source, self._system)
 
     # -- export and import
 
@@ -591,9 +578,9 @@ class Memory:
         restore    the other way round: placeholders become what they stand for.
         force      overwrite an existing file.
         """
-        from smp_memory.exchange.api import export
-
-        return export(self.scope, path, format, anonymise=anonymise, restore=restore, agents=agents, force=force)
+        return exchange.api.export(
+            self.scope, path, format, anonymise=anonymise, restore=restore, agents=agents, force=force
+        )
 
     def import_(
         self,
@@ -608,18 +595,14 @@ class Memory:
         session  another id for the session, if there is only one.
         restore  turns placeholders back into what they stand for.
         """
-        from smp_memory.exchange.api import import_sessions
-
-        return [self.session(id) for id in import_sessions(self.scope, source, format, session, restore)]
+        return [self.session(id) for id in exchange.api.import_sessions(self.scope, source, format, session, restore)]
 
     def redact(self, *, preview: bool = False, reason: str | None = None) -> list[RedactionReport]:
         """Take secrets out of what is already stored, history included; one report for each session that has some.
 
         With `preview` nothing is changed. Reports name ids and kinds, never content.
         """
-        from smp_memory.exchange.api import redact
-
-        return redact(self.scope, preview, reason)
+        return exchange.api.redact(self.scope, preview, reason)
 
     # -- closing
 

@@ -15,11 +15,15 @@ Non-guarantees: similarity is that of words, see `smp_memory.policies.consolidat
 
 from __future__ import annotations
 
+import random
+import time
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.agent_memory import agent_in
 from smp_memory.errors import Conflict, InvalidRecord, MemoryNotFound
+from smp_memory.index.tokenizer import without_signs
 from smp_memory.model.times import to_text
+from smp_memory.policies.consolidation import find_duplicates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -158,9 +162,6 @@ class Party:
 
 def merge_similar_findings(member: AgentMemory, new: Finding) -> Finding:
     """Merge a new finding with its near-duplicates in the session; returns the merged finding, or the new one."""
-    from smp_memory.index.tokens import without_signs
-    from smp_memory.policies.consolidation import find_duplicates
-
     session, name = member._session, new.id
     others: list[Record] = []
     for attempt in range(_MOST_ATTEMPTS):
@@ -187,9 +188,6 @@ def merge_similar_findings(member: AgentMemory, new: Finding) -> Finding:
 
 def _back_off(attempt: int) -> None:
     """Wait for a random time, longer with every attempt, so that competing writers do not collide again."""
-    import random
-    import time
-
     time.sleep(random.uniform(0, 0.001 * (attempt + 1)))  # noqa: S311 - no secret
 
 

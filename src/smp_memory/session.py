@@ -6,15 +6,14 @@ written nothing. Threads may share a session.
 
 from __future__ import annotations
 
+from smp_memory import exchange, lifecycle, search
 from smp_memory.discovery import in_nearest_store
-from smp_memory.error_mapping import maps_errors
-from smp_memory.errors import InvalidRecord, MemoryNotFound
+from smp_memory.errors import InvalidRecord, MemoryNotFound, maps_errors
 from smp_memory.import_lock import loading
-from smp_memory.lifecycle import compaction, deletion
 from smp_memory.lifecycle.open_session import OpenSession
 from smp_memory.model.times import to_text
 from smp_memory.privacy.settings import clean_metadata, log_metadata_redaction
-from smp_memory.search import api, records
+from smp_memory.search import records
 from smp_memory.write import validation
 from smp_memory.write.operations import id_of
 from smp_memory.write.path import Transaction, Writer, additions
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from smp_memory.config import Config
     from smp_memory.context.builder import Context
     from smp_memory.lifecycle.compaction import CompactionReport
+    from smp_memory.lifecycle.session_states import SessionState
     from smp_memory.memory import Memory
     from smp_memory.model.deletions import Purged, Receipt, Trashed
     from smp_memory.model.hits import Hit, Hits, Related
@@ -47,33 +47,34 @@ if TYPE_CHECKING:
     )
     from smp_memory.model.reports import Report, Stats
     from smp_memory.model.session_info import SessionInfo
+    from smp_memory.model.storage_reports import ColdMemory, RedactionReport, TidyReport
+    from smp_memory.options import (
+        ArtifactFields,
+        CommonFields,
+        Criteria,
+        DecisionFields,
+        FindingFields,
+        LearningFields,
+        PreferenceFields,
+        QueryOptions,
+        RelatedOptions,
+        TopicOptions,
+        TurnFields,
+        WatchOptions,
+    )
     from smp_memory.overview.activity import Participants, Timeline
     from smp_memory.overview.summary import SessionSummary
     from smp_memory.overview.topics import Topics
     from smp_memory.party import Party
     from smp_memory.policies.clock_trust import Evidence
+    from smp_memory.policies.compaction_plan import Summariser
     from smp_memory.policies.consolidation import Duplicates
     from smp_memory.policies.quota import SizeReport
     from smp_memory.policies.session_states import Transition
-    from smp_memory.policies.turn_summaries import Summariser
     from smp_memory.privacy.anonymisation import Placeholders
     from smp_memory.scope import Scope
-    from smp_memory.search.options import Criteria, QueryOptions, RelatedOptions, TopicOptions, WatchOptions
-    from smp_memory.store.cold_storage import ColdMemory
-    from smp_memory.store.file_session import FileSession
-    from smp_memory.store.history import Snapshot
-    from smp_memory.store.session_states import SessionState
-    from smp_memory.store.stored_redaction import RedactionReport
-    from smp_memory.store.tidy import TidyReport
-    from smp_memory.write.fields import (
-        ArtifactFields,
-        CommonFields,
-        DecisionFields,
-        FindingFields,
-        LearningFields,
-        PreferenceFields,
-        TurnFields,
-    )
+    from smp_memory.search.records import Snapshot
+    from smp_memory.store.port import SessionStore
 
 
 @maps_errors
@@ -88,7 +89,7 @@ class SessionMemory:
         self._session = opened
         self._writer = Writer(opened, opened.commit_one, opened.author)
         self.id = opened.id
-        opened.files.holders.add(self)
+        opened.files.hold(self)
         self.warnings: tuple[str, ...] = tuple(opened.warnings)  # for whoever created or opened the session
         self.redacted: dict[str, int] = {}  # what redaction took out of the session's metadata: kinds and counts
 
@@ -106,7 +107,7 @@ class SessionMemory:
         return self._session.scope
 
     @property
-    def _files(self) -> FileSession:
+    def _files(self) -> SessionStore:
         return self._session.files
 
     @property
@@ -116,15 +117,13 @@ class SessionMemory:
 
     @property
     def folder(self) -> str:
-        """Where the session's files are."""
-        return self._session.files.reader.folder
+        """Where the session is stored: its folder, for a store in files."""
+        return self._session.files.location
 
     @property
     def written(self) -> datetime:
         """When a memory was last written in it, by the memories' own times; without any, when it was created."""
-        from smp_memory.store.session_states import last_writes
-
-        return last_writes(self._session.store, [self.id])[self.id].written
+        return lifecycle.session_states.last_writes(self._session.store, [self.id])[self.id].written
 
     @property
     def config(self) -> Config:
@@ -269,13 +268,13 @@ class SessionMemory:
 
     def missing(self, id: str) -> MemoryNotFound:
         """The error for an id that is not there, with the way to get it back if there is one."""
-        return compaction.missing_memory(self._session, id)
+        return lifecycle.compaction.missing_memory(self._session, id)
 
     # -- searching: the options are described in `Memory.query`
 
     def query(self, text: str | Mapping[str, Any] | None = None, **options: Unpack[QueryOptions]) -> Hits:
         """Find memories of this session, best first; see `Memory.query` for the options."""
-        return api.query(self.scope, text, options)
+        return search.path.query(self.scope, text, options)
 
     def watch(
         self,
@@ -286,25 +285,25 @@ class SessionMemory:
         **options: Unpack[WatchOptions],
     ) -> Iterator[Hit]:
         """Yield memories that match as any process writes them; for ever, or for so many seconds."""
-        return api.watch(self.scope, text, options, timeout, pause)
+        return search.watch.watch(self.scope, text, options, timeout, pause)
 
     def by_topic(self, topic: str, **options: Unpack[TopicOptions]) -> Hits:
         """Memories about a topic: those that name it, and those with the tag."""
-        return api.query(self.scope, None, {**options, "topic": topic})
+        return search.path.query(self.scope, None, {**options, "topic": topic})
 
     def by_agent(self, agent: str, **options: Unpack[QueryOptions]) -> Hits:
-        return api.query(self.scope, None, {**options, "agents": agent})
+        return search.path.query(self.scope, None, {**options, "agents": agent})
 
     def by_type(self, type: str, **options: Unpack[QueryOptions]) -> Hits:
-        return api.query(self.scope, None, {**options, "types": type})
+        return search.path.query(self.scope, None, {**options, "types": type})
 
     def by_time_range(self, start: Any, end: Any = None, **options: Unpack[QueryOptions]) -> Hits:
         """Memories of a time: two times, or one range such as "last week"."""
-        return api.query(self.scope, None, {**options, "time": start if end is None else (start, end)})
+        return search.path.query(self.scope, None, {**options, "time": start if end is None else (start, end)})
 
     def find_similar(self, what: Any, **options: Unpack[QueryOptions]) -> Hits:
         """Memories similar to a text, or to the memory with an id; best first."""
-        return api.find_similar(self.scope, what, options)
+        return search.related.find_similar(self.scope, what, options)
 
     def find_related(
         self, id: Any, depth: int = 1, kinds: str | list[str] | None = None, **options: Unpack[RelatedOptions]
@@ -313,27 +312,27 @@ class SessionMemory:
 
         With options of a query only those that match it: `find_related("FIND-0001", min_priority=0.5)`.
         """
-        return api.find_related(self.scope, id, depth, kinds, options)
+        return search.related.find_related(self.scope, id, depth, kinds, options)
 
     def priority(self, id: Any, at: Any = None) -> float:
         """The priority of a memory, 0 to 1, now or at a time: `session.priority("DEC-0001", at="2026-12-24")`."""
-        return api.priority(self.scope, id, at)
+        return search.related.priority(self.scope, id, at)
 
     def topics(self) -> Topics:
         """Topics and tags, the weightiest first."""
-        return api.topics(self.scope)
+        return search.overviews.topics(self.scope)
 
     def timeline(self, by: str = "hour", *, time: Any = None, since: Any = None, until: Any = None) -> Timeline:
         """What happened when; `time` is a range such as "last week"."""
-        return api.timeline(self.scope, by, time, since, until)
+        return search.overviews.timeline(self.scope, by, time, since, until)
 
     def agents(self) -> Participants:
         """Who took part, and with what."""
-        return api.agents(self.scope)
+        return search.overviews.agents(self.scope)
 
     def summarize(self) -> SessionSummary:
         """Decisions, open findings, preferences and topics on a page. No model is needed."""
-        return api.summarize(self.scope)
+        return search.overviews.summarize(self.scope)
 
     # -- for agents
 
@@ -394,7 +393,7 @@ class SessionMemory:
         With one id the record is returned; with several, with criteria or as a preview a `Deletion`: its `count` and
         `ids` are those of what was deleted or, as a preview, would be.
         """
-        return deletion.delete(self.scope, id, reason, by, preview, {**criteria})
+        return lifecycle.deletion.delete(self.scope, id, reason, by, preview, {**criteria})
 
     def restore(
         self,
@@ -408,11 +407,11 @@ class SessionMemory:
         """Bring memories back, deleted ones and those that compaction moved. With one id the record is returned, else a
         `Restoration`. Those from the trash come together or not at all, then those from the cold segment.
         """
-        return deletion.restore(self.scope, id, reason, by, preview, {**criteria})
+        return lifecycle.deletion.restore(self.scope, id, reason, by, preview, {**criteria})
 
     def deleted(self) -> list[Trashed]:
         """The trash: who deleted what, when and why, and from when on a purge may take it; the latest first."""
-        return deletion.deleted(self.scope)
+        return lifecycle.deletion.deleted(self.scope)
 
     def purge(
         self,
@@ -423,7 +422,7 @@ class SessionMemory:
         evidence: Evidence | None = None,
     ) -> Purged:
         """Remove for good what has been in the trash long enough; see `Memory.purge`."""
-        return deletion.purge(self.scope, older_than, by, now, evidence)
+        return lifecycle.deletion.purge(self.scope, older_than, by, now, evidence)
 
     def erase(
         self,
@@ -435,16 +434,14 @@ class SessionMemory:
         **criteria: Unpack[Criteria],
     ) -> Receipt:
         """Remove the bytes of memories from every file that SMP owns, at once and for good; see `Memory.erase`."""
-        return deletion.erase(self.scope, id, reason, by, preview, {**criteria}, self._memory._renew_digests)
+        return lifecycle.deletion.erase(self.scope, id, reason, by, preview, {**criteria}, self._memory._renew_digests)
 
     # -- state, size, compaction
 
     @property
     def standing(self) -> SessionState:
         """The session's state and its next transition."""
-        from smp_memory.store.session_states import session_states
-
-        return session_states(self._session.store, self._session.now(), [self.id])[0]
+        return lifecycle.session_states.session_states(self._session.store, self._session.now(), [self.id])[0]
 
     @property
     def state(self) -> str:
@@ -458,7 +455,7 @@ class SessionMemory:
 
     def size_report(self) -> SizeReport:
         """How full it is, what takes the room, when it will be full, and what compaction could free."""
-        return compaction.size_report(self._session)
+        return lifecycle.compaction.size_report(self._session)
 
     def compact(
         self, target: str | int | None = None, *, dry_run: bool = False, summariser: Summariser | None = None
@@ -468,29 +465,27 @@ class SessionMemory:
         `target` is `gentle` (default), `forced`, or how many bytes to free. Nothing is destroyed: `archived()` lists what
         went, `restore(id)` brings it back, and `query(…, include_archived=True)` finds it.
         """
-        return compaction.compact(self._session, target, dry_run=dry_run, summariser=summariser)
+        return lifecycle.compaction.compact(self._session, target, dry_run=dry_run, summariser=summariser)
 
     def archived(self) -> list[ColdMemory]:
         """The memories in the cold segment: id, type, when they were written and moved, and why."""
-        return compaction.cold_memories(self._session)
+        return self._files.cold_memories()
 
     def restore_archived(self, *ids: Any) -> Record | None:
         """Bring memories back from the cold segment, with their ids and histories; the last one is returned."""
-        found = compaction.restore_cold(self._session, list(ids))
+        found = lifecycle.compaction.restore_cold(self._session, list(ids))
         return found[-1] if found else None
 
     def tidy(self, *, dry_run: bool = False) -> TidyReport:
-        """SessionHistory changes into the entries that they change, so that the files of the `markdown` layout show what holds.
+        """Fold changes into the entries that they change, so that the files of the `markdown` layout show what holds.
 
-        Memories, histories and `as_of` stay as they are. In other layouts there is nothing to session_history.
+        Memories, histories and `as_of` stay as they are. In other layouts there is nothing to fold.
         """
-        from smp_memory.store.tidy import tidy_session
-
-        return tidy_session(self._files, dry_run=dry_run)
+        return self._files.tidy(dry_run=dry_run)
 
     def duplicates(self, *, threshold: float | None = None) -> list[Duplicates]:
         """Groups of findings and preferences that say the same; nothing is changed."""
-        return compaction.find_duplicates(self.records(), threshold)
+        return lifecycle.compaction.find_duplicates(self.records(), threshold)
 
     def merge(self, group: Duplicates, *, by: str | None = None) -> Record:
         """Let the first memory of a group stand for all, in one transaction; the others go to the trash.
@@ -498,7 +493,7 @@ class SessionMemory:
         It lists what it took in (`merged_from`). Restoring the others and changing it back undoes the merge; if one of
         them has changed since `duplicates()`, it is a Conflict and nothing happens.
         """
-        return compaction.merge_duplicates(self._session, group, by)
+        return lifecycle.compaction.merge_duplicates(self._session, group, by)
 
     def validate(self) -> Report:
         """Read everything, check every signature, id and reference; change nothing."""
@@ -523,15 +518,13 @@ class SessionMemory:
         force: bool = False,
     ) -> str:
         """Write the session into one file and return its path, or return the text if there is no path; see `Memory.export`."""
-        from smp_memory.exchange.api import export
-
-        return export(self.scope, path, format, anonymise=anonymise, restore=restore, agents=agents, force=force)
+        return exchange.api.export(
+            self.scope, path, format, anonymise=anonymise, restore=restore, agents=agents, force=force
+        )
 
     def redact(self, *, preview: bool = False, reason: str | None = None) -> list[RedactionReport]:
         """Take secrets out of what is already stored, history included; see `Memory.redact`."""
-        from smp_memory.exchange.api import redact
-
-        return redact(self.scope, preview, reason)
+        return exchange.api.redact(self.scope, preview, reason)
 
     def anonymised(
         self, id: str | None = None, *, placeholders: Placeholders | None = None, agents: bool = False
@@ -541,17 +534,13 @@ class SessionMemory:
         The session itself stays as it is. `placeholders` remembers what stands for what; without it nothing can be
         turned back.
         """
-        from smp_memory.exchange.api import anonymised_copy
-
-        return self._memory.session(anonymised_copy(self.scope, id, placeholders, agents))
+        return self._memory.session(exchange.api.anonymised_copy(self.scope, id, placeholders, agents))
 
     def anonymised_record(
         self, id: str, *, placeholders: Placeholders | None = None, agents: bool = False
     ) -> dict[str, Any]:
         """The fields of one memory with placeholders, to show it to others. Nothing is stored."""
-        from smp_memory.exchange.api import anonymised_record
-
-        return anonymised_record(self.scope, self.get(id), placeholders, agents)
+        return exchange.api.anonymised_record(self.scope, self.get(id), placeholders, agents)
 
     def __enter__(self) -> SessionMemory:
         return self

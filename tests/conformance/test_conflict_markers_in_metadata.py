@@ -120,7 +120,7 @@ def aside(session: Any) -> bytes:
     )
 
 
-def test_a_person_who_takes_one_side_out_has_decided(tmp_path: Path, layout: str) -> None:
+def test_removing_one_side_by_hand_settles_the_conflict(tmp_path: Path, layout: str) -> None:
     root, path = with_markers(tmp_path, layout)
     kept, side = [], ""
     for line in path.read_text().splitlines(keepends=True):
@@ -135,7 +135,7 @@ def test_a_person_who_takes_one_side_out_has_decided(tmp_path: Path, layout: str
     assert texts(session) == EXPECTED
 
 
-def test_a_side_that_cannot_be_read_is_named_and_the_other_one_holds(tmp_path: Path, layout: str) -> None:
+def test_unreadable_side_is_reported_and_the_readable_one_is_used(tmp_path: Path, layout: str) -> None:
     root, path = with_markers(tmp_path, layout)
     path.write_text(
         path.read_text().replace('"shop"', '"sh\x00op').replace("project_name: shop", "project_name: [shop")

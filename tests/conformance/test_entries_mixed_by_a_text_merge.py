@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import smp_memory
-from tests.conformance.places import decisions_file, filled, opened, turns_file
+from tests.conformance.layout_files import decisions_file, filled, opened, turns_file
 
 
 def mixed(path: Path, pattern: str) -> None:

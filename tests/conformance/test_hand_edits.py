@@ -16,7 +16,7 @@ import pytest
 import smp_memory
 from smp_memory.errors import InvalidConfig
 from smp_memory.files.layouts import NAMES
-from tests.conformance.places import (
+from tests.conformance.layout_files import (
     blocks,
     by_hand,
     decisions_file,

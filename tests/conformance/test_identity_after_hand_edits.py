@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from smp_memory.files.layouts import NAMES
-from tests.conformance.places import decisions_file, filled, opened, texts, turns_file, visible
+from tests.conformance.layout_files import decisions_file, filled, opened, texts, turns_file, visible
 from tests.conformance.test_typed_entries import append
 
 pytestmark = pytest.mark.parametrize("layout", NAMES)

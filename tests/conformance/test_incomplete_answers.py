@@ -12,7 +12,7 @@ import pytest
 import smp_memory
 from smp_memory.cli.main import main
 from smp_memory.files.layouts import NAMES
-from tests.conformance.places import decisions_file, filled, line_of, opened
+from tests.conformance.layout_files import decisions_file, filled, line_of, opened
 
 pytestmark = pytest.mark.parametrize("layout", NAMES)
 
@@ -53,7 +53,7 @@ def test_lists_queries_contexts_and_figures_name_an_unreadable_line(tmp_path: Pa
         memory.close()
 
 
-def test_whole_sessions_have_no_problems(tmp_path: Path, layout: str) -> None:
+def test_undamaged_sessions_have_no_problems(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     assert session.query("python").problems == []
     assert session.records().problems == []
@@ -92,7 +92,9 @@ def test_unreadable_line_is_logged_once_in_a_process_without_content(
 
 
 @pytest.mark.parametrize("command", [["list"], ["query", "python"], ["context"], ["stats"], ["list", "--json"]])
-def test_command_line_reports_it_in_one_line_on_stderr(tmp_path: Path, layout: str, command: list[str]) -> None:
+def test_command_line_reports_unreadable_entries_in_one_line_on_stderr(
+    tmp_path: Path, layout: str, command: list[str]
+) -> None:
     path, line = damaged(tmp_path, layout)
     words = [sys.executable, "-m", "smp_memory", *command, "--root", str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
@@ -103,7 +105,7 @@ def test_command_line_reports_it_in_one_line_on_stderr(tmp_path: Path, layout: s
     assert str(path) not in done.stdout or "--json" in command or command == ["stats"]
 
 
-def test_json_answers_have_a_field_for_it(tmp_path: Path, layout: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_answers_list_unreadable_entries(tmp_path: Path, layout: str, capsys: pytest.CaptureFixture[str]) -> None:
     import json
 
     path, line = damaged(tmp_path, layout)
@@ -115,7 +117,7 @@ def test_json_answers_have_a_field_for_it(tmp_path: Path, layout: str, capsys: p
     assert json.loads(capsys.readouterr().out)["problems"] == 1
 
 
-def test_mcp_answers_have_a_field_for_it(tmp_path: Path, layout: str) -> None:
+def test_mcp_answers_list_unreadable_entries(tmp_path: Path, layout: str) -> None:
     pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp.request_context import RequestContext
     from smp_memory.integrations.mcp.tools import TOOLS

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import smp_memory
+from smp_memory import incomplete
 from smp_memory.files.layouts import NAMES
-from smp_memory.store import incomplete
-from tests.conformance.places import filled, opened
+from tests.conformance.layout_files import filled, opened
 from tests.conformance.test_incomplete_answers import damaged
 
 pytestmark = pytest.mark.parametrize("layout", NAMES)
@@ -31,7 +31,7 @@ def test_overviews_have_problems(tmp_path: Path, layout: str, who: str) -> None:
         assert [(each.path, each.line) for each in made.problems] == [(str(path), line)]
 
 
-def test_overviews_of_a_whole_session_have_no_problems(tmp_path: Path, layout: str) -> None:
+def test_overviews_of_an_undamaged_session_have_no_problems(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     assert [getattr(session, name)().problems for name in OVERVIEWS] == [[]] * len(OVERVIEWS)
 
@@ -79,7 +79,7 @@ def test_mcp_tools_have_problems(tmp_path: Path, layout: str, tool: str, argumen
 def test_mcp_resource_of_a_session_names_the_line(tmp_path: Path, layout: str) -> None:
     pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp.request_context import RequestContext
-    from smp_memory.integrations.mcp.resources import read_uri
+    from smp_memory.integrations.mcp.server import read_uri
 
     path, line = damaged(tmp_path, layout)
     with smp_memory.open(tmp_path) as memory:

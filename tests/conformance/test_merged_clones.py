@@ -156,7 +156,7 @@ def test_line_doubled_by_cherry_pick_counts_once(tmp_path: Path, layout: str) ->
     assert session.validate().problems == []
 
 
-def test_side_by_side_changes_of_different_fields_both_hold(tmp_path: Path, layout: str) -> None:
+def test_concurrent_changes_of_different_fields_are_both_kept(tmp_path: Path, layout: str) -> None:
     roots = merged(
         tmp_path,
         layout,
@@ -172,7 +172,7 @@ def test_side_by_side_changes_of_different_fields_both_hold(tmp_path: Path, layo
         assert session.validate().problems == []
 
 
-def test_side_by_side_changes_of_one_field_are_reported_until_settled(tmp_path: Path, layout: str) -> None:
+def test_concurrent_changes_of_one_field_are_reported_until_settled(tmp_path: Path, layout: str) -> None:
     roots = merged(
         tmp_path,
         layout,
@@ -216,7 +216,9 @@ def test_agent_state_of_two_clones_is_one_memory(tmp_path: Path, layout: str) ->
     assert states[0] == states[1]
 
 
-def test_preferences_of_one_key_in_two_clones_are_noted_and_the_later_holds(tmp_path: Path, layout: str) -> None:
+def test_preferences_of_one_key_in_two_clones_are_reported_and_the_later_one_is_used(
+    tmp_path: Path, layout: str
+) -> None:
     roots = merged(
         tmp_path,
         layout,

@@ -9,7 +9,7 @@ import pytest
 import smp_memory
 from smp_memory.cli.main import main
 from smp_memory.files.layouts import NAMES
-from tests.conformance.places import decisions_file, filled, line_of, opened
+from tests.conformance.layout_files import decisions_file, filled, line_of, opened
 
 pytestmark = pytest.mark.parametrize("layout", NAMES)
 

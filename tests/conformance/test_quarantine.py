@@ -11,8 +11,8 @@ import smp_memory
 from smp_memory.cli.main import main
 from smp_memory.errors import SMPError
 from smp_memory.files.layouts import NAMES
-from smp_memory.store.quarantine import QuarantinedEntry, list_quarantined, restore_quarantined
-from tests.conformance.places import decisions_file, filled, opened, texts
+from smp_memory.model.storage_reports import QuarantinedEntry
+from tests.conformance.layout_files import decisions_file, filled, opened, texts
 
 pytestmark = pytest.mark.parametrize("layout", NAMES)
 NOW = "2026-03-01T10:00:00Z"
@@ -33,7 +33,7 @@ def repaired(root: Path, layout: str) -> tuple[smp_memory.SessionMemory, Path]:
 
 
 def item(session: smp_memory.SessionMemory) -> QuarantinedEntry:
-    (found,) = list_quarantined(session._files.store)
+    (found,) = session.memory.store.quarantined()
     return found
 
 
@@ -41,12 +41,12 @@ def test_entry_that_was_corrected_in_quarantine_is_put_back(tmp_path: Path, layo
     session, aside = repaired(tmp_path, layout)
     assert texts(session) == ["Use OAuth", "Use Python"]
     with pytest.raises(SMPError, match=r"Correct that file|Complete it"):
-        restore_quarantined(item(session), NOW)
+        session.memory.store.restore_quarantined(item(session), NOW)
     assert texts(session) == ["Use OAuth", "Use Python"]
     good = '"Use Postgres"' if layout != "markdown" else 'decision: "Use Postgres"'
     bad = good[:-1]
     aside.write_text(aside.read_text().replace(bad, good))
-    assert restore_quarantined(item(session), NOW) == ["DEC-0002"]
+    assert session.memory.store.restore_quarantined(item(session), NOW) == ["DEC-0002"]
     assert not aside.exists()
     for seen in (session, opened(tmp_path)):
         assert sorted(texts(seen)) == ["Use OAuth", "Use Postgres", "Use Python"]
@@ -64,11 +64,11 @@ def test_entries_removed_by_another_program_are_put_back_once(tmp_path: Path, la
     session.add_decision("Written after it")
     (aside,) = tmp_path.rglob("quarantine/*")
     kept = aside.read_bytes()
-    assert restore_quarantined(item(session), NOW) == ["DEC-0004"]
+    assert session.memory.store.restore_quarantined(item(session), NOW) == ["DEC-0004"]
     assert {"Lost by a checkout", "Written after it"} <= set(texts(opened(tmp_path)))
     aside.write_bytes(kept)
     with pytest.raises(SMPError, match="already"):
-        restore_quarantined(item(session), NOW)
+        session.memory.store.restore_quarantined(item(session), NOW)
     assert aside.exists()
     assert texts(session).count("Lost by a checkout") == 1
 

@@ -11,7 +11,7 @@ import pytest
 
 import smp_memory
 from smp_memory.files.layouts import NAMES
-from tests.conformance.places import blocks, decisions_file, filled, opened, texts
+from tests.conformance.layout_files import blocks, decisions_file, filled, opened, texts
 
 QUICK = {"durability": "os"}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from smp_memory.files.layouts import NAMES
-from tests.conformance.places import blocks, decisions_file, filled, opened, texts
+from tests.conformance.layout_files import blocks, decisions_file, filled, opened, texts
 
 pytestmark = pytest.mark.parametrize("layout", NAMES)
 GROUP = ["One", "Two", "Three"]
@@ -47,7 +47,7 @@ def test_reordered_transaction_is_no_unfinished_write(
     assert opened(tmp_path).validate().ok
 
 
-def test_last_part_of_a_transaction_that_a_person_left_counts(tmp_path: Path, layout: str) -> None:
+def test_rest_of_a_transaction_with_entries_removed_by_hand_is_kept(tmp_path: Path, layout: str) -> None:
     path, (header, *parts) = with_transaction(tmp_path, layout)
     path.write_text("".join([header, *parts[:3], parts[4]]))
     assert texts(opened(tmp_path)) == [*ALL[:3], "Two"]

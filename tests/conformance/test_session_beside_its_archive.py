@@ -8,7 +8,7 @@ import pytest
 
 from smp_memory.errors import SessionExists
 from smp_memory.files.layouts import NAMES
-from tests.conformance.places import decisions_file, filled, opened
+from tests.conformance.layout_files import decisions_file, filled, opened
 
 pytestmark = pytest.mark.parametrize("layout", NAMES)
 

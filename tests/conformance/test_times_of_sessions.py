@@ -1,4 +1,4 @@
-"""When sessions were written is told by their memories: a fresh clone shows the same times as the original."""
+"""Times of sessions come from their memories: a fresh clone shows the same times as the original."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def listed(root: Path, state: Path) -> list[dict[str, Any]]:
     return [{name: row[name] for name in shown} for row in json.loads(done.stdout)]
 
 
-def test_a_fresh_clone_lists_sessions_with_the_times_of_the_original(tmp_path: Path, layout: str) -> None:
+def test_fresh_clone_lists_sessions_with_the_times_of_the_original(tmp_path: Path, layout: str) -> None:
     original(tmp_path / "a", layout)
     cloned(tmp_path / "a", tmp_path / "b")
     here = listed(tmp_path / "a", tmp_path / "state-a")
@@ -64,7 +64,7 @@ def test_a_fresh_clone_lists_sessions_with_the_times_of_the_original(tmp_path: P
     assert listed(tmp_path / "b", tmp_path / "state-b") == here
 
 
-def test_python_tells_the_times_of_memories_not_those_of_files(tmp_path: Path, layout: str) -> None:
+def test_session_times_are_those_of_memories_not_of_files(tmp_path: Path, layout: str) -> None:
     original(tmp_path / "a", layout)
     cloned(tmp_path / "a", tmp_path / "b")
     with smp_memory.open(tmp_path / "b") as memory:

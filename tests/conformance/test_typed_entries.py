@@ -12,7 +12,7 @@ import smp_memory
 from smp_memory.errors import SMPError
 from smp_memory.files.layouts import NAMES
 from smp_memory.model.types import KINDS
-from tests.conformance.places import FOLDERS, by_hand, decisions_file, filled, opened, texts, turns_file, visible
+from tests.conformance.layout_files import FOLDERS, by_hand, decisions_file, filled, opened, texts, turns_file, visible
 
 pytestmark = pytest.mark.parametrize("layout", NAMES)
 TEXT = "Sessions last 8 hours"

@@ -12,7 +12,7 @@ import smp_memory
 from smp_memory.cli.main import main
 from smp_memory.errors import MemoryNotFound
 from smp_memory.files.layouts import NAMES
-from tests.conformance.places import filled, opened
+from tests.conformance.layout_files import filled, opened
 from tests.conformance.test_incomplete_answers import damaged
 
 pytestmark = pytest.mark.parametrize("layout", NAMES)
@@ -61,7 +61,7 @@ def test_error_for_a_hidden_memory_is_the_same_as_for_a_missing_one(tmp_path: Pa
         assert told[0] == told[1]
 
 
-def test_deleted_memory_and_undamaged_session_have_no_such_note(tmp_path: Path, layout: str) -> None:
+def test_deleted_memory_or_undamaged_session_is_not_reported_as_unreadable(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     with pytest.raises(MemoryNotFound) as refused:
         session.get("DEC-0099")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import smp_memory
+from smp_memory import incomplete
 from smp_memory.cli.main import main
 from smp_memory.files.layouts import NAMES
-from smp_memory.store import incomplete
-from tests.conformance.places import filled
+from tests.conformance.layout_files import filled
 from tests.conformance.test_incomplete_answers import damaged
 
 pytestmark = pytest.mark.parametrize("layout", NAMES)

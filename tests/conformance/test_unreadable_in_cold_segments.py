@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import smp_memory
+from smp_memory import incomplete
 from smp_memory.cli.main import main
 from smp_memory.files.layouts import NAMES
-from smp_memory.store import incomplete
 
 pytestmark = pytest.mark.parametrize("layout", NAMES)
 
@@ -47,7 +47,9 @@ def test_answers_name_a_damaged_cold_segment(
         assert capsys.readouterr().err.count(str(segment)) == 1
 
 
-def test_whole_cold_segment_has_no_remark(tmp_path: Path, layout: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_undamaged_cold_segment_is_not_reported(
+    tmp_path: Path, layout: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     compacted(tmp_path, layout)
     assert main(["query", "giraffe", "--include-archived", "--json", "--root", str(tmp_path)]) == 0
     printed = capsys.readouterr()

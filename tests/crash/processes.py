@@ -1,4 +1,4 @@
-"""Real processes for the crash tests; what they say is read as they say it."""
+"""Processes of the crash tests, and their output, read as it is written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-WORKER = Path(__file__).with_name("worker.py")
+WORKER = Path(__file__).with_name("writer_process.py")
 SOURCE = Path(__file__).parents[2] / "src"
 
 
@@ -30,7 +30,7 @@ def run_script(script: str, *arguments: str) -> str:
 
 
 class Worker:
-    """One process of worker.py. All it said is in `said`, also after it was killed."""
+    """One process of writer_process.py. All it said is in `said`, also after it was killed."""
 
     def __init__(self, mode: str, root: str | os.PathLike[str], session: str, name: str, number: int = 0) -> None:
         self.name = name

@@ -10,12 +10,12 @@ import pytest
 
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.memory import Memory
-from tests.crash.stories import (
+from tests.crash.scenarios import (
     LAYOUTS,
     SESSION,
     SOAK,
+    Scenario,
     Step,
-    Story,
     Wrong,
     crashes_of,
     depth,
@@ -50,7 +50,7 @@ def purge(memory: Memory) -> None:
 
 
 PLACES = {archive: "archived", restore: "live", delete: "deleted", undelete: "live", purge: ""}
-STORIES: dict[str, tuple[list[Do], Do, str]] = {  # what came before, what is done, where the session is then
+SCENARIOS: dict[str, tuple[list[Do], Do, str]] = {  # what came before, what is done, where the session is then
     "archive": ([], archive, "archived"),
     "archive again": ([archive, restore], archive, "archived"),
     "restore": ([archive], restore, "live"),
@@ -61,7 +61,7 @@ STORIES: dict[str, tuple[list[Do], Do, str]] = {  # what came before, what is do
     "purge": ([delete], purge, ""),
     "purge archived": ([archive, delete], purge, ""),
 }
-PARAMETERS = [(layout, name) for layout in LAYOUTS for name in STORIES]
+PARAMETERS = [(layout, name) for layout in LAYOUTS for name in SCENARIOS]
 
 
 def where(memory: Memory) -> str:
@@ -81,7 +81,7 @@ def where(memory: Memory) -> str:
 def base_of(layout: str, name: str) -> MemorySystem:
     system = MemorySystem(disk=full_base(layout))
     with open_on(system) as memory:
-        for step in STORIES[name][0]:
+        for step in SCENARIOS[name][0]:
             step(memory)
     return system
 
@@ -93,7 +93,7 @@ def expected(layout: str) -> dict[str, Any]:
 
 def check(layout: str, name: str, system: MemorySystem, done: bool, *, thorough: bool) -> None:
     """Where it was or where it should be, whole; if `thorough`, every way to put it away and bring it back still works."""
-    before, _, after = STORIES[name]
+    before, _, after = SCENARIOS[name]
     allowed = {after} if done else {after, PLACES[before[-1]] if before else "live"}
     memory = open_on(system)
     place = where(memory)
@@ -120,8 +120,8 @@ def check(layout: str, name: str, system: MemorySystem, done: bool, *, thorough:
 
 @pytest.mark.parametrize(("layout", "name"), PARAMETERS)
 def test_crash_before_every_disk_call(layout: str, name: str) -> None:
-    story = Story(name, layout, base_of(layout, name), [Step(STORIES[name][1])])
-    for crash in crashes_of(story):
+    scenario = Scenario(name, layout, base_of(layout, name), [Step(SCENARIOS[name][1])])
+    for crash in crashes_of(scenario):
         states = [*crash.machine.crash_states(limit=depth(2, 20), seed=crash.call)]
         for number, system in enumerate([crash.machine.kill_state(), *states]):
             try:

@@ -13,12 +13,12 @@ from smp_memory.files.memory_system import MemorySystem
 from smp_memory.memory import Memory, open_memory
 from smp_memory.store.cold_storage import cold_history, cold_path
 from smp_memory.testing import FrozenClock
-from tests.crash.stories import (
+from tests.crash.scenarios import (
     LAYOUTS,
     ROOT,
     SESSION,
+    Scenario,
     Step,
-    Story,
     Wrong,
     check_durable,
     check_survivor,
@@ -99,14 +99,14 @@ def check(layout: str, system: MemorySystem) -> None:
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_crash_before_every_disk_call(layout: str, name: str) -> None:
-    story = Story(name, layout, base_of(layout, name), [Step(STEPS[name])])
-    assert story.views[0] != story.views[1]
-    for crash in crashes_of(story):
+    scenario = Scenario(name, layout, base_of(layout, name), [Step(STEPS[name])])
+    assert scenario.views[0] != scenario.views[1]
+    for crash in crashes_of(scenario):
         machine = crash.machine
         try:
             check(layout, machine.kill_state())
-            check_survivor(story, machine.kill_state(), crash.done)
-            check_durable(story, machine.kill_state(), crash.done, limit=2)
+            check_survivor(scenario, machine.kill_state(), crash.done)
+            check_durable(scenario, machine.kill_state(), crash.done, limit=2)
             for system in machine.crash_states(limit=depth(2, 20), seed=crash.call):
                 check(layout, system)
         except Exception as error:
@@ -181,10 +181,10 @@ def bring_back_all(session: Any) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_acknowledged_update_survives_compaction_and_restore_after_a_crash(layout: str, name: str) -> None:
     """A crash inside restore_archived left entries in the files and in the segment; then an old copy won over an update."""
-    story = Story(name, layout, base_of(layout, name), [Step(STEPS[name])])
+    scenario = Scenario(name, layout, base_of(layout, name), [Step(STEPS[name])])
     chance = random.Random(f"{layout} {name}")
     seen: set[int] = set()
-    for crash in crashes_of(story):
+    for crash in crashes_of(scenario):
         states = (crash.machine.kill_state(), *crash.machine.crash_states(limit=depth(1, 10), seed=crash.call))
         for system in states:
             if (look := fingerprint(system)) in seen:
@@ -203,7 +203,7 @@ def test_acknowledged_update_survives_compaction_and_restore_after_a_crash(layou
 
 @pytest.mark.parametrize("sequence", SEQUENCES)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_copies_left_in_the_segment_by_an_older_version_do_not_win(layout: str, sequence: str) -> None:
+def test_copies_of_an_older_version_in_the_segment_are_ignored(layout: str, sequence: str) -> None:
     """Older versions took entries out of the segment after they had put them into the files: a crash left both."""
     system = MemorySystem(disk=base_of(layout, "bring back"))
     worker = Worker(system)

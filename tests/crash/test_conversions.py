@@ -13,6 +13,7 @@ from smp_memory.errors import LayoutMismatch, LockTimeout, StorageFull, StorageR
 from smp_memory.files.journal import Journal
 from smp_memory.files.layouts import NAMES
 from smp_memory.files.system import Data, RealSystem
+from smp_memory.store import session_creation
 
 pytestmark = pytest.mark.crash
 TEXTS = ["one", "two"]
@@ -116,7 +117,7 @@ def test_session_created_during_a_conversion_is_not_acknowledged(
 ) -> None:
     """It began between the look at config.json and the moment in which the session got its name."""
     first, second = stores(tmp_path, layout)
-    monkeypatch.setattr(second.store, "_check_name", lambda _: first.convert(others(layout)[0]))
+    monkeypatch.setattr(session_creation, "_check_name", lambda *_: first.convert(others(layout)[0]))
     with pytest.raises((LayoutMismatch, LockTimeout)):
         second.create_session("t")
     assert texts(tmp_path) == {"r": TEXTS, "s": TEXTS}

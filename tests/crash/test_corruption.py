@@ -1,4 +1,4 @@
-"""Bytes change in any file: at most the memories that they belong to are hit, it is said where, and nothing is thrown away."""
+"""Changed bytes in any file: only the memories that they belong to are affected, the report says where, and nothing is deleted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from smp_memory.files.memory_system import MemorySystem
 from smp_memory.model.reports import Report
 from smp_memory.session import SessionMemory
 from smp_memory.testing import CrashingSystem
-from tests.crash.stories import (
+from tests.crash.scenarios import (
     LAYOUTS,
     ROOT,
     SESSION,
@@ -28,7 +28,7 @@ from tests.crash.stories import (
     open_on,
     patch,
     read,
-    story_named,
+    scenario_named,
     view,
     view_of,
     write_more,
@@ -308,7 +308,7 @@ def _case(layout: str, number: int) -> tuple[str, Mutation, str]:
 
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_files_with_memories(layout: str, part: int) -> None:
+def test_changed_bytes_in_session_files_damage_only_their_memories(layout: str, part: int) -> None:
     for number in range(part, CASES, 4):
         path, mutation, how = _case(layout, number)
         try:
@@ -318,7 +318,7 @@ def test_files_with_memories(layout: str, part: int) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_lock_and_queue(layout: str) -> None:
+def test_changed_bytes_in_lock_files_damage_nothing(layout: str) -> None:
     """They are no memories: nothing at all may change."""
     before = view(open_on(MemorySystem(disk=whole(layout))))
     paths = [path for path in files_below(whole(layout)) if path.endswith(("/lock", "/queue"))]
@@ -339,11 +339,13 @@ def test_lock_and_queue(layout: str) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_head(layout: str) -> None:
+def test_changed_bytes_in_metadata_damage_no_memory(layout: str) -> None:
     """A damaged head costs no memory; a repair writes one anew and keeps the damaged one."""
     known = layout_named(layout)
     if not known.info_file:
-        pytest.skip("the head is a line of the log here, see test_files_with_memories")
+        pytest.skip(
+            "the head is a line of the log here, see test_changed_bytes_in_session_files_damage_only_their_memories"
+        )
     path = f"{known.folder(ROOT, SESSION)}/{known.info_file}"
     before = records(open_on(MemorySystem(disk=whole(layout))).session(SESSION))
     for number in range(OTHERS):
@@ -373,7 +375,7 @@ def test_the_head(layout: str) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_configuration(layout: str) -> None:
+def test_changed_bytes_in_the_configuration_damage_no_memory(layout: str) -> None:
     """Damaged settings are an error that names the file, or none; corrected, everything is there."""
     path = f"{ROOT}/config.json"
     before = view(open_on(MemorySystem(disk=whole(layout))))
@@ -393,15 +395,17 @@ def test_the_configuration(layout: str) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_journal(layout: str) -> None:
+def test_changed_bytes_in_the_journal_damage_no_memory(layout: str) -> None:
     """A writer died in a transaction and its journal is damaged: the memories of before are there, and work goes on."""
-    story = story_named(layout, "transaction in new files" if layout in ("jsonl", "markdown") else "delete and restore")
+    scenario = scenario_named(
+        layout, "transaction in new files" if layout in ("jsonl", "markdown") else "delete and restore"
+    )
     if layout in ("single", "log"):
-        story = story_named(layout, "repair")
+        scenario = scenario_named(layout, "repair")
     killed = []
-    for call in range(story.first_call, story.calls + 1):
-        system = CrashingSystem(disk=story.base, crash_at=call)
-        done, _ = story.run(system)
+    for call in range(scenario.first_call, scenario.calls + 1):
+        system = CrashingSystem(disk=scenario.base, crash_at=call)
+        done, _ = scenario.run(system)
         state = system.kill_state()
         if any(path.endswith("/journal.json") for path in files_below(state)):
             killed.append((state, done))
@@ -414,7 +418,7 @@ def test_the_journal(layout: str) -> None:
         data, _ = chance.choice(MUTATIONS)(read(system, path) or b"\n", chance)
         patch(system, path, lambda _, data=data: data)
         reader = open_on(system).session(SESSION)
-        old = {name for name in story.views[done][SESSION] if name}
+        old = {name for name in scenario.views[done][SESSION] if name}
         assert old <= set(records(reader)), number
         session = open_on(system).session(SESSION)
         session.repair()

@@ -1,13 +1,9 @@
-"""The disk says no: a clear error, nothing half-written, everything readable, and work goes on when it says yes again."""
+"""Failing disk calls and full disks: a clear error, nothing half-written, everything readable, and writes work again afterwards."""
 
 from __future__ import annotations
 
 import errno
-import os
 import random
-import subprocess
-import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,12 +14,12 @@ import smp_memory
 from smp_memory.errors import DurabilityUnknown, SMPError, StorageFull
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.testing import FaultySystem
-from tests.crash.processes import SOURCE
-from tests.crash.stories import (
+from tests.crash.restricted_disks import run_on_read_only_store, small_file_system
+from tests.crash.scenarios import (
     LAYOUTS,
+    SCENARIOS,
     SESSION,
-    STORIES,
-    Story,
+    Scenario,
     Wrong,
     check_new,
     check_valid,
@@ -31,7 +27,7 @@ from tests.crash.stories import (
     differences,
     full_base,
     open_on,
-    story_named,
+    scenario_named,
     view,
     write_more,
 )
@@ -47,21 +43,21 @@ ERRORS = {
 }
 REWRITES = ("convert", "repair")  # refused ones leave the old or the new state
 WAYS = [(name, sticky, short) for name in ERRORS for sticky in (False, True) for short in (False, True)]
-TRIES = depth(16, 60)  # per story, and at least one for each of its calls
-LONG = 60  # calls; a longer story is a conversion
+TRIES = depth(16, 60)  # per scenario, and at least one for each of its calls
+LONG = 60  # calls; a longer scenario is a conversion
 OF_LONG = depth(24, 60)  # see the slow test for all of them
 
 
-def check_fault(story: Story, call: int, error: str, sticky: bool, short: bool) -> str:
+def check_fault(scenario: Scenario, call: int, error: str, sticky: bool, short: bool) -> str:
     """Let one call fail (and all after it, if sticky), then heal: refused is absent, acknowledged is there."""
-    system = FaultySystem(disk=story.base, fail_at=call, error=ERRORS[error], sticky=sticky, short=short)
+    system = FaultySystem(disk=scenario.base, fail_at=call, error=ERRORS[error], sticky=sticky, short=short)
     try:
-        memory = open_on(system, story.layout)
+        memory = open_on(system, scenario.layout)
     except SMPError:
         system.heal()
         return "not opened"
     done, refused = 0, None
-    for step in story.steps:
+    for step in scenario.steps:
         try:
             memory = step.run(memory) or memory
             done += 1
@@ -76,20 +72,20 @@ def check_fault(story: Story, call: int, error: str, sticky: bool, short: bool) 
     found = view(open_on(system))
     unknown = isinstance(refused, DurabilityUnknown)
     if refused is None or not unknown:
-        if found != story.views[done] and not (found == story.views[-1] and story.name.startswith(REWRITES)):
+        if found != scenario.views[done] and not (found == scenario.views[-1] and scenario.name.startswith(REWRITES)):
             what = f"refused ({refused!r})" if refused else "acknowledged"
-            raise Wrong(f"{what}, but:\n{differences(story.views[done], found)}")
+            raise Wrong(f"{what}, but:\n{differences(scenario.views[done], found)}")
     else:
-        story.check_view(found, done)
-    _go_on(story, system, memory)
+        scenario.check_view(found, done)
+    _go_on(scenario, system, memory)
     return "unknown" if unknown else "refused" if refused else "done"
 
 
-def _go_on(story: Story, system: FaultySystem, memory: smp_memory.Memory) -> None:
+def _go_on(scenario: Scenario, system: FaultySystem, memory: smp_memory.Memory) -> None:
     """The process that was refused and a new one both write on; nothing is lost, no id is used twice."""
-    if story.name.startswith("convert"):
+    if scenario.name.startswith("convert"):
         memory = open_on(system)
-    if story.damaged:
+    if scenario.damaged:
         memory.session(SESSION).repair()
     reader = open_on(system)
     found = view(reader)
@@ -106,10 +102,10 @@ def _go_on(story: Story, system: FaultySystem, memory: smp_memory.Memory) -> Non
     check_valid(open_on(system).session(SESSION), settled=True)
 
 
-def cases_of(story: Story) -> list[tuple[int, str, bool, bool]]:
-    """Every call fails once before one fails again, each time in another way. Of a long story only some do."""
-    chance = random.Random(f"{story.layout} {story.name}")
-    calls = chance.sample(range(story.first_call, story.calls + 1), story.calls + 1 - story.first_call)
+def cases_of(scenario: Scenario) -> list[tuple[int, str, bool, bool]]:
+    """Every call fails once before one fails again, each time in another way. Of a long scenario only some do."""
+    chance = random.Random(f"{scenario.layout} {scenario.name}")
+    calls = chance.sample(range(scenario.first_call, scenario.calls + 1), scenario.calls + 1 - scenario.first_call)
     ways = chance.sample(WAYS, len(WAYS))
     cases = [
         (call, *ways[(7 * place + 3 * turn) % len(ways)])  # both prime to the number of ways: none comes twice
@@ -119,13 +115,13 @@ def cases_of(story: Story) -> list[tuple[int, str, bool, bool]]:
     return cases[: max(TRIES, len(calls)) if len(calls) <= LONG else OF_LONG]
 
 
-@pytest.mark.parametrize(("layout", "name"), STORIES)
-def test_any_call_may_fail(layout: str, name: str) -> None:
-    story = story_named(layout, name)
+@pytest.mark.parametrize(("layout", "name"), SCENARIOS)
+def test_failing_disk_call_loses_nothing(layout: str, name: str) -> None:
+    scenario = scenario_named(layout, name)
     outcomes = set()
-    for case in cases_of(story):
+    for case in cases_of(scenario):
         try:
-            outcomes.add(check_fault(story, *case))
+            outcomes.add(check_fault(scenario, *case))
         except Exception as error:
             call, way, sticky, short = case
             how = f"call {call}, {way}{', sticky' if sticky else ''}{', short write first' if short else ''}"
@@ -135,12 +131,12 @@ def test_any_call_may_fail(layout: str, name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("layout", "name"), STORIES)
-def test_every_call_may_fail_in_every_way(layout: str, name: str) -> None:
-    story = story_named(layout, name)
-    for call in range(story.first_call, story.calls + 1):
+@pytest.mark.parametrize(("layout", "name"), SCENARIOS)
+def test_every_error_of_every_disk_call_loses_nothing(layout: str, name: str) -> None:
+    scenario = scenario_named(layout, name)
+    for call in range(scenario.first_call, scenario.calls + 1):
         for way in WAYS:
-            check_fault(story, call, *way)
+            check_fault(scenario, call, *way)
 
 
 def check_failing_sync(layout: str) -> None:
@@ -172,7 +168,7 @@ def check_failing_sync(layout: str) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_failed_sync_is_not_trusted(layout: str) -> None:
+def test_file_is_not_trusted_after_a_failed_sync(layout: str) -> None:
     check_failing_sync(layout)
 
 
@@ -188,10 +184,10 @@ class ShortSystem(MemorySystem):
 
 def check_short_writes(layout: str) -> None:
     for name in ("append", "add many to new files", "transaction", "transaction in one file", "repair", "change info"):
-        story = story_named(layout, name)
-        system = ShortSystem(disk=story.base)
-        done, _ = story.run(system)
-        if view(open_on(MemorySystem(disk=system))) != story.views[done]:
+        scenario = scenario_named(layout, name)
+        system = ShortSystem(disk=scenario.base)
+        done, _ = scenario.run(system)
+        if view(open_on(MemorySystem(disk=system))) != scenario.views[done]:
             raise Wrong(f"{layout}, {name}: not all was written")
 
 
@@ -205,24 +201,12 @@ def test_short_writes_are_completed(layout: str) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 200 kB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    if sys.platform != "linux" or os.geteuid() != 0:
-        pytest.skip("a small tmpfs can only be mounted by root on Linux")
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=200k,mode=0700", "smp-test", str(folder)], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"a small tmpfs cannot be mounted here: {mounted.stderr.decode().strip()}")
-    try:
+    with small_file_system(tmp_path / "small", "200k") as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_full_disk(layout: str, small_disk: Path) -> None:
+def test_full_disk_is_reported_and_loses_nothing(layout: str, small_disk: Path) -> None:
     with smp_memory.open(small_disk / "store", layout=layout) as memory:
         session = memory.create_session("full")
         session.add_turn("user", "first")
@@ -257,12 +241,8 @@ def test_a_full_disk(layout: str, small_disk: Path) -> None:
 
 
 READ_ONLY = """
-import ctypes, os, sys
+import sys
 root = sys.argv[1]
-if os.geteuid() == 0:  # root may write everywhere, until it gives up its capabilities
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-    if ctypes.CDLL(None).capset(header, (ctypes.c_uint32 * 6)()):
-        sys.exit(77)
 import smp_memory
 from smp_memory.errors import StorageReadOnly
 memory = smp_memory.open(root)
@@ -291,26 +271,8 @@ assert [session.id for session in memory.sessions()] == ["kept"]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_folder_that_may_only_be_read(layout: str, tmp_path: Path) -> None:
-    if sys.platform == "win32":
-        pytest.skip("needs POSIX permissions")
+def test_write_to_a_read_only_folder_is_rejected(layout: str, tmp_path: Path) -> None:
     root = tmp_path / "store"
     with smp_memory.open(root, layout=layout) as memory:
         memory.create_session("kept", project="p").add_decision("kept")
-    for folder, _, files in os.walk(root, topdown=False):
-        for name in files:
-            os.chmod(os.path.join(folder, name), 0o444)
-        os.chmod(folder, 0o555)
-    ended = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(READ_ONLY), str(root)],
-        env={**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    for folder, _, _ in os.walk(root):
-        os.chmod(folder, 0o755)
-    if ended.returncode == 77:
-        pytest.skip("root cannot give up its capabilities here")
-    assert ended.returncode == 0, ended.stderr
+    run_on_read_only_store(root, READ_ONLY)

@@ -13,9 +13,21 @@ from smp_memory.files.disk import Disk
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.memory import Memory
 from smp_memory.policies.clock_trust import NO_EVIDENCE
-from smp_memory.store.purge import purged_ids
-from smp_memory.store.remnant_scan import scan_folder
-from tests.crash.stories import LAYOUTS, ROOT, SESSION, SOAK, Step, Story, Wrong, crashes_of, depth, full_base, open_on
+from smp_memory.store.session_erasure import scan_folder
+from smp_memory.store.trash import purged_ids
+from tests.crash.scenarios import (
+    LAYOUTS,
+    ROOT,
+    SESSION,
+    SOAK,
+    Scenario,
+    Step,
+    Wrong,
+    crashes_of,
+    depth,
+    full_base,
+    open_on,
+)
 
 pytestmark = pytest.mark.crash
 
@@ -96,8 +108,8 @@ def test_memory_is_unchanged_or_erased_everywhere(layout: str, place: str) -> No
     def erase(memory: Memory) -> None:
         memory.erase(f"{SESSION}/DEC-0004", reason="asked to")
 
-    story = Story("erase", layout, base_with_needle(layout, place), [Step(erase)])
-    for crash in crashes_of(story):
+    scenario = Scenario("erase", layout, base_with_needle(layout, place), [Step(erase)])
+    for crash in crashes_of(scenario):
         if place != "live" and crash.call % 2 and not SOAK:
             continue
         states = crash.machine.crash_states(limit=depth(1 if crash.call % 2 else 2, 8), seed=crash.call)
@@ -107,7 +119,7 @@ def test_memory_is_unchanged_or_erased_everywhere(layout: str, place: str) -> No
             except Wrong as error:
                 how = getattr(state, "story", "killed")
                 raise Wrong(f"{layout}, {place}: stopped before call {crash.call} ({how}): {error}") from error
-    with open_on(MemorySystem(disk=story.base)) as memory:
+    with open_on(MemorySystem(disk=scenario.base)) as memory:
         assert memory.erase(f"{SESSION}/DEC-0004").complete
 
 
@@ -119,8 +131,8 @@ def test_purge_is_always_in_the_audit_log(layout: str) -> None:
     base = MemorySystem(disk=base_with_needle(layout))
     with open_on(base) as memory:
         memory.session(SESSION).purge(older_than=0, now="2026-02-01T00:00:00Z", evidence=NO_EVIDENCE)
-    story = Story("purge", layout, MemorySystem(disk=base), [Step(purge)])
-    for crash in crashes_of(story):
+    scenario = Scenario("purge", layout, MemorySystem(disk=base), [Step(purge)])
+    for crash in crashes_of(scenario):
         for state in (crash.machine.kill_state(), *crash.machine.crash_states(limit=depth(1, 8), seed=crash.call)):
             with open_on(state) as memory:
                 session = memory.session(SESSION)
@@ -140,8 +152,8 @@ def test_purge_of_a_session_is_always_in_the_audit_log(layout: str) -> None:
     def purge(memory: Memory) -> None:
         memory.purge_session(SESSION, "for good")
 
-    story = Story("purge session", layout, base_with_needle(layout, "deleted"), [Step(purge)])
-    for crash in crashes_of(story):
+    scenario = Scenario("purge session", layout, base_with_needle(layout, "deleted"), [Step(purge)])
+    for crash in crashes_of(scenario):
         for state in (crash.machine.kill_state(), *crash.machine.crash_states(limit=depth(1, 8), seed=crash.call)):
             with open_on(state) as memory:
                 gone = not memory.deleted_sessions()
@@ -157,8 +169,8 @@ def test_erase_reaches_leftovers_of_an_interrupted_archiving(layout: str) -> Non
     def archive(memory: Memory) -> None:
         memory.archive_session(SESSION)
 
-    story = Story("archive", layout, base_with_needle(layout), [Step(archive)])
-    for crash in crashes_of(story):
+    scenario = Scenario("archive", layout, base_with_needle(layout), [Step(archive)])
+    for crash in crashes_of(scenario):
         state = crash.machine.kill_state()
         with open_on(state) as memory:
             place = place_of(memory)

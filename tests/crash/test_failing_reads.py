@@ -11,9 +11,7 @@ import functools
 import json
 import os
 import random
-import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,13 +23,13 @@ from smp_memory.errors import DurabilityUnknown, SMPError
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.memory import Memory
 from smp_memory.testing import FaultySystem
-from tests.crash.processes import SOURCE
-from tests.crash.stories import (
+from tests.crash.processes import run_script
+from tests.crash.scenarios import (
     LAYOUTS,
+    SCENARIOS,
     SESSION,
-    STORIES,
+    Scenario,
     Step,
-    Story,
     Wrong,
     check_new,
     check_valid,
@@ -40,7 +38,7 @@ from tests.crash.stories import (
     files_below,
     full_base,
     open_on,
-    story_named,
+    scenario_named,
     view,
     write_more,
 )
@@ -154,61 +152,61 @@ def _drop(_: Any) -> None:
 
 
 @functools.cache
-def _more_named(layout: str, name: str) -> Story:
+def _more_named(layout: str, name: str) -> Scenario:
     base, run = MORE[name]
-    return Story(name, layout, base(layout), [Step(run)])
+    return Scenario(name, layout, base(layout), [Step(run)])
 
 
-CHANGES = [*STORIES, *((layout, name) for layout in LAYOUTS for name in MORE)]
+CHANGES = [*SCENARIOS, *((layout, name) for layout in LAYOUTS for name in MORE)]
 MAY_COME_IN_PARTS = ("maintain", "session settings", "purge", "erase", "delete several")  # several commits in one step
 
 
-def changing(layout: str, name: str) -> Story:
-    return _more_named(layout, name) if name in MORE else story_named(layout, name)
+def changing(layout: str, name: str) -> Scenario:
+    return _more_named(layout, name) if name in MORE else scenario_named(layout, name)
 
 
-def reads_of(story: Story) -> int:
-    system = FaultySystem(disk=story.base, calls=READS)
-    story.run(system)
+def reads_of(scenario: Scenario) -> int:
+    system = FaultySystem(disk=scenario.base, calls=READS)
+    scenario.run(system)
     return system.calls
 
 
-def check_change(story: Story, case: Case) -> None:
+def check_change(scenario: Scenario, case: Case) -> None:
     """What was acknowledged is there, what was refused is not; the same process and a new one go on."""
-    system = broken(story.base, case)
-    memory, refused = attempt(lambda: open_on(system, story.layout))
+    system = broken(scenario.base, case)
+    memory, refused = attempt(lambda: open_on(system, scenario.layout))
     done = 0
-    while refused is None and done < len(story.steps):
-        result, refused = attempt(functools.partial(story.steps[done].run, memory))
+    while refused is None and done < len(scenario.steps):
+        result, refused = attempt(functools.partial(scenario.steps[done].run, memory))
         memory = result or memory
         done += refused is None
     system.heal()
     found = view(open_on(system))
-    _check_found(story, found, done, refused)
-    if not story.damaged and quarantined(system):
+    _check_found(scenario, found, done, refused)
+    if not scenario.damaged and quarantined(system):
         raise Wrong(f"in quarantine: {quarantined(system)}")
-    if memory is not None and not story.name.startswith("convert"):
-        _check_goes_on(story, system, memory)
+    if memory is not None and not scenario.name.startswith("convert"):
+        _check_goes_on(scenario, system, memory)
 
 
-def _check_found(story: Story, found: Any, done: int, refused: SMPError | None) -> None:
-    if found == story.views[done]:
+def _check_found(scenario: Scenario, found: Any, done: int, refused: SMPError | None) -> None:
+    if found == scenario.views[done]:
         return
-    rewrites = story.name.startswith(("convert", "repair"))  # a refused one leaves the old or the new state
-    may_be_done = isinstance(refused, DurabilityUnknown) or rewrites or story.name in MORE
-    if refused is not None and may_be_done and found == story.views[done + 1]:
+    rewrites = scenario.name.startswith(("convert", "repair"))  # a refused one leaves the old or the new state
+    may_be_done = isinstance(refused, DurabilityUnknown) or rewrites or scenario.name in MORE
+    if refused is not None and may_be_done and found == scenario.views[done + 1]:
         return  # it was said that it may come; or refused by a look that came after it was done
-    if refused is not None and (story.name in MAY_COME_IN_PARTS or isinstance(refused, DurabilityUnknown)):
-        for session, memories in story.views[done].items():
+    if refused is not None and (scenario.name in MAY_COME_IN_PARTS or isinstance(refused, DurabilityUnknown)):
+        for session, memories in scenario.views[done].items():
             for name, memory in memories.items():
-                if found[session].get(name) not in (memory, story.views[done + 1][session].get(name)):
+                if found[session].get(name) not in (memory, scenario.views[done + 1][session].get(name)):
                     raise Wrong(f"neither old nor new: {session}/{name}")
         return
-    raise Wrong(f"{refused!r}, but\n{differences(story.views[done], found)}")
+    raise Wrong(f"{refused!r}, but\n{differences(scenario.views[done], found)}")
 
 
-def _check_goes_on(story: Story, system: FaultySystem, memory: Memory) -> None:
-    if story.damaged:
+def _check_goes_on(scenario: Scenario, system: FaultySystem, memory: Memory) -> None:
+    if scenario.damaged:
         memory.session(SESSION).repair()
     reader = open_on(system)
     before = view(reader)
@@ -222,23 +220,23 @@ def _check_goes_on(story: Story, system: FaultySystem, memory: Memory) -> None:
         raise Wrong("processes see different things")
     check_new(now, before, new)
     check_valid(open_on(system).session(SESSION), settled=True)
-    if not story.damaged and quarantined(system):
+    if not scenario.damaged and quarantined(system):
         raise Wrong(f"in quarantine: {quarantined(system)}")
 
 
 @pytest.mark.parametrize(("layout", "name"), CHANGES)
 def test_no_read_fault_loses_a_memory(layout: str, name: str) -> None:
-    story = changing(layout, name)
-    each_case(f"{layout}, {name}", reads_of(story), depth(4, 60), functools.partial(check_change, story))
+    scenario = changing(layout, name)
+    each_case(f"{layout}, {name}", reads_of(scenario), depth(4, 60), functools.partial(check_change, scenario))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("layout", "name"), CHANGES)
 def test_no_read_fault_in_any_call_loses_a_memory(layout: str, name: str) -> None:
-    story = changing(layout, name)
-    calls = reads_of(story)
-    each_case(f"{layout}, {name}", calls, len(WAYS) * calls, functools.partial(check_change, story))
+    scenario = changing(layout, name)
+    calls = reads_of(scenario)
+    each_case(f"{layout}, {name}", calls, len(WAYS) * calls, functools.partial(check_change, scenario))
 
 
 # Operations that only read
@@ -321,13 +319,13 @@ def test_no_read_fault_in_any_call_gives_a_wrong_answer(layout: str, name: str) 
 
 @pytest.mark.parametrize(("layout", "name"), CHANGES)
 def test_short_reads_are_completed(layout: str, name: str) -> None:
-    story = changing(layout, name)
-    system = FaultySystem(disk=story.base, short_reads=True)
-    done, _ = story.run(system)
+    scenario = changing(layout, name)
+    system = FaultySystem(disk=scenario.base, short_reads=True)
+    done, _ = scenario.run(system)
     found = view(open_on(MemorySystem(disk=system)))
-    assert done == len(story.steps)
-    assert found == story.views[done], differences(story.views[done], found)
-    assert story.damaged or not quarantined(system)
+    assert done == len(scenario.steps)
+    assert found == scenario.views[done], differences(scenario.views[done], found)
+    assert scenario.damaged or not quarantined(system)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -341,7 +339,7 @@ def test_short_reads_give_the_right_answer(layout: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_reader_that_met_an_error_reads_again(layout: str) -> None:
+def test_reader_reads_again_after_an_error(layout: str) -> None:
     system = FaultySystem(disk=full_base(layout), calls=("open",), error=errno.EMFILE, sticky=True)
     session = open_on(system).session(SESSION)
     system.fail_at = system.calls + 1
@@ -369,7 +367,7 @@ def test_session_settings_that_cannot_be_read_are_not_ignored(layout: str) -> No
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("plant", ["folder", "link", "pipe"])
-def test_a_writer_does_not_touch_what_is_not_a_file(tmp_path: Path, layout: str, plant: str) -> None:
+def test_writer_leaves_folders_and_pipes_in_place_of_files_unchanged(tmp_path: Path, layout: str, plant: str) -> None:
     if sys.platform == "win32":
         pytest.skip("needs POSIX file types")
     with smp_memory.open(tmp_path / "store", layout=layout) as memory:
@@ -399,8 +397,8 @@ LIMITED = """
 import json, os, resource, sys
 import smp_memory
 from smp_memory.errors import SMPError
-from smp_memory.files import retry
-retry.PAUSES_SECONDS = (0.0, 0.0, 0.0)
+from smp_memory.files import disk
+disk.PAUSES_SECONDS = (0.0, 0.0, 0.0)
 memory = smp_memory.open(sys.argv[1], config={"durability": "os"})
 sessions = [memory.session(f"s{n}") for n in range(6)]
 done, refused = [], 0
@@ -433,7 +431,7 @@ print(json.dumps([done, refused]))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_process_at_its_limit_of_open_files_loses_nothing(tmp_path: Path, layout: str) -> None:
+def test_limit_of_open_files_loses_nothing(tmp_path: Path, layout: str) -> None:
     if sys.platform == "win32":
         pytest.skip("needs RLIMIT_NOFILE")
     root = tmp_path / "store"
@@ -441,16 +439,7 @@ def test_a_process_at_its_limit_of_open_files_loses_nothing(tmp_path: Path, layo
         for number in range(6):
             session = memory.create_session(f"s{number}")
             session.add_many([("decision", {"decision": f"before {n}"}) for n in range(20)])
-    ended = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(LIMITED), str(root)],
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    done, refused = json.loads(ended.stdout)
+    done, refused = json.loads(run_script(LIMITED, str(root)))
     assert refused, "the limit was not met"
     with smp_memory.open(root) as memory:
         there = [record.ref for session in memory.sessions() for record in session.records()]

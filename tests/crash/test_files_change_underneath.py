@@ -23,13 +23,13 @@ import pytest
 
 import smp_memory
 from smp_memory.errors import SMPError
-from smp_memory.files import quarantine as set_aside
+from smp_memory.files import reconciliation as set_aside
 from smp_memory.files.codec import SIGNED
 from smp_memory.files.file_state import FileState
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.files.reader import SessionReader
 from smp_memory.session import SessionMemory
-from tests.crash.stories import LAYOUTS, SESSION, Wrong, depth, files_below, full_base, open_on, patch, read
+from tests.crash.scenarios import LAYOUTS, SESSION, Wrong, depth, files_below, full_base, open_on, patch, read
 
 pytestmark = pytest.mark.crash
 
@@ -220,7 +220,7 @@ CASES = list(itertools.product((False, True), CHANGES, WORK))
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("torn", "change", "work"), CASES)
-def test_a_change_before_any_call_loses_nothing(
+def test_foreign_change_before_any_disk_call_loses_nothing(
     layout: str, torn: bool, change: str, work: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(set_aside, "STABLE_SECONDS", 0.0)
@@ -398,7 +398,7 @@ def test_validate_reports_entries_that_a_checkout_took_away(tmp_path: Path, layo
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_smp_erased_is_not_taken_for_missing(tmp_path: Path, layout: str) -> None:
+def test_erased_entries_are_not_reported_as_missing(tmp_path: Path, layout: str) -> None:
     root = tmp_path / "store"
     grown(root, layout, 3)
     with smp_memory.open(root) as memory, smp_memory.open(root) as other:

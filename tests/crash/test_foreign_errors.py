@@ -18,7 +18,7 @@ from smp_memory.files.memory_system import MemorySystem
 from smp_memory.memory import Memory
 from smp_memory.session import SessionMemory
 from smp_memory.testing import FaultySystem, FrozenClock
-from tests.crash.stories import depth, open_on
+from tests.crash.scenarios import depth, open_on
 
 pytestmark = pytest.mark.crash
 

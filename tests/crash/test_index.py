@@ -9,7 +9,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 import zlib
@@ -22,25 +21,26 @@ import pytest
 import smp_memory
 from smp_memory.errors import SMPError
 from tests.crash.processes import SOURCE
-from tests.crash.stories import SOAK, depth
+from tests.crash.restricted_disks import run_on_read_only_store, small_file_system
+from tests.crash.scenarios import SOAK, depth
 from tests.user_state import state_folder
 
 pytestmark = pytest.mark.crash
 
-ASKER = Path(__file__).with_name("asker.py")
+QUERY_PROCESS = Path(__file__).with_name("query_process.py")
 SESSIONS, EACH = 3, 12
 
 
-class Asker:
-    """One process of asker.py; what a test leaves running is killed behind it."""
+class QueryProcess:
+    """One process of query_process.py; what a test leaves running is killed behind it."""
 
-    started: ClassVar[list[Asker]] = []
+    started: ClassVar[list[QueryProcess]] = []
 
     def __init__(self, mode: str, root: Path, number: int = 0) -> None:
         self.said: list[dict[str, Any]] = []
         self._heard = threading.Condition()
         self.process = subprocess.Popen(
-            [sys.executable, str(ASKER), mode, str(root), str(number)],
+            [sys.executable, str(QUERY_PROCESS), mode, str(root), str(number)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -106,8 +106,8 @@ class Asker:
 @pytest.fixture(autouse=True)
 def no_process_is_left() -> Iterator[None]:
     yield
-    while Asker.started:
-        Asker.started.pop().kill()
+    while QueryProcess.started:
+        QueryProcess.started.pop().kill()
 
 
 @pytest.fixture(autouse=True)
@@ -321,7 +321,7 @@ def test_foreign_file_in_place_of_the_index(root: Path) -> None:
 def test_process_killed_while_it_builds_the_index(root: Path, pause: float) -> None:
     for _ in range(depth(1, 5)):
         shutil.rmtree(state_folder(root) / "index", ignore_errors=True)
-        builder = Asker("build", root)
+        builder = QueryProcess("build", root)
         builder.wait_for("taken")
         time.sleep(pause)
         builder.kill()
@@ -396,7 +396,7 @@ def _lock(root: Path) -> None:
 
 
 def _kill_a_builder(root: Path) -> None:
-    builder = Asker("build", root)
+    builder = QueryProcess("build", root)
     builder.wait_for("taken", 2)
     builder.kill()
 
@@ -409,9 +409,9 @@ DAMAGES: list[Callable[[Path], None]] = [
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__.strip("_"))
 def test_index_damaged_while_queries_run(root: Path, damage: Callable[[Path], None]) -> None:
     """Two processes ask, a third one writes, and all the time somebody spoils the index."""
-    askers = [Asker("query", root, ALL) for _ in range(2)]
-    for asker in askers:
-        asker.wait_for("asking")
+    query_processes = [QueryProcess("query", root, ALL) for _ in range(2)]
+    for query_process in query_processes:
+        query_process.wait_for("asking")
     written = 0
     with smp_memory.open(root, config={"durability": "os"}) as memory:
         for _ in range(depth(2, 10)):
@@ -421,11 +421,11 @@ def test_index_damaged_while_queries_run(root: Path, damage: Callable[[Path], No
             check_hits(memory, memory.query("alpha", limit=10_000))
             damage(root)
             assert len(memory.query("alpha", limit=10_000)) == ALL + written
-    for asker in askers:
-        asker.stop()
-        assert not asker.having("wrong"), asker.having("wrong")
-        assert not asker.having("refused"), asker.having("refused")
-        assert asker.having("asked")[0]["least"] >= ALL
+    for query_process in query_processes:
+        query_process.stop()
+        assert not query_process.having("wrong"), query_process.having("wrong")
+        assert not query_process.having("refused"), query_process.having("refused")
+        assert query_process.having("asked")[0]["least"] >= ALL
     with smp_memory.open(root) as memory:
         assert len(memory.query("alpha", limit=10_000)) == ALL + written
         memory.query("alpha")
@@ -436,11 +436,7 @@ def test_index_damaged_while_queries_run(root: Path, damage: Callable[[Path], No
 
 
 READ_ONLY = """
-import ctypes, os, sys
-if os.geteuid() == 0:  # root may write everywhere, until it gives up its capabilities
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-    if ctypes.CDLL(None).capset(header, (ctypes.c_uint32 * 6)()):
-        sys.exit(77)
+import sys
 import smp_memory
 with smp_memory.open(sys.argv[1]) as memory:
     for _ in range(2):
@@ -453,46 +449,16 @@ with smp_memory.open(sys.argv[1]) as memory:
 
 
 @pytest.mark.parametrize("with_index", [True, False])
-def test_read_only_store(root: Path, with_index: bool) -> None:
-    if sys.platform == "win32":
-        pytest.skip("needs POSIX permissions")
+def test_read_only_store_is_queried(root: Path, with_index: bool) -> None:
     if not with_index:
         shutil.rmtree(state_folder(root) / "index")
-    for folder, _, files in os.walk(root, topdown=False):
-        for name in files:
-            os.chmod(os.path.join(folder, name), 0o444)
-        os.chmod(folder, 0o555)
-    ended = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(READ_ONLY), str(root), str(ALL)],
-        env={**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    for folder, _, _ in os.walk(root):
-        os.chmod(folder, 0o755)
-    if ended.returncode == 77:
-        pytest.skip("root cannot give up its capabilities here")
-    assert ended.returncode == 0, ended.stderr
+    run_on_read_only_store(root, READ_ONLY, str(ALL))
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    if sys.platform != "linux" or os.geteuid() != 0:
-        pytest.skip("a small tmpfs can only be mounted by root on Linux")
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "smp-test", str(folder)], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"a small tmpfs cannot be mounted here: {mounted.stderr.decode().strip()}")
-    try:
+    with small_file_system(tmp_path / "small", "1m") as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
 
 
 @pytest.mark.parametrize("room", [0, 4096, 40_000, 150_000])

@@ -1,4 +1,4 @@
-"""Durability `interval`: a sync that fails is told, and the file is not trusted any more."""
+"""Durability `interval`: a failed sync is reported, and the file is not trusted any more."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from smp_memory.errors import DurabilityUnknown
 from smp_memory.memory import Memory, open_memory
 from smp_memory.testing import FaultySystem, FrozenClock
-from tests.crash.stories import LAYOUTS, ROOT, SESSION, full_base, view
+from tests.crash.scenarios import LAYOUTS, ROOT, SESSION, full_base, view
 
 pytestmark = pytest.mark.crash
 
@@ -66,20 +66,20 @@ def test_file_that_could_not_be_opened_is_synced_later(layout: str) -> None:
     system.fail_at = system.calls + 1
     with pytest.raises(DurabilityUnknown):
         memory.sync()
-    assert memory.store._unsynced
+    assert memory.store.syncer._unsynced
     system.heal()
     memory.sync()
-    assert not memory.store._unsynced
+    assert not memory.store.syncer._unsynced
     memory.close()
 
 
-def test_failure_of_the_background_sync_is_told_by_sync_and_by_the_next_write() -> None:
+def test_failed_background_sync_is_raised_by_sync_and_by_the_next_write() -> None:
     for tell in (lambda memory: memory.sync(), lambda memory: memory.session(SESSION).add_decision("next")):
         system = FaultySystem(disk=full_base("jsonl"), calls=["sync"], error=errno.EIO)
         memory = opened(system)
         memory.session(SESSION).add_decision("acknowledged")
         system.fail_at = system.calls + 1
-        memory.store.sync_now()
+        memory.store.syncer.sync_now()
         system.heal()
         with pytest.raises(DurabilityUnknown):
             tell(memory)

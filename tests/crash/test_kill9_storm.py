@@ -1,4 +1,4 @@
-"""Eight processes write one session and are killed again and again: nothing acknowledged is lost, nothing is half there."""
+"""Eight processes write one session and are killed again and again: nothing acknowledged is lost, nothing is half-written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 import smp_memory
 from tests.crash.processes import Worker
-from tests.crash.stories import LAYOUTS, depth
+from tests.crash.scenarios import LAYOUTS, depth
 
 pytestmark = pytest.mark.crash
 

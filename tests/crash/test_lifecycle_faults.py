@@ -18,7 +18,7 @@ from smp_memory.store.cold_storage import cold_history
 from smp_memory.testing import FaultySystem
 from tests.crash import test_archive_and_trash as archives
 from tests.crash import test_compaction as compaction
-from tests.crash.stories import LAYOUTS, SESSION, Wrong, depth, open_on, view_of
+from tests.crash.scenarios import LAYOUTS, SESSION, Wrong, depth, open_on, view_of
 from tests.crash.test_unordered_disk import put_away_base
 
 pytestmark = pytest.mark.crash

@@ -1,4 +1,4 @@
-"""Many processes and threads write at once: everything is there exactly once, nobody waits for ever."""
+"""Many processes and threads write at once: everything is stored exactly once, and no writer waits for ever."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import smp_memory
 from smp_memory.errors import LockTimeout
 from tests.crash.processes import Worker, run_all, run_script
-from tests.crash.stories import LAYOUTS, depth
+from tests.crash.scenarios import LAYOUTS, depth
 
 pytestmark = pytest.mark.crash
 
@@ -92,7 +92,7 @@ def test_eight_threads_in_one_memory(layout: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_new_store_and_its_sessions_at_once(layout: str, tmp_path: Path) -> None:
+def test_concurrent_creation_yields_one_store_and_its_sessions(layout: str, tmp_path: Path) -> None:
     for attempt in range(depth(2, 2)):
         root = tmp_path / f"store-{attempt}"
         workers = [Worker("create", root, layout, f"w{number}", 5) for number in range(8)]
@@ -106,7 +106,7 @@ def test_a_new_store_and_its_sessions_at_once(layout: str, tmp_path: Path) -> No
             assert all(len(memory.session(name).records()) == 1 for name in own)
 
 
-def test_different_layouts_at_once(tmp_path: Path) -> None:
+def test_concurrent_creation_in_different_layouts_yields_one_layout(tmp_path: Path) -> None:
     """Whoever creates the store decides; the others are told, and nothing is mixed."""
     workers = [Worker("create", tmp_path / "store", layout, f"w-{layout}", 2) for layout in LAYOUTS]
     codes = {worker.name: worker.join() for worker in workers}
@@ -136,7 +136,7 @@ def test_no_lost_update(layout: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_key_from_many_processes_is_one_memory(layout: str, tmp_path: Path) -> None:
+def test_one_idempotency_key_from_many_processes_yields_one_memory(layout: str, tmp_path: Path) -> None:
     with new_store(tmp_path, layout) as memory:
         workers = [Worker("keys", memory.root, "shared", f"w{number}", 20) for number in range(8)]
         run_all(workers)
@@ -164,7 +164,7 @@ def test_lock_timeout_names_the_holder_and_ends_with_it(tmp_path: Path) -> None:
         assert texts(session) == ["before", "now"]
 
 
-def test_nobody_starves(tmp_path: Path) -> None:
+def test_no_writer_starves(tmp_path: Path) -> None:
     with new_store(tmp_path, "jsonl") as memory:
         workers = [Worker("saturate", memory.root, "shared", f"w{number}") for number in range(8)]
         session = memory.session("shared")
@@ -292,7 +292,7 @@ assert os.waitpid(pid, 0)[1] == 0, "the child failed"
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("where", ["store", ":memory:"])
-def test_a_child_does_not_rely_on_what_a_thread_was_in_the_middle_of(layout: str, where: str, tmp_path: Path) -> None:
+def test_forked_child_ignores_unfinished_work_of_threads(layout: str, where: str, tmp_path: Path) -> None:
     """It read the new entries as read and never saw them, or waited for a thread that it does not have."""
     said = run_script(TORN, where if where == ":memory:" else str(tmp_path / where), layout)
     assert said == ("1 DEC-0002\n" if where == ":memory:" else "3 DEC-0004\n")

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 import smp_memory
-from smp_memory.files import quarantine as set_aside
+from smp_memory.files import reconciliation as set_aside
 from smp_memory.memory import Memory
 from smp_memory.session import SessionMemory
-from tests.crash.stories import LAYOUTS, SESSION, depth
+from tests.crash.scenarios import LAYOUTS, SESSION, depth
 from tests.crash.test_files_change_underneath import (
     Writer,
     _renamed_over,
@@ -122,7 +122,7 @@ def test_read_entries_are_kept_when_another_process_writes_first(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_entries_are_kept_at_close_when_nobody_wrote_after_the_change(tmp_path: Path, layout: str) -> None:
+def test_entries_are_kept_at_close_without_a_later_write(tmp_path: Path, layout: str) -> None:
     root = tmp_path / "store"
     grown(root, layout, 3)
     path = decisions_file(root)
@@ -204,7 +204,7 @@ def test_entries_of_a_file_that_was_removed_after_its_first_write_are_kept(tmp_p
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("then", NEXT)
-def test_entries_erased_by_another_process_are_not_taken_for_missing(
+def test_entries_erased_by_another_process_are_not_reported_as_missing(
     tmp_path: Path, layout: str, then: Callable[[Memory, SessionMemory], None]
 ) -> None:
     root = tmp_path / "store"

@@ -1,4 +1,4 @@
-"""Agents in processes of their own find the same at the same time: it becomes one, or two that are linked; none is lost."""
+"""Agents in separate processes report equal findings at once: they become one memory or two that are linked; none is lost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ for finding in json.loads(sys.stdin.readline()):
 """
 
 
-def test_processes_that_find_the_same(tmp_path: Path) -> None:
+def test_concurrent_equal_findings_are_merged_or_linked(tmp_path: Path) -> None:
     root = tmp_path / "store"
     names = ["architect", "developer", "veritas"]
     with smp_memory.open(root) as memory:

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.files.change_table import slot_of
-from tests.conformance.places import decisions_file
+from smp_memory.files.activity import slot_of
+from tests.conformance.layout_files import decisions_file
 from tests.crash.processes import SOURCE, run_script
-from tests.crash.stories import depth
-from tests.crash.test_index import Asker, no_process_is_left
+from tests.crash.scenarios import depth
+from tests.crash.test_index import QueryProcess, no_process_is_left
 
 __all__ = ["no_process_is_left"]  # a fixture
 
@@ -73,10 +73,10 @@ def start_writer(root: Path, name: str, count: int) -> subprocess.Popen[bytes]:
 
 
 class Board:
-    """Passes on what writers announce to all askers, and waits for their answers before the writer goes on."""
+    """Passes on what writers announce to all query_processes, and waits for their answers before the writer goes on."""
 
-    def __init__(self, askers: list[Asker]) -> None:
-        self.askers = askers
+    def __init__(self, query_processes: list[QueryProcess]) -> None:
+        self.query_processes = query_processes
         self.serial = 0
         self.lock = threading.Lock()
         self.wrong: list[Any] = []
@@ -85,20 +85,23 @@ class Board:
         with self.lock:
             self.serial += 1
             serial = self.serial
-            for number, asker in enumerate(self.askers):
-                asker.tell(serial=serial, everywhere=bool((number + serial) % 2), **task)
-        for asker in self.askers:
-            with asker._heard:
-                asker._heard.wait_for(
-                    lambda asker=asker: self.answered(asker, serial) or asker.process.poll() is not None, 60
+            for number, query_process in enumerate(self.query_processes):
+                query_process.tell(serial=serial, everywhere=bool((number + serial) % 2), **task)
+        for query_process in self.query_processes:
+            with query_process._heard:
+                query_process._heard.wait_for(
+                    lambda query_process=query_process: (
+                        self.answered(query_process, serial) or query_process.process.poll() is not None
+                    ),
+                    60,
                 )
-            found = self.answered(asker, serial)
+            found = self.answered(query_process, serial)
             if found is None or not found["right"]:
-                self.wrong.append(found or (task, asker.errors()))
+                self.wrong.append(found or (task, query_process.errors()))
 
     @staticmethod
-    def answered(asker: Asker, serial: int) -> dict[str, Any] | None:
-        return next((what for what in reversed(asker.said) if what.get("done") == serial), None)
+    def answered(query_process: QueryProcess, serial: int) -> dict[str, Any] | None:
+        return next((what for what in reversed(query_process.said) if what.get("done") == serial), None)
 
     def serve(self, writer: subprocess.Popen[bytes]) -> None:
         assert writer.stdout
@@ -118,8 +121,8 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_four_processes_query_while_two_write(root: Path) -> None:
-    askers = [Asker("find", root) for _ in range(4)]
-    board = Board(askers)
+    query_processes = [QueryProcess("find", root) for _ in range(4)]
+    board = Board(query_processes)
     writers = [start_writer(root, name, depth(12, 150)) for name in ("a", "b")]
     threads = [threading.Thread(target=board.serve, args=(writer,)) for writer in writers]
     for thread in threads:
@@ -133,8 +136,8 @@ def test_four_processes_query_while_two_write(root: Path) -> None:
         for pipe in (writer.stderr, writer.stdout, writer.stdin):
             if pipe:
                 pipe.close()
-    for asker in askers:
-        asker.stop()
+    for query_process in query_processes:
+        query_process.stop()
     assert not board.wrong, board.wrong[:3]
     assert board.serial >= 24
     with smp_memory.open(root) as memory:
@@ -145,8 +148,8 @@ def test_four_processes_query_while_two_write(root: Path) -> None:
 def test_edits_by_hand_are_seen_by_all_processes(root: Path) -> None:
     """Edited, removed and written by hand: found as it stands, by processes that were asked before."""
     path = decisions_file(root, "jsonl")
-    askers = [Asker("find", root) for _ in range(2)]
-    board = Board(askers)
+    query_processes = [QueryProcess("find", root) for _ in range(2)]
+    board = Board(query_processes)
     for number in range(min(depth(6, 27), 27)):
         word, fresh = f"older {number}", f"y{number}y"
         data = path.read_bytes()
@@ -166,8 +169,8 @@ def test_edits_by_hand_are_seen_by_all_processes(root: Path) -> None:
             board.ask_all({"session": "s1", "id": id, "word": id, "want": False})
             path.write_bytes(data)  # a person takes the deletion back
             board.ask_all({"session": "s1", "id": id, "word": id, "want": True})
-    for asker in askers:
-        asker.stop()
+    for query_process in query_processes:
+        query_process.stop()
     assert not board.wrong, board.wrong[:3]
 
 
@@ -309,5 +312,27 @@ assert len(reader.query("qparentq")) == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_parent_and_child_set_different_marks(root: Path) -> None:
+def test_parent_and_child_set_different_bits_of_the_change_table(root: Path) -> None:
     run_script(MARKS_AFTER_FORK, str(root))
+
+
+FORK_DURING_ARCHIVE_SEARCH = """
+import os, sys
+import smp_memory
+from smp_memory.search import archive_search
+memory = smp_memory.open(sys.argv[1])
+memory.create_session("old").add_decision("Use zebras")
+memory.archive_session("old")
+assert len(memory.query("zebras", include_archived=True)) == 1
+with archive_search._building[0]:  # as if another thread were making the index
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if len(memory.query("zebras", include_archived=True)) == 1 else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+assert len(memory.query("zebras", include_archived=True)) == 1
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_child_forked_during_a_search_in_archives_can_search_them(root: Path) -> None:
+    run_script(FORK_DURING_ARCHIVE_SEARCH, str(root))

@@ -1,4 +1,4 @@
-"""Would this suite notice? Stores that are broken on purpose, each in one way, and the check that catches it.
+"""Mutation tests of the crash tests: stores that are broken on purpose, each in one way, and the check that detects it.
 
 A variant that its check lets pass is a hole in the suite. Each check also runs on the store as it is, and passes.
 """
@@ -15,24 +15,22 @@ import pytest
 
 from smp_memory.errors import LockTimeout, SessionNotFound, SMPError, StorageError
 from smp_memory.files import reader as session_reader
-from smp_memory.files import writer_state
 from smp_memory.files.disk import TEMPORARY, Disk, OpenFile, identity
 from smp_memory.files.journal import Journal, Plan
-from smp_memory.files.lock import SessionLock
+from smp_memory.files.lock import SessionLock, WriterState, decode_state
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.files.reader import SessionReader
 from smp_memory.files.writer import SessionWriter
-from smp_memory.files.writer_state import WriterState
 from smp_memory.memory import open_memory
 from smp_memory.session import SessionMemory
 from smp_memory.store import convert
 from smp_memory.testing import FrozenClock
-from tests.crash import stories
-from tests.crash.stories import (
+from tests.crash import scenarios
+from tests.crash.scenarios import (
     LAYOUTS,
     ROOT,
     SESSION,
-    Story,
+    Scenario,
     Wrong,
     check_new,
     check_valid,
@@ -45,7 +43,7 @@ from tests.crash.stories import (
     view,
     view_of,
 )
-from tests.crash.stories import (
+from tests.crash.scenarios import (
     patch as edit,
 )
 from tests.crash.test_disk_full import check_failing_sync, check_fault, check_short_writes
@@ -63,9 +61,9 @@ Check = Callable[[str], None]  # of a layout; raises if the store is broken
 
 def power_loss(name: str) -> Check:
     def check(layout: str) -> None:
-        story = _told(layout, name)
-        for crash in crashes_of(story):
-            power_loss_at(story, crash, depth(10, 16))
+        scenario = _told(layout, name)
+        for crash in crashes_of(scenario):
+            power_loss_at(scenario, crash, depth(10, 16))
 
     check.__name__ = f"power loss before every call of: {name}"
     return check
@@ -73,17 +71,17 @@ def power_loss(name: str) -> Check:
 
 def kill(name: str) -> Check:
     def check(layout: str) -> None:
-        story = _told(layout, name)
-        for crash in crashes_of(story):
-            kill_at(story, crash)
+        scenario = _told(layout, name)
+        for crash in crashes_of(scenario):
+            kill_at(scenario, crash)
 
     check.__name__ = f"kill before every call of: {name}"
     return check
 
 
-def _told(layout: str, name: str) -> Story:
+def _told(layout: str, name: str) -> Scenario:
     """Told anew: a broken store makes other disk calls than a good one."""
-    return stories.stories(layout)[name]()
+    return scenarios.scenarios(layout)[name]()
 
 
 def torn(name: str) -> Check:
@@ -96,11 +94,11 @@ def torn(name: str) -> Check:
 
 def faults(name: str) -> Check:
     def check(layout: str) -> None:
-        story = _told(layout, name)
-        for call in range(story.first_call, story.calls + 1):
+        scenario = _told(layout, name)
+        for call in range(scenario.first_call, scenario.calls + 1):
             for error in ("ENOSPC", "EIO"):
-                check_fault(story, call, error, False, False)
-                check_fault(story, call, error, False, True)
+                check_fault(scenario, call, error, False, False)
+                check_fault(scenario, call, error, False, True)
 
     check.__name__ = f"every call fails of: {name}"
     return check
@@ -113,7 +111,7 @@ def read_faults(layout: str) -> None:
 
 def changed_underneath(layout: str) -> None:
     """Another program replaces a file that ends torn, before each call of a write."""
-    with patch("smp_memory.files.quarantine.STABLE_SECONDS", 0.0):
+    with patch("smp_memory.files.reconciliation.STABLE_SECONDS", 0.0):
         for change in ("replaced by a longer one", "checked out, earlier"):
             for at in range(1, check_underneath(layout, True, change, "append", None) + 1):
                 check_underneath(layout, True, change, "append", at)
@@ -178,21 +176,21 @@ def other_writer(layout: str) -> None:
 def other_reader(layout: str) -> None:
     """Before every call of a writer somebody reads: what is there is before or after, never in between."""
     for name in ("transaction", "transaction in one file", "repair", "change info"):
-        story = _told(layout, name)
+        scenario = _told(layout, name)
         calls = 1
         call = 0
         while call < calls:
             call += 1
             seen: list[Any] = []
-            system = Meddling(story.base, call, lambda seen=seen: seen.append((view(open_on(system)), view(reader))))
+            system = Meddling(scenario.base, call, lambda seen=seen: seen.append((view(open_on(system)), view(reader))))
             reader = open_on(system)
             view(reader)
-            done, _ = story.run(system)
+            done, _ = scenario.run(system)
             calls = system.calls
             for fresh, kept in seen:
-                if fresh not in story.views or kept not in story.views:
+                if fresh not in scenario.views or kept not in scenario.views:
                     raise Wrong(f"{layout}, {name}: somebody saw half of it before call {call}")
-            if view(reader) != story.views[done]:
+            if view(reader) != scenario.views[done]:
                 raise Wrong(f"{layout}, {name}: a reader missed something")
 
 
@@ -278,7 +276,7 @@ _acquire = SessionLock.acquire
 _release = SessionLock.release
 _load_state = SessionWriter._load_state
 _write_state = SessionWriter._write_state
-_decode = writer_state.decode
+_decode = decode_state
 
 
 def _write_unsynced(self: Disk, path: str, data: bytes, *, sync: bool = True) -> None:
@@ -504,7 +502,7 @@ VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
         "jsonl",
     ),
     "torn tail not cut off": (
-        lambda: patch("smp_memory.files.quarantine.cut_torn_end", _nothing),
+        lambda: patch("smp_memory.files.reconciliation.cut_torn_end", _nothing),
         torn("decision"),
         "jsonl",
     ),
@@ -519,12 +517,12 @@ VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
         "log",
     ),
     "entries that another program took out not kept": (
-        lambda: patch("smp_memory.files.quarantine.write_missing", _nothing),
+        lambda: patch("smp_memory.files.reconciliation.write_missing", _nothing),
         changed_underneath,
         "jsonl",
     ),
     "notes trusted across a reboot": (
-        lambda: broken(patch.object(writer_state, "decode", _any_boot)),
+        lambda: broken(patch("smp_memory.files.reader.decode_state", _any_boot)),
         power_loss("append again"),
         "jsonl",
     ),
@@ -583,7 +581,7 @@ VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_the_suite_notices(name: str) -> None:
+def test_seeded_fault_is_detected(name: str) -> None:
     breaking, check, layout = VARIANTS[name]
     with breaking(), pytest.raises((Wrong, SMPError)) as caught:
         check(layout)
@@ -599,26 +597,26 @@ SOUND = {  # those from elsewhere run on every layout as it is: below, and in th
 
 
 @pytest.mark.parametrize("name", SOUND, ids="-".join)
-def test_and_finds_nothing_in_the_store_as_it_is(name: tuple[str, str]) -> None:
+def test_correct_store_passes_all_checks(name: tuple[str, str]) -> None:
     check, layout = SOUND[name]
     check(layout)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_somebody_writes_in_between(layout: str) -> None:
+def test_writes_of_two_processes_interleave_without_loss(layout: str) -> None:
     other_writer(layout)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_somebody_reads_in_between(layout: str) -> None:
+def test_reads_between_writes_see_all_acknowledged_entries(layout: str) -> None:
     other_reader(layout)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_writers_take_turns(layout: str) -> None:
+def test_alternating_writers_lose_nothing(layout: str) -> None:
     alternating_writers(layout)
     lock_files_stay(layout)
 
 
-def test_there_are_enough_variants() -> None:
+def test_number_of_seeded_faults() -> None:
     assert len(VARIANTS) >= 14

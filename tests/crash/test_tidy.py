@@ -8,11 +8,11 @@ import pytest
 
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.memory import Memory
-from tests.crash.stories import (
+from tests.crash.scenarios import (
     ROOT,
     SESSION,
+    Scenario,
     Step,
-    Story,
     Wrong,
     check_durable,
     check_survivor,
@@ -82,13 +82,13 @@ def test_tidy_folds_several_files_at_once() -> None:
 
 
 def test_crash_before_every_call_of_tidy() -> None:
-    story = Story("tidy", "markdown", base(), [Step(tidy)])
-    for crash in crashes_of(story):
+    scenario = Scenario("tidy", "markdown", base(), [Step(tidy)])
+    for crash in crashes_of(scenario):
         machine = crash.machine
         try:
             check(machine.kill_state())
-            check_survivor(story, machine.kill_state(), crash.done)
-            check_durable(story, machine.kill_state(), crash.done, limit=2)
+            check_survivor(scenario, machine.kill_state(), crash.done)
+            check_durable(scenario, machine.kill_state(), crash.done, limit=2)
             for system in machine.crash_states(limit=depth(2, 20), seed=crash.call):
                 check(system)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""A file is cut at every byte of what was written last: what was there before is there, the torn rest never is."""
+"""A file is cut at every byte of the last write: earlier entries are read, the torn rest never is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.session import SessionMemory
-from tests.crash.stories import (
+from tests.crash.scenarios import (
     LAYOUTS,
     ROOT,
     SESSION,
@@ -175,7 +175,7 @@ def test_zeros_from_every_byte(layout: str, name: str, new: bool) -> None:
     check_all(cut_of(layout, name, new), first=EVERY // 2, zeros=True)
 
 
-def test_the_cuts_tear_something() -> None:
+def test_cuts_tear_entries() -> None:
     for case in CASES:
         cut = cut_of(*case)
         assert len(cut.data) - cut.start > 50, case

@@ -13,11 +13,11 @@ from smp_memory.files.memory_system import MemorySystem
 from smp_memory.memory import Memory
 from tests.crash import test_archive_and_trash as archives
 from tests.crash import test_compaction as compaction
-from tests.crash.stories import (
+from tests.crash.scenarios import (
     LAYOUTS,
     SESSION,
+    Scenario,
     Step,
-    Story,
     Wrong,
     check_survivor,
     crashes_of,
@@ -25,13 +25,13 @@ from tests.crash.stories import (
     fingerprint,
     full_base,
     open_on,
-    stories,
+    scenarios,
     view_of,
 )
 
 pytestmark = pytest.mark.crash
 
-POINTS = depth(16, 400)  # crashes of a story that are looked at
+POINTS = depth(16, 400)  # crashes of a scenario that are looked at
 STATES = depth(3, 30)  # disks that each of them may leave
 OF_STORIES = ("create session", "transaction in new files", "repair", "rewrite", "purge", "erase")
 
@@ -83,10 +83,10 @@ LIFECYCLE: dict[str, tuple[tuple[str, ...], Callable[[Memory], Any]]] = {
 }
 
 
-def states_of(story: Story) -> Any:
-    """Some crashes of a story, and some of the disks that each may leave."""
-    crashes = crashes_of(story, unordered=True)
-    chance = random.Random(f"{story.layout} {story.name}")
+def states_of(scenario: Scenario) -> Any:
+    """Some crashes of a scenario, and some of the disks that each may leave."""
+    crashes = crashes_of(scenario, unordered=True)
+    chance = random.Random(f"{scenario.layout} {scenario.name}")
     seen: set[int] = set()
     for crash in sorted(chance.sample(crashes, min(POINTS, len(crashes))), key=lambda each: each.call):
         for state in crash.machine.crash_states(limit=STATES, seed=crash.call):
@@ -105,7 +105,7 @@ def test_nothing_is_lost_by_a_lifecycle_step(layout: str, name: str) -> None:
     expected = everything(open_on(MemorySystem(disk=base)))
     if name == f"convert to {layout}":
         return
-    for crash, state in states_of(Story(name, layout, base, [Step(step)])):
+    for crash, state in states_of(Scenario(name, layout, base, [Step(step)])):
         try:
             memory = open_on(state)
             if everything(memory) != expected:
@@ -119,16 +119,16 @@ def test_nothing_is_lost_by_a_lifecycle_step(layout: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", OF_STORIES)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_story_survives(layout: str, name: str) -> None:
-    story = stories(layout)[name]()
-    for crash, state in states_of(story):
+def test_scenario_survives(layout: str, name: str) -> None:
+    scenario = scenarios(layout)[name]()
+    for crash, state in states_of(scenario):
         try:
-            check_survivor(story, state, crash.done)
+            check_survivor(scenario, state, crash.done)
         except Exception as error:
             raise Wrong(f"{layout}, {name}: before call {crash.call} ({state.story}): {error}") from error
 
 
-def test_full_base_is_part_of_what_is_checked() -> None:
+def test_filled_base_is_checked_too() -> None:
     assert everything(open_on(MemorySystem(disk=cold_base("jsonl")))).keys() > view_of(
         open_on(MemorySystem(disk=full_base("jsonl"))).session(SESSION)
     ).keys() - {""}

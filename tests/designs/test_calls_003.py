@@ -127,7 +127,7 @@ def test_aggregations_count_and_average_fields(session: smp_memory.SessionMemory
 
 
 @pytest.mark.parametrize("older_than", ["2026-03-01", date(2026, 3, 1), datetime(2026, 3, 1, tzinfo=UTC), 31])
-def test_purge_takes_what_was_deleted_before_a_date(older_than: object) -> None:
+def test_purge_removes_memories_deleted_before_a_date(older_than: object) -> None:
     now = [datetime(2026, 2, 1, tzinfo=UTC)]
     session = smp_memory.open(":memory:", clock=lambda: now[0]).create_session("s")
     session.add_turn("user", "old")
@@ -139,7 +139,7 @@ def test_purge_takes_what_was_deleted_before_a_date(older_than: object) -> None:
     assert session.purge(older_than=older_than).announced == ["s/TURN-0001"]
 
 
-def test_purge_refuses_a_date_in_the_future_and_what_is_no_date(session: smp_memory.SessionMemory) -> None:
+def test_purge_rejects_future_and_invalid_dates(session: smp_memory.SessionMemory) -> None:
     for wrong in ("2999-01-01", "soon", object()):
         with pytest.raises(InvalidRecord, match="older_than"):
             session.purge(older_than=wrong)

@@ -151,7 +151,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_agent_state_is_read_as_what_it_is(folder: Path) -> None:
+def test_agent_state_of_the_design_is_read_as_one_memory(folder: Path) -> None:
     with smp_memory.open(folder) as memory:
         session = memory.session("s1")
         (state,) = session.records("agent_state")
@@ -181,7 +181,7 @@ def test_agent_state_can_be_changed_and_keeps_its_history(folder: Path) -> None:
     assert (folder / "active/s1/agent-states/veritas.yaml").read_text().startswith(STATE)
 
 
-def test_repair_does_not_shred_an_agent_state(folder: Path) -> None:
+def test_repair_keeps_an_agent_state_whole(folder: Path) -> None:
     with smp_memory.open(folder) as memory:
         session = memory.session("s1")
         before = {record.id: record.to_dict() for record in session.records()}
@@ -193,7 +193,7 @@ def test_repair_does_not_shred_an_agent_state(folder: Path) -> None:
         assert session.validate().ok
 
 
-def test_damaged_agent_state_costs_that_state_alone(folder: Path) -> None:
+def test_damaged_agent_state_affects_no_other_memory(folder: Path) -> None:
     path = folder / "active/s1/agent-states/veritas.yaml"
     path.write_text(STATE.replace('  agent_id: "veritas"\n', ""))
     with smp_memory.open(folder) as memory:
@@ -249,7 +249,7 @@ def test_figures_and_overviews_are_not_stale_after_maintenance(folder: Path) -> 
 
 
 @pytest.mark.parametrize("with_entry_of_smp", [False, True])
-def test_another_key_behind_the_list_does_not_cost_the_last_entry(tmp_path: Path, with_entry_of_smp: bool) -> None:
+def test_last_entry_is_read_when_another_key_follows_the_list(tmp_path: Path, with_entry_of_smp: bool) -> None:
     path = tmp_path / "active" / "s1" / "decisions.yaml"
     path.parent.mkdir(parents=True)
     path.write_text(DECISIONS)

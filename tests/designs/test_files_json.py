@@ -72,7 +72,7 @@ OF_004 = [
 ]  # fmt: skip
 
 
-def test_single_file_of_000(tmp_path: Path) -> None:
+def test_single_file_of_000_is_read_and_written(tmp_path: Path) -> None:
     path = tmp_path / "s1.jsonl"
     path.write_text(lines(*OF_000))
     before = path.read_text()
@@ -98,7 +98,7 @@ def test_stated_uses_raise_the_priority(tmp_path: Path) -> None:
         assert session.priority("used", at=at) > session.priority("unused", at=at)
 
 
-def test_files_of_001(tmp_path: Path) -> None:
+def test_files_of_001_are_read_and_written(tmp_path: Path) -> None:
     folder = tmp_path / "sessions" / "s1"
     folder.mkdir(parents=True)
     for name, entries in OF_001.items():
@@ -116,7 +116,7 @@ def test_files_of_001(tmp_path: Path) -> None:
     assert (folder / "decisions.jsonl").read_text() == lines(*OF_001["decisions.jsonl"])
 
 
-def test_log_of_004_with_tombstones(tmp_path: Path) -> None:
+def test_log_of_004_with_tombstones_is_read_and_written(tmp_path: Path) -> None:
     folder = tmp_path / "sessions" / "s1"
     folder.mkdir(parents=True)
     (folder / "memory.jsonl").write_text(lines(*OF_004))

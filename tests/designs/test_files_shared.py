@@ -1,4 +1,4 @@
-"""Files for all sessions and heads of sessions, in the shapes of the designs, with values of our own."""
+"""Files for all sessions and metadata of sessions, in the shapes of the designs, with values of our own."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_settings_in_the_head_of_004_hold_for_the_session(tmp_path: Path) -> Non
         memory.session("s1").add_decision("Written")
 
 
-def test_head_of_003_keeps_what_it_says_of_agents(tmp_path: Path) -> None:
+def test_metadata_of_003_keeps_its_agents(tmp_path: Path) -> None:
     folder = tmp_path / "active" / "s1"
     folder.mkdir(parents=True)
     (folder / "metadata.yaml").write_text(

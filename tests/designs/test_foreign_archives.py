@@ -138,7 +138,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_archive_that_is_not_clear_is_refused_and_kept(tmp_path: Path, case: str) -> None:
+def test_ambiguous_archive_is_rejected_and_kept(tmp_path: Path, case: str) -> None:
     root = tmp_path / "store"
     path = planted(root, "markdown", REFUSED[case])
     with smp_memory.open(root) as memory:
@@ -185,7 +185,7 @@ def test_record_of_single_memories_does_not_make_the_session_deleted(tmp_path: P
     assert (tmp_path / "deleted/old/backup.tar.gz").exists()
 
 
-def test_summary_alone_is_named(tmp_path: Path) -> None:
+def test_summary_without_an_archive_is_reported(tmp_path: Path) -> None:
     path = planted(tmp_path, "markdown", b"summary:\n  outcome: Totals agreed\n", "archived/old/summary.yaml")
     with smp_memory.open(tmp_path) as memory:
         with pytest.raises(smp_memory.errors.SessionNotFound, match=r"summary\.yaml.*not there"):

@@ -115,7 +115,7 @@ UNUSED = {
 
 
 @pytest.mark.parametrize(("file", "name", "value"), TRANSLATED, ids=[name for _, name, _ in TRANSLATED])
-def test_setting_of_a_design_holds(file: dict[str, Any], name: str, value: Any) -> None:
+def test_setting_of_a_design_is_applied(file: dict[str, Any], name: str, value: Any) -> None:
     config = Config.build(file, FILE)
     assert config[name] == pytest.approx(value) if isinstance(value, float) else config[name] == value
     assert config.source(name) == f"file {FILE}"
@@ -132,7 +132,7 @@ def test_setting_without_an_equivalent_is_named(design: str, file: dict[str, Any
     ("key", "value"),
     [("storage.compression.enabled", True), ("privacy.audit_deletions", False), ("integrity.enable_checksums", False)],
 )
-def test_wish_that_cannot_be_met_is_named(key: str, value: object) -> None:
+def test_setting_that_cannot_be_met_is_reported(key: str, value: object) -> None:
     assert Config.build({key: value}, FILE).unused == [(f"file {FILE}", key)]
 
 
@@ -152,7 +152,7 @@ def test_store_with_settings_of_a_design_opens_and_reports_once(
     assert stored.get("memory_config", stored)["performance"] == file.get("memory_config", file)["performance"]
 
 
-def test_own_name_holds_over_that_of_a_design() -> None:
+def test_own_setting_name_overrides_that_of_a_design() -> None:
     config = Config.build({"storage": {"compaction_threshold": 0.5, "warning_percent": 60}}, FILE)
     assert config["storage.warning_percent"] == 60
 
@@ -217,7 +217,7 @@ def test_privacy_config_of_001_with_its_patterns_and_replacement() -> None:
 
 
 @pytest.mark.parametrize("regex", [r"(a+)+b", r"\d+x", r"[a-z]+@[a-z]+", r"(\d+)"])
-def test_pattern_that_could_take_long_is_still_refused(regex: str) -> None:
+def test_pattern_with_exponential_cost_is_rejected(regex: str) -> None:
     with pytest.raises(InvalidConfig, match=r"too long|repeat"):
         smp_memory.open(":memory:", config={"privacy.redaction.patterns": [{"type": "own", "regex": regex}]})
 

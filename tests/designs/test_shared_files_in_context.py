@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import smp_memory
-from smp_memory.store import design_shared_files
+from smp_memory.store import foreign_files
 
 
 def smp_command(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -36,7 +36,7 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_context_has_what_the_files_for_all_sessions_hold(root: Path) -> None:
+def test_context_contains_memories_of_shared_files(root: Path) -> None:
     with smp_memory.open(root) as memory:
         for asked in ({}, {"task": "check the totals"}, {"agent": "veritas"}):
             text = str(memory.context(**asked))
@@ -67,7 +67,7 @@ def test_query_says_how_many_memories_of_the_files_it_did_not_search(root: Path)
     assert "tone = dry" in smp_command(root, "context").stdout
 
 
-def test_doctor_counts_them_and_names_a_file_that_cannot_be_read(root: Path) -> None:
+def test_doctor_counts_shared_memories_and_names_unreadable_files(root: Path) -> None:
     with smp_memory.open(root) as memory:
         [checked] = [check for check in memory.doctor().checks if check.name == "shared"]
         assert "2 memories" in checked.said
@@ -76,7 +76,7 @@ def test_doctor_counts_them_and_names_a_file_that_cannot_be_read(root: Path) -> 
         assert [finding.severity for finding in findings] == ["warning"]
 
 
-def test_private_memory_in_a_file_for_all_sessions_is_its_authors(tmp_path: Path) -> None:
+def test_private_memory_in_a_shared_file_is_visible_to_its_author_only(tmp_path: Path) -> None:
     (tmp_path / "global").mkdir()
     (tmp_path / "global" / "learned-patterns.yaml").write_text(
         'patterns:\n  - pattern: "Totals differ"\n    visibility: private\n    author: veritas\n'
@@ -92,8 +92,8 @@ def test_query_reads_the_files_for_all_sessions_again_only_when_they_changed(
     with smp_memory.open(root) as memory:
         before = memory.query("totals").shared_not_searched
         reads: list[str] = []
-        original = design_shared_files._records
-        monkeypatch.setattr(design_shared_files, "_records", lambda *given: reads.append(given[2]) or original(*given))
+        original = foreign_files._records
+        monkeypatch.setattr(foreign_files, "_records", lambda *given: reads.append(given[2]) or original(*given))
         assert memory.query("totals").shared_not_searched == before
         assert reads == []
         name = "learned-patterns.yaml" if (root / "global").exists() else "agent-knowledge.json"

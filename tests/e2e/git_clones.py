@@ -39,7 +39,6 @@ def environment(home: Path) -> dict[str, str]:
         "GIT_COMMITTER_EMAIL": "ada@example.org",
         "GIT_EDITOR": "true",
         "PYTHONPATH": SOURCE,
-        "PYTHONDONTWRITEBYTECODE": "1",
     }
 
 

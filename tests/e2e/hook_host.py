@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,15 +15,13 @@ import smp_memory
 from smp_memory.integrations.hooks import session_state
 from tests.user_state import state_folder, user_state
 
-BYTECODE = tempfile.mkdtemp(prefix="smp-bytecode-")  # as installed: compiled once, whatever the environment says
-atexit.register(shutil.rmtree, BYTECODE, ignore_errors=True)
 ENVIRONMENT = {
     **{
         name: value
         for name, value in os.environ.items()
         if name == "SMP_STATE_DIR" or not name.startswith(("SMP_", "GEMINI_", "CURSOR_", "CODEX_", "CLAUDE", "PYTHON"))
     },
-    "PYTHONPYCACHEPREFIX": BYTECODE,
+    "PYTHONPYCACHEPREFIX": sys.pycache_prefix or "",  # as installed: compiled once
     "PYTHONPATH": str(Path(smp_memory.__file__).parent.parent),
 }
 HOOK = [sys.executable, "-c", "import sys; from smp_memory.cli.main import main; sys.exit(main())", "hook"]

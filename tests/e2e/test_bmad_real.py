@@ -1,4 +1,4 @@
-"""With BMAD itself: its installer makes the project, its resolver reads what we put in, its update leaves it alone."""
+"""A project made by BMAD's own installer: its resolver reads our additions, and its update keeps them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def snapshot(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in found}
 
 
-def test_a_real_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bmad_project_is_installed_resolved_and_updated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = tmp_path / "shop"
     project.mkdir()
     bmad(project, "--modules", "bmm", "--tools", "claude-code")

@@ -32,7 +32,7 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     return cli
 
 
-def test_context(cli: Terminal) -> None:
+def test_context_command(cli: Terminal) -> None:
     text = cli.ok("context", "--agent", "architect", "--task", "which database for orders", "--max-tokens", "500")
     assert find(text.rstrip()) == [(0, len(text.rstrip()))]
     assert "DEC-0001 (architect): Use PostgreSQL for orders" in text
@@ -50,7 +50,7 @@ def test_context_of_an_empty_store(cli: Terminal) -> None:
     assert cli("context", "--session", "nowhere")[0] == 8
 
 
-def test_promote(cli: Terminal) -> None:
+def test_promote_command(cli: Terminal) -> None:
     assert "No memory applies to all sessions yet" in cli.ok("promote")
     assert "global/LEARN-0001" in cli.ok("promote", "LEARN-0001", "--author", "ada")
     cli.ok("promote", "--profile", "role=platform engineer")
@@ -65,7 +65,7 @@ def test_promote(cli: Terminal) -> None:
     assert cli("promote", "--profile", "nothing")[0] == 2
 
 
-def test_workflow_check(cli: Terminal, tmp_path: Path) -> None:
+def test_workflow_check_command(cli: Terminal, tmp_path: Path) -> None:
     path = tmp_path / "flow.md"
     path.write_text("---\nname: check\nmemory_requirements:\n  write_access: [findings]\n---\n# Check\n")
     assert "may write: findings (line 4)" in cli.ok("workflow", "check", str(path))
@@ -94,7 +94,9 @@ MESSAGE = {
         ("", []),
     ],
 )
-def test_macp(cli: Terminal, monkeypatch: pytest.MonkeyPatch, text: str, intents: list[str]) -> None:
+def test_macp_command_answers_messages(
+    cli: Terminal, monkeypatch: pytest.MonkeyPatch, text: str, intents: list[str]
+) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     answers = [json.loads(line) for line in cli.ok("macp").splitlines()]
     assert [answer["payload"]["intent"] for answer in answers] == intents
@@ -123,7 +125,7 @@ def test_macp_over_pipes(cli: Terminal, tmp_path: Path) -> None:
     assert "Tokens never expire" in cli.ok("query", "tokens")
 
 
-def test_the_examples_of_the_docs_run() -> None:
+def test_examples_of_the_docs_run() -> None:
     """In one go: what comes later in the document builds on what came before."""
     text = (SOURCE.parent / "docs" / "agents.md").read_text(encoding="utf-8")
     code = "\n".join(re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))

@@ -18,7 +18,7 @@ import smp_memory
 from smp_memory.cli.commands import COMMANDS
 from smp_memory.cli.main import main
 from tests.e2e.terminal import settled
-from tests.unit.health.planted import QUICKLY, TOKEN, digest, made, memories
+from tests.unit.health.sample_store import QUICKLY, TOKEN, digest, made, memories
 from tests.user_state import state_folder
 
 NOT_WELL = 1

@@ -140,7 +140,7 @@ def test_redact_stored_secrets(terminal: Terminal, store: str, tmp_path: Path) -
         assert not any(TOKEN.encode() in Path(folder, name).read_bytes() for name in names)
 
 
-def test_the_audit_log(terminal: Terminal, store: str) -> None:
+def test_audit_command_lists_actions(terminal: Terminal, store: str) -> None:
     assert "no such entry" in terminal.ok("audit")
     terminal.ok("decide", "Ask bob@example.org", "--session", "checkout")
     terminal.ok("export", "out.json", "--session", "checkout")

@@ -28,7 +28,7 @@ ENVIRONMENT = {
 }
 
 
-class Asker(Terminal):
+class QueryProcess(Terminal):
     def ids(self, *words: str) -> list[str]:
         return [hit["record"]["id"] for hit in self.json("query", *words)["hits"]]
 
@@ -41,7 +41,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Asker:
+def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> QueryProcess:
     """In a folder with two sessions, one of them empty of logins."""
     with smp_memory.open(tmp_path / ".bmad" / "memory") as memory:
         shop = memory.create_session("shop", user="ada", project="shop")
@@ -59,7 +59,7 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Asker:
         shop.relate("DEC-0002", "DEC-0001", "depends_on")
         other = memory.create_session("billing", user="bob")
         other.add_finding("Invoices are numbered twice", severity="low", author="veritas", references=["shop/DEC-0001"])
-    return Asker(capsys)
+    return QueryProcess(capsys)
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def start(folder: Path, *words: str, **options: Any) -> Iterator[subprocess.Pope
 # -- words
 
 
-def test_query_words_in_any_order(cli: Asker) -> None:
+def test_query_words_in_any_order(cli: QueryProcess) -> None:
     assert cli.ids("which", "database", "did", "we", "choose")[0] == "DEC-0001"
     assert cli.ids("which database did we choose?")[0] == "DEC-0001"
     assert cli.ids("writer")[0] == "DEC-0001"
@@ -100,13 +100,13 @@ def test_query_words_in_any_order(cli: Asker) -> None:
         ("login", "-rat*"),
     ],
 )
-def test_excluded_words(cli: Asker, words: tuple[str, ...]) -> None:
+def test_excluded_words(cli: QueryProcess, words: tuple[str, ...]) -> None:
     found = cli.ids(*words)
     assert "DEC-0002" in found
     assert "FIND-0001" not in found
 
 
-def test_words_that_look_like_options(cli: Asker) -> None:
+def test_words_that_look_like_options_are_searched(cli: QueryProcess) -> None:
     assert cli.ids("-http", "database")[0] == "DEC-0001"  # not -h
     assert cli.ids("--", "--explain", "database")[0] == "DEC-0001"
     assert "usage: smp query" in cli.ok("query", "-h")
@@ -119,7 +119,7 @@ HOSTILE = ['"', '""', "(", "a AND", "*", "**", "-", "--", "~", "a:b", "\\", "'",
 
 
 @pytest.mark.parametrize("words", HOSTILE)
-def test_any_words_are_accepted(cli: Asker, words: str) -> None:
+def test_query_accepts_any_words(cli: QueryProcess, words: str) -> None:
     code, out, err = cli("query", "--limit", "3", "--", words)
     assert (code, err) == (0, "")
     assert "\x1b" not in out
@@ -154,19 +154,19 @@ def test_any_words_are_accepted(cli: Asker, words: str) -> None:
         (("--no-decayed", "--type", "turn"), ["shop/TURN-0001"]),
     ],
 )
-def test_filters(cli: Asker, words: tuple[str, ...], expected: list[str]) -> None:
+def test_filters(cli: QueryProcess, words: tuple[str, ...], expected: list[str]) -> None:
     hits = cli.json("query", *words)["hits"]
     assert sorted(f"{hit['record']['session']}/{hit['record']['id']}" for hit in hits) == expected
 
 
-def test_deleted_memories_only_with_include_deleted(cli: Asker) -> None:
+def test_deleted_memories_only_with_include_deleted(cli: QueryProcess) -> None:
     cli.ok("delete", "shop/FIND-0001")
     assert "FIND-0001" not in cli.ids("login")
     assert "FIND-0001" in cli.ids("login", "--include-deleted")
     assert re.search(r"FIND-0001 .* deleted", cli.ok("query", "login", "--include-deleted"))
 
 
-def test_paging_sorting_and_counting(cli: Asker) -> None:
+def test_paging_sorting_and_counting(cli: QueryProcess) -> None:
     assert cli.ids("--session", "shop", "--sort", "oldest") == ["TURN-0001", "DEC-0001", "FIND-0001", "DEC-0002"]
     page = cli.json("query", "--session", "shop", "--limit", "1", "--offset", "1", "--sort", "oldest")
     assert [hit["record"]["id"] for hit in page["hits"]] == ["DEC-0001"]
@@ -180,7 +180,7 @@ def test_paging_sorting_and_counting(cli: Asker) -> None:
     assert "No results" not in out
 
 
-def test_query_searches_all_sessions_unless_one_is_named(cli: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_query_searches_all_sessions_unless_one_is_named(cli: QueryProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(cli.ids()) == 5
     monkeypatch.setenv("SMP_SESSION", "billing")
     assert cli.ids() == ["FIND-0001"]
@@ -199,7 +199,7 @@ def test_query_searches_all_sessions_unless_one_is_named(cli: Asker, monkeypatch
         (("--count-by", "colour"), "count_by: "),
     ],
 )
-def test_invalid_option_value_is_named(cli: Asker, words: tuple[str, ...], expected: str) -> None:
+def test_invalid_option_value_is_named(cli: QueryProcess, words: tuple[str, ...], expected: str) -> None:
     err = cli.fails(6, "query", "x", *words)
     assert expected in err
     assert "E_INVALID_QUERY" in err
@@ -207,7 +207,7 @@ def test_invalid_option_value_is_named(cli: Asker, words: tuple[str, ...], expec
     assert json.loads(cli.fails(6, "query", "x", *words, "--json"))["error"]["number"] == "MEM_E004"
 
 
-def test_related_to_a_missing_memory_is_rejected(cli: Asker) -> None:
+def test_related_to_a_missing_memory_is_rejected(cli: QueryProcess) -> None:
     assert "DEC-0099" in cli.fails(11, "query", "--related-to", "shop/DEC-0099")
     assert "E_USER" in cli.fails(2, "query", "--limit", "many")
 
@@ -215,7 +215,7 @@ def test_related_to_a_missing_memory_is_rejected(cli: Asker) -> None:
 # -- the answer
 
 
-def test_query_output_as_text(cli: Asker) -> None:
+def test_query_output_as_text(cli: QueryProcess) -> None:
     lines = cli.ok("query", "writer").splitlines()
     assert re.fullmatch(r"[█░]{8} \d\.\d\d  shop/DEC-0001  \d{4}-\d\d-\d\d \d\d:\d\d  decision  architect", lines[0])
     assert lines[1].strip() == "Use PostgreSQL as the database"
@@ -225,7 +225,7 @@ def test_query_output_as_text(cli: Asker) -> None:
     assert "└─ shop/FIND-0001" in cli.ok("query", "attempts", "--include-related")
 
 
-def test_query_output_as_json(cli: Asker) -> None:
+def test_query_output_as_json(cli: QueryProcess) -> None:
     answer = cli.json("query", "login", "--include-related", "--session", "shop")
     assert set(answer) == {"hits", "more", "counts"}
     hit = next(hit for hit in answer["hits"] if hit["record"]["id"] == "DEC-0002")
@@ -236,14 +236,14 @@ def test_query_output_as_json(cli: Asker) -> None:
     assert {record["id"] for record in hit["related"]} == {"DEC-0001", "FIND-0001"}
 
 
-def test_explain_shows_score_parts(cli: Asker) -> None:
+def test_explain_shows_score_parts(cli: QueryProcess) -> None:
     out = cli.ok("query", "login", "--explain")
     assert re.search(r"^ +text +[█░]{20}  \d\.\d\d  words in the memory$", out, re.M)
     assert re.search(r"^ +priority +policy=smp ", out, re.M)
     assert "words in the memory" not in cli.ok("query", "login", "--explain", "--mode", "weighted")
 
 
-def test_no_results_names_options_to_leave_out(cli: Asker) -> None:
+def test_no_results_names_options_to_leave_out(cli: QueryProcess) -> None:
     out = cli.ok("query", "login", "--type", "preference", "--session", "billing")
     assert out.startswith("No results in session billing.")
     out = cli.ok("query", "login", "--agent", "architect", "--tag", "storage")
@@ -257,7 +257,7 @@ def test_no_results_names_options_to_leave_out(cli: Asker) -> None:
 
 
 def test_query_of_an_empty_store(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    cli = Asker(capsys)
+    cli = QueryProcess(capsys)
     assert "E_STORE_NOT_FOUND" in cli.fails(7, "query", "x")
     cli.ok("init")
     assert "no memory yet" in cli.ok("query")
@@ -272,7 +272,7 @@ def test_query_of_an_empty_store(capsys: pytest.CaptureFixture[str], tmp_path: P
 # -- similar, related, priority
 
 
-def test_similar_to_a_text_or_a_memory(cli: Asker) -> None:
+def test_similar_to_a_text_or_a_memory(cli: QueryProcess) -> None:
     cli.ok("note", "Logins are not limited: no rate, no pause", "--session", "shop")
     found = [hit["record"]["id"] for hit in cli.json("similar", "shop/FIND-0001")["hits"]]
     assert "FIND-0002" in found
@@ -285,7 +285,7 @@ def test_similar_to_a_text_or_a_memory(cli: Asker) -> None:
     assert "No results" in cli.ok("similar", "zebra")
 
 
-def test_related_is_a_tree(cli: Asker) -> None:
+def test_related_is_a_tree(cli: QueryProcess) -> None:
     assert cli.ok("related", "shop/DEC-0002", "--kind", "resolves") == (
         "shop/DEC-0002  architect  Five login attempts a minute\n"
         "└─ → resolves  shop/FIND-0001  veritas  Login has no rate limit\n"
@@ -307,7 +307,7 @@ def test_related_is_a_tree(cli: Asker) -> None:
     assert "depth" in cli.fails(6, "related", "shop/DEC-0001", "--depth", "99")
 
 
-def test_priority_now_and_in_the_future(cli: Asker) -> None:
+def test_priority_now_and_in_the_future(cli: QueryProcess) -> None:
     now = cli.json("priority", "shop/FIND-0001")
     assert (now["id"], now["session"]) == ("FIND-0001", "shop")
     assert 0 < now["priority"] <= 1
@@ -325,7 +325,7 @@ def test_priority_now_and_in_the_future(cli: Asker) -> None:
 # -- overviews
 
 
-def test_topics(cli: Asker) -> None:
+def test_topics(cli: QueryProcess) -> None:
     out = cli.ok("topics", "--session", "shop")
     assert re.search(r"1\.00  security +2 ", out)
     assert cli.json("topics", "--all")["topic_index"]["topics"]["security.login"]["mentions"] == 2
@@ -333,7 +333,7 @@ def test_topics(cli: Asker) -> None:
     assert "No memory has a topic" in cli.ok("topics", "--session", "billing")
 
 
-def test_timeline(cli: Asker) -> None:
+def test_timeline(cli: QueryProcess) -> None:
     out = cli.ok("timeline", "--all", "--by", "day")
     assert re.match(r"\d{4}-\d\d-\d\d  [█░]+  5 memories\n  \d\d:\d\d:\d\d  shop/TURN-0001  ada  How do", out)
     assert len(cli.json("timeline", "--session", "shop")["timeline_index"]["events"]) == 4
@@ -341,12 +341,12 @@ def test_timeline(cli: Asker) -> None:
     assert "E_INVALID_QUERY" in cli.fails(6, "timeline", "--all", "--since", "soon")
 
 
-def test_agents(cli: Asker) -> None:
+def test_agents(cli: QueryProcess) -> None:
     assert re.search(r"^architect +agent +█+ 2 ", cli.ok("agents", "--session", "shop"), re.M)
     assert set(cli.json("agents", "--all")["agent_index"]["agents"]) == {"ada", "architect", "veritas"}
 
 
-def test_summary(cli: Asker) -> None:
+def test_summary(cli: QueryProcess) -> None:
     out = cli.ok("summary", "--session", "shop")
     assert "\nKey decisions\n" in out
     assert "\n- FIND-0001 critical: Login has no rate limit (veritas, " in out
@@ -357,7 +357,7 @@ def test_summary(cli: Asker) -> None:
 # -- reindex
 
 
-def test_reindex(cli: Asker, tmp_path: Path) -> None:
+def test_reindex(cli: QueryProcess, tmp_path: Path) -> None:
     facts = cli.json("reindex")
     assert facts["memories"] == 5
     assert facts["index_bytes"] > 0
@@ -372,7 +372,7 @@ def test_reindex(cli: Asker, tmp_path: Path) -> None:
 # -- watch
 
 
-def test_watch_prints_writes_of_other_processes(cli: Asker, tmp_path: Path) -> None:
+def test_watch_prints_writes_of_other_processes(cli: QueryProcess, tmp_path: Path) -> None:
     with start(tmp_path, "watch", "login", "--type", "finding") as watching:
         assert watching.stdout is not None
         assert watching.stderr is not None
@@ -386,7 +386,7 @@ def test_watch_prints_writes_of_other_processes(cli: Asker, tmp_path: Path) -> N
     assert (watching.returncode, rest, err) == (0, "", "")
 
 
-def test_watch_prints_one_json_object_per_line(cli: Asker, tmp_path: Path) -> None:
+def test_watch_prints_one_json_object_per_line(cli: QueryProcess, tmp_path: Path) -> None:
     with start(tmp_path, "watch", "--json", "--session", "shop", "--for", "60") as watching:
         assert watching.stdout is not None
         came: list[Any] = []
@@ -402,7 +402,7 @@ def test_watch_prints_one_json_object_per_line(cli: Asker, tmp_path: Path) -> No
     assert watching.returncode == 0
 
 
-def test_watch_ends_after_its_timeout(cli: Asker) -> None:
+def test_watch_ends_after_its_timeout(cli: QueryProcess) -> None:
     code, out, _ = cli("watch", "--for", "0.1")
     assert (code, out) == (0, "")
     assert "E_INVALID_QUERY" in cli.fails(6, "watch", "--time", "next blue moon", "--for", "1")
@@ -426,7 +426,7 @@ def on_a_terminal(folder: Path, *words: str, **environment: str) -> str:
         os.close(theirs)
 
 
-def test_words_are_highlighted_on_a_terminal_only(cli: Asker, tmp_path: Path) -> None:
+def test_words_are_highlighted_on_a_terminal_only(cli: QueryProcess, tmp_path: Path) -> None:
     assert "\x1b[1;33mdatabase\x1b[0m" in on_a_terminal(tmp_path, "query", "databases")
     for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
         assert "\x1b" not in on_a_terminal(tmp_path, "query", "databases", **environment)
@@ -434,7 +434,7 @@ def test_words_are_highlighted_on_a_terminal_only(cli: Asker, tmp_path: Path) ->
     assert "\x1b" not in cli.ok("query", "databases")
 
 
-def test_output_fits_the_terminal(cli: Asker, tmp_path: Path) -> None:
+def test_output_fits_the_terminal(cli: QueryProcess, tmp_path: Path) -> None:
     cli.ok("note", "long words " * 200, "--session", "shop", "--tag", "a" * 60, "--author", "x" * 60)
     cli.ok("note", "茶" * 300, "--session", "shop")
     for words in ("query words 茶茶 --explain", "query --count-by agent,tag", "related shop/DEC-0002", "topics --all", "timeline --all", "summary --all"):  # fmt: skip
@@ -442,7 +442,7 @@ def test_output_fits_the_terminal(cli: Asker, tmp_path: Path) -> None:
         assert [line for line in lines if len(line) > 80] == []
 
 
-def test_hostile_text_cannot_control_the_terminal(cli: Asker) -> None:
+def test_hostile_text_cannot_control_the_terminal(cli: QueryProcess) -> None:
     hostile = "needle \x1b[2J\x1b]0;title\x07b\x9b31m\r\x08\u202e\u2028\nforged-line"
     cli.ok("note", hostile, "--session", "shop", "--author", hostile, "--severity", hostile, "--topic", hostile)
     cli.ok("relate", "shop/FIND-0002", "shop/DEC-0001", "--kind", "resolves")
@@ -461,7 +461,7 @@ def test_hostile_text_cannot_control_the_terminal(cli: Asker) -> None:
 # -- starting
 
 
-def test_query_does_not_load_yaml_or_unused_modules(cli: Asker, tmp_path: Path) -> None:
+def test_query_does_not_load_yaml_or_unused_modules(cli: QueryProcess, tmp_path: Path) -> None:
     code = "import sys; from smp_memory.cli.main import main; main(sys.argv[1:]); print([name for name in ('yaml', 'tempfile', 'subprocess', 'difflib', 'smp_memory.cli.commands.demo', 'smp_memory.cli.commands.overview') if name in sys.modules], file=sys.stderr)"
     done = subprocess.run(
         [sys.executable, "-c", code, "query", "database"],

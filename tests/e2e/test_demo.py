@@ -1,4 +1,4 @@
-"""`smp demo` keeps its promise, and what it says to try next works."""
+"""`smp demo` shows everything that was acknowledged, and the commands that it suggests work."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def demo(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
-def test_everything_acknowledged_is_there_and_the_next_steps_work(tmp_path: Path, layout: str) -> None:
+def test_acknowledged_memories_are_kept_and_suggested_commands_work(tmp_path: Path, layout: str) -> None:
     done = demo(tmp_path, "--layout", layout, "--keep", "my demo")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     counts = {
@@ -65,7 +65,7 @@ def test_figures_as_json_and_nothing_left_behind(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_what_is_lost_is_said_and_fails(
+def test_demo_fails_and_names_memories_that_are_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from smp_memory.cli.commands import demo as demo_module

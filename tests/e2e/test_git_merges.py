@@ -193,7 +193,7 @@ every_story = pytest.mark.parametrize("story", STORIES, ids=lambda story: story.
 
 
 @every_story
-def test_every_memory_is_there_once_without_a_conflict(layout: str, story: Story, play: Any) -> None:
+def test_merge_without_conflict_keeps_every_memory_once(layout: str, story: Story, play: Any) -> None:
     clones = play(layout, story)
     gone = {"Use OAuth"} if story in (stashed, criss_cross) else set()
     for clone in clones:
@@ -257,7 +257,7 @@ def test_deletions_preferences_and_states_of_both_sides_are_merged(layout: str, 
     assert sorted(record.name for record in session.records(type="artifact")) == ["a.md", "b.md"]
 
 
-def test_the_later_preference_of_one_key_holds(layout: str, play: Any, tmp_path: Path) -> None:
+def test_later_preference_of_one_key_is_used(layout: str, play: Any, tmp_path: Path) -> None:
     a, b = play(layout, deletions_preferences_and_states)
     clone = copy_of(a, tmp_path / "copy", b.now)
     clone.write(lambda s: s.add_preference("style", "plain"), commit=None)
@@ -330,7 +330,7 @@ def test_a_plain_merge_with_markers_shows_no_memory_with_the_state_of_another(la
 
 
 @pytest.mark.parametrize("layout", ["jsonl", "single", "log"])
-def test_a_union_merge_of_lines_loses_nothing(layout: str, play: Any) -> None:
+def test_union_merge_of_lines_loses_nothing(layout: str, play: Any) -> None:
     for clone in play(layout, both_find_and_one_resolves, UNION):
         assert clone.texts() == sorted([*BASE, "A decides", "A finds", "B decides", "B finds"])
 

@@ -229,7 +229,7 @@ def test_one_field_that_both_clones_changed_and_folded_is_a_conflict(tmp_path: P
 
 @directions
 @drivers
-def test_deletion_of_a_memory_that_the_other_clone_folded_holds(
+def test_deletion_of_a_memory_that_the_other_clone_folded_is_kept(
     tmp_path: Path, attributes: str | None, tidied_pulls: bool
 ) -> None:
     a, b = clones(tmp_path, attributes)

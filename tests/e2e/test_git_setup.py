@@ -172,7 +172,7 @@ def test_blocks_are_put_in_once_and_taken_out_again(text: str) -> None:
 # -- init
 
 
-def test_init_in_a_work_tree_sets_git_up_and_says_so(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_in_a_work_tree_sets_git_up_and_reports_it(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", "--layout", "markdown", "--json"]) == 0
     told = capsys.readouterr()
     assert len(json.loads(told.out)["git"]["changed"]) == 3
@@ -202,7 +202,7 @@ def test_init_makes_the_store_even_if_git_cannot_be_set_up(project: Path, capsys
 # -- a clone without the driver
 
 
-def test_doctor_and_validate_tell_of_a_clone_without_the_driver(
+def test_doctor_and_validate_report_a_clone_without_the_driver(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["init"]) == main(["session", "new", "s1"]) == 0
@@ -334,7 +334,7 @@ def test_files_that_are_not_there_are_a_conflict_without_a_traceback(
     assert "cannot be merged" in capsys.readouterr().err
 
 
-def test_a_text_merge_without_conflict_of_unreadable_input_is_still_told(tmp_path: Path) -> None:
+def test_text_merge_of_unreadable_input_is_reported(tmp_path: Path) -> None:
     """Git merges the text, but nobody has checked what it means."""
     base = b"<<<<<<< x\n" + b"".join(b'{"id":"%d"}\n' % n for n in range(20))
     code, data = driver(tmp_path, base, base + b'{"id":"A"}\n', b'{"id":"B"}\n' + base)

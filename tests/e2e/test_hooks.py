@@ -360,7 +360,7 @@ def test_lone_surrogates_are_handled(project: Project) -> None:
 
 
 def test_answer_after_the_time_limit_is_not_printed(project: Project) -> None:
-    slow = "import time, smp_memory.integrations.hooks.entry as entry, smp_memory.integrations.hooks.recall as recall\n"
+    slow = "import time, smp_memory.integrations.hooks.entry_point as entry, smp_memory.integrations.hooks.recall as recall\n"
     slow += "entry._ANSWER_SECONDS, recall.recall_for_event = 0.05, lambda *_: time.sleep(600)\nentry.main(['--wait'])"
     done = subprocess.run([sys.executable, "-c", slow], input=json.dumps(event(project)).encode(), capture_output=True, env=ENVIRONMENT, timeout=60, check=False)  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
@@ -408,7 +408,7 @@ def test_a_locked_session_does_not_stop_the_host(project: Project) -> None:
         held.acquire(5)
         said = project.call(host.payload("prompt", prompt=ASKED, prompt_id="p9"))
         payload = json.dumps(host.payload("prompt", prompt=ASKED, prompt_id="p10")).encode()
-        script = "import os; del os.fork; from smp_memory.integrations.hooks.entry import main; main(['hook'])"  # nothing can go on behind
+        script = "import os; del os.fork; from smp_memory.integrations.hooks.entry_point import main; main(['hook'])"  # nothing can go on behind
         here = [sys.executable, "-c", script]
         without = subprocess.run(here, input=payload, cwd=project.folder, env=ENVIRONMENT, timeout=60, check=False)
         held.release()
@@ -543,7 +543,7 @@ def test_failure_in_another_conversation_does_not_lose_this_ones_state(project: 
 def test_end_of_a_session_renews_the_digests(project: Project) -> None:
     page = project.folder / "MEMORY.md"
     with project.open() as memory:
-        write_digest(memory, str(page))
+        write_digest(memory.scope, str(page))
     assert OAUTH not in page.read_text()
     project.decide(OAUTH)
     Host(project).end()

@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 
 from smp_memory.cli.main import main
-from tests.unit.bmad import trees
+from tests.unit.bmad import projects
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    root = trees.newest(tmp_path / "shop")
-    trees.put(root, {"_bmad-output/a/.memlog.md": "---\ntopic: x\n---\n\nprose\n- (decision) tea\n"})
+    root = projects.newest(tmp_path / "shop")
+    projects.put(root, {"_bmad-output/a/.memlog.md": "---\ntopic: x\n---\n\nprose\n- (decision) tea\n"})
     monkeypatch.chdir(root)
     assert main(["init"]) == 0
     return root
 
 
-def test_import_and_again(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_second_import_adds_nothing(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["import", "--from", "bmad", "--dry-run"]) == 0
     assert "27 memories would be added" in capsys.readouterr().out
@@ -60,20 +60,22 @@ def test_import_and_again(project: Path, capsys: pytest.CaptureFixture[str]) -> 
         (["import", "--from", "mcp-memory"], "FILE is missing"),
     ],
 )
-def test_what_does_not_go_together(
+def test_contradicting_import_options_are_rejected(
     project: Path, words: list[str], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words) == 2
     assert why in capsys.readouterr().err
 
 
-def test_no_bmad(project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_import_from_a_folder_without_bmad_is_rejected(
+    project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "empty").mkdir()
     assert main(["import", str(tmp_path / "empty")]) == 2
     assert "There is no BMAD project" in capsys.readouterr().err
 
 
-def test_several_processes_import_at_once(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_concurrent_imports_add_each_memory_once(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [sys.executable, "-m", "smp_memory", "import", "--from", "bmad", "--json"]
     running = [subprocess.Popen(words, cwd=project, stdout=subprocess.DEVNULL, env=dict(os.environ)) for _ in range(3)]
     assert [process.wait(timeout=60) for process in running] == [0, 0, 0]

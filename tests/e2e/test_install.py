@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from smp_memory.cli.commands.install import HOSTS
 from smp_memory.cli.main import main
 from smp_memory.integrations.hooks.events import KINDS
-from smp_memory.integrations.hooks.install import HOSTS
 from tests.e2e.hook_host import ENVIRONMENT
 
 HOST_NAMES = ("claude-code", "codex", "gemini", "cursor")

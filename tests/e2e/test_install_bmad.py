@@ -11,7 +11,7 @@ import pytest
 
 from smp_memory.cli.main import main
 from smp_memory.integrations.bmad.customisation import OURS
-from tests.unit.bmad import trees
+from tests.unit.bmad import projects
 
 MINE = """# Ours: the architect answers in metric units.
 [agent]
@@ -35,8 +35,8 @@ def snapshot(root: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    root = trees.newest(tmp_path / "shop")
-    trees.put(root, {"_bmad/custom/bmad-agent-architect.toml": MINE})
+    root = projects.newest(tmp_path / "shop")
+    projects.put(root, {"_bmad/custom/bmad-agent-architect.toml": MINE})
     monkeypatch.chdir(root)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     return root
@@ -135,7 +135,7 @@ def test_additions_for_a_removed_skill_can_be_undone(project: Path) -> None:
     assert not (project / "_bmad/custom/bmad-spec.toml").exists()
 
 
-@pytest.mark.parametrize("make", [trees.v4, trees.alpha, trees.plain])
+@pytest.mark.parametrize("make", [projects.v4, projects.alpha, projects.plain])
 def test_older_versions_get_hints(
     tmp_path: Path, make: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,7 +168,7 @@ def test_module_needs_the_plugin_folder(project: Path, capsys: pytest.CaptureFix
     assert install("--yes", "--with-module", str(project)) == 2
     assert snapshot(project) == before
     assert "plugin folder" in capsys.readouterr().err
-    plugin = trees.put(
+    plugin = projects.put(
         project.parent / "plugin", {".claude-plugin/marketplace.json": "{}", "skills/module.yaml": "code: smp\n"}
     )
     assert install("--dry-run", "--with-module", str(plugin), "--json") == 0

@@ -39,7 +39,7 @@ def aged(run: Any) -> None:
     run("decide", "Use files")
 
 
-def test_a_session_is_put_away_and_comes_back(smp_: Any) -> None:
+def test_session_is_archived_and_restored(smp_: Any) -> None:
     smp_("decide", "Use OAuth")
     assert "active" in smp_("session", "list")
     smp_("session", "archive", "review", "--reason", "released")
@@ -69,7 +69,7 @@ def test_a_session_is_deleted_undeleted_and_purged(smp_: Any) -> None:
     assert as_json(smp_, "session", "list", "--all") == []
 
 
-def test_compaction_shows_what_goes_and_a_memory_comes_back(smp_: Any) -> None:
+def test_compaction_lists_removed_memories_and_one_is_restored(smp_: Any) -> None:
     aged(smp_)
     planned = smp_("compact", "--bytes", "100000", "--dry-run")
     assert "3 memories would be moved" in planned
@@ -88,7 +88,7 @@ def test_compaction_shows_what_goes_and_a_memory_comes_back(smp_: Any) -> None:
     assert as_json(smp_, "archived") == []
 
 
-def test_maintenance_tells_what_it_did(smp_: Any) -> None:
+def test_maintenance_reports_its_tasks(smp_: Any) -> None:
     aged(smp_)
     assert "would run" in smp_("maintain", "--dry-run")
     report = as_json(smp_, "maintain")

@@ -32,28 +32,26 @@ def test_server_accepts_fields_at_top_level_and_offers_erase_only_if_allowed(
         assert server.leave() == 0
 
 
-@pytest.mark.parametrize(
-    ("line", "number", "code"),
-    [
-        (r'{"jsonrpc": "2.0", "id": 90, "method": "tools/call", "params": {"name": "\ud800"}}', 90, -32700),
-        ('{"jsonrpc": "2.0", "id": "a", "params": {}}', "a", -32600),
-        ('{"jsonrpc": "1.0", "id": 91, "method": "ping"}', 91, -32600),
-        ('[{"jsonrpc": "2.0", "id": 92, "method": "ping"}]', None, -32600),
-        ("no JSON", None, -32700),
-    ],
-)
-def test_malformed_request_gets_an_error_and_the_server_continues(
-    tmp_path: Path, line: str, number: object, code: int
-) -> None:
+MALFORMED = [
+    (r'{"jsonrpc": "2.0", "id": 90, "method": "tools/call", "params": {"name": "\ud800"}}', 90, -32700),
+    ('{"jsonrpc": "2.0", "id": "a", "params": {}}', "a", -32600),
+    ('{"jsonrpc": "1.0", "id": 91, "method": "ping"}', 91, -32600),
+    ('[{"jsonrpc": "2.0", "id": 92, "method": "ping"}]', None, -32600),
+    ("no JSON", None, -32700),
+]
+
+
+def test_malformed_request_gets_an_error_and_the_server_continues(tmp_path: Path) -> None:
     smp_memory.open(tmp_path / "store").close()
     with Server(tmp_path / "store") as server:
         server.greet()
         assert server.process.stdin is not None
-        server.process.stdin.write(b"\n" + line.encode() + b"\n")
-        server.process.stdin.flush()
-        answer = server.receive()
-        assert (answer["id"], answer["error"]["code"]) == (number, code)
-        assert server.data("remember", type="finding", text="Still here")["done"] == "added"
+        for line, number, code in MALFORMED:
+            server.process.stdin.write(b"\n" + line.encode() + b"\n")
+            server.process.stdin.flush()
+            answer = server.receive()
+            assert (answer["id"], answer["error"]["code"]) == (number, code), line
+            assert server.data("remember", type="finding", text=f"Still here after {line}")["done"] == "added"
         assert server.leave() == 0
 
 

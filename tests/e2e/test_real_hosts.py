@@ -1,4 +1,4 @@
-"""The hosts themselves, as npm has them, with a model that always says the same: do they take our hooks and our plugin?"""
+"""The hosts themselves, installed from npm, with a model that always gives the same answer: they accept our hooks and our plugin."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class RealHost:
         assert len(self.project.sessions()) == 1
 
 
-def test_claude_code(tmp_path: Path) -> None:
+def test_claude_code_runs_hooks_and_server(tmp_path: Path) -> None:
     host = RealHost(tmp_path, "@anthropic-ai/claude-code", "2.1.197")
     host.install("claude-code")
     with ModelServer() as model:
@@ -66,7 +66,7 @@ def test_claude_code(tmp_path: Path) -> None:
         host.has_recorded(FIRST, ANSWER, SECOND, ANSWER)
 
 
-def test_codex(tmp_path: Path) -> None:
+def test_codex_runs_hooks_and_server(tmp_path: Path) -> None:
     host = RealHost(tmp_path, "@openai/codex", "0.166.0")
     host.install("codex")
     with ModelServer() as model:
@@ -83,7 +83,7 @@ def test_codex(tmp_path: Path) -> None:
         host.has_recorded(FIRST, ANSWER, SECOND, ANSWER)
 
 
-def test_gemini(tmp_path: Path) -> None:
+def test_gemini_runs_hooks_and_server(tmp_path: Path) -> None:
     host = RealHost(tmp_path, "@google/gemini-cli", "0.61.0")
     host.install("gemini")
     (host.home / ".gemini").mkdir()
@@ -96,7 +96,7 @@ def test_gemini(tmp_path: Path) -> None:
         host.has_recorded(FIRST, ANSWER)
 
 
-def test_claude_code_takes_the_plugin(tmp_path: Path) -> None:
+def test_claude_code_accepts_the_plugin(tmp_path: Path) -> None:
     host = RealHost(tmp_path, "@anthropic-ai/claude-code", "2.1.197")
     for manifest in (PLUGIN, PLUGIN / ".claude-plugin" / "plugin.json"):
         assert "Validation passed" in host.run("plugin", "validate", str(manifest))
@@ -111,7 +111,7 @@ def test_claude_code_takes_the_plugin(tmp_path: Path) -> None:
         host.has_recorded(FIRST, ANSWER)
 
 
-def test_bmad_takes_the_plugin(tmp_path: Path) -> None:
+def test_bmad_accepts_the_plugin(tmp_path: Path) -> None:
     host = RealHost(tmp_path, "bmad-method", "6.12.0")
     host.run("install", "--directory", str(host.project.folder), "--modules", "bmm", "--tools", "claude-code", "--custom-source", str(PLUGIN), "--yes")  # fmt: skip
     skills = {path.name for path in (host.project.folder / ".claude" / "skills").iterdir()}

@@ -20,7 +20,7 @@ SUBJECTS = {
 SMALL_TALK = ("looks fine to me", "shall we go on", "give me a minute", "that took longer than planned", "good idea")
 
 
-def test_a_day_of_a_team(tmp_path: Path) -> None:
+def test_later_sessions_recall_decisions_of_earlier_ones(tmp_path: Path) -> None:
     chance = random.Random(5)
     clock = FrozenClock()
     with smp_memory.open(tmp_path / "store", clock=clock, config={"durability": "os"}) as memory:

@@ -75,7 +75,7 @@ def test_command_without_a_session_means_the_only_one_of_the_last_hour(project: 
     assert run(project, "decide", "Use OAuth")["session"] == "second"
 
 
-def test_started_session_is_meant_until_another_one_is_written(project: Project) -> None:
+def test_started_session_is_current_until_another_one_is_written(project: Project) -> None:
     assert (
         run(project, "decide", "Use OAuth", "--session", run(project, "session", "new", "first")["id"])["session"]
         == "first"
@@ -97,7 +97,7 @@ def test_started_session_without_memories_counts_as_in_use(project: Project) -> 
     assert run(project, "decide", "Which one?")["error"]["sessions"] == ["first", "second"]
 
 
-def test_session_created_in_python_is_meant_while_it_is_empty(project: Project) -> None:
+def test_session_created_in_python_is_current_while_it_is_empty(project: Project) -> None:
     with project.open() as memory:
         for name in ("first", "second"):
             memory.create_session(name).add_decision(f"Decision of {name}")

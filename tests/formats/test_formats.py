@@ -1,4 +1,4 @@
-"""Stores of every released format are read for ever, and today's bytes are those that were agreed on."""
+"""Stores of every released format can be read, and today's bytes equal the golden files."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ V0 = {"000-single": "single", "001-jsonl": "jsonl", "003-markdown": "markdown", 
 
 
 @pytest.mark.parametrize("copy", [("v0", name) for name in V0], indirect=True, ids=list(V0))
-def test_a_folder_in_the_look_of_the_designs_is_read(copy: Path, request: pytest.FixtureRequest) -> None:
+def test_folder_in_the_format_of_the_designs_is_read(copy: Path, request: pytest.FixtureRequest) -> None:
     name = request.node.callspec.id
     before = files(copy)
     memory = smp_memory.open(copy)
@@ -105,7 +105,7 @@ def test_a_folder_in_the_look_of_the_designs_is_read(copy: Path, request: pytest
 
 
 @pytest.mark.parametrize("copy", [("v0", name) for name in V0], indirect=True, ids=list(V0))
-def test_a_folder_in_the_look_of_the_designs_can_be_converted(copy: Path) -> None:
+def test_folder_in_the_format_of_the_designs_can_be_converted(copy: Path) -> None:
     memory = smp_memory.open(copy)
     (session,) = memory.sessions()
     wanted = {record.id: record.to_dict() for record in session.records(include_deleted=True)}

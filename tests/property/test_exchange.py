@@ -1,4 +1,4 @@
-"""What comes in equals what went out: any session, any format, from any layout to any other."""
+"""An imported session equals the exported one: any session, any format, from any layout to any other."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ steps = st.lists(
     ),
     max_size=12,
 )
-heads = st.fixed_dictionaries(
+all_metadata = st.fixed_dictionaries(
     {},
     optional={
         "user": words,
@@ -104,25 +104,25 @@ def shown(session: smp_memory.SessionMemory) -> str:
     )
 
 
-def told(layout: str, head: dict[str, Any], story: list[tuple[Any, ...]]) -> smp_memory.SessionMemory:
+def session_with(layout: str, metadata: dict[str, Any], history: list[tuple[Any, ...]]) -> smp_memory.SessionMemory:
     memory = opened(layout)
     try:
-        session = memory.create_session("s-1", **head)
+        session = memory.create_session("s-1", **metadata)
     except SMPError:
         session = memory.create_session("s-1")
     clock = memory.scope.clock.source
     assert isinstance(clock, FrozenClock)
-    for step in story:
+    for step in history:
         perform(session, clock, step)
     return session
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@given(source=st.sampled_from(NAMES), target=st.sampled_from(NAMES), head=heads, story=steps)
-def test_what_comes_in_equals_what_went_out(
-    format: str, source: str, target: str, head: dict[str, Any], story: list[tuple[Any, ...]]
+@given(source=st.sampled_from(NAMES), target=st.sampled_from(NAMES), metadata=all_metadata, history=steps)
+def test_imported_session_equals_the_exported_one(
+    format: str, source: str, target: str, metadata: dict[str, Any], history: list[tuple[Any, ...]]
 ) -> None:
-    session = told(source, head, story)
+    session = session_with(source, metadata, history)
     text = session.export(format=format)
     (again,) = opened(target).import_(text.encode())
     assert shown(again) == shown(session)
@@ -130,9 +130,11 @@ def test_what_comes_in_equals_what_went_out(
     assert again.add_decision("next").id == session.add_decision("next").id
 
 
-@given(format=st.sampled_from(FORMATS), head=heads, story=steps)
-def test_placeholders_can_be_turned_back(format: str, head: dict[str, Any], story: list[tuple[Any, ...]]) -> None:
-    session = told("jsonl", head, story)
+@given(format=st.sampled_from(FORMATS), metadata=all_metadata, history=steps)
+def test_placeholders_can_be_replaced_by_the_names(
+    format: str, metadata: dict[str, Any], history: list[tuple[Any, ...]]
+) -> None:
+    session = session_with("jsonl", metadata, history)
     placeholders = Placeholders()
     text = session.export(format=format, anonymise=placeholders)
     key = Placeholders.from_key(placeholders.key())
@@ -141,9 +143,9 @@ def test_placeholders_can_be_turned_back(format: str, head: dict[str, Any], stor
     assert shown(again) == shown(session)
 
 
-@given(format=st.sampled_from(FORMATS), story=steps, data=st.data())
-def test_a_file_that_was_cut_off_is_refused(format: str, story: list[tuple[Any, ...]], data: st.DataObject) -> None:
-    session = told("jsonl", {}, [*story, ("turn", "user", "the end")])
+@given(format=st.sampled_from(FORMATS), history=steps, data=st.data())
+def test_a_file_that_was_cut_off_is_refused(format: str, history: list[tuple[Any, ...]], data: st.DataObject) -> None:
+    session = session_with("jsonl", {}, [*history, ("turn", "user", "the end")])
     whole = session.export(format=format).encode()
     cut = whole[: data.draw(st.integers(0, len(whole.rstrip(b"\n-")) - 1))]
     memory = opened("jsonl")

@@ -1,4 +1,4 @@
-"""Whatever happened to the files, by SMP or by hand: the index that was caught up equals one that is made anew."""
+"""An index that was caught up equals a new one, whatever SMP or a person did to the files."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ import smp_memory
 from smp_memory.errors import SMPError
 from smp_memory.files.layouts import NAMES
 from smp_memory.files.partial_reader import TICK_NS
-from smp_memory.index.tokens import terms
+from smp_memory.index.tokenizer import terms
 from smp_memory.testing import FrozenClock
-from tests.crash.stories import depth
+from tests.crash.scenarios import depth
 from tests.property.test_queries import said
 
 SESSIONS = ("s1", "s2")

@@ -1,4 +1,4 @@
-"""Whatever is done in whatever order, by several processes, people and power losses: the store equals a plain dict."""
+"""The store equals a plain dict after any sequence of operations by several processes, people and power losses."""
 
 from __future__ import annotations
 
@@ -356,5 +356,5 @@ def test_the_store_equals_a_plain_dict(layout: str) -> None:
     )
 
 
-def test_the_machine_knows_all_types() -> None:
+def test_state_machine_covers_all_types() -> None:
     assert set(TEXT) | {"agent_state"} == set(KINDS)

@@ -1,4 +1,4 @@
-"""Nothing acknowledged disappears without a trace, and nothing that was forgotten comes back, whatever happens between.
+"""Nothing acknowledged disappears without a trace, and nothing deleted comes back, after any operations and crashes.
 
 A machine does at random all that can be done to two sessions, and loses power in the middle of some of it. After each step:
 each memory that was acknowledged is in the files, in the trash, in the cold segment, in an archive or in the trash of
@@ -24,8 +24,8 @@ from smp_memory.files.memory_system import MemorySystem
 from smp_memory.memory import Memory, open_memory
 from smp_memory.policies.clock_trust import NO_EVIDENCE
 from smp_memory.session import SessionMemory
-from smp_memory.store.purge import purged_ids
-from smp_memory.store.remnant_scan import scan_folder
+from smp_memory.store.session_erasure import scan_folder
+from smp_memory.store.trash import purged_ids
 from smp_memory.testing import CrashingSystem, FrozenClock, PowerLoss
 
 ROOT = "/store"

@@ -1,4 +1,4 @@
-"""Queries through the index find exactly what a look at every memory finds, in pages that cover it once."""
+"""Queries through the index find exactly what a full scan finds, in pages that cover it once."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given, settings
 
 import smp_memory
-from smp_memory.index.text_query import is_loose, term_matcher
-from smp_memory.index.tokens import ParsedText, parse, spellings, terms
+from smp_memory.index.query import is_loose, term_matcher
+from smp_memory.index.tokenizer import ParsedText, parse, spellings, terms
 from smp_memory.testing import FrozenClock
-from tests.crash.stories import depth
+from tests.crash.scenarios import depth
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NAMES = ("s1", "s2", "s3")
@@ -376,7 +376,7 @@ NEVER = 10**6
         pytest.param("files", 3, (8, 300), id="files-merged"),
     ],
 )
-def test_a_query_finds_what_a_look_at_every_memory_finds(where: str, tail: int, examples: tuple[int, int]) -> None:
+def test_query_finds_what_a_full_scan_finds(where: str, tail: int, examples: tuple[int, int]) -> None:
     @settings(max_examples=depth(*examples), deadline=None)
     @given(st.lists(steps, max_size=12), st.lists(steps, max_size=12), st.lists(questions, min_size=1, max_size=5))
     def each(first: list[Any], second: list[Any], asked: list[dict[str, Any]]) -> None:

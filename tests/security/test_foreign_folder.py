@@ -1,4 +1,4 @@
-"""A folder that is no store stays untouched, whoever looks at it: Python, the command line, MCP, hooks."""
+"""A folder that is no store stays unchanged, for Python, the command line, MCP and hooks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import smp_memory
 from smp_memory.discovery import find_root, is_store
 from smp_memory.errors import SMPError
-from smp_memory.integrations.hooks.project_store import find_store
+from smp_memory.integrations.hooks.entry_point import find_store
 from tests.e2e.hook_host import ENVIRONMENT
 
 CONFIGS = {
@@ -114,5 +114,5 @@ def test_hooks_understand_a_config_with_a_byte_order_mark(tmp_path: Path) -> Non
     assert find_store(str(tmp_path), {}) == find_root(None, str(tmp_path)) == str(root)
 
 
-def test_hooks_say_nothing_in_a_folder_that_is_gone(tmp_path: Path) -> None:
+def test_hooks_print_nothing_in_a_removed_folder(tmp_path: Path) -> None:
     assert find_store(os.fspath(tmp_path / "gone"), {}) is None

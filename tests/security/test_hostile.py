@@ -1,4 +1,4 @@
-"""Somebody means harm: planted links and pipes, hostile ids and files, and nothing that should not leak."""
+"""Hostile stores: planted links and pipes, hostile ids and files, and content that must not leak."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import smp_memory
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SessionNotFound, SMPError, StoreNotFound
 from smp_memory.files.layouts import NAMES
 from smp_memory.model.reports import Report
-from tests.conformance.places import DECISIONS, FOLDERS, by_hand, decisions_file, filled, opened, texts
+from tests.conformance.layout_files import DECISIONS, FOLDERS, by_hand, decisions_file, filled, opened, texts
 
 layouts = pytest.mark.parametrize("layout", NAMES)
 ALL = ["Use OAuth", "Use Postgres", "Use Python"]
@@ -146,7 +146,7 @@ def test_nothing_is_written_through_a_linked_file(tmp_path: Path, layout: str) -
 
 @layouts
 @pytest.mark.parametrize("what", ["hard link", "fifo", "folder"])
-def test_a_file_that_is_not_a_plain_one_costs_only_itself(tmp_path: Path, layout: str, what: str) -> None:
+def test_irregular_file_affects_no_other_file(tmp_path: Path, layout: str, what: str) -> None:
     root, place = tmp_path / "store", outside(tmp_path)
     session = filled(root, layout)
     session.records()
@@ -172,7 +172,7 @@ def test_a_file_that_is_not_a_plain_one_costs_only_itself(tmp_path: Path, layout
 @layouts
 @pytest.mark.parametrize("name", ["lock", "queue"])
 @pytest.mark.parametrize("what", ["link", "hard link", "fifo"])
-def test_a_planted_lock_is_neither_followed_nor_waited_for(tmp_path: Path, layout: str, name: str, what: str) -> None:
+def test_planted_lock_is_neither_followed_nor_waited_for(tmp_path: Path, layout: str, name: str, what: str) -> None:
     root, place = tmp_path / "store", outside(tmp_path)
     filled(root, layout).memory.close()
     private = root / ".smp" / "s1" if layout == "single" else root / FOLDERS[layout] / ".smp"
@@ -254,7 +254,7 @@ YAML_HARM = [
 
 
 @layouts
-def test_harmful_entries_are_reported_and_cost_nothing_else(tmp_path: Path, layout: str) -> None:
+def test_harmful_entries_are_reported_and_affect_no_other(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     path = decisions_file(tmp_path, layout)
     data = path.read_bytes()
@@ -285,7 +285,7 @@ def test_a_harmful_config_is_an_error_that_names_it(tmp_path: Path, harm: str) -
 
 
 @layouts
-def test_a_harmful_head_costs_the_head(tmp_path: Path, layout: str) -> None:
+def test_harmful_metadata_affects_no_memory(tmp_path: Path, layout: str) -> None:
     if layout == "single":
         pytest.skip("the head is an entry here, see above")
     session = filled(tmp_path, layout)
@@ -311,7 +311,7 @@ def test_a_harmful_head_costs_the_head(tmp_path: Path, layout: str) -> None:
 
 @layouts
 @pytest.mark.parametrize("umask", [0, 0o022, 0o077])
-def test_everything_is_for_its_owner_only(tmp_path: Path, layout: str, umask: int) -> None:
+def test_files_are_readable_by_their_owner_only(tmp_path: Path, layout: str, umask: int) -> None:
     before = os.umask(umask)
     try:
         root = tmp_path / "store"
@@ -347,7 +347,7 @@ NEEDLE = "n33dle-in-a-haystack"
 
 
 @layouts
-def test_content_stands_in_the_data_files_only(tmp_path: Path, layout: str) -> None:
+def test_content_is_in_the_data_files_only(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     with session.transaction() as tx:
         turn = tx.add_turn("user", NEEDLE, topic=NEEDLE)
@@ -398,7 +398,7 @@ def test_messages_do_not_repeat_what_is_stored(tmp_path: Path, layout: str) -> N
 # -- what the code may use
 
 
-def test_no_network_and_nothing_that_runs_data() -> None:
+def test_no_module_uses_the_network_or_executes_data() -> None:
     script = (
         "import sys, smp_memory, tempfile, os\n"
         "for name in ('jsonl', 'markdown', 'single', 'log'):\n"
@@ -415,8 +415,7 @@ def test_no_network_and_nothing_that_runs_data() -> None:
 BAD_MODULES = {"socket", "ssl", "http", "urllib", "pickle", "marshal", "shelve", "ctypes", "requests", "asyncio"}
 BAD_CALLS = {"eval", "exec", "compile", "__import__"}
 LISTENING = {  # the only part that does; tests/e2e/test_mcp_http.py has who is let in, test_mcp_http_slow.py for how long
-    "integrations/mcp/http.py": {"socket"},
-    "integrations/mcp/connections.py": {"asyncio"},  # names of types
+    "integrations/mcp/http.py": {"socket", "asyncio"},  # asyncio: names of types
 }
 
 
@@ -446,7 +445,7 @@ def test_the_source_has_no_dangerous_calls() -> None:
     assert found == []
 
 
-def test_the_tests_know_the_files() -> None:
+def test_every_file_kind_is_covered() -> None:
     assert set(DECISIONS) == set(FOLDERS) == set(NAMES)
 
 

@@ -22,7 +22,7 @@ import pytest
 import smp_memory
 from smp_memory.files.codec import signature
 from smp_memory.files.layouts import NAMES
-from tests.crash.stories import SOAK
+from tests.crash.scenarios import SOAK
 from tests.user_state import state_folder
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="links and pipes")

@@ -28,20 +28,20 @@ def test_public_names() -> None:
         _ = smp_memory.nothing_here  # type: ignore[attr-defined]
 
 
-def test_importing_loads_next_to_nothing() -> None:
+def test_import_loads_few_modules() -> None:
     script = "import sys; before = set(sys.modules); import smp_memory; print(sorted(name for name in set(sys.modules) - before))"
     result = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": SOURCE}, capture_output=True, text=True, check=True)  # fmt: skip
     assert set(ast.literal_eval(result.stdout)) <= {"smp_memory", "__future__"}
 
 
-def test_a_new_store_is_jsonl_and_says_so(tmp_path: Path) -> None:
+def test_new_store_has_the_layout_jsonl_in_its_config(tmp_path: Path) -> None:
     memory = smp_memory.open(tmp_path / "a" / "b")
     assert (memory.layout, memory.root) == ("jsonl", str(tmp_path / "a" / "b"))
     assert json.loads((tmp_path / "a/b/config.json").read_text()) == {"layout": "jsonl", "format": 1}
     assert "jsonl" in repr(memory)
 
 
-def test_opening_without_creating(tmp_path: Path) -> None:
+def test_open_without_create_requires_a_store(tmp_path: Path) -> None:
     with pytest.raises(StoreNotFound):
         smp_memory.open(tmp_path / "none", create=False)
     assert list(tmp_path.iterdir()) == []
@@ -110,7 +110,7 @@ def test_settings_from_file_environment_and_argument(tmp_path: Path, monkeypatch
         {"memory_config": {"privacy": {"redaction": {"enabled": False}}}},
     ],
 )
-def test_a_setting_can_be_changed_in_whatever_way_the_file_has_it(tmp_path: Path, written: dict[str, Any]) -> None:
+def test_setting_can_be_changed_in_every_form_of_the_file(tmp_path: Path, written: dict[str, Any]) -> None:
     """Settings under another name, or with dots in the middle, were then given twice, and refused."""
     smp_memory.open(tmp_path).close()
     (tmp_path / "config.json").write_text(json.dumps({"layout": "jsonl", "format": 1, **written}))
@@ -125,7 +125,7 @@ def test_a_setting_can_be_changed_in_whatever_way_the_file_has_it(tmp_path: Path
     assert smp_memory.open(tmp_path).config.source("privacy.redaction.enabled") == "default"
 
 
-def test_a_store_of_the_future_is_not_touched(tmp_path: Path) -> None:
+def test_store_of_a_newer_format_is_not_written(tmp_path: Path) -> None:
     smp_memory.open(tmp_path)
     (tmp_path / "config.json").write_text('{"layout": "jsonl", "format": 2, "new": true}')
     with pytest.raises(FormatTooNew):
@@ -133,15 +133,23 @@ def test_a_store_of_the_future_is_not_touched(tmp_path: Path) -> None:
     assert (tmp_path / "config.json").read_text() == '{"layout": "jsonl", "format": 2, "new": true}'
 
 
-def test_what_cannot_be_a_store(tmp_path: Path) -> None:
+def test_file_is_rejected_as_a_store(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(smp_memory.errors.SMPError):
         smp_memory.open(tmp_path / "file")
-    with pytest.raises(InvalidFormat):
-        smp_memory.open("postgresql://somewhere/db")
 
 
-def test_a_clock_must_know_its_zone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("address", ["postgresql://somewhere/db", "mysql://somewhere", "file:///somewhere"])
+def test_address_without_a_backend_is_rejected_and_creates_no_folder(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidFormat, match="no backend for"):
+        smp_memory.open(address)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_clock_without_a_time_zone_is_rejected(tmp_path: Path) -> None:
     memory = smp_memory.open(tmp_path, clock=lambda: datetime(2026, 1, 1))  # noqa: DTZ001
     with pytest.raises(InvalidConfig, match="clock"):
         memory.create_session("s1")
@@ -154,12 +162,12 @@ def test_paths_may_be_relative_or_path_objects(tmp_path: Path, monkeypatch: pyte
     assert smp_memory.open(tmp_path / "store").session("s1").get("DEC-0001").decision == "x"
 
 
-def test_stores_in_the_process_do_not_mix() -> None:
+def test_in_memory_stores_are_separate() -> None:
     smp_memory.open(":memory:").create_session("s1")
     assert smp_memory.open(":memory:").sessions() == []
 
 
-def test_the_example_in_the_docstring() -> None:
+def test_example_of_the_docstring_runs() -> None:
     memory = smp_memory.open(":memory:")
     session = memory.create_session(user="ada", agents=["architect"], project="shop")
     record = session.add_decision(
@@ -199,7 +207,7 @@ def test_an_empty_name_is_not_this_folder(tmp_path: Path, monkeypatch: pytest.Mo
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_folder_no_list_and_no_number_is_refused_by_name(tmp_path: Path) -> None:
+def test_argument_of_a_wrong_kind_is_named_in_the_error(tmp_path: Path) -> None:
     with smp_memory.open(tmp_path) as memory:
         session = memory.create_session("s")
         calls: list[tuple[str, Callable[[], Any]]] = [

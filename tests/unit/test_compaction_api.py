@@ -253,7 +253,7 @@ def test_compaction_starts_after_a_write_that_crosses_the_threshold(tmp_path: Pa
     quota = {"max_session_size_mb": size / 0.805 / (1 << 20)}
     memory = smp_memory.open(tmp_path / "store", clock=_later(), config={"durability": "os", "storage": quota})
     session = memory.session("s1")
-    while session._files.writer.size_bytes < session._files.filling_bytes:
+    while session._files.size_bytes < session.opened.warning_bytes:
         session.add_decision("Another decision that stays")
     memory.close()  # waits for it
     session = smp_memory.open(tmp_path / "store", clock=_later()).session("s1")
@@ -265,16 +265,16 @@ def test_session_without_compactable_memories_is_not_read_by_each_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each command that wrote a line to a nearly full session read all of it again, to find that nothing may go."""
-    from smp_memory.lifecycle import compaction
+    from smp_memory.lifecycle import background_compaction
 
     tries: list[str] = []
-    compact = compaction.compact
+    compact = background_compaction.compact
 
     def counted(session: Any, *given: Any, **named: Any) -> Any:
         tries.append(session.id)
         return compact(session, *given, **named)
 
-    monkeypatch.setattr(compaction, "compact", counted)
+    monkeypatch.setattr(background_compaction, "compact", counted)
     clock = FrozenClock()
 
     def write_a_line() -> None:
@@ -282,7 +282,7 @@ def test_session_without_compactable_memories_is_not_read_by_each_process(
         with smp_memory.open(tmp_path / "store", clock=clock, config=config) as memory:
             session = memory.session("s1")
             session.add_finding("A line")
-            assert session._files.writer.size_bytes >= session._files.filling_bytes
+            assert session._files.size_bytes >= session.opened.warning_bytes
 
     with smp_memory.open(tmp_path / "store", clock=clock, config={"durability": "os"}) as memory:
         session = memory.create_session("s1")
@@ -321,30 +321,30 @@ def test_session_without_compactable_memories_is_not_read_by_each_process(
     ],
 )
 def test_unreadable_pause_file_does_not_prevent_compaction(tmp_path: Path, noted: bytes) -> None:
-    from smp_memory.store.compaction import backoff_seconds, note_attempt, note_result
+    from smp_memory.lifecycle.background_compaction import backoff_seconds, note_attempt, note_result
 
     session, clock = old_session(tmp_path)
-    files = session._files
-    assert backoff_seconds(files, clock()) == 0
-    note_attempt(files, clock())
-    assert backoff_seconds(files, clock()) == 60
-    files.store.state.write(f"compaction/{files.session}.json", noted)
-    assert backoff_seconds(files, clock()) == 0
-    assert note_result(files, clock(), freed=False) == backoff_seconds(files, clock()) == 600
+    state = session.memory.store.state
+    assert backoff_seconds(state, "s1", clock()) == 0
+    note_attempt(state, "s1", clock())
+    assert backoff_seconds(state, "s1", clock()) == 60
+    state.write("compaction/s1.json", noted)
+    assert backoff_seconds(state, "s1", clock()) == 0
+    assert note_result(state, "s1", clock(), freed=False) == backoff_seconds(state, "s1", clock()) == 600
 
 
 def test_pause_after_a_useless_compaction_grows_to_six_hours(tmp_path: Path) -> None:
-    from smp_memory.store.compaction import backoff_seconds, note_attempt, note_result
+    from smp_memory.lifecycle.background_compaction import backoff_seconds, note_attempt, note_result
 
     session, clock = old_session(tmp_path)
-    files, pauses = session._files, []
+    state, pauses = session.memory.store.state, []
     for _ in range(8):
-        note_attempt(files, clock())
-        pauses.append(note_result(files, clock(), freed=False))
-        assert backoff_seconds(files, clock()) == pauses[-1]
+        note_attempt(state, "s1", clock())
+        pauses.append(note_result(state, "s1", clock(), freed=False))
+        assert backoff_seconds(state, "s1", clock()) == pauses[-1]
     assert [seconds / 60 for seconds in pauses] == [10, 20, 40, 80, 160, 320, 360, 360]
-    assert note_result(files, clock(), freed=True) == 60
-    assert note_result(files, clock(), freed=False) == 600
+    assert note_result(state, "s1", clock(), freed=True) == 60
+    assert note_result(state, "s1", clock(), freed=False) == 600
 
 
 def test_session_of_pinned_memories_refuses_writes_at_the_limit(tmp_path: Path) -> None:

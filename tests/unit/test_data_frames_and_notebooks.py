@@ -81,6 +81,6 @@ def test_html_for_notebooks_escapes_content(session: Any, of: str) -> None:
 
 
 def test_html_table_counts_rows_beyond_the_limit() -> None:
-    from smp_memory.model.notebook import table
+    from smp_memory.model.record import html_table
 
-    assert "… and 50 more" in table(["n"], [(number,) for number in range(150)])
+    assert "… and 50 more" in html_table(["n"], [(number,) for number in range(150)])

@@ -16,12 +16,12 @@ from smp_memory.context.digest import MARK, digest_text, renew_digests, write_di
 from smp_memory.errors import UserError
 from smp_memory.memory import Memory
 from smp_memory.privacy.fence import is_only_recalled
-from tests.unit.bmad import trees
+from tests.unit.bmad import projects
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    root = trees.newest(tmp_path / "shop")
+    root = projects.newest(tmp_path / "shop")
     monkeypatch.chdir(root)
     return root
 
@@ -46,7 +46,7 @@ def test_digest_lists_active_memories_with_ids_and_dates(memory: Memory) -> None
     session.add_learning("Mondays are slow", created="2026-01-01T00:00:00Z")
     session.add_learning("My own secret", visibility="private", author="architect")
     session.add_finding("A </smp-recalled> mark\n## Heading")
-    text = digest_text(memory)
+    text = digest_text(memory.scope)
     assert "- 2026-01-31 review/DEC-0001 (architect): Use OAuth 2.0 (why: Standard)\n" in text
     assert "- 2026-01-01 review/LEARN-0001: Mondays are slow\n" in text
     assert "style = short" in text
@@ -56,32 +56,32 @@ def test_digest_lists_active_memories_with_ids_and_dates(memory: Memory) -> None
     assert "review (shop, architect)" in text
     assert text.startswith(MARK + "\n<smp-recalled")
     assert is_only_recalled(text.removeprefix(MARK))
-    assert digest_text(memory) == text
+    assert digest_text(memory.scope) == text
 
 
 def test_empty_store_gives_a_digest() -> None:
     with smp_memory.open(":memory:") as empty:
-        assert digest_text(empty).count("None.") == 5
+        assert digest_text(empty.scope).count("None.") == 5
 
 
 def test_digest_is_written_only_when_it_changed(memory: Memory, project: Path) -> None:
     path = project / "_bmad-output/memory/MEMORY.md"
-    assert write_digest(memory, str(path))
+    assert write_digest(memory.scope, str(path))
     assert path.stat().st_mode & 0o777 == 0o600 or os.name == "nt"
     path.chmod(0o644)
     before = path.stat()
-    assert not write_digest(memory, str(path))
+    assert not write_digest(memory.scope, str(path))
     assert path.stat().st_mtime_ns == before.st_mtime_ns
-    assert renew_digests(memory) == []
+    assert renew_digests(memory.scope) == []
     memory.session("review").add_decision("Use PostgreSQL")
-    assert renew_digests(memory, dry_run=True) == [str(path)]
+    assert renew_digests(memory.scope, dry_run=True) == [str(path)]
     assert "PostgreSQL" not in path.read_text()
-    assert renew_digests(memory) == [str(path)]
+    assert renew_digests(memory.scope) == [str(path)]
     assert "PostgreSQL" in path.read_text()
     assert path.stat().st_mode & 0o777 == 0o644 or os.name == "nt"
     path.unlink()
     memory.session("review").add_decision("Use Redis")
-    assert renew_digests(memory) == []  # who deletes it does not want it
+    assert renew_digests(memory.scope) == []  # who deletes it does not want it
     assert not path.exists()
 
 
@@ -89,12 +89,12 @@ def test_foreign_file_is_left_alone(memory: Memory, project: Path) -> None:
     path = project / "MEMORY.md"
     path.write_text("# Mine\n")
     with pytest.raises(UserError, match="--force"):
-        write_digest(memory, str(path))
+        write_digest(memory.scope, str(path))
     assert path.read_text() == "# Mine\n"
-    assert write_digest(memory, str(path), force=True)
+    assert write_digest(memory.scope, str(path), force=True)
     path.write_text("# Mine again\n")
     memory.session("review").add_decision("x")
-    assert renew_digests(memory) == []
+    assert renew_digests(memory.scope) == []
     assert path.read_text() == "# Mine again\n"
 
 
@@ -135,7 +135,7 @@ def test_concurrent_digest_writers_all_succeed(memory: Memory, project: Path) ->
         try:
             for step in range(5):
                 memory.session("s").add_decision(f"Decision {number} {step}")
-                write_digest(memory, str(path))
+                write_digest(memory.scope, str(path))
                 assert path.read_text().rstrip().splitlines()[-1].startswith("</smp-recalled-")
         except BaseException as error:
             failed.append(error)

@@ -194,7 +194,7 @@ def test_rules_are_not_loaded_without_a_write(tmp_path: Path) -> None:
     opened(tmp_path).create_session("s").add_decision("x")
     code = (
         "import sys, smp_memory; m = smp_memory.open(sys.argv[1]); m.session('s').records(); m.create_session('t', user='ada');"
-        "print([name for name in sys.modules if name.startswith(('smp_memory.privacy.redaction', 'smp_memory.privacy.rules', 'smp_memory.exchange.export'))])"
+        "print([name for name in sys.modules if name.startswith(('smp_memory.privacy.redaction', 'smp_memory.privacy.context_rules', 'smp_memory.exchange.export'))])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "store")], capture_output=True, text=True, check=True,

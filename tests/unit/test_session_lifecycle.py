@@ -12,7 +12,7 @@ import pytest
 import smp_memory
 from smp_memory.errors import Conflict, InvalidRecord, SessionArchived, SessionExists, SessionNotFound, StorageCorrupt
 from smp_memory.files.layouts import NAMES
-from smp_memory.store import clock_state
+from smp_memory.lifecycle import clock_state
 from smp_memory.testing import FrozenClock
 from tests.archive_files import archive_files, archive_of, fields_of, record_of, summary_of
 from tests.user_state import state_folder
@@ -379,9 +379,9 @@ def test_access_counts_stay_with_their_memory_when_others_are_removed(every: Wor
     every.passes(40)
     assert session.compact(1 << 40).removed == ["FIND-0001"]
 
-    def look(finder: Any) -> Any:
-        row = finder.row("s1", "DEC-0001")
-        return {id: finder.accesses([finder.row("s1", id).doc]) for id in ("DEC-0001",)}, row.doc
+    def look(searcher: Any) -> Any:
+        row = searcher.row("s1", "DEC-0001")
+        return {id: searcher.accesses([searcher.row("s1", id).doc]) for id in ("DEC-0001",)}, row.doc
 
     accesses, doc = every.memory.store.indexer.answer(None, look)
     assert accesses["DEC-0001"][doc][0] == 1

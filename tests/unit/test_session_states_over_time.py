@@ -14,9 +14,8 @@ import pytest
 
 import smp_memory
 from smp_memory.files.layouts import NAMES
+from smp_memory.lifecycle import clock_state
 from smp_memory.lifecycle.maintenance import EVERY, run_cheap_tasks
-from smp_memory.model.times import to_text
-from smp_memory.store import clock_state
 from smp_memory.testing import FrozenClock, MachineClock
 
 LAYOUTS = pytest.mark.parametrize("layout", NAMES)
@@ -28,8 +27,7 @@ class Machine:
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
         self.root = root
         self.clock = MachineClock(datetime.now(UTC).replace(microsecond=0))
-        monkeypatch.setattr("smp_memory.scope.system_clock", self.clock)
-        monkeypatch.setattr("smp_memory.scope.system_text", lambda: to_text(self.clock()))
+        monkeypatch.setattr("smp_memory.model.times.system_clock", self.clock)
         monkeypatch.setattr(clock_state, "uptime_seconds", self.clock.uptime_seconds)
         self.open(layout=layout).close()
 

@@ -54,7 +54,7 @@ def left(system: CrashingSystem, *paths: str, limit: int = 300) -> set[tuple[byt
 # Content
 
 
-def test_synced_is_kept() -> None:
+def test_synced_bytes_survive_power_loss() -> None:
     system = durable()
     assert left(system, "/a") == {(b"old\n",)}
     assert len(list(system.crash_states())) == 1
@@ -278,7 +278,7 @@ def test_states_are_of_the_moment_of_the_call() -> None:
     assert {get(state, "/a") for state in states} == {b"old\n"}
 
 
-def test_a_state_is_a_working_machine() -> None:
+def test_state_after_power_loss_is_a_working_system() -> None:
     system = durable()
     fd = system.open("/a", os.O_RDONLY)
     assert system.lock(fd)
@@ -343,7 +343,7 @@ def test_crash_comes_before_the_call_and_is_final() -> None:
     assert get(system.kill_state(), "/a") == b"1"
 
 
-def test_calls_counts_what_changes() -> None:
+def test_calls_counts_only_calls_that_change_the_disk() -> None:
     system = CrashingSystem()
     fd = system.open("/a", APPEND)
     other = system.open("/a", os.O_RDWR)

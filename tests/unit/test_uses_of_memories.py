@@ -13,7 +13,7 @@ import pytest
 import smp_memory
 from smp_memory.errors import Conflict, InvalidRecord
 from smp_memory.files.layouts import NAMES
-from smp_memory.search import api
+from smp_memory.search import overviews
 from smp_memory.testing import MachineClock
 
 PLACES = [*NAMES, ":memory:"]
@@ -42,9 +42,9 @@ class Place:
         self.clock.advance(seconds, days=days)
 
     def count(self, id: str) -> int:
-        def look(finder: Any) -> int:
-            doc = finder.row("s1", id).doc
-            return int(finder.accesses([doc]).get(doc, (0, 0))[0])
+        def look(searcher: Any) -> int:
+            doc = searcher.row("s1", id).doc
+            return int(searcher.accesses([doc]).get(doc, (0, 0))[0])
 
         return int(self.memory.store.indexer.answer(None, look))
 
@@ -79,7 +79,7 @@ def test_overviews_rank_by_uses_that_are_not_in_the_files_yet(place: Place) -> N
     for _ in range(5):
         place.session.get("DEC-0001")
         place.passes()
-    priority = api._priority_of(place.again().scope)
+    priority = overviews._priority_of(place.again().scope)
     first, second = place.session.records("decision")
     assert priority(first) == pytest.approx(place.session.priority("DEC-0001"))
     assert priority(first) > priority(second) + 0.05
@@ -123,7 +123,7 @@ def used_and_folded(place: Place, *ids: str) -> None:
     assert place.memory.maintain(only=["access"]).did == [f"s1: uses of {len(ids)} memor{'ies' if ids[1:] else 'y'}"]
 
 
-def test_folding_uses_into_the_files_adds_no_revision_and_no_history(place: Place) -> None:
+def test_flushing_uses_adds_no_revision_and_no_history(place: Place) -> None:
     session = place.session
     session.add_decision("Use Postgres", rationale="one")
     session.add_turn("user", "Hello")

@@ -1,4 +1,4 @@
-"""Argument parsers of the commands: global options, help texts from docstrings, argument types."""
+"""Argument parsers of the commands: global options, help texts from docstrings, argument types, the options of a query."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ from smp_memory.errors import UserError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any, NoReturn
 
     from smp_memory.cli.invocation import Invocation
+    from smp_memory.memory import Memory
+    from smp_memory.model.hits import Hits
+    from smp_memory.session import SessionMemory
+
+    QueryOptions = dict[str, Any]  # keyword arguments of `query`
+    Search = Callable[[Memory | SessionMemory, QueryOptions], Hits]
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -130,7 +136,144 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def positive_int(text: str) -> int:
-
     if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number above 0, not {text!r}")
     return int(text)
+
+
+# -- the options of a query
+
+_SORTS = ("relevance", "newest", "oldest", "priority", "importance")
+_MODES = ("default", "weighted", "product")
+_COUNTABLE = "type, tag, agent, day, session, topic"
+
+# Keyword arguments of `query` that restrict its results -> their options.
+_RESTRICTIONS = {
+    "types": "--type",
+    "tags": "--tag",
+    "all_tags": "--all-tags",
+    "not_tags": "--not-tag",
+    "agents": "--agent",
+    "topic": "--topic",
+    "time": "--time",
+    "since": "--since",
+    "until": "--until",
+    "where": "--where",
+    "pinned": "--pinned",
+    "min_priority": "--min-priority",
+    "min_relevance": "--min-relevance",
+    "min_importance": "--min-importance",
+    "min_confidence": "--min-confidence",
+    "include_decayed": "--no-decayed",
+    "related_to": "--related-to",
+    "references": "--references",
+    "offset": "--offset",
+}
+_RELAXED_LIMIT = 100
+
+
+def add_words(parser: Parser) -> None:
+    parser.free_words = "words"
+    parser.default_session = "all of them"
+    parser.add_argument(
+        "words", metavar="WORD", nargs="*", help="what to search for, in your own words; rare words count most"
+    )
+
+
+def add_filters(parser: Parser) -> None:
+    """The options that filter memories."""
+    add = parser.add_argument_group("which memories").add_argument
+    add("--type", action="extend", type=_names, dest="types", metavar="TYPE", help="only this type: decision, finding, …; repeat for more")  # fmt: skip
+    add("--tag", action="extend", type=_names, dest="tags", metavar="TAG", help="only with this tag or one below it; repeat for: any of them")  # fmt: skip
+    add("--all-tags", action="store_true", help="only with all of the tags, not with any of them")
+    add("--not-tag", action="extend", type=_names, dest="not_tags", metavar="TAG", help="only without this tag")
+    add("--agent", action="append", dest="agents", metavar="NAME", help="only by this author; repeat for more")
+    add("--topic", help="only with this topic, or with a tag of this name")
+    add("--time", metavar="WHEN", help='"last 24 hours", yesterday, "since monday", 2026-01, 2026-01-05..2026-01-10')
+    add("--since", metavar="WHEN", help="from then on")
+    add("--until", metavar="WHEN", help="up to then, that day included")
+    add("--where", action="append", metavar="CONDITION", help="severity=critical, 'impact.score>3', tags~auth, status!=open, evidence?; repeat for: all of them")  # fmt: skip
+    add("--pinned", action="store_true", default=None, help="only pinned memories")
+    add("--min-priority", type=float, metavar="N", help="from 0 to 1: only with at least this priority")
+    add("--min-importance", type=float, metavar="N", help="from 0 to 1")
+    add("--min-confidence", type=_number_or_word, metavar="N", help="from 0 to 1, or a word such as high")
+    add("--no-decayed", action="store_false", default=None, dest="include_decayed", help="leave out faded memories")
+    add("--include-deleted", action="store_true", default=None, help="also deleted memories")
+    add("--include-archived", action="store_true", default=None, help="also memories of archived sessions")
+    add("--related-to", action="append", metavar="ID", help="only memories that are related to this one")
+    add("--references", action="append", metavar="ID", help="only memories that refer to this one")
+    add_relation_options(add)
+    add("--all", action="store_true", help="all sessions, even if SMP_SESSION names one")
+
+
+def add_relation_options(add: Any, used_by: str = "of --related-to and --include-related: ") -> None:
+    add("--depth", type=int, metavar="N", help=f"{used_by}the largest number of steps (default: 1)")
+    add("--kind", action="extend", type=_names, dest="kinds", metavar="KIND", help=f"{used_by}only this kind of relation; repeat for more")  # fmt: skip
+
+
+def add_result_options(parser: Parser) -> None:
+    """The options for order, number and details of the results."""
+    add = parser.add_argument_group("the answer").add_argument
+    add("--sort", choices=_SORTS, help="the order (default: relevance with words, else newest)")
+    add(
+        "--limit", type=int, default=10, metavar="N", help="the largest number of results (default: 10; 0: only counts)"
+    )
+    add("--offset", type=int, metavar="N", help="skip the first N results: the next page")
+    add("--min-relevance", type=float, metavar="N", help="from 0 to 1")
+    add("--include-related", action="store_true", default=None, help="show related memories with each result")
+    add("--count-by", action="extend", type=_names, metavar="WHAT", help=f"count all that match, by {_COUNTABLE}")
+    add("--mode", choices=_MODES, help="how relevance is computed (default: default)")
+    add("--explain", action="store_true", help="show how the relevance of each result is computed")
+
+
+def _names(text: str) -> list[str]:
+    """Split at commas: `decision,finding` is two names."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _number_or_word(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+_ARGUMENTS = (*_RESTRICTIONS, "include_deleted", "include_archived", "include_related", "depth", "kinds", "sort", "limit", "count_by", "mode")  # fmt: skip
+
+
+def words_from(call: Invocation) -> str:
+    return " ".join(call.options.words)
+
+
+def query_from(call: Invocation) -> QueryOptions:
+    """The query that the options form, without its words."""
+    options = call.options
+    query: QueryOptions = {name: getattr(options, name, None) for name in _ARGUMENTS}
+    query["all_tags"] = options.tags if options.all_tags else None
+    query["tags"] = None if options.all_tags else options.tags
+    for name in ("related_to", "references"):
+        if query[name]:
+            query[name] = [call.record(each, include_deleted=True).ref for each in query[name]]
+    return {name: value for name, value in query.items() if value is not None}
+
+
+def relaxed_counts(call: Invocation, query: QueryOptions, search: Search, words: str) -> Iterator[tuple[str, str]]:
+    """For a query without results: each option without which there are some, and their number."""
+    scope, plain = call.scope, {**query, "limit": _RELAXED_LIMIT, "track_access": False, "count_by": None}
+    attempts = [
+        (option, search, scope, {**plain, name: None}) for name, option in _RESTRICTIONS.items() if name in query
+    ]
+    if scope is not call.memory:
+        attempts.append(("--session", search, call.memory, plain))
+    if words and attempts:
+        attempts.append(("the words", _search_without_words, scope, plain))
+    results = [(option, run(where, relaxed)) for option, run, where, relaxed in attempts]
+    if len(attempts) > 1 and not any(hits for _, hits in results):
+        results = [("any option", search(call.memory, {**plain, **dict.fromkeys(_RESTRICTIONS)}))]
+    for option, hits in results:
+        if hits:
+            yield option, f"{len(hits):,} or more" if hits.more else f"{len(hits):,}"
+
+
+def _search_without_words(scope: Memory | SessionMemory, query: QueryOptions) -> Hits:
+    return scope.query(**query)

@@ -51,8 +51,8 @@ class Highlighter:
         self._matchers: list[Any] = []
         self._loose: list[str] = []
         if query:
-            from smp_memory.index.text_query import is_loose, term_matcher
-            from smp_memory.index.tokens import parse
+            from smp_memory.index.query import is_loose, term_matcher
+            from smp_memory.index.tokenizer import parse
 
             parsed = parse(query)
             self._terms = {*parsed.words, *(term for phrase in parsed.phrases for term in phrase)}
@@ -70,7 +70,7 @@ class Highlighter:
         return found
 
     def _spans_in_piece(self, piece: str, start: int) -> Spans:
-        from smp_memory.index.tokens import terms
+        from smp_memory.index.tokenizer import terms
 
         if self._loose and self._matches_loosely(piece):
             whole = piece.strip(_PUNCTUATION)
@@ -95,7 +95,8 @@ class Highlighter:
     def _bigram_spans(self, run: str, start: int) -> Spans:
         found: Spans = []
         for at in range(len(run)):
-            size = 2 if run[at : at + 2] in self._terms else 1 if self._matches([run[at]]) else 0
+            is_pair = at + 1 < len(run) and run[at : at + 2] in self._terms
+            size = 2 if is_pair else 1 if self._matches([run[at]]) else 0
             if size and found and found[-1][1] >= start + at:
                 found[-1] = (found[-1][0], start + at + size)
             elif size:
@@ -103,8 +104,8 @@ class Highlighter:
         return found
 
     def _matches_loosely(self, piece: str) -> bool:
-        from smp_memory.index.text_query import matches_spelling
-        from smp_memory.index.tokens import spellings
+        from smp_memory.index.query import matches_spelling
+        from smp_memory.index.tokenizer import spellings
 
         words = spellings(piece)
         return any(matches_spelling(pattern, words) for pattern in self._loose)

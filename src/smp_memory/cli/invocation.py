@@ -6,6 +6,7 @@ import os
 import sys
 
 from smp_memory.cli.render import Screen
+from smp_memory.errors import InvalidRecord, MemoryNotFound, SessionNotFound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from smp_memory.cli.progress import DelayedMessage, ProgressLine
-    from smp_memory.errors import MemoryNotFound
+    from smp_memory.cli.diagnostics import DelayedMessage, ProgressLine
     from smp_memory.memory import Memory
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.record import Record
@@ -41,8 +41,6 @@ def update_fields(
         changes["author"] = changes.pop("by")
     fixed = next((name for name in ("id", "self", "expected_revision") if name in changes), None)
     if fixed:
-        from smp_memory.errors import InvalidRecord
-
         raise InvalidRecord(f"{fixed}: cannot be changed.", field=fixed)
     record: Record = session.update(memory_id, expected_revision, **changes)
     return record
@@ -69,8 +67,8 @@ class Invocation:
     def memory(self) -> Memory:
         """The store. It must exist: a mistyped folder must not become a new store."""
         if self._memory is None:
+            from smp_memory import incomplete
             from smp_memory.memory import open_memory
-            from smp_memory.store import incomplete
 
             incomplete.caller_reports = True
             incomplete.take_reported()
@@ -107,8 +105,6 @@ class Invocation:
         if name is not None:
             return self.memory.session(name, author=self.author)
         if not create:
-            from smp_memory.errors import SessionNotFound
-
             raise SessionNotFound(self.no_session_message())
         session = self.memory.create_session(author=self.author)
         self.notify(f"There is no active session; started {session.id}.")
@@ -161,7 +157,9 @@ class Invocation:
             return type(error)(error.message, **error.details)
         store = self.memory.store
         others = [name for name in store.session_ids() if name != session]
-        matches = store.indexer.answer(None, lambda finder: [name for name in others if finder.row(name, memory_id)])
+        matches = store.indexer.answer(
+            None, lambda searcher: [name for name in others if searcher.row(name, memory_id)]
+        )
         if not matches:
             return type(error)(error.message, **error.details)
         where = f"Session {matches[0]} has" if len(matches) == 1 else f"{len(matches):,} other sessions have"
@@ -169,9 +167,7 @@ class Invocation:
 
     def history(self, session: SessionMemory, memory_id: str) -> RecordHistory | None:
         """The history of a memory; read without loading a large session."""
-        from smp_memory.store.history import history_of
-
-        return history_of(self.memory.store.session(session.id), memory_id)
+        return self.memory.store.session(session.id).history(memory_id)
 
     # -- what is searched
 
@@ -179,6 +175,11 @@ class Invocation:
     def scope(self) -> Memory | SessionMemory:
         """The session named by --session or SMP_SESSION, else the whole store."""
         return self.memory if self.options.all or self.session_name is None else self.session()
+
+    @property
+    def target(self) -> Memory | SessionMemory:
+        """The session that a command works on, or with its option --all the whole store."""
+        return self.memory if self.options.all else self.session()
 
     @property
     def has_one_session(self) -> bool:
@@ -223,7 +224,7 @@ class Invocation:
     def notify_unreadable(self) -> None:
         """Print one line on stderr if entries of the files could not be read."""
         if self._memory is not None:
-            from smp_memory.store import incomplete
+            from smp_memory import incomplete
 
             problems = incomplete.take_reported()
             if problems:
@@ -233,21 +234,19 @@ class Invocation:
     def notify_other_layouts(self) -> None:
         """Print one line on stderr if there are sessions in another layout, which are not read."""
         if self._memory is not None:
-            from smp_memory.store.foreign_layouts import describe_unread
-
-            text = describe_unread(self._memory.store)
+            text = self._memory.store.unread_notice()
             if text:
                 self.notify(text)
 
     def delayed_message(self, text: str) -> DelayedMessage:
         """A context manager that shows a message on stderr if its block takes long."""
-        from smp_memory.cli.progress import DelayedMessage
+        from smp_memory.cli.diagnostics import DelayedMessage
 
         return DelayedMessage(self._stderr(), text)
 
     def progress_line(self) -> ProgressLine:
         """A status line on stderr that the command updates."""
-        from smp_memory.cli.progress import ProgressLine
+        from smp_memory.cli.diagnostics import ProgressLine
 
         return ProgressLine(self._stderr())
 

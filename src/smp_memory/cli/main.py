@@ -42,7 +42,9 @@ def main(argv: list[str] | None = None) -> int:
     """Run a command and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["hook"] and "-h" not in words and "--help" not in words:
-        from smp_memory.integrations.hooks.entry import main as hook  # called at every prompt: nothing else is loaded
+        from smp_memory.integrations.hooks.entry_point import (
+            main as hook,  # called at every prompt: nothing else is loaded
+        )
 
         hook(words[1:])
     if words[:2] == ["git", "merge-driver"] and len(words) == 6:
@@ -95,7 +97,7 @@ def _run(words: list[str]) -> int:
 
 def _set_up_log(options: Any) -> None:
     if options.verbose:
-        from smp_memory.cli.log_output import show_events
+        from smp_memory.cli.diagnostics import show_events
 
         show_events(as_json=options.json, may_color=not options.no_color)
 

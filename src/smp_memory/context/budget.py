@@ -1,4 +1,4 @@
-"""Select context items within a token budget and lay them out as a fenced text. Pure.
+"""Format memories as lines of a prompt, select those that fit a token budget, and lay them out as a fenced text. Pure.
 
 Guarantees: the text never counts more than `max_tokens`, whatever the counter; what does not fit is left out, and a text that is
 too long is cut between words and ends in an ellipsis, after its date and id. The same candidates give the same text.
@@ -7,8 +7,7 @@ A memory appears once, and on one line: its content cannot look like a heading, 
 
 from __future__ import annotations
 
-from smp_memory.context.format import relevant_time
-from smp_memory.model.types import in_order
+from smp_memory.model.types import KINDS, in_order
 from smp_memory.privacy import fence
 
 TYPE_CHECKING = False
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
 
     Counter = Callable[[str], int]
+
 
 ELLIPSIS = "…"
 _MIN_TOKENS = 12  # no memory is shorter than this, with its date and id
@@ -175,3 +175,45 @@ def _layout(chosen: list[ContextItem], heading: str, nonce: str) -> str:
             lines += ["", f"## {titles[section]}"] if lines else [f"## {titles[section]}"]
         lines.append(item.line)
     return fence.fence("\n".join(lines), nonce)
+
+
+def line_prefix(record: Record, default_session: str | None) -> str:
+    """Date, id, severity and author. Memories of the default session are named by `ID`, others by `session/ID`."""
+    name = record.id if record.session == default_session else record.ref
+    when = relevant_time(record)
+    kind = KINDS[record.type]
+    if kind.is_turn:
+        return f"{when[:16].replace('T', ' ')} {name} {record.role or record.author or ''}:"
+    severity = record.given.get("severity")
+    grave = f" [{severity}]" if isinstance(severity, str) and severity else ""
+    author = f" ({record.author})" if record.author and not kind.is_named_by_agent else ""
+    return f"{when[:10]} {name}{grave}{author}:"
+
+
+def relevant_time(record: Record) -> str:
+    """The time of the last change for types that are changed again and again, else that of creation."""
+    kind = KINDS[record.type]
+    return record._updated if kind.is_named_by_key or kind.is_named_by_agent else record._created
+
+
+def line_text(record: Record) -> str:
+    """The text of a memory in a sentence, with the reason of a decision and the recommendation of a finding."""
+    kind, data = KINDS[record.type], record.given
+    if kind.is_named_by_key:
+        value, text, key = plain_text(data.get("value")), data.get(kind.text), data.get("key")
+        named = f"{key} = {value}" if key and value else str(key or value)
+        return f"{named} ({text})" if text and named and text != value else str(text or named)
+    if kind.is_named_by_agent:
+        return plain_text(data.get(kind.text))
+    label, field = kind.reason
+    reason = data.get(field)
+    return f"{record.text} ({label}: {plain_text(reason)})" if reason else record.text
+
+
+def plain_text(value: Any) -> str:
+    """A JSON value as plain text."""
+    if isinstance(value, dict):
+        return "; ".join(f"{key}: {plain_text(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(plain_text, value))
+    return "" if value is None else str(value)

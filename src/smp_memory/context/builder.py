@@ -22,10 +22,8 @@ from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
-from smp_memory.search import api
 from smp_memory.search.query import Query
 from smp_memory.search.ranking import uses_embeddings
-from smp_memory.store.design_shared_files import all_shared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 
     from smp_memory.context.budget import ContextItem
     from smp_memory.model.reports import Problem
-    from smp_memory.store.visible_index import VisibleFinder
+    from smp_memory.store.port import IndexSearcher
 
 MAX_TOKENS = 1500
 LAST_TURNS = 20
@@ -117,7 +115,6 @@ def context(
     _check_int("max_tokens", max_tokens, 1 << 40)
     _check_int("turns", turns, MOST_TURNS)
     name = _session_id(session)
-    api.load()
     if visible_sessions is None and name is not None:
         visible_sessions = VisibleSessions(scope.store, name)
     now = scope.now() if at is None else to_moment(parse(at, "at"))
@@ -146,13 +143,13 @@ def _build(
     viewer = Viewer(request.agent)
     visible = Scope(scope.store, None, scope.config, scope.clock, viewer=viewer)
     scope.store.check_open()
-    shared = [record for record in all_shared(scope.store, GLOBAL_SESSION) if viewer.sees(record)]
+    shared = [record for record in scope.store.shared_records(None, GLOBAL_SESSION) if viewer.sees(record)]
 
-    def select(finder: VisibleFinder) -> tuple[str, list[ContextItem], str | None]:
-        search = CandidateSearch(finder, request, shared)
+    def select(searcher: IndexSearcher) -> tuple[str, list[ContextItem], str | None]:
+        search = CandidateSearch(searcher, request, shared)
         search.collect()
         allows = request.visible_sessions.allows if request.visible_sessions is not None else None
-        problems[:] = finder.problems(None, allows)
+        problems[:] = searcher.problems(None, allows)
         if counter is None:
             heading = _heading(request, search.default_session)
             text, chosen = fit_to_budget(search.items(), heading, max_tokens, count_tokens)

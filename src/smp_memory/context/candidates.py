@@ -4,7 +4,7 @@
     session       its last turns, newest decisions, open findings, preferences
     agent         its own state, here or in the last session where it had one
     global        memories promoted from other sessions, and those that files of the designs hold for all of them
-                  (`store.design_shared_files`)
+                  (`Store.shared_records`)
 
 Guarantees: all come from one state of the index, with their records as the files hold them; the agent may see them, and their
 sessions are visible (`smp_memory.context.visible_sessions`). The same store, request and time give the same candidates. Settled and
@@ -15,11 +15,10 @@ from __future__ import annotations
 
 from heapq import merge
 
-from smp_memory.context.budget import ContextItem
-from smp_memory.context.format import line_prefix, line_text
+from smp_memory.context.budget import ContextItem, line_prefix, line_text
+from smp_memory.index.query import RowConditions
 from smp_memory.index.rows import POSITION_BITS
-from smp_memory.index.selection import RowConditions
-from smp_memory.index.tokens import parse, terms, without_signs
+from smp_memory.index.tokenizer import parse, terms, without_signs
 from smp_memory.model.ids import STATE_PREFIX
 from smp_memory.model.session_info import GLOBAL_SESSION as GLOBAL
 from smp_memory.model.types import KINDS, NUMBERED, SEVERITY_WEIGHTS, names_where
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from smp_memory.index.rows import Row
     from smp_memory.model.record import Record
     from smp_memory.model.types import Kind
-    from smp_memory.store.visible_index import VisibleFinder
+    from smp_memory.store.port import IndexSearcher
 
 _MOST_MATCHES, _MOST_EARLIER, _MOST_RANKED, _SPARE = 20, 6, 32, 10
 _FIRST_BLOCK, _BLOCK = 24, 8  # memories that are read in one call
@@ -100,8 +99,8 @@ class Candidate:
 class CandidateSearch:
     """The candidates for one prompt."""
 
-    def __init__(self, finder: VisibleFinder, request: ContextRequest, shared: list[Record] | None = None) -> None:
-        self._finder = finder
+    def __init__(self, searcher: IndexSearcher, request: ContextRequest, shared: list[Record] | None = None) -> None:
+        self._searcher = searcher
         self._shared = shared or []  # memories outside of the index
         self._request = request
         self.default_session = request.session  # the session whose ids are given without a session
@@ -118,7 +117,7 @@ class CandidateSearch:
         """
         self._collect()
         if self._met_hidden_session and self._request.visible_sessions is not None:
-            self._sessions_searched = self._finder.session_numbers(self._request.visible_sessions.sessions())
+            self._sessions_searched = self._searcher.session_numbers(self._request.visible_sessions.sessions())
             self._candidates.clear()
             self.default_session = self._request.session
             self._collect()
@@ -161,7 +160,7 @@ class CandidateSearch:
         while start < len(ordered):
             block = ordered[start : start + size]
             start, size = start + size, _BLOCK
-            records = self._finder.records([each.row for each in block])
+            records = self._searcher.records([each.row for each in block])
             for each in block:
                 record = records.get(each.row.doc)
                 if record is not None and not record.deleted and self._is_included(record, each.section, keys):
@@ -192,7 +191,7 @@ class CandidateSearch:
         conditions.types = [KINDS[name].number for name in types]
         if session is not None:
             if session not in self._numbers:
-                self._numbers[session] = self._finder.session_numbers([session])
+                self._numbers[session] = self._searcher.session_numbers([session])
             conditions.sessions = self._numbers[session]
         return self._select(conditions, limit)
 
@@ -202,7 +201,7 @@ class CandidateSearch:
             conditions.sessions = self._sessions_searched
         states = [KINDS[name].number for name in _states()]
         # most states are another agent's, which the id says without reading the memory
-        select = self._finder.select if conditions.types == states else self._finder.select_visible
+        select = self._searcher.select if conditions.types == states else self._searcher.select_visible
         return [row for row in select(conditions, NEWEST, limit) if self._is_visible(row)]
 
     def _is_visible(self, row: Row) -> bool:
@@ -215,19 +214,19 @@ class CandidateSearch:
     def _search(self, words: str, types: tuple[str, ...] = ()) -> list[tuple[Row, float]]:
         """Rows that match these words with their relevance, best first."""
         query = Query({"text": words, "types": types}, self._request.now)
-        text, conditions = parse(query.text), self._finder.conditions(query)
+        text, conditions = parse(query.text), self._searcher.conditions(query)
         if not text:
             return []
         conditions.sessions = self._sessions_searched
-        matches = self._finder.search(text, conditions, CANDIDATES, RARITY)
-        ranking = Ranking(query, self._finder, self._request.policy)
+        matches = self._searcher.search(text, conditions, CANDIDATES, RARITY)
+        ranking = Ranking(query, self._searcher, self._request.policy)
         ranked = ranking.rank_matches(matches, text, conditions, _MOST_RANKED, _SPARE)
         return sorted(((each.row, each.relevance) for each in ranked if self._is_visible(each.row)), key=_most_relevant)
 
     def _relevant(self, matches: list[tuple[Row, float]], limit: int) -> list[tuple[Row, float]]:
         """The first matches whose relevance is near that of the best one that the agent may see."""
         for rank, (row, best) in enumerate(matches):
-            if self._finder.is_visible(row):
+            if self._searcher.is_visible(row):
                 return [each for each in matches[rank : rank + limit] if each[1] >= _MIN_SHARE_OF_BEST * best]
         return []
 
@@ -236,7 +235,7 @@ class CandidateSearch:
         words = self._request.words.split()
         if len(words) <= _MOST_WORDS:
             return self._request.words
-        frequency = {word: min(map(self._finder.document_frequency, terms(word)), default=0) for word in words}
+        frequency = {word: min(map(self._searcher.document_frequency, terms(word)), default=0) for word in words}
         rare = sorted((word for word in words if frequency[word]), key=lambda word: frequency[word])
         return " ".join(rare[:_MOST_WORDS])
 
@@ -260,7 +259,7 @@ class CandidateSearch:
     def _latest(self, turns: list[Row]) -> str | None:
         """The session with the newest turn, else the one with the newest other memory."""
         for row in turns or self._rows((*names_where("is_written_down"), *_states()), _NEWEST):
-            session = self._finder.session_of(row.doc)
+            session = self._searcher.session_of(row.doc)
             if session != GLOBAL:
                 return session
         return None
@@ -271,7 +270,7 @@ class CandidateSearch:
         if agent is None:
             return
         name = STATE_PREFIX + agent
-        row = self._finder.row(self.default_session, name) if self.default_session else None
+        row = self._searcher.row(self.default_session, name) if self.default_session else None
         if row is None or row.deleted:
             row = self._state_in(
                 self._rows(_states(), _STATES, self.default_session) if self.default_session else [], name
@@ -285,7 +284,7 @@ class CandidateSearch:
         """The agent's state among these rows; after a deletion its id is `STATE-<agent>-2`."""
         for row in rows:
             if row.id == name or row.id.startswith(name + "-"):
-                record = self._finder.records([row]).get(row.doc)
+                record = self._searcher.records([row]).get(row.doc)
                 if record is not None and record.given.get("agent") == self._request.agent:
                     return row
         return None
@@ -294,7 +293,7 @@ class CandidateSearch:
         request, curated_types = self._request, names_where("is_written_down")
         if request.topic:
             query = Query({"topic": request.topic, "types": curated_types}, request.now)
-            rows = self._select(self._finder.conditions(query), _MOST_MATCHES)
+            rows = self._select(self._searcher.conditions(query), _MOST_MATCHES)
             for rank, row in enumerate(rows):
                 self._score(row, 0.75 - 0.01 * rank, "is about the topic")
         words = self._rare_words()
@@ -364,7 +363,7 @@ class CandidateSearch:
     def _session_of(self, row: Row) -> str:
         number = row.doc >> POSITION_BITS
         if number not in self._sessions:
-            self._sessions[number] = self._finder.session_of(row.doc)
+            self._sessions[number] = self._searcher.session_of(row.doc)
         return self._sessions[number]
 
     def _add(self, row: Row, section: str, score: float, why: str) -> None:
@@ -382,7 +381,7 @@ class CandidateSearch:
                 return False
             keys.add(key)
         elif KINDS[section].statuses:
-            return not is_settled(record) and not self._finder.is_superseded(record)
+            return not is_settled(record) and not self._searcher.is_superseded(record)
         return True
 
     def _applies(self, record: Record) -> bool:

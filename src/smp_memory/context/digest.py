@@ -15,18 +15,26 @@ import json
 import os
 import time
 
+from smp_memory.context.budget import ELLIPSIS, line_prefix, line_text, one_line
 from smp_memory.errors import SMPError, UserError, from_os_error
 from smp_memory.files.disk import TEMPORARY, Disk
+from smp_memory.files.system import RealSystem
+from smp_memory.lifecycle.session_states import last_writes
+from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.types import in_order, severity_rank
 from smp_memory.ownership import plain_bytes
+from smp_memory.policies.statuses import is_settled, relations_of
+from smp_memory.privacy.fence import fence, nonce_from
+from smp_memory.privacy.visibility import Viewer
+from smp_memory.search.path import query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from smp_memory.memory import Memory
     from smp_memory.model.record import Record
     from smp_memory.model.types import Kind
+    from smp_memory.scope import Scope
 
 MARK = "<!-- Made by `smp digest` from the memories of this project. It is replaced as a whole: edits are lost. -->"
 PATHS_FILE = "digests.json"  # in the user's state
@@ -37,32 +45,28 @@ _ABANDONED_SECONDS = 3600
 _LARGEST_BYTES = 16 << 20
 
 
-def digest_text(memory: Memory) -> str:
+def digest_text(scope: Scope) -> str:
     """The whole page."""
-    from smp_memory.privacy.fence import fence, nonce_from
-
     parts = ["# Memory", ""]
     for kind in in_order("place"):
         if not kind.digest_title:
             continue
-        records, more = _records(memory, kind)
+        records, more = _records(scope, kind)
         parts += [f"## {kind.digest_title}", "", *(_line(record) for record in records)]
         parts += [f"- … and older ones: `smp query --type {kind.name}`"] if more else []
         parts += [] if records else ["None."]
         parts.append("")
-    parts += ["## Last sessions", "", *(_sessions(memory) or ["None."])]
+    parts += ["## Last sessions", "", *(_sessions(scope) or ["None."])]
     text = "\n".join(parts)
     return f"{MARK}\n{fence(text, nonce_from(text))}\n"
 
 
-def write_digest(memory: Memory, path: str, *, force: bool = False) -> bool:
+def write_digest(scope: Scope, path: str, *, force: bool = False) -> bool:
     """Write the page; returns whether it changed."""
-    from smp_memory.files.system import RealSystem
-
     if os.path.islink(path):
         raise UserError(f"{path} is a symbolic link. Name the file that it points to.", path=path)
     target, disk = os.path.realpath(path), Disk(RealSystem())
-    data = digest_text(memory).encode("utf-8")
+    data = digest_text(scope).encode("utf-8")
     try:
         known = disk.read(target) if disk.exists(target) else None
         if known is not None and not is_digest(known) and not force:
@@ -72,7 +76,7 @@ def write_digest(memory: Memory, path: str, *, force: bool = False) -> bool:
             _replace(disk, target, data, exists=known is not None)
     except OSError as error:
         raise from_os_error(error, target, "writing a digest") from error
-    _remember_path(memory, target)
+    _remember_path(scope, target)
     return changed
 
 
@@ -102,28 +106,28 @@ def _remove_leftovers(disk: Disk, folder: str, name: str) -> None:
             disk.remove(path)
 
 
-def renew_digests(memory: Memory, *, dry_run: bool = False) -> list[str]:
+def renew_digests(scope: Scope, *, dry_run: bool = False) -> list[str]:
     """Rewrite the known digests that still exist; the paths of those that changed. Never fails."""
     changed = []
-    for path in _known_paths(memory):
+    for path in _known_paths(scope):
         try:
             known = _read_existing(path)
-            if is_digest(known) and (known != digest_text(memory).encode() if dry_run else write_digest(memory, path)):
+            if is_digest(known) and (known != digest_text(scope).encode() if dry_run else write_digest(scope, path)):
                 changed.append(path)
         except (OSError, SMPError):
             continue
     return changed
 
 
-def renew_after_erasing(memory: Memory) -> tuple[list[str], list[str]]:
+def renew_after_erasing(scope: Scope) -> tuple[list[str], list[str]]:
     """Renew the known digests that exist: their paths, and the reason for each that could not be renewed."""
     existing, failed = [], []
-    for path in _known_paths(memory):
+    for path in _known_paths(scope):
         try:
             made_by_smp = is_digest(_read_existing(path))
             existing.append(path)
             if made_by_smp:
-                write_digest(memory, path)
+                write_digest(scope, path)
         except FileNotFoundError:
             continue
         except (OSError, SMPError) as error:
@@ -145,13 +149,12 @@ def is_digest(data: bytes) -> bool:
 # -- the content
 
 
-def _records(memory: Memory, kind: Kind) -> tuple[list[Record], bool]:
+def _records(scope: Scope, kind: Kind) -> tuple[list[Record], bool]:
     """The newest memories that are neither settled nor superseded, and whether there are more; findings by severity."""
-    from smp_memory.policies.statuses import is_settled, relations_of
-    from smp_memory.privacy.visibility import Viewer
-
     most = kind.digest_most
-    hits = memory.query(types=kind.name, sort="newest", limit=most * _READ_FACTOR, track_access=False)
+    hits = query(
+        scope, None, {"types": kind.name, "sort": "newest", "limit": most * _READ_FACTOR, "track_access": False}
+    )
     visible = [record for record in hits.records if Viewer(None).sees(record)]
     superseded = {
         (record.session, target)
@@ -170,51 +173,46 @@ def _records(memory: Memory, kind: Kind) -> tuple[list[Record], bool]:
 
 
 def _line(record: Record) -> str:
-    from smp_memory.context.budget import ELLIPSIS, one_line
-    from smp_memory.context.format import line_prefix, line_text
-
     text = one_line(line_text(record))
     if len(text) > _CHARACTERS:
         text = text[:_CHARACTERS].rsplit(" ", 1)[0] + ELLIPSIS
     return f"- {one_line(line_prefix(record, None))} {text}"
 
 
-def _sessions(memory: Memory) -> list[str]:
-    from smp_memory.context.budget import one_line
-    from smp_memory.model.session_info import GLOBAL_SESSION
-
-    newest = [each for each in reversed(memory.sessions_by_time()) if each[1].id != GLOBAL_SESSION][:_SESSIONS]
+def _sessions(scope: Scope) -> list[str]:
+    writes = last_writes(scope.store)
+    newest = sorted(((writes[name].written, name) for name in writes if name != GLOBAL_SESSION), reverse=True)
     lines = []
-    for written, session in newest:
+    for written, session in newest[:_SESSIONS]:
         try:
-            info = session.info
+            info = scope.store.session(session).info()
             who = ", ".join(part for part in (info.project, info.user, *info.agents) if part)
         except SMPError:
             who = ""
-        lines.append(one_line(f"- {written.date().isoformat()} {session.id}" + (f" ({who})" if who else "")))
+        lines.append(one_line(f"- {written.date().isoformat()} {session}" + (f" ({who})" if who else "")))
     return lines
 
 
 # -- the paths of digests
 
 
-def _known_paths(memory: Memory) -> list[str]:
+def _known_paths(scope: Scope) -> list[str]:
     """The paths of known digests. They are stored relative to the store: a project may be moved."""
-    root = memory.store.root
+    root = scope.store.root
     try:
-        names: Any = json.loads(memory.store.state.read(PATHS_FILE))
+        names: Any = json.loads(scope.store.state.read(PATHS_FILE))
     except (OSError, SMPError, ValueError, RecursionError):
         return []
     return [os.path.normpath(os.path.join(root, name)) for name in names if isinstance(name, str)] if isinstance(names, list) else []  # fmt: skip
 
 
-def _remember_path(memory: Memory, path: str) -> None:
-    root = memory.store.root
-    known = _known_paths(memory)
-    if path in known or not memory.store.root or not os.path.isdir(root):  # a store in RAM has no state
+def _remember_path(scope: Scope, path: str) -> None:
+    root = scope.store.root
+    known = _known_paths(scope)
+    if path in known or not scope.store.root or not os.path.isdir(root):  # a store in RAM has no state
         return
     try:
         names = [os.path.relpath(each, root) for each in [*known, path]]
-        memory.store.state.write(PATHS_FILE, (json.dumps(names, indent=2) + "\n").encode())
+        scope.store.state.write(PATHS_FILE, (json.dumps(names, indent=2) + "\n").encode())
     except (OSError, SMPError, ValueError):
         pass  # the digest is written; only its automatic renewal is lost

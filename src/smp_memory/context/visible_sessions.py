@@ -14,11 +14,9 @@ Non-guarantees: `query` and everything else that names sessions is not limited; 
 
 from __future__ import annotations
 
-from os.path import join
 from weakref import WeakKeyDictionary
 
 from smp_memory.errors import SessionCorrupt, SMPError
-from smp_memory.files.disk import identity
 from smp_memory.model.session_info import GLOBAL_SESSION
 
 TYPE_CHECKING = False
@@ -26,17 +24,17 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.store.file_store import FileStore
+    from smp_memory.store.port import Store
 
 SETTING = "context.share_users"
-# Metadata of sessions with the identity of the file it was read from.
-_metadata_cache: WeakKeyDictionary[FileStore, dict[str, tuple[Any, SessionInfo]]] = WeakKeyDictionary()
+# Metadata of sessions with the version that was read.
+_metadata_cache: WeakKeyDictionary[Store, dict[str, tuple[Any, SessionInfo]]] = WeakKeyDictionary()
 
 
 class VisibleSessions:
     """The sessions that a context for one session may contain; None stands for a session without a user that does not exist yet."""
 
-    def __init__(self, store: FileStore, session: str | None) -> None:
+    def __init__(self, store: Store, session: str | None) -> None:
         self._store = store
         self._session = session
         self._user = self._user_of(session) if session is not None else None
@@ -81,20 +79,17 @@ class VisibleSessions:
             return None
 
     def _metadata(self, session: str) -> SessionInfo:
-        store = self._store
-        if not store.layout.info_file:  # the metadata is an entry of the log, which every write changes
-            return self._metadata_in_log(session)
-        path = join(store.layout.folder(store.root, session), store.layout.info_file)
-        status = store.disk.stat(path)
-        version = status and identity(status)
-        cache = _metadata_cache.setdefault(store, {})
+        version = self._store.metadata_version(session)
+        if version is None:
+            return self._metadata_among_entries(session)
+        cache = _metadata_cache.setdefault(self._store, {})
         cached = cache.get(session)
-        if cached is None or version is None or cached[0] != version:
-            cached = cache[session] = (version, store.session(session).info())
+        if cached is None or cached[0] != version:
+            cached = cache[session] = (version, self._store.session(session).info())
         return cached[1]
 
-    def _metadata_in_log(self, session: str) -> SessionInfo:
-        """The metadata among the entries of the log. If there is none and a line cannot be read, that line may be it."""
+    def _metadata_among_entries(self, session: str) -> SessionInfo:
+        """Metadata that is an entry of a log. If there is none and a line cannot be read, that line may be it."""
         files = self._store.session(session)
         info = files.info()
         if info.user is None and info.is_assumed:

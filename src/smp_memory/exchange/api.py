@@ -10,7 +10,23 @@ from __future__ import annotations
 import os
 
 from smp_memory.errors import UserError
+from smp_memory.exchange import file_format
+from smp_memory.exchange.export import (
+    anonymising,
+    counting,
+    exported_session,
+    format_named,
+    learn,
+    restoring,
+    write,
+)
+from smp_memory.exchange.import_ import free_id, read_sessions, store_session
+from smp_memory.incomplete import SESSION_GONE, each_existing, left_out
+from smp_memory.model.history import SessionHistory
 from smp_memory.model.times import to_text
+from smp_memory.privacy.anonymisation import Anonymiser, Placeholders
+from smp_memory.privacy.settings import clean_reason, count_kinds, redactor_even_if_off
+from smp_memory.privacy.visibility import entries_for
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,11 +35,10 @@ if TYPE_CHECKING:
     from smp_memory.errors import SMPError
     from smp_memory.exchange.file_format import Exported
     from smp_memory.model.record import Record
-    from smp_memory.privacy.anonymisation import Placeholders
+    from smp_memory.model.storage_reports import RedactionReport
     from smp_memory.privacy.visibility import Viewer
     from smp_memory.scope import Scope
-    from smp_memory.store.file_session import FileSession
-    from smp_memory.store.stored_redaction import RedactionReport
+    from smp_memory.store.port import SessionStore
 
 
 def export(
@@ -37,28 +52,23 @@ def export(
     force: bool = False,
 ) -> str:
     """Write the sessions of the scope into one file and return its path, or return the text if there is no path."""
-    from smp_memory.exchange import export, file_format
-    from smp_memory.store.incomplete import SESSION_GONE
-
     if anonymise is not None and restore is not None:
         raise UserError("Give anonymise or restore, not both.", field="restore")
     sessions = _sessions(scope)
-    chosen = export.format_named(format, path)
+    chosen = format_named(format, path)
     target = None if path is None else os.path.abspath(os.fspath(path))
     viewer = scope.viewer
     while True:
-        carried = map(export.exported_session, sessions)
+        carried = map(exported_session, sessions)
         if viewer is not None:
             carried = (_visible(each, viewer) for each in carried)  # type: ignore[assignment]
         if anonymise is not None or restore is not None:
-            from smp_memory.exchange.anonymised import anonymising, restoring
-
             change = restoring(restore) if anonymise is None else anonymising(anonymise, sessions, agents)  # type: ignore[arg-type]
             carried = map(change, carried)
         counts: list[int] = []
-        pieces = file_format.write(chosen, export.counting(carried, counts), len(sessions))
+        pieces = file_format.write(chosen, counting(carried, counts), len(sessions))
         try:
-            result = b"".join(pieces).decode() if target is None else export.write(target, pieces, force)
+            result = b"".join(pieces).decode() if target is None else write(target, pieces, force)
             break
         except SESSION_GONE as error:
             sessions = _without(scope, sessions, error)
@@ -71,15 +81,11 @@ def export(
 
 def redact(scope: Scope, preview: bool, reason: str | None) -> list[RedactionReport]:
     """Take secrets out of what is already stored, history included; one report for each session that has some."""
-    from smp_memory.privacy.settings import clean_reason, redactor_even_if_off
-    from smp_memory.store.incomplete import SESSION_GONE
-    from smp_memory.store.stored_redaction import preview_redaction, redact_stored
-
     reason, of_reason = clean_reason(scope.config, reason)
     done: list[RedactionReport] = []
     for session in _sessions(scope):
         try:
-            found = (preview_redaction if preview else redact_stored)(session, redactor_even_if_off(session.config))
+            found = session.redact(redactor_even_if_off(session.config), preview=preview)
         except SESSION_GONE as error:
             _without(scope, [session], error)
             continue
@@ -95,18 +101,12 @@ def redact(scope: Scope, preview: bool, reason: str | None) -> list[RedactionRep
 
 def anonymised_copy(scope: Scope, id: str | None, placeholders: Placeholders | None, agents: bool) -> str:
     """Store a copy of the session with placeholders for people, projects and places; returns the id of the copy."""
-    from smp_memory.exchange.anonymised import anonymising
-    from smp_memory.exchange.export import exported_session
-    from smp_memory.exchange.import_ import free_id, store_session
-    from smp_memory.privacy.anonymisation import Placeholders
-    from smp_memory.store.session_states import note_session_use
-
     store, sessions = scope.store, _sessions(scope)
     known = Placeholders() if placeholders is None else placeholders
     carried = anonymising(known, sessions, agents)(exported_session(sessions[0]))
     carried.info.id = free_id(store, carried.info.id) if id is None else id
     store_session(store, carried)
-    note_session_use(store, carried.info.id, scope.now())
+    scope.note_session_use(carried.info.id)
     count = len({entry.id for entry in carried.entries})
     _note(scope, "anonymise", scope.author, sessions[0].session, count, into=carried.info.id)
     return carried.info.id
@@ -114,10 +114,6 @@ def anonymised_copy(scope: Scope, id: str | None, placeholders: Placeholders | N
 
 def anonymised_record(scope: Scope, record: Record, placeholders: Placeholders | None, agents: bool) -> dict[str, Any]:
     """The fields of one memory with placeholders. Nothing is stored."""
-    from smp_memory.exchange.anonymised import learn
-    from smp_memory.exchange.export import exported_session
-    from smp_memory.privacy.anonymisation import Anonymiser, Placeholders
-
     (session,) = _sessions(scope)
     anonymiser = Anonymiser(Placeholders() if placeholders is None else placeholders, agents=agents)
     learn(anonymiser, exported_session(session))
@@ -133,33 +129,25 @@ def import_sessions(
     restore: Placeholders | None,
 ) -> list[str]:
     """Take in what `export` wrote: a path, or the text itself. Returns the ids of the new sessions."""
-    from smp_memory.exchange.import_ import read_sessions, store_session
-    from smp_memory.privacy.settings import count_kinds
-    from smp_memory.store.session_states import note_session_use
-
     chosen, found = read_sessions(scope.store, source, format, session, restore)
     made: list[str] = []
     for carried, removals in found:
         store_session(scope.store, carried)
-        note_session_use(scope.store, carried.info.id, scope.now())
+        scope.note_session_use(carried.info.id)
         made.append(carried.info.id)
         count = len({entry.id for entry in carried.entries})
         _note(scope, "import", scope.author, carried.info.id, count, kinds=count_kinds(removals), format=chosen)
     return made
 
 
-def _sessions(scope: Scope) -> list[FileSession]:
+def _sessions(scope: Scope) -> list[SessionStore]:
     if scope.sessions is not None:
         return [scope.store.session(name) for name in scope.sessions]
-    from smp_memory.store.incomplete import each_existing
-
     return [found for _, found in each_existing(scope.store.session_ids(), scope.store.session)]
 
 
-def _without(scope: Scope, sessions: list[FileSession], error: SMPError) -> list[FileSession]:
+def _without(scope: Scope, sessions: list[SessionStore], error: SMPError) -> list[SessionStore]:
     """The sessions of a store but for one that was archived meanwhile; a session asked for by name must be there."""
-    from smp_memory.store.incomplete import left_out
-
     gone = error.details.get("session")
     there = [session for session in sessions if session.session != gone]
     if scope.sessions is not None or len(there) == len(sessions):
@@ -170,9 +158,6 @@ def _without(scope: Scope, sessions: list[FileSession], error: SMPError) -> list
 
 def _visible(carried: Exported, viewer: Viewer) -> Exported:
     """An export without memories that are hidden now, and without revisions that were hidden."""
-    from smp_memory.model.history import SessionHistory
-    from smp_memory.privacy.visibility import entries_for
-
     session_history = SessionHistory()
     session_history.add(carried.entries)
     seen = [

@@ -1,8 +1,10 @@
-"""Collect a session with its whole history for an export, and write the export file atomically.
+"""Collect a session with its whole history for an export, anonymise it or restore the names, and write the export file atomically.
 
 Guarantees: the entries are those that readers see, in the order of writing, including memories that compaction moved to cold
 storage. The file has mode 0600, gets its name only when it is complete and synced, and never replaces another file without
 `force`. A session with unreadable entries is rejected: nothing is left out silently.
+In an anonymised export a name has the same placeholder in every session; names are learned from all sessions before the
+first one is changed. `smp_memory.privacy.anonymisation` defines what counts as a name.
 Non-guarantees: earlier revisions that compaction removed from memories that stayed are not included.
 """
 
@@ -13,32 +15,33 @@ import os
 from smp_memory.errors import InvalidFormat, SessionCorrupt, from_os_error
 from smp_memory.exchange import file_format
 from smp_memory.exchange.file_format import Exported
-from smp_memory.files.disk import TEMPORARY, Disk, identity
-from smp_memory.model.entry import CHANGE, Entry, is_revision
-from smp_memory.store.cold_storage import cold_history, cold_path
+from smp_memory.files.disk import TEMPORARY, Disk
+from smp_memory.model.entry import CHANGE, PUT, Entry, is_revision
+from smp_memory.privacy.anonymisation import Anonymiser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
+    from smp_memory.files.codec import Fields
     from smp_memory.model.history import RecordHistory, SessionHistory
-    from smp_memory.store.file_session import FileSession
+    from smp_memory.privacy.anonymisation import Placeholders
+    from smp_memory.store.port import SessionStore
 
 _LARGEST_SEQ = 10**15
 
 
-def exported_session(files: FileSession) -> Exported:
+def exported_session(files: SessionStore) -> Exported:
     """A session for an export: every entry of every memory, in the order of writing."""
     while True:  # repeated if compaction moved memories meanwhile
-        before = files.store.disk.stat(cold_path(files))
-        exported = _collect(files, cold_history(files))
-        after = files.store.disk.stat(cold_path(files))
-        if (before and identity(before)) == (after and identity(after)):
+        before = files.cold_version()
+        exported = _collect(files, files.cold_history())
+        if files.cold_version() == before:
             return exported
 
 
-def _collect(files: FileSession, cold: SessionHistory) -> Exported:
+def _collect(files: SessionStore, cold: SessionHistory) -> Exported:
     def look(session_history: SessionHistory) -> Exported:
         info = files.info()
         for numbers in (session_history.numbers, cold.numbers):
@@ -47,7 +50,7 @@ def _collect(files: FileSession, cold: SessionHistory) -> Exported:
         return Exported(info, _entries({**cold.histories, **session_history.histories}))
 
     exported: Exported = files.view(look)
-    damaged = next((problem for problem in files.reader.problems() if problem.severity == "error"), None)
+    damaged = next(iter(files.read_errors()), None)
     if damaged is not None:
         raise SessionCorrupt(
             f"{damaged}. Repair the session first; nothing was exported.", session=files.session, path=damaged.path
@@ -159,3 +162,56 @@ def _file_exists(path: str) -> InvalidFormat:
     return InvalidFormat(
         f"{path} already exists. Choose another name, or overwrite it with force (--force).", path=path
     )
+
+
+# -- anonymised exports
+
+
+class SessionTransform:
+    """Applies a change to all fields and texts of an exported session."""
+
+    def __init__(self, fields: Callable[[Fields], Fields], text: Callable[[str], str]) -> None:
+        self._fields = fields
+        self._text = text
+
+    def __call__(self, session: Exported) -> Exported:
+        info = session.info
+        metadata = self._fields({**info.to_dict(), "other": info.other})
+        info.id = metadata["id"]
+        for name in ("user", "agents", "project", "tags", "context", "config", "other"):
+            setattr(info, name, metadata[name])
+        return Exported(info, [self._entry(entry) for entry in session.entries], session.line)
+
+    def _entry(self, entry: Entry) -> Entry:
+        by = self._text(entry.by) if isinstance(entry.by, str) else entry.by
+        twin = copy_of(entry, self._text(entry.id), self._fields(entry.data), by, entry.revision)
+        twin.uid, twin.uids = "", None  # they would link to the original
+        return twin
+
+
+def anonymising(placeholders: Placeholders, sessions: Iterable[SessionStore], agents: bool) -> SessionTransform:
+    """A transform from names to placeholders. Names are learned from all sessions first, because texts refer to other sessions."""
+    anonymiser = Anonymiser(placeholders, agents=agents)
+    for files in sessions:
+        learn(anonymiser, exported_session(files))
+    return SessionTransform(anonymiser.fields, anonymiser.text)
+
+
+def restoring(placeholders: Placeholders) -> SessionTransform:
+    """A transform from placeholders to the original names."""
+    anonymiser = Anonymiser(placeholders)
+    return SessionTransform(anonymiser.restore, anonymiser.restore_text)
+
+
+def learn(anonymiser: Anonymiser, session: Exported) -> None:
+    """Learn the names in a session: authors first, so that an approving agent is not taken for a person."""
+    anonymiser.learn_session(session.info.to_dict())
+    for entry in session.entries:
+        if entry.op == PUT:
+            anonymiser.learn({name: entry.data.get(name) for name in ("author", "author_kind", "role", "agent")})
+    for entry in session.entries:
+        if entry.op in (PUT, CHANGE):
+            anonymiser.learn({**entry.data, "session": session.info.id})
+        resolution = entry.data.get("resolution")
+        resolver = resolution.get("resolved_by") if isinstance(resolution, dict) else None
+        anonymiser.learn({"approved_by": [name for name in (entry.by, resolver) if isinstance(name, str)]})

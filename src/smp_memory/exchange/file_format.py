@@ -19,9 +19,8 @@ from __future__ import annotations
 import json
 
 from smp_memory.errors import FormatTooNew, InvalidFormat, InvalidRecord
-from smp_memory.files.codec import EDITED, SIGNED, UNSIGNED
-from smp_memory.files.field_names import FieldNames
-from smp_memory.files.json_lines import JsonLines, to_json
+from smp_memory.files.codec import EDITED, SIGNED, UNSIGNED, JsonLines, to_json
+from smp_memory.files.entry_fields import FieldNames
 from smp_memory.model import ids
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.times import parse
@@ -271,7 +270,9 @@ def _announced_counts(fields: Fields, number: int) -> tuple[int, Any]:
     part = fields.get("part")
     if not isinstance(part, list) or len(part) != 2 or part[0] != number or type(part[1]) is not int:
         raise InvalidRecord(f"part: expected session {number}, found {repr(part)[:80]}; one is missing.", field="part")
-    return part[1], fields.get("entries", 0)
+    if "entries" not in fields:  # always written; a file that was cut off may lack it
+        raise InvalidRecord("entries: missing in the metadata of a session. The file was truncated.", field="entries")
+    return part[1], fields["entries"]
 
 
 def _check_count(sessions: list[Exported], announced: list[tuple[int, Any]]) -> None:

@@ -11,14 +11,13 @@ import os
 
 from smp_memory.errors import InvalidFormat, InvalidRecord, SessionExists, SMPError, from_os_error
 from smp_memory.exchange import file_format
-from smp_memory.exchange.export import format_named, numbered
+from smp_memory.exchange.export import format_named, numbered, restoring
 from smp_memory.files.disk import Disk
 from smp_memory.model import ids
 from smp_memory.model.entry import CHANGE, PUT, Entry
 from smp_memory.model.history import SessionHistory
+from smp_memory.model.ids import new_uid
 from smp_memory.privacy.settings import check_settings, redactor_of
-from smp_memory.store.session_import import import_session
-from smp_memory.uids import new_uid
 from smp_memory.write import validation
 
 TYPE_CHECKING = False
@@ -27,12 +26,11 @@ if TYPE_CHECKING:
     from smp_memory.exchange.file_format import Exported
     from smp_memory.privacy.anonymisation import Placeholders
     from smp_memory.privacy.redaction import RedactedSpan
-    from smp_memory.store.file_session import FileSession
-    from smp_memory.store.file_store import FileStore
+    from smp_memory.store.port import SessionStore, Store
 
 
 def read_sessions(
-    store: FileStore,
+    store: Store,
     source: str | bytes | os.PathLike[str],
     format: str | None,
     session: str | None,
@@ -43,8 +41,6 @@ def read_sessions(
     chosen = format_named(format, None) if format else file_format.format_of(data, name)
     sessions = file_format.read(chosen, data, name)
     if key is not None:
-        from smp_memory.exchange.anonymised import restoring
-
         sessions = [restoring(key)(each) for each in sessions]
     if session is not None:
         _rename(sessions, session, name)
@@ -77,7 +73,7 @@ def _rename(sessions: list[Exported], session: str, name: str) -> None:
     sessions[0].info.id = ids.check(session, "session")
 
 
-def _reject_existing(store: FileStore, sessions: list[Exported], name: str) -> None:
+def _reject_existing(store: Store, sessions: list[Exported], name: str) -> None:
     """Raise if the id of any session exists in the store, or twice in the file."""
     existing = set(store.session_ids())
     for session in sessions:
@@ -141,15 +137,16 @@ def _check_consistency(session: Exported, name: str) -> None:
     info.seq = max(info.seq, session_history.seq)
 
 
-def store_session(store: FileStore, session: Exported) -> FileSession:
+def store_session(store: Store, session: Exported) -> SessionStore:
     """Store an imported session, or a copy made here, as a new session."""
     info = session.info
     info.uid = new_uid()
     info.generation = max(info.generation, 1)  # so that the metadata keeps the counters
-    return import_session(store, info, session.entries, store.config.override_session(info.config, info.id).quota_bytes)
+    quota_bytes = store.config.override_session(info.config, info.id).quota_bytes
+    return store.import_session(info, session.entries, quota_bytes)
 
 
-def free_id(store: FileStore, preferred: str) -> str:
+def free_id(store: Store, preferred: str) -> str:
     """The preferred id, with a number if it exists already."""
     existing, number, free = set(store.session_ids()), 1, preferred
     while free in existing:

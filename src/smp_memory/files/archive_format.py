@@ -1,4 +1,4 @@
-"""Byte format of archives: the names that one may contain, a bounded gunzip, and a strict subset of tar.
+"""Byte format of archives: the names that one may contain, a bounded gunzip, a strict subset of tar, and the manifest.
 
 Guarantees
 - Names: a path that passes `unsafe_reason` has no `..`, is not absolute, has no drive, no stream, no control character and no
@@ -8,17 +8,20 @@ Guarantees
 - Gunzip: reading takes memory for one chunk, whatever the archive claims; it stops as soon as the output exceeds `ArchiveLimits`,
   in total or relative to the input. One gzip stream with nothing after it; its checksum and length hold.
 - Tar: only `ustar`, plain files, sizes in octal digits, a correct header checksum and two empty blocks at the end are accepted.
-  Links, devices, folders, sparse files, extended headers (PAX, GNU) and everything else are rejected by name.
+  Links, devices, folders, sparse files, extended headers (PAX, GNU) and everything else are rejected by name. In archives of other
+  programs folders and long names are understood (ustar, GNU, PAX).
 - Each rejection is a `StorageCorrupt` with `reason`, one word for it.
+`tarfile` and `gzip` of the standard library cannot take this over, see docs/adr/0023-fast-paths.md.
 """
 
 from __future__ import annotations
 
+import json
 import unicodedata
 import zlib
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from smp_memory.errors import StorageCorrupt
+from smp_memory.errors import FormatTooNew, StorageCorrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,6 +38,12 @@ EXCLUDED = frozenset(("lock", "queue"))  # files of SMP's own folder that belong
 JOURNAL = "journal.json"  # a plan; never read from an archive
 _DEVICES = frozenset(["con", "prn", "aux", "nul"] + [f"{name}{n}" for name in ("com", "lpt") for n in range(10)])
 _FORBIDDEN = frozenset('\\:*?"<>|')
+
+FORMAT = 1
+MANIFEST, SUMMARY, CONTENT = "manifest.json", "summary.json", "session/"
+_MANIFEST_BYTES = 32 << 20
+_SUMMARY_BYTES = 8 << 20
+_HEADER_LIMIT_BYTES = 64 << 10
 
 BLOCK = 512
 CHUNK = 1 << 16
@@ -97,6 +106,11 @@ def _unsafe_part_reason(part: str) -> str:
     if part.partition(".")[0].rstrip().lower() in _DEVICES:
         return "device_name"
     return "" if unicodedata.normalize("NFC", part) == part else "not_normalised"
+
+
+def name_problem(path: str) -> str:
+    """Why a file of this name cannot be in an archive; empty if it can."""
+    return unsafe_reason(path) or unsafe_reason(CONTENT + path)
 
 
 def find_collision(paths: Iterable[str]) -> str:
@@ -299,3 +313,124 @@ def header_size(stream: Gunzip, field: bytes) -> int:
 
 def _is_octal(digits: bytes) -> bool:
     return bool(digits) and not digits.strip(b"01234567")
+
+
+# -- tar by other programs
+
+
+def plain_files(stream: Gunzip) -> Iterator[tuple[str, int]]:
+    """Names and sizes of the plain files; the caller reads the content and its padding before the next."""
+    long_name = b""
+    while (block := stream.read(BLOCK)) != END[:BLOCK]:
+        check_header_checksum(stream, block)
+        kind, size = block[156:157], header_size(stream, block[124:136])
+        if kind in (b"x", b"g", b"L"):
+            if size > _HEADER_LIMIT_BYTES:
+                stream.reject("too_large", "a name in it is too long")
+            data = stream.read(size)
+            stream.read(-size % BLOCK)
+            if kind != b"g":
+                long_name = data.rstrip(b"\0") if kind == b"L" else _pax_path(stream, data) or long_name
+            continue
+        if kind not in (b"0", b"\0", b"5") or (kind == b"5" and size):
+            reject_kind(stream, kind)
+        name = _member_name(stream, long_name, block)
+        long_name = b""
+        if kind != b"5" and not name.endswith("/"):
+            if (reason := unsafe_reason(name)) and not is_private(name, EXCLUDED):
+                stream.reject(reason, f"a file name in it is not allowed ({reason.replace('_', ' ')})")
+            yield name, size
+
+
+def _member_name(stream: Gunzip, long_name: bytes, block: bytes) -> str:
+    """The name without the `./` that tar puts before it."""
+    if not long_name:
+        is_gnu = block[257:265] == b"ustar  \0"
+        name = header_name(stream, block[:345] + bytes(155) + block[500:] if is_gnu else block)
+    else:
+        try:
+            name = long_name.decode()
+        except UnicodeDecodeError:
+            stream.reject("not_unicode", "a name in it is not UTF-8")
+    while name.startswith("./"):
+        name = name[2:]
+    return name
+
+
+def _pax_path(stream: Gunzip, data: bytes) -> bytes:
+    """The path in an extended header, empty if it has none; a header with a size or a link is rejected."""
+    path = b""
+    while data:
+        length, _, rest = data.partition(b" ")
+        if not length.isdigit() or not len(length) < int(length) <= len(data) or len(length) > 6:
+            stream.reject("extended_header", "an extended header in it cannot be read")
+        key, _, value = rest[: int(length) - len(length) - 2].partition(b"=")
+        if key in (b"size", b"linkpath") or key.startswith(b"GNU.sparse"):
+            stream.reject("extended_header", "it contains something other than plain files (extended header)")
+        path = value if key == b"path" else path
+        data = data[int(length) :]
+    return path
+
+
+# -- manifest
+
+
+class ArchivedFile(NamedTuple):
+    path: str
+    size_bytes: int
+    sha256: str
+
+
+def read_manifest(stream: Gunzip, limits: ArchiveLimits) -> tuple[list[ArchivedFile], ArchivedFile]:
+    header = next_header(stream)
+    if header is None or header[0] != MANIFEST:
+        stream.reject("no_manifest", "it does not begin with a manifest")
+    if header[1] > min(_MANIFEST_BYTES, 1000 * (limits.files + 1)):
+        stream.reject("too_large", "its manifest is too large")
+    data = stream.read(header[1])
+    stream.read(-header[1] % BLOCK)
+    fields = parse_json(stream, data)
+    version = fields.get("smp_archive")
+    if isinstance(version, int) and version > FORMAT:
+        raise FormatTooNew(f"{stream.path} was packed by a newer version of SMP (format {version}).", path=stream.path)
+    listed, summary = fields.get("files"), fields.get("summary")
+    if version != FORMAT or not isinstance(listed, list):
+        stream.reject("bad_manifest", "its manifest was not written by SMP")
+    if len(listed) > limits.files:
+        stream.reject("too_many", f"it holds more than {limits.files:,} files")
+    files = [_entry(stream, each, None) for each in listed]
+    _check_list(stream, files, limits)
+    summary_file = _entry(stream, summary, SUMMARY)
+    if summary_file.size_bytes > _SUMMARY_BYTES:
+        stream.reject("too_large", "its summary is too large")
+    return files, summary_file
+
+
+def _check_list(stream: Gunzip, files: list[ArchivedFile], limits: ArchiveLimits) -> None:
+    for file in files:
+        if reason := name_problem(file.path):
+            stream.reject(reason, f"a file name in it is not allowed ({reason.replace('_', ' ')})")
+        if file.size_bytes > limits.file_bytes:
+            stream.reject("too_large", f"{file.path} is larger than {limits.file_bytes:,} bytes")
+    if sum(file.size_bytes for file in files) > limits.total_bytes:
+        stream.reject("too_large", f"it holds more than {limits.total_bytes:,} bytes")
+    if same := find_collision([file.path for file in files]):
+        stream.reject("collision", f"{same} is contained twice, or differs from another name only in case")
+
+
+def _entry(stream: Gunzip, fields: Any, path: str | None) -> ArchivedFile:
+    mapping: dict[str, Any] = fields if isinstance(fields, dict) else {}
+    name, size, digest = path or mapping.get("path"), mapping.get("bytes"), mapping.get("sha256")
+    if not isinstance(name, str) or type(size) is not int or size < 0 or not isinstance(digest, str):
+        stream.reject("bad_manifest", "its manifest was not written by SMP")
+    return ArchivedFile(name, size, digest)
+
+
+def parse_json(stream: Gunzip, data: bytes) -> dict[str, Any]:
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict):
+        stream.reject("bad_manifest", "its manifest or summary was not written by SMP")
+    return fields

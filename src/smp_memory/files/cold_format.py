@@ -20,8 +20,8 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import StorageCorrupt
-from smp_memory.files.json_lines import to_json
-from smp_memory.files.sha256 import sha256_hex
+from smp_memory.files.codec import to_json
+from smp_memory.model.ids import sha256_hex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -171,7 +171,7 @@ def decode_rows(raw: bytes) -> list[ColdRow] | None:
 
 
 def validate_rows(rows: list[Any], base: int, raw_bytes: int) -> list[ColdRow] | None:
-    """Rows of a list that may say anything; None if one of them is none."""
+    """Validate untrusted rows; None if any is malformed."""
     decoded = []
     for row in rows:
         if not isinstance(row, list) or [type(value) for value in row] != [str, int, str, int, int, str, dict]:

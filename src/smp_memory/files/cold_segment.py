@@ -20,6 +20,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from smp_memory.errors import Conflict, StorageCorrupt
+from smp_memory.files.codec import to_json
 from smp_memory.files.cold_format import (
     END,
     END_BYTES,
@@ -37,7 +38,6 @@ from smp_memory.files.cold_format import (
     salvage,
 )
 from smp_memory.files.disk import identity
-from smp_memory.files.json_lines import to_json
 from smp_memory.model.reports import Problem
 
 if TYPE_CHECKING:

@@ -7,7 +7,9 @@ Guarantees
   nobody can make SMP write somewhere else.
 Non-guarantees: after a failed sync nobody knows what is on the disk (`DurabilityUnknown`); it is never repeated on the same file,
 because the kernel may have dropped the data. The caller rewrites the file to a new one.
-Reads, lookups and openings that fail for a transient reason are retried (`smp_memory.files.retry`); nothing else is.
+Reads, lookups and openings that fail for a transient reason are retried, three times with growing pauses; a failure that persists
+raises the last error. Only what changes nothing is retried: stat, listing a folder, opening without creating (or a lock file), reading.
+Writes, renames, removals and syncs never are. Every retry is a log event (`io_retry`).
 """
 
 from __future__ import annotations
@@ -15,16 +17,19 @@ from __future__ import annotations
 import errno
 import os
 import stat as modes
+import time
 
+from smp_memory import event_log
 from smp_memory.errors import DurabilityUnknown, StorageCorrupt, from_os_error
-from smp_memory.files.retry import retry, retry_mapped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, TypeVar
 
     from smp_memory.files.system import System
+
+    Result = TypeVar("Result")
 
 TEMPORARY = ".smp-new"  # the ending of unfinished files; no reader reads them
 _APPEND = os.O_RDWR | os.O_APPEND
@@ -39,17 +44,9 @@ class OpenFile:
     """
 
     __slots__ = (
-        "_appended",
-        "_descriptor",
-        "_disk",
-        "_system",
-        "created",
-        "has_name",
-        "identity",
-        "modified_before",
-        "path",
+        "_appended", "_descriptor", "_disk", "_system", "created", "has_name", "identity", "modified_before", "path",
         "size_before",
-    )
+    )  # fmt: skip
 
     def __init__(self, disk: Disk, descriptor: int, path: str, created: bool, status: Any) -> None:
         self._disk = disk
@@ -476,3 +473,45 @@ def _not_plain_error(path: str) -> StorageCorrupt:
 def identity(status: Any) -> list[int]:
     """The identity of a file's state: inode, size, time of the last modification and of the last change."""
     return [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+PAUSES_SECONDS: tuple[float, ...] = (0.01, 0.04, 0.16)
+TRANSIENT = frozenset(
+    [
+        errno.EINTR,  # a signal came
+        errno.EAGAIN,  # try again
+        errno.EMFILE,  # too many files open in this process
+        errno.ENFILE,  # too many files open on this machine
+        errno.ENOMEM,  # too little memory
+        errno.EIO,  # the device or the network failed; reading again is safe
+        errno.EBUSY,
+        getattr(errno, "ESTALE", errno.EAGAIN),  # a file server replaced the file; it is opened again
+        getattr(errno, "ETIMEDOUT", errno.EAGAIN),
+    ]
+)
+
+
+def retry(error: OSError, path: str, call: Callable[[], Result]) -> Result:
+    """Repeat a call that has just raised this error; raises the last error if it does not succeed."""
+    for number, pause in enumerate(PAUSES_SECONDS, 1):
+        if error.errno not in TRANSIENT:
+            break
+        name = errno.errorcode.get(error.errno or 0, str(error.errno))
+        text = f"{path}: {error.strerror or name}; retrying the read ({number} of {len(PAUSES_SECONDS)})."
+        event_log.emit("storage", event_log.WARNING, "io_retry", text, path=path, errno=name, attempt=number)
+        time.sleep(pause)
+        try:
+            return call()
+        except OSError as last:
+            error = last
+    raise error
+
+
+def retry_mapped(error: OSError, path: str, operation: str, call: Callable[[], Result]) -> Result:
+    """The same, with the last error as an SMPError, unless there is no such file or folder."""
+    try:
+        return retry(error, path, call)
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as last:
+        raise from_os_error(last, path, operation) from last

@@ -1,17 +1,24 @@
-"""What is known of one file of a session, and provisional ids and times of its incomplete entries.
+"""What is known of one file of a session: its entries, provisional ids and times of incomplete ones, and hints about damaged ones.
 
 A person adds `- decision: Sessions last 8 hours` to decisions.yaml and saves. The entry is a memory at once. Until SMP writes to that
-file (`smp_memory.files.incomplete_entries`), its id and time are provisional and a pure function of the files:
+file (`smp_memory.files.reconciliation`), its id and time are provisional and a pure function of the files:
 - id: the next free number of its type, in the order of the files and lines; numbers that were given out before count as taken
   (`WriterState.numbers`, the session's metadata). An agent state is named after its agent, an artifact in a file of its own after the file.
 - time: when the file was last modified, in seconds.
+
+Hints name lines, columns and fields of common mistakes in JSON and YAML; they quote no value.
 """
 
 from __future__ import annotations
 
+import json
+import re
+from datetime import UTC, datetime
+
 from smp_memory.model import ids
 from smp_memory.model.entry import PUT
 from smp_memory.model.reports import Problem
+from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
 
 TYPE_CHECKING = False
@@ -29,17 +36,9 @@ class FileState:
     """What is known of one file."""
 
     __slots__ = (
-        "end",
-        "entries",
-        "epoch",
-        "identity",
-        "incomplete",
-        "line",
-        "metadata_lines",
-        "problems",
-        "recorded_epoch",
+        "end", "entries", "epoch", "identity", "incomplete", "line", "metadata_lines", "problems", "recorded_epoch",
         "unterminated",
-    )
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.identity: list[int] = []
@@ -60,10 +59,6 @@ class FileState:
 
 def assign_times(state: FileState) -> None:
     """Set the provisional time of each incomplete entry of a file that was just read."""
-    from datetime import UTC, datetime
-
-    from smp_memory.model.times import to_text
-
     modified = to_text(datetime.fromtimestamp(max(state.identity[2] // _NS, 0), UTC))
     for entry in state.incomplete:
         if "time" in entry.lacks:
@@ -109,3 +104,102 @@ def incomplete_problem(entry: Entry) -> Problem:
         f"{entry.id} was typed in by hand and has no {what} in the file yet; the next write or `smp repair` adds it."
     )
     return Problem(entry.file, entry.line, "typed", message, "note", entry.id)
+
+
+# -- hints about damaged entries
+
+_FIELD = re.compile(r"( *)(?:- +)?([\w-]+):(?: (.*))?$")
+_LINE_IN_ENTRY = re.compile(r"in line (\d+) of the entry")
+_LIMIT_BYTES = 1 << 16  # longer entries get no hint
+
+
+def with_hint(text: bytes, line: int, reason: str) -> str:
+    """The reason why an entry is damaged, with a hint if the mistake is a common one; `line` is where the entry starts."""
+    if len(text) > _LIMIT_BYTES:
+        return reason
+    try:
+        entry = text.decode()
+    except UnicodeDecodeError:
+        return reason
+    hint = _json_hint(entry.strip()) if entry.lstrip().startswith("{") else _yaml_hint(entry, line, reason)
+    found = _LINE_IN_ENTRY.search(reason)
+    if found:
+        reason = reason.replace(found[0], f"in line {line + int(found[1]) - 1}")
+    return f"{reason}: {hint}" if hint else reason
+
+
+def _json_hint(text: str) -> str:
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        at, message = error.pos, error.msg
+    except (ValueError, RecursionError):
+        return ""
+    else:
+        return ""
+    before, rest = text[:at].rstrip(), text[at:]
+    if message.startswith("Extra data"):
+        return (
+            "remove the comma at the end of the line"
+            if rest.strip() == ","
+            else f"one entry on each line; begin a new line at column {at + 1}"
+        )
+    if message.startswith("Illegal trailing comma") or (before.endswith(",") and rest[:1] in ("}", "]")):
+        return "remove the comma before the closing bracket"
+    if message.startswith("Expecting ','"):
+        return f"write a comma before column {at + 1}" if rest.strip() else "close the entry with }"
+    if message.startswith("Expecting property name"):
+        return "write names and texts in double quotes" if rest.strip() else "close the entry with }"
+    if message.startswith("Expecting ':'"):
+        return f"write a colon before column {at + 1}"
+    if message.startswith("Unterminated string"):
+        return f'close the text that begins at column {at + 1} with "'
+    return f"write a value at column {at + 1}; put texts in double quotes"
+
+
+def _yaml_hint(text: str, line: int, reason: str) -> str:
+    lines = text.splitlines()
+    first = re.match(r" *- *", lines[0]) if lines else None
+    if first is None:
+        return "begin an entry with `  - ` and indent its other fields by 4 spaces" if "stray" in reason else ""
+    column = first.end() if lines[0].strip() != "-" else len(first[0]) + 1
+    above = ""
+    for number, each in enumerate(lines):
+        field = _FIELD.match(each)
+        if field is None:
+            if each.strip() and not above and ":" not in each:
+                return "write each field as `name: value`, with a colon and a space"
+            continue
+        indent, name, value = column if number == 0 else len(field[1]), field[2], field[3] or ""
+        nested = indent > column and above.endswith((":", "|", ">", "|-", ">-"))
+        if indent != column and not nested and number and not _is_inside(lines, number, column):
+            return f"indent {name!r} in line {line + number} by {column} spaces, like the fields above it"
+        hint = _value_hint(name, value, line + number)
+        if hint:
+            return hint
+        if indent == column:
+            above = each.rstrip()
+    return ""
+
+
+def _is_inside(lines: list[str], number: int, column: int) -> bool:
+    """Whether a deeper line belongs to a field above that has no value of its own on its line."""
+    for each in reversed(lines[:number]):
+        found = _FIELD.match(each)
+        if found and (len(found[1]) <= column or each is lines[0]):
+            return (found[3] or "").strip() in ("", "|", ">", "|-", ">-")
+    return False
+
+
+def _value_hint(name: str, value: str, line: int) -> str:
+    value = value.strip()
+    sign = value[:1]
+    if sign in ("'", '"'):
+        closed = len(value) > 1 and value.endswith(sign)
+        return "" if closed else f"close the quote in line {line}: {name}: {sign}…{sign}"
+    if sign in ("[", "{"):
+        end = "]" if sign == "[" else "}"
+        return "" if value.endswith(end) else f"close the bracket in line {line}: {name}: {sign}…{end}"
+    if ": " in value or value.endswith(":") or (sign and sign in "&*!%@`"):
+        return f'put the text in line {line} in quotes: {name}: "…"'
+    return ""

@@ -25,8 +25,8 @@ from smp_memory import event_log
 from smp_memory.errors import StorageError
 from smp_memory.files.codec import signature
 from smp_memory.files.disk import TEMPORARY, Disk, identity
-from smp_memory.files.sha256 import sha256_hex
 from smp_memory.files.user_state import authentication_code, is_authentic, is_of_another_user
+from smp_memory.model.ids import sha256_hex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@
     ---
 
 An entry is a blank line, the heading, `**Key:** value` lines (`memory_refs` <-> `Memory-Refs`), a blank line, the body, a
-blank line, the end comment, a blank line and `---`. The end comment holds what only SMP needs (`machine_line`) and signs
+blank line, the end comment, a blank line and `---`. The end comment holds what only SMP needs (the machine line, `text_fields`) and signs
 the bytes from the heading up to the signature. The heading gives the id (`**Id:**` follows it only if the id is another
 one) and the entry's time, unless a word (changed, deleted, restored) precedes it. The comment after it is the *begin
 mark*: the entry's number. It distinguishes an unfinished write from a hand-written block in the same way as in `yaml_list`.
@@ -57,20 +57,18 @@ from smp_memory.files.codec import (
     widen_span,
 )
 from smp_memory.files.conflict_markers import decode_both_sides
-from smp_memory.files.machine_line import (
-    highest_seq,
-    join,
-    mixed_entries,
-    split,
-    split_cut_closing,
-    split_damaged_closing,
-)
-from smp_memory.files.markdown_values import (
+from smp_memory.files.text_fields import (
     HIGH,
     SPECIAL_LINES,
     TIME,
     TITLE_LIMIT,
+    highest_seq,
+    join_machine_line,
     key_of,
+    mixed_entries,
+    split_cut_closing,
+    split_damaged_closing,
+    split_machine_line,
     title_of,
     to_json,
     value_of,
@@ -130,7 +128,7 @@ class MarkdownBlocks:
 
     # --------------------------------------------------------------------------------------------------- writing
     def encode(self, fields: Fields) -> bytes:
-        visible, machine = split(fields)
+        visible, machine = split_machine_line(fields)
         number = _heading_id(visible.get("id"))
         mark = f" <!-- {fields['seq']} -->" if "seq" in fields and "seq" not in visible else ""
         lines = [self._heading_line(visible, number) + mark]
@@ -308,7 +306,7 @@ class MarkdownBlocks:
         body = _without_frame(body, is_closed)
         if body or special.get("body") != "none":
             fields[self._body_key] = self._body_text(body, special.get("encoding") == "json")
-        return Piece(heading.start(), end, 0, state, join(fields, machine) if machine else fields, message)
+        return Piece(heading.start(), end, 0, state, join_machine_line(fields, machine) if machine else fields, message)
 
     def _heading_fields(self, heading: re.Match[bytes]) -> Fields:
         """Id and time of the heading; lines below it take precedence."""

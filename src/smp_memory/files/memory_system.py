@@ -76,12 +76,11 @@ class MemoryFile:
 class MemoryStat:
     """The result of `fstat` and `lstat`."""
 
-    __slots__ = ("st_ctime_ns", "st_dev", "st_ino", "st_mode", "st_mtime_ns", "st_nlink", "st_size", "st_uid")
+    __slots__ = ("st_ctime_ns", "st_ino", "st_mode", "st_mtime_ns", "st_nlink", "st_size", "st_uid")
 
     def __init__(self, node: MemoryNode) -> None:
         self.st_mode = node.mode
         self.st_ino = node.number
-        self.st_dev = 1
         self.st_nlink = node.links
         self.st_uid = _UID
         self.st_size = len(node.data) if isinstance(node, MemoryFileNode) else 0

@@ -1,7 +1,7 @@
 """Read a part of a session: what is new since a cursor, the last memories of a type, byte ranges of its files.
 
 A *cursor* says how far a file was read and how to know that what was read is still there: the file's identity and epoch
-(see `smp_memory.files.writer_state`), and a checksum of its bytes up to there. Cursors are valid in another process too. If the epoch
+(see `smp_memory.files.lock`), and a checksum of its bytes up to there. Cursors are valid in another process too. If the epoch
 is the same, or the bytes have the same checksum, only the rest is read. Otherwise `reread` says that the whole session must be read anew.
 
 A file that was changed within the same tick of the clock in which it was read looks the same afterwards. So a cursor made in such
@@ -14,10 +14,9 @@ import os
 import time
 import zlib
 
-from smp_memory.files.disk import identity
+from smp_memory.files.disk import identity, retry_mapped
 from smp_memory.files.file_state import FileState
 from smp_memory.files.reader import SessionReader
-from smp_memory.files.retry import retry_mapped
 from smp_memory.model.entry import Entry
 from smp_memory.model.history import SessionHistory
 
@@ -106,9 +105,13 @@ class IncrementReader(SessionReader):
         return self._checksum_of(name, state.end) == self._checksums[name]
 
     def _checksum_of(self, name: str, end: int) -> int:
+        """The checksum of the first bytes of a file; -1 if it is shorter, or gone since the files were listed."""
         checksum, offset = 0, 0
         while offset < end:
-            data = self.disk.read(self._path(name, None), offset, min(_CHUNK, end - offset))
+            try:
+                data = self.disk.read(self._path(name, None), offset, min(_CHUNK, end - offset))
+            except FileNotFoundError:
+                return -1
             if not data:
                 return -1
             checksum = zlib.crc32(data, checksum)

@@ -21,13 +21,13 @@ import threading
 import time
 
 from smp_memory.errors import InvalidRecord, SMPError, StorageCorrupt
-from smp_memory.files import correction_hints, writer_state
+from smp_memory.files import file_state
 from smp_memory.files.codec import CONFLICT, EDITED, SIGNED, TORN, UNSIGNED, torn_offset, unfinished_transaction
 from smp_memory.files.disk import identity
+from smp_memory.files.entry_fields import decode_entries
 from smp_memory.files.file_state import FileState, assign_ids, assign_times, incomplete_problem
-from smp_memory.files.folded_entries import decode_entries
 from smp_memory.files.journal import Journal, Plan
-from smp_memory.files.lock import HOLDER_BYTES
+from smp_memory.files.lock import HOLDER_BYTES, STATE_LIMIT_BYTES, WriterState, decode_state
 from smp_memory.git.metadata_conflicts import decode_metadata
 from smp_memory.model.entry import Entry
 from smp_memory.model.history import SessionHistory
@@ -58,7 +58,7 @@ class SessionReader:
         self.states: dict[str, FileState] = {}
         self.session_history = self.new_history()
         self.vanished: dict[str, list[Entry]] = {}  # entries that were read once and are in no file any more; by file
-        self.vanished_lineage = ""  # the lineage that they were read in, see `smp_memory.files.writer_state`
+        self.vanished_lineage = ""  # the lineage that they were read in, see `smp_memory.files.lock`
         self.lineage = ""  # of the files as they were read
         self.is_overlaid = False  # part of what was read is in a committed plan, not yet in its file
         self._is_behind = False  # the session_history lacks entries of `states`, because a read failed
@@ -279,9 +279,7 @@ class SessionReader:
                 code = "conflict" if piece.state == CONFLICT else "damaged"
                 severity = "warning" if piece.state == CONFLICT else "error"
                 text = data[piece.start - start : piece.end - start]
-                message = (
-                    piece.message if code == "conflict" else correction_hints.with_hint(text, piece.line, piece.message)
-                )
+                message = piece.message if code == "conflict" else file_state.with_hint(text, piece.line, piece.message)
                 state.problems.append(Problem(path, piece.line, code, message, severity))
                 continue
             if has_metadata_lines and piece.fields.get("type") == "session":
@@ -367,15 +365,15 @@ class SessionReader:
             planned += [entry for entry in state.entries if entry.key not in stored]
         return planned
 
-    def read_writer_state(self) -> writer_state.WriterState:
+    def read_writer_state(self) -> WriterState:
         try:
-            data = self.disk.read(os.path.join(self.private, "lock"), HOLDER_BYTES, writer_state.LIMIT_BYTES)
+            data = self.disk.read(os.path.join(self.private, "lock"), HOLDER_BYTES, STATE_LIMIT_BYTES)
         except (FileNotFoundError, StorageCorrupt):
             data = b""
         return self.decode_writer_state(data)
 
-    def decode_writer_state(self, data: bytes) -> writer_state.WriterState:
-        return writer_state.decode(data, self.disk.system.boot_id(), self._is_session_file)
+    def decode_writer_state(self, data: bytes) -> WriterState:
+        return decode_state(data, self.disk.system.boot_id(), self._is_session_file)
 
     def _is_session_file(self, name: str) -> bool:
         return self.layout.is_session_file(name, self.session)

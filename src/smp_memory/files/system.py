@@ -7,7 +7,7 @@ Paths below a root. `RealSystem(root)` resolves every path below `root` one comp
 O_NOFOLLOW), for every primitive that opens, lists or changes something. A symbolic link or a `..` below the root is an OSError (ELOOP), and a path
 outside the root cannot be opened or changed. So files that another user put into a store cannot lead SMP out of it,
 even if they change while SMP works. `openat2` would do the same in one call, but Python reaches it through `ctypes`
-only, which takes 9 ms to load; the walk takes 2 µs (docs/adr/0019-hostile-stores.md).
+only, which takes 9 ms to load; the _walk takes 2 µs (docs/adr/0019-hostile-stores.md).
 
 Guarantees: a primitive does one thing, fails with the `OSError` that the operating system gives, and never retries;
 `open` neither follows a link at the end of the path nor waits for the other end of a pipe, and no child process
@@ -28,18 +28,7 @@ import os
 import stat as modes
 import sys
 
-from smp_memory.files.path_walk import (
-    FOLDER,
-    HAS_OPENAT,
-    NOFOLLOW,
-    check_components,
-    close_folder,
-    link_error,
-    open_component,
-    walk,
-)
-
-TYPE_CHECKING = False  # `import typing` costs several milliseconds at each start of a hook
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
@@ -65,8 +54,6 @@ class Stat(Protocol):
     def st_mode(self) -> int: ...
     @property
     def st_ino(self) -> int: ...
-    @property
-    def st_dev(self) -> int: ...
     @property
     def st_nlink(self) -> int: ...
     @property
@@ -178,6 +165,59 @@ else:
     _sync = os.fsync
 
 
+# -- paths, one component at a time without following links
+
+_HAS_OPENAT = os.open in os.supports_dir_fd
+if os.name == "posix":
+    _NOFOLLOW = os.O_NOFOLLOW
+    _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    _WALK = _FOLDER | _NOFOLLOW | getattr(os, "O_PATH", 0)  # an intermediate folder is neither listed nor synced
+else:
+    _NOFOLLOW, _FOLDER, _WALK = 0, os.O_RDONLY, os.O_RDONLY
+
+
+def _close_folder(folder: int | None) -> None:
+    if folder is not None:
+        os.close(folder)
+
+
+def _walk(prefix: str, folders: list[str], path: str) -> int:
+    """Open the folders one after the other, none of them through a link; returns the last descriptor."""
+    folder = _open_component(prefix + folders[0], None, _WALK, path)
+    for name in folders[1:]:
+        try:
+            inner = _open_component(name, folder, _WALK, path)
+        finally:
+            os.close(folder)
+        folder = inner
+    return folder
+
+
+def _open_component(name: str, folder: int | None, flags: int, path: str) -> int:
+    try:
+        return os.open(name, flags, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.ELOOP, errno.EMLINK):
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if modes.S_ISLNK(status.st_mode):
+                raise _link_error(path) from None
+        raise type(error)(error.errno, error.strerror, path) from None
+
+
+def _check_components(prefix: str, parts: list[str], path: str) -> None:
+    """Without `openat`: reject a path that leads through a link or a junction."""
+    so_far = prefix.rstrip(os.sep)
+    for name in parts[:-1]:
+        so_far = f"{so_far}{os.sep}{name}"
+        status = os.lstat(so_far)
+        if modes.S_ISLNK(status.st_mode) or getattr(status, "st_reparse_tag", False):
+            raise _link_error(path)
+
+
+def _link_error(path: str) -> OSError:
+    return OSError(errno.ELOOP, "a symbolic link inside the store is not followed", path)
+
+
 class RealSystem:
     """The operating system. Threads may share it; its only state is the root below which no link is followed."""
 
@@ -201,21 +241,21 @@ class RealSystem:
         try:
             os.mkdir(name, mode, dir_fd=folder)
         finally:
-            close_folder(folder)
+            _close_folder(folder)
 
     def rmdir(self, path: str, /) -> None:
         folder, name = self._resolve(path)
         try:
             os.rmdir(name, dir_fd=folder)
         finally:
-            close_folder(folder)
+            _close_folder(folder)
 
     def unlink(self, path: str, /) -> None:
         folder, name = self._resolve(path)
         try:
             os.unlink(name, dir_fd=folder)
         finally:
-            close_folder(folder)
+            _close_folder(folder)
 
     def replace(self, src: str, dst: str, /) -> None:
         self._both(os.replace, src, dst)
@@ -230,18 +270,18 @@ class RealSystem:
             try:
                 act(old, new, src_dir_fd=source, dst_dir_fd=target)
             finally:
-                close_folder(target)
+                _close_folder(target)
         finally:
-            close_folder(source)
+            _close_folder(source)
 
     def chmod(self, path: str, mode: int, /) -> None:
         folder, name = self._resolve(path)
         try:
             if modes.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-                raise link_error(path)
+                raise _link_error(path)
             os.chmod(name, mode, dir_fd=folder)
         finally:
-            close_folder(folder)
+            _close_folder(folder)
 
     def set_modified(self, path: str, time_ns: int, /) -> None:
         folder, name = self._resolve(path)
@@ -251,10 +291,10 @@ class RealSystem:
             else:
                 os.utime(name, ns=(time_ns, time_ns), dir_fd=folder, follow_symlinks=False)
         finally:
-            close_folder(folder)
+            _close_folder(folder)
 
     def listdir(self, path: str, /) -> list[str]:
-        if not HAS_OPENAT or not self._is_below(path):
+        if not _HAS_OPENAT or not self._is_below(path):
             self._resolve(path, outside=True)
             return os.listdir(path)
         folder = self._open_folder(path)
@@ -284,18 +324,18 @@ class RealSystem:
         parts = path[len(prefix) :].rstrip(os.sep).split(os.sep)
         if ".." in parts or "" in parts or "." in parts:
             raise OSError(errno.ELOOP, "is not a plain path below the store", path)
-        if not HAS_OPENAT:
-            check_components(prefix, parts, path)
+        if not _HAS_OPENAT:
+            _check_components(prefix, parts, path)
             return None, path
-        return (None, path) if len(parts) == 1 else (walk(prefix, parts[:-1], path), parts[-1])
+        return (None, path) if len(parts) == 1 else (_walk(prefix, parts[:-1], path), parts[-1])
 
     def _open_folder(self, path: str) -> int:
         """A descriptor of a folder below the root, for listing and syncing."""
         folder, name = self._resolve(path)
         try:
-            return open_component(name, folder, FOLDER | NOFOLLOW, path)
+            return _open_component(name, folder, _FOLDER | _NOFOLLOW, path)
         finally:
-            close_folder(folder)
+            _close_folder(folder)
 
     _boot = ""
     _secrets: dict[str | None, bytes] = {}  # noqa: RUF012  by the folder of the user's state, shared by all stores
@@ -377,7 +417,7 @@ class RealSystem:
         yield_cpu = staticmethod(os.sched_yield)  # 1 µs; time.sleep(0) takes 100 µs on Linux
 
         def sync_dir(self, path: str, /) -> None:
-            fd = self._open_folder(path) if self._is_below(path) else os.open(path, FOLDER)
+            fd = self._open_folder(path) if self._is_below(path) else os.open(path, _FOLDER)
             try:
                 (_sync if sys.platform == "darwin" else os.fsync)(fd)
             except OSError as error:
@@ -399,7 +439,11 @@ class RealSystem:
 
 def _secret() -> bytes:
     """This user's key; a key for this process alone where none can be stored."""
-    from smp_memory.errors import StorageFull, StorageReadOnly, from_os_error
+    from smp_memory.errors import (  # a hook that writes nothing needs neither
+        StorageFull,
+        StorageReadOnly,
+        from_os_error,
+    )
     from smp_memory.files.user_state import user_key
 
     try:

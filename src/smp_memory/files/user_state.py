@@ -31,12 +31,13 @@ import time
 
 from smp_memory.errors import SMPError
 from smp_memory.files.disk import Disk
-from smp_memory.files.sha256 import sha256_hex
 from smp_memory.files.system import RealSystem
+from smp_memory.model.ids import sha256_hex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from types import TracebackType
     from typing import Any
 
 
@@ -96,8 +97,31 @@ class UserState:
         if durable:
             disk.sync_folder(os.path.dirname(self.folder))
 
+    def modified_at(self, name: str) -> float | None:
+        """When a file was last written; None if there is none."""
+        status = self.disk.stat(self.path(name))
+        return status.st_mtime if status is not None else None
+
+    def append(self, name: str, data: bytes) -> None:
+        self.make()
+        file = self.disk.open_append(self.path(name))
+        try:
+            file.append(data)
+        finally:
+            file.close()
+
     def remove(self, name: str) -> None:
         self.disk.remove(self.path(name))
+
+    def names(self, folder: str) -> list[str]:
+        """The names of the files in a folder; empty if it does not exist."""
+        return self.disk.names(self.path(folder))
+
+    def lock(self, folder: str, about: str, timeout_seconds: float) -> FolderLock:
+        """A lock for the files of a folder, for the block of a `with` statement; `about` is for the error of the others."""
+        self.make()
+        self.disk.make_folder(self.path(folder))
+        return FolderLock(self.disk, self.path(folder), about, timeout_seconds)
 
     def make(self) -> None:
         """Create the folder; remove its content first if it belongs to another store that was in the same place."""
@@ -198,6 +222,25 @@ class UserState:
             self._store_disk.move(temporary, path)
         except OSError:
             pass  # a read-only store is identified by its path alone
+
+
+class FolderLock:
+    """The lock of a folder of the state, as a context manager."""
+
+    def __init__(self, disk: Disk, folder: str, about: str, timeout_seconds: float) -> None:
+        from smp_memory.files.lock import SessionLock
+
+        self._lock = SessionLock(disk, folder, about)
+        self._timeout_seconds = timeout_seconds
+
+    def __enter__(self) -> None:
+        self._lock.acquire(self._timeout_seconds)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.release()
+        self._lock.close()
 
 
 def open_user_state(root: str, disk: Disk) -> UserState:

@@ -16,13 +16,12 @@ import os
 import time
 
 from smp_memory.errors import DurabilityUnknown, SMPError, StorageError, from_os_error
-from smp_memory.files import quarantine
+from smp_memory.files import reconciliation
 from smp_memory.files.disk import TEMPORARY, identity
-from smp_memory.files.locked_files import StaleFile
-from smp_memory.files.plan_writer import PlanWriter
-from smp_memory.files.writer_state import WriterState
+from smp_memory.files.lock import WriterState
+from smp_memory.files.locked_files import LockedFiles, StaleFile
 from smp_memory.model.entry import Entry, transaction_mark
-from smp_memory.model.id_allocator import IdAllocator
+from smp_memory.model.history import IdAllocator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 _TRIES = 8
 
 
-class SessionWriter(PlanWriter):
+class SessionWriter(LockedFiles):
     """The writer of one session in one process."""
 
     def commit(self, batches: list[BatchPort], sync: bool, timeout_seconds: float, admit: Admit) -> list[str]:
@@ -49,7 +48,7 @@ class SessionWriter(PlanWriter):
                 self.changes += 1
                 self._check()
                 self.recover()
-            if self._known_entries.must_be_compared:
+            if self._known_entries.must_compare or self._reader.vanished:
                 self._known_entries.compare(state.lineage)
             for batch in batches:
                 self._store_batch(batch, admit)
@@ -130,7 +129,7 @@ class SessionWriter(PlanWriter):
                     time.sleep(0.001 * attempt)
                     self.reconcile()
                     read_version = -1
-            raise quarantine.concurrent_change(self._reader.folder)
+            raise reconciliation.concurrent_change(self._reader.folder)
         except SMPError as error:
             batch.error = error
         except OSError as error:
@@ -220,7 +219,7 @@ class SessionWriter(PlanWriter):
             except StaleFile:
                 self.reconcile()
         else:
-            raise quarantine.concurrent_change(self._path(name))
+            raise reconciliation.concurrent_change(self._path(name))
         try:
             file.append(self._prefix_of(name, file) + data)
             file.sync()
@@ -252,7 +251,7 @@ class SessionWriter(PlanWriter):
         """Finish what a dead writer left: apply a committed plan, remove temporary files, replace suspect files."""
         self._reader.journal.recover(self.contains_entries)
         for name in self._writer_state.suspects:
-            quarantine.replace_suspect(self._reader, self._path(name), _TRIES)
+            reconciliation.replace_suspect(self._reader, self._path(name), _TRIES)
         self._writer_state.suspects = []
         self._writer_state.warning = ""
         folders = {os.path.dirname(self._path(name)) for name in self._reader.states}
@@ -278,7 +277,7 @@ class SessionWriter(PlanWriter):
                 ):
                     return
                 time.sleep(0.001 * attempt)
-        raise quarantine.concurrent_change(self._reader.folder)
+        raise reconciliation.concurrent_change(self._reader.folder)
 
     def _reconcile_once(self, *, may_wait: bool) -> bool:
         """One attempt; False if a file changed meanwhile, because only what was read may be recorded."""
@@ -294,7 +293,7 @@ class SessionWriter(PlanWriter):
             if status is None or identity(status) != state.identity:
                 return False
             if status.st_size > state.end:
-                quarantine.cut_torn_end(self._reader, name)
+                reconciliation.cut_torn_end(self._reader, name)
                 return False
         for name, state in self._reader.states.items():
             self._record_identity(name, state)

@@ -9,7 +9,7 @@
         smp: seq=3 uid=khmedagg sha256:0123456789abcdef
 
 An entry is a blank line and one list item: `  - ` with `id` first, fields at column 4, the machine line `smp:` last. The machine line
-holds what only SMP needs (`machine_line`), and a signature of all bytes from the `  - ` up to it. The text of values is that of
+holds what only SMP needs (the machine line, `text_fields`), and a signature of all bytes from the `  - ` up to it. The text of values is that of
 `yaml_text`; nothing inside a value ever starts at column 4 or less, so no text can imitate the structure. A field of the caller's that
 is called smp is written with its key in quotes, which distinguishes it from the machine line.
 
@@ -43,9 +43,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from types import ModuleType
 
-from smp_memory.errors import StorageError
 from smp_memory.files.codec import (
     DAMAGED,
     EDITED,
@@ -60,16 +58,16 @@ from smp_memory.files.codec import (
     was_complete,
     widen_span,
 )
-from smp_memory.files.conflict_markers import BOM, decode_both_sides
-from smp_memory.files.machine_line import (
+from smp_memory.files.conflict_markers import decode_both_sides
+from smp_memory.files.text_fields import (
     highest_seq,
-    join,
+    join_machine_line,
     mixed_entries,
-    split,
     split_cut_closing,
     split_damaged_closing,
+    split_machine_line,
 )
-from smp_memory.files.yaml_text import InvalidYaml, emit_mapping, read_item, read_value
+from smp_memory.files.yaml_text import InvalidYaml, emit_mapping, load_mapping, read_item, yaml_library
 from smp_memory.model import ids
 
 _ITEM_INDENT, _FIELD_INDENT = "  - ", "    "
@@ -102,7 +100,7 @@ class YamlList:
         return f"{about}\n{self._key}:\n".encode()
 
     def encode(self, fields: Fields) -> bytes:
-        shown, machine = split(fields)
+        shown, machine = split_machine_line(fields)
         text = emit_mapping(_id_first(shown), _FIELD_INDENT)
         if "smp" in shown:
             text = re.sub("^    smp:", '    "smp":', text, count=1, flags=re.MULTILINE)
@@ -189,32 +187,6 @@ class YamlList:
                 current = _Item(start, len(data), len(dash), _column(data, match.end(), len(dash)))
         if current is not None:
             yield current.until(len(data))
-
-
-def yaml_library() -> ModuleType:
-    """PyYAML, loaded late because it costs 46 ms and writers never need it. Without it YAML files cannot be read."""
-    try:
-        import yaml
-    except (ImportError, OSError) as error:
-        raise StorageError(
-            f"PyYAML cannot be loaded ({type(error).__name__}: {error}). YAML files and the markdown layout need it: pip install PyYAML. "
-            "Nothing was changed.",
-            library="PyYAML",
-        ) from error
-    return yaml
-
-
-def load_mapping(data: bytes) -> Fields:
-    """The mapping that a whole file holds; `ValueError` says what is wrong with it."""
-    yaml = yaml_library()
-    try:
-        text = data.removeprefix(BOM).replace(b"\r\n", b"\n").decode()
-    except UnicodeDecodeError:
-        raise InvalidYaml("not valid UTF-8") from None
-    fields = read_value(text, yaml)
-    if fields is not None and not isinstance(fields, dict):
-        raise InvalidYaml("not a mapping of fields")
-    return fields or {}
 
 
 class _Item:
@@ -311,7 +283,7 @@ def _without_foreign_signature(piece: Piece) -> Piece:
     if not fields:
         return piece
     if type(machine := fields.get("smp")) is str and ("seq=" in machine or "sha256:" in machine):
-        piece.fields = join({name: value for name, value in fields.items() if name != "smp"}, machine)
+        piece.fields = join_machine_line({name: value for name, value in fields.items() if name != "smp"}, machine)
         piece.state, piece.message = EDITED, "changed since it was signed"
     if piece.fields and piece.fields.pop("checksum", None) is not None:
         piece.state, piece.message = EDITED, "changed since it was signed"
@@ -330,7 +302,7 @@ def _parse_item(raw: bytes, start: int, end: int, state: str, message: str, mach
         fields = {}
     if not isinstance(fields, dict):
         return Piece(start, end, 0, DAMAGED, None, "not a mapping of fields")
-    return Piece(start, end, 0, state, join(fields, machine) if machine else fields, message)
+    return Piece(start, end, 0, state, join_machine_line(fields, machine) if machine else fields, message)
 
 
 def _is_cut_beginning(raw: bytes) -> bool:

@@ -26,6 +26,7 @@ import re
 from types import ModuleType, SimpleNamespace
 
 from smp_memory import event_log
+from smp_memory.errors import StorageError
 from smp_memory.files.codec import Fields
 
 TYPE_CHECKING = False
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 DEPTH_LIMIT = 32
+_BOM = b"\xef\xbb\xbf"
 
 # What must be escaped: control characters and those that YAML 1.1 treats as line breaks or marks. Classes are
 # given by what they exclude: a class of wide ranges takes `re` ten milliseconds to compile, at every start.
@@ -47,7 +49,6 @@ _PLAIN = re.compile(f"(?:[(]|{_LETTER}|[0-9]+ [A-Za-z]){_INNER}*(?:(?::(?![ ]|\\
 _PLAIN_IN_LIST = re.compile(f"(?:{_LETTER})(?:{_LETTER}|[0-9.@+= -])*(?<! )")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,100}")
 _PLAIN_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?Z")
-_FIRST_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_/(")
 _NOT_TEXT = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))  # YAML 1.1, in any case
 
 _json = json.JSONEncoder(ensure_ascii=False)
@@ -115,7 +116,7 @@ def _number_or_word(value: Any) -> str:
 
 
 def _text(text: str, inner: str) -> str:
-    if _is_plain(text) and not (len(text) < 6 and text.lower() in _NOT_TEXT):
+    if "\n" not in text and _PLAIN.fullmatch(text) and not (len(text) < 6 and text.lower() in _NOT_TEXT):
         return text
     if "\n" in text and text.strip("\n") and not _NOT_IN_BLOCK.search(text):
         return _literal_block(text, inner)
@@ -124,13 +125,6 @@ def _text(text: str, inner: str) -> str:
     if ('"' in text or "\\" in text) and "'" not in text and not _NOT_IN_QUOTES.search(text):
         return f"'{text}'"  # needs no escape
     return _quoted(text)
-
-
-def _is_plain(text: str) -> bool:
-    """Whether `_PLAIN` matches; a cheap test decides for most sentences."""
-    if text.isprintable() and ":" not in text and "#" not in text and text[:1] in _FIRST_LETTERS:
-        return text[-1:] != " "
-    return "\n" not in text and _PLAIN.fullmatch(text) is not None
 
 
 def _literal_block(text: str, inner: str) -> str:
@@ -194,6 +188,32 @@ _WORDS: dict[str, bool | None] = {
 _INT = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+
+
+def yaml_library() -> ModuleType:
+    """PyYAML, loaded late because it costs 46 ms and writers never need it. Without it YAML files cannot be read."""
+    try:
+        import yaml
+    except (ImportError, OSError) as error:
+        raise StorageError(
+            f"PyYAML cannot be loaded ({type(error).__name__}: {error}). YAML files and the markdown layout need it: pip install PyYAML. "
+            "Nothing was changed.",
+            library="PyYAML",
+        ) from error
+    return yaml
+
+
+def load_mapping(data: bytes) -> Fields:
+    """The mapping that a whole file holds; `ValueError` says what is wrong with it."""
+    yaml = yaml_library()
+    try:
+        text = data.removeprefix(_BOM).replace(b"\r\n", b"\n").decode()
+    except UnicodeDecodeError:
+        raise InvalidYaml("not valid UTF-8") from None
+    fields = read_value(text, yaml)
+    if fields is not None and not isinstance(fields, dict):
+        raise InvalidYaml("not a mapping of fields")
+    return fields or {}
 
 
 def read_item(text: str, yaml: ModuleType) -> Any:

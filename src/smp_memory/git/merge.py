@@ -30,6 +30,7 @@ from smp_memory.git.entry_files import (
     normalised,
     split_entries,
     split_lines,
+    unfold,
 )
 from smp_memory.git.metadata_merge import MergedMetadata, hunks, merge_mapping_files, merge_metadata_lines
 from smp_memory.model import ids
@@ -80,7 +81,6 @@ def merge(base: bytes, ours: bytes, theirs: bytes, path: str, text_merge: TextMe
     if ending == ".json":
         return Merged(*merge_mapping_files(base, ours, theirs, "json", text_merge))
     from smp_memory.files.layouts.markdown import MarkdownLayout
-    from smp_memory.git.folded_merge import unfold
 
     codec = _codec_of(path, ours, theirs)
     if codec is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 
-from smp_memory.files.json_lines import JsonLines
+from smp_memory.files.codec import JsonLines
 from smp_memory.git.entry_files import CannotMerge
 
 TYPE_CHECKING = False
@@ -200,7 +200,7 @@ def read_json(data: bytes) -> dict[str, Any]:
 
 
 def read_yaml(data: bytes) -> dict[str, Any]:
-    from smp_memory.files.yaml_list import load_mapping
+    from smp_memory.files.yaml_text import load_mapping
 
     try:
         return load_mapping(data)

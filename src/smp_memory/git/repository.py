@@ -10,6 +10,7 @@ import os
 import re
 
 from smp_memory.errors import UserError
+from smp_memory.ownership import plain_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -130,8 +131,6 @@ def merges_without_driver(root: str) -> str | None:
 
 
 def _names_driver(path: str) -> bool:
-    from smp_memory.ownership import plain_bytes
-
     try:
         return _USES_DRIVER.search(plain_bytes(path, _LARGEST_BYTES).decode(errors="replace")) is not None
     except OSError:

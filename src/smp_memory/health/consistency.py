@@ -31,25 +31,21 @@ from datetime import timedelta
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.decay.inputs import DecayInputs
-from smp_memory.decay.policies import policy_of
+from smp_memory.decay import DecayInputs, policy_of
 from smp_memory.errors import SMPError
-from smp_memory.files.reader import SessionReader
-from smp_memory.health.report import NOTE, WARNING, Check, HealthIssue, counted, limited, named
 from smp_memory.model import ids
-from smp_memory.model.times import EPOCH
+from smp_memory.model.health import NOTE, WARNING, Check, HealthIssue, limited, named
+from smp_memory.model.times import to_microseconds
 from smp_memory.model.types import KINDS, PREFIXES
 from smp_memory.policies.consolidation import find_duplicates
 from smp_memory.policies.statuses import is_active_decision, is_unresolved, superseded_ids
-from smp_memory.store.archive_index import ArchiveIndex
-from smp_memory.store.cold_storage import cold_segment_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from smp_memory.decay.policies import Policy
-    from smp_memory.health.subject import HealthSubject, SessionSubject
+    from smp_memory.decay import Policy
     from smp_memory.model.record import Record
+    from smp_memory.store.port import SessionExamination, StoreExamination
 
 
 _MAX_ISSUES = 10
@@ -75,17 +71,17 @@ class ReferencesCheck(Check):
     def __init__(self) -> None:
         self._ids: dict[str, dict[str, bool]] = {}  # session -> id -> whether it is deleted
         self._unresolved: list[_Reference] = []
-        self._count = 0
 
-    def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
+    def session(self, session: SessionExamination) -> Iterator[HealthIssue]:
         known = self._ids[session.id] = _ids_of(session)
+        count = 0
         for history in session.session_history.histories.values():
             data = history.data()
             if history.deletion is not None or _POINTING.isdisjoint(data):
                 continue
             origins = _origins(data)
             for field, target in _targets(data):
-                self._count += 1
+                count += 1
                 if target in origins:
                     continue
                 other, slash, id = target.rpartition("/")
@@ -99,10 +95,10 @@ class ReferencesCheck(Check):
                 self._unresolved.append(
                     _Reference(session.id, first.id, first.file, first.line, field, other or session.id, id)
                 )
-        self.summary = f"{counted(self._count, 'reference')} checked"
+        self.add_checked(count, "reference", "references")
         yield from ()
 
-    def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
+    def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
         found: dict[str, list[HealthIssue]] = {}
         for reference in self._unresolved:
             issue = self._resolve(subject, reference)
@@ -112,7 +108,7 @@ class ReferencesCheck(Check):
             rest = f"{{}} more references in {session} lead to deleted or missing memories."
             yield from limited(issues, _MAX_ISSUES, rest)
 
-    def _resolve(self, subject: HealthSubject, reference: _Reference) -> HealthIssue | None:
+    def _resolve(self, subject: StoreExamination, reference: _Reference) -> HealthIssue | None:
         """The issue for a reference; None if its target exists."""
         other, target = reference.target_session, reference.target
         if other not in self._ids:
@@ -177,24 +173,22 @@ def _looks_like_id(target: str) -> bool:
     return any(ids.number_of(target, prefix) for prefix in PREFIXES)
 
 
-def _ids_of(session: SessionSubject) -> dict[str, bool]:
+def _ids_of(session: SessionExamination) -> dict[str, bool]:
     """Each id of a session, and whether it is deleted; memories in the cold segment are not."""
-    found = {row.id: False for row in cold_segment_of(session.files).rows()}
+    found = dict.fromkeys(session.cold_ids(), False)
     found.update({id: history.deletion is not None for id, history in session.session_history.histories.items()})
     return found
 
 
-def _ids_elsewhere(subject: HealthSubject, name: str) -> dict[str, bool]:
+def _ids_elsewhere(subject: StoreExamination, name: str) -> dict[str, bool]:
     """The same for a session that is not under examination; `*` stands for all ids of an archived or deleted session."""
-    store, archive = subject.store, ArchiveIndex(subject.store)
+    store = subject.store
     try:
-        if archive.is_live(name):
-            session_history = SessionReader(store.disk, store.layout, store.root, name).catch_up()
-            found = {row.id: False for row in cold_segment_of(store.session(name)).rows()}
-            return found | {id: history.deletion is not None for id, history in session_history.histories.items()}
-        if archive.is_archived(name):
+        if subject.has(name):
+            return _ids_of(subject.session(name))
+        if store.is_archived(name):
             return {"*": False}
-        return {"*": True} if archive.deleted(name) else {}
+        return {"*": True} if any(each.session == name for each in store.deleted_sessions()) else {}
     except (SMPError, OSError):
         return {"*": False}  # in doubt it exists
 
@@ -209,13 +203,11 @@ class DuplicatesCheck(Check):
     is_heavy = True
 
     def __init__(self) -> None:
-        self._checked = 0
         self._texts: dict[bytes, list[str]] = {}  # digest of a text -> its memories as `session/ID`
 
-    def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
+    def session(self, session: SessionExamination) -> Iterator[HealthIssue]:
         records = session.records
-        self._checked += len(records)
-        self.summary = f"{counted(self._checked, 'memory', 'memories')} checked"
+        self.add_checked(len(records))
         groups = find_duplicates(records)
         found = [self._similar(session.id, [record.id for record in group.records]) for group in groups]
         yield from limited(found, _MAX_ISSUES, f"{{}} more groups of memories of {session.id} say the same.")
@@ -260,7 +252,7 @@ class DuplicatesCheck(Check):
         ]
         yield from limited(found, _MAX_ISSUES, f"{{}} more groups of memories of {session} have the same text.")
 
-    def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
+    def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
         found = []
         for refs in self._texts.values():
             sessions = {ref.partition("/")[0] for ref in refs}
@@ -290,12 +282,10 @@ class StalenessCheck(Check):
 
     def __init__(self) -> None:
         self._policies: dict[str, Policy] = {}
-        self._checked = 0
 
-    def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
+    def session(self, session: SessionExamination) -> Iterator[HealthIssue]:
         records, config, now = session.records, session.config, session.subject.now
-        self._checked += len(records)
-        self.summary = f"{counted(self._checked, 'memory', 'memories')} checked"
+        self.add_checked(len(records))
         days = config["health.stale_days"]
         limit = timedelta(days=days)
         unchanged = [each for each in records if is_unresolved(each) and not each.pinned and _age(each, now) > limit]
@@ -326,10 +316,10 @@ class StalenessCheck(Check):
             yield self._issue(session.id, "future", future, message, advice)
         yield from self._faded(session, records)
 
-    def _faded(self, session: SessionSubject, records: list[Record]) -> Iterator[HealthIssue]:
+    def _faded(self, session: SessionExamination, records: list[Record]) -> Iterator[HealthIssue]:
         config, now = session.config, session.subject.now
         policy = self._policy(config.decay)
-        below, moment = config["compaction.faded_below"], (now - EPOCH) // timedelta(microseconds=1)
+        below, moment = config["compaction.faded_below"], to_microseconds(now)
         recent = (now - _DAY).isoformat()
         faded = [
             each for each in records if each._updated < recent and policy.priority(DecayInputs.of(each), moment) < below

@@ -3,7 +3,7 @@
 Each session is read once; every check gets it.
 
 Guarantees of a check run
-- Nothing is written, no access is counted, no lock is kept: everything goes through `smp_memory.health.readonly_system`.
+- Nothing is written, no access is counted, no lock is kept: a store is read as `Store.examine` gives it.
 - A check that raises, whatever is in the files, is reported as an issue of that check; all others still run.
 - No secret is reported: messages, which may quote files, are redacted before they are returned.
 Non-guarantees: of a store that is being written to, each file is seen as it was when it was read.
@@ -24,31 +24,30 @@ the others still run. Everything else is left to a person: issues name the comma
 from __future__ import annotations
 
 import gc
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.errors import InvalidRecord, SessionArchived, SessionNotFound, SMPError, StorageError
-from smp_memory.files.disk import Disk
-from smp_memory.files.system import RealSystem
-from smp_memory.health import consistency, content, index, storage, upkeep
-from smp_memory.health import sessions as session_checks
-from smp_memory.health.report import PROBLEM, SEVERITIES, CheckResult, FixResult, HealthIssue, HealthReport, worst
-from smp_memory.health.storage import FILE_MODE, FOLDER_MODE, OwnedPath, owned_paths
-from smp_memory.health.subject import HealthSubject
-from smp_memory.health.unread_files import UnreadFilesCheck
-from smp_memory.model import ids
-from smp_memory.store.archive_index import ArchiveIndex
-from smp_memory.store.indexer import is_damage
+from smp_memory.errors import InvalidRecord, SessionArchived, SessionNotFound, SMPError, is_failure
+from smp_memory.health import consistency, content, upkeep
+from smp_memory.model.health import PROBLEM, SEVERITIES, CheckResult, FixResult, HealthIssue, HealthReport, worst
+from smp_memory.privacy.redaction import Redactor
+from smp_memory.privacy.settings import redactor_even_if_off
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from datetime import datetime
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Protocol
 
-    from smp_memory.files.system import System
-    from smp_memory.health.report import Check
-    from smp_memory.memory import Memory
-    from smp_memory.privacy.redaction import Redactor
+    from smp_memory.lifecycle.maintenance import MaintenanceReport
+    from smp_memory.model.health import Check
+    from smp_memory.store.port import Store, StoreExamination
+
+    class Maintained(Protocol):
+        """An opened store that can be maintained (`smp_memory.Memory`)."""
+
+        @property
+        def store(self) -> Store: ...
+
+        def maintain(self, *, only: list[str] | None = None) -> MaintenanceReport: ...
 
     Progress = Callable[[str, int, int], None]  # what is being checked, number of sessions done, number of sessions
 
@@ -56,26 +55,16 @@ if TYPE_CHECKING:
 _SESSION_GONE = (SessionArchived, SessionNotFound)  # another process archived or deleted it during the checks
 
 CHECKS: tuple[type[Check], ...] = (
-    content.ConfigurationCheck,
-    content.FormatCheck,
     content.ReadableEntries,
     content.ColdSegmentCheck,
-    upkeep.OtherLayoutsCheck,
     upkeep.OtherStoresCheck,
-    UnreadFilesCheck,
-    session_checks.ArchivesCheck,
-    upkeep.SharedFilesCheck,
-    storage.LeftoversCheck,
     content.SecretsCheck,
-    storage.AccessRightsCheck,
     content.RecalledText,
     consistency.ReferencesCheck,
     consistency.DuplicatesCheck,
     consistency.StalenessCheck,
-    session_checks.QuotaCheck,
-    session_checks.TrashCheck,
-    index.IndexCheck,
-    storage.LocksCheck,
+    upkeep.QuotaCheck,
+    upkeep.TrashCheck,
     upkeep.ClockCheck,
     upkeep.MaintenanceCheck,
     upkeep.UserStateCheck,
@@ -83,29 +72,31 @@ CHECKS: tuple[type[Check], ...] = (
     upkeep.HookFailuresCheck,
     upkeep.MergeDriverCheck,
 )
+# The order of a report, also of the checks that a backend adds; others come last.
+ORDER = (
+    *("configuration", "format", "contents", "cold", "layouts", "stores", "unread", "archives", "shared", "leftovers"),
+    *("secrets", "permissions", "recalled", "references", "duplicates", "stale", "quota", "trash", "index", "locks"),
+    *("clock", "maintenance", "state", "audit", "hooks", "git"),
+)
 
 
 def doctor(
-    system: System,
-    root: str,
-    clock: Callable[[], datetime],
-    opened: Callable[[], Memory],
+    examine: Callable[[], StoreExamination],
+    opened: Callable[[], Maintained],
     *,
     fix: bool | Iterable[str] = False,
     sessions: list[str] | None = None,
-    quick: bool = False,
-    environ: Mapping[str, str],
-    arguments: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> HealthReport:
     """Check a store; with `fix`, apply the safe fixes that were asked for and check again.
 
-    `opened` opens the store for writing; it is called only if a fix needs it.
+    `examine` reads the store, and is called for each run of the checks. `opened` opens the store for writing; it is called only
+    if a fix needs it.
     """
     fixes = tuple(fix) if not isinstance(fix, bool | str) else fix
 
-    def run_checks(fixed: list[FixResult]) -> tuple[HealthSubject, HealthReport]:
-        subject = HealthSubject(system, root, clock(), environ=environ, arguments=arguments, quick=quick)
+    def run_checks(fixed: list[FixResult]) -> tuple[StoreExamination, HealthReport]:
+        subject = examine()
         return subject, _CheckRun(subject, sessions, progress).report(fixed)
 
     subject, report = run_checks([])
@@ -124,11 +115,11 @@ def doctor(
 class _CheckRun:
     """One run of all checks over a store."""
 
-    def __init__(self, subject: HealthSubject, sessions: list[str] | None, progress: Progress | None) -> None:
+    def __init__(self, subject: StoreExamination, sessions: list[str] | None, progress: Progress | None) -> None:
         self._subject = subject
         self._only = sessions
         self._progress = progress
-        self._checks = [kind() for kind in CHECKS]
+        self._checks = sorted((kind() for kind in (*CHECKS, *subject.checks)), key=_position)
         self._running = [check for check in self._checks if not (subject.quick and check.is_heavy)]
         self._issues: list[HealthIssue] = []
         self._seconds: dict[str, float] = {}
@@ -193,14 +184,14 @@ class _CheckRun:
         except _SESSION_GONE:
             return
         except Exception as error:
-            if self._exists(name):
+            if self._subject.has(name):
                 self._add_failure(content.ReadableEntries.name, name, error)
             return
         self._memories += len(session.session_history.histories)
         before = len(self._issues)
         for check in self._running:
             self._run(check, lambda check=check: check.session(session), name)  # type: ignore[misc]
-        if not self._exists(name):
+        if not self._subject.has(name):
             del self._issues[before:]  # it was archived or deleted meanwhile
 
     def _run(self, check: Check, work: Callable[[], Iterable[HealthIssue]], session: str | None) -> None:
@@ -211,9 +202,9 @@ class _CheckRun:
         except _SESSION_GONE:
             pass
         except BaseException as error:
-            if not is_damage(error):
+            if not is_failure(error):
                 raise
-            if session is None or self._exists(session):
+            if session is None or self._subject.has(session):
                 self._add_failure(check.name, session, error)
         self._seconds[check.name] = self._seconds.get(check.name, 0.0) + time.monotonic() - started
 
@@ -221,17 +212,13 @@ class _CheckRun:
         self._incomplete.add(check)
         self._issues.append(_check_failed(check, session, error))
 
-    def _exists(self, session: str) -> bool:
-        """Whether the session is still active; another process may archive or delete it during the checks."""
-        store = self._subject.store
-        try:
-            return store.layout.exists(store.disk, store.root, session)
-        except StorageError:
-            return True
-
     def _show_progress(self, what: str, done: int, total: int) -> None:
         if self._progress is not None:
             self._progress(what, done, total)
+
+
+def _position(check: Check) -> int:
+    return ORDER.index(check.name) if check.name in ORDER else len(ORDER)
 
 
 def _check_failed(check: str, session: str | None, error: BaseException) -> HealthIssue:
@@ -245,11 +232,8 @@ def _check_failed(check: str, session: str | None, error: BaseException) -> Heal
     return HealthIssue(check, PROBLEM, message, advice, session, path=path if isinstance(path, str) else None)
 
 
-def _issue_redactor(subject: HealthSubject) -> Callable[[HealthIssue], HealthIssue]:
+def _issue_redactor(subject: StoreExamination) -> Callable[[HealthIssue], HealthIssue]:
     """A function that redacts an issue: messages may quote a file, and hook failures quote anything."""
-    from smp_memory.privacy.redaction import Redactor
-    from smp_memory.privacy.settings import redactor_even_if_off
-
     redactors = [Redactor()]
     try:
         redactors.append(redactor_even_if_off(subject.config))
@@ -281,7 +265,6 @@ def _redacted(value: Any, redactors: list[Redactor]) -> Any:
 # -- fixes
 
 _FIXES = ("permissions", "recovery", "index", "access", "maintenance")  # in the order in which they are applied
-_ABANDONED_SECONDS = 3600  # the process that wrote it would be finished by now
 
 
 def _select_fixes(fix: bool | Iterable[str], report: HealthReport) -> list[str]:
@@ -293,21 +276,22 @@ def _select_fixes(fix: bool | Iterable[str], report: HealthReport) -> list[str]:
     return [name for name in _FIXES if name in names and name in report.fixes]
 
 
+_TASKS = {"access": ["access"], "maintenance": list(upkeep.SAFE_TASKS)}  # the others are fixes of the backend
+
+
 def _apply_fixes(
-    names: list[str], report: HealthReport, subject: HealthSubject, opened: Callable[[], Memory]
+    names: list[str], report: HealthReport, subject: StoreExamination, opened: Callable[[], Maintained]
 ) -> list[FixResult]:
-    fixes: dict[str, Callable[[list[HealthIssue]], Iterator[str]]] = {
-        "permissions": lambda _: _restrict_permissions(subject),
-        "recovery": lambda issues: _recover(issues, subject, opened()),
-        "index": lambda _: _rebuild_index(opened()),
-        "access": lambda _: _maintain(opened(), ["access"]),
-        "maintenance": lambda _: _maintain(opened(), list(upkeep.SAFE_TASKS)),
-    }
     results = []
     for name in names:
         actions: list[str] = []
+        issues = [issue for issue in report.findings if issue.fix == name]
         try:
-            for line in fixes[name]([issue for issue in report.findings if issue.fix == name]):
+            if name in _TASKS:
+                lines = _maintain(opened(), _TASKS[name])
+            else:
+                lines = subject.fix(name, issues, lambda: opened().store)
+            for line in lines:
                 actions.append(line)
             results.append(FixResult(name, True, actions or ["nothing was left to do"]))
         except (SMPError, OSError) as error:
@@ -315,69 +299,6 @@ def _apply_fixes(
     return results
 
 
-def _restrict_permissions(subject: HealthSubject) -> Iterator[str]:
-    """Remove the permissions of others, where this user may, and never through a link."""
-    disk, changed = Disk(subject.system), 0
-    for owned in list(owned_paths(subject)):
-        now = disk.stat(owned.path)
-        if now is not None and OwnedPath(owned.path, now).is_too_open:
-            disk.system.chmod(owned.path, FOLDER_MODE if owned.is_folder else FILE_MODE)
-            changed += 1
-    if changed:
-        yield f"{changed:,} files and folders can be read by their owner only now"
-
-
-def _recover(issues: list[HealthIssue], subject: HealthSubject, memory: Memory) -> Iterator[str]:
-    """Recover session by session; opening the store has already recovered what concerns it as a whole."""
-    store = memory.store
-    sessions = [issue.session for issue in issues if issue.session]
-    for name in dict.fromkeys(sessions):
-        if store.layout.exists(store.disk, store.root, name):
-            store.session(name).run_locked("recovering", _do_nothing)
-            yield f"{name}: the interrupted change was finished or reverted"
-    archive = ArchiveIndex(store)
-    leftovers = [str(detail["path"]) for issue in issues if not issue.session for detail in issue.details]
-    for name in dict.fromkeys([*sessions, *(_session_of_leftover(path) for path in leftovers)]):
-        if ids.is_valid(name):
-            with archive.locked(name, "recovering"):
-                pass
-    for path in leftovers:
-        if store.disk.exists(path) and _is_abandoned(subject, store.disk, path):
-            store.disk.remove_tree(path)
-    removed = [path for path in leftovers if not store.disk.exists(path)]
-    if removed:
-        yield f"{len(removed):,} unfinished files or folders removed"
-
-
-def _do_nothing() -> None:
-    """Acquiring the lock is what recovers a session."""
-
-
-def _session_of_leftover(path: str) -> str:
-    """The session of `leaving-NAME.smp-new` and the like; a valid name in any case."""
-    name = os.path.basename(path).removesuffix(".smp-new").removeprefix("leaving-").removeprefix("coming-")
-    return name if ids.is_valid(name) else "recovery"
-
-
-def _is_abandoned(subject: HealthSubject, disk: Disk, path: str) -> bool:
-    found = disk.stat(path)
-    if found is None or not isinstance(subject.system, RealSystem):
-        return found is not None
-    return bool(time.time() - found.st_mtime_ns / 1e9 > _ABANDONED_SECONDS)
-
-
-def _rebuild_index(memory: Memory) -> Iterator[str]:
-    from smp_memory.index.index import discard_all
-
-    indexer = memory.store.indexer
-    with indexer.mutex:
-        indexer.close()
-        if memory.store.state.on_disk and os.path.isdir(indexer.folder):
-            discard_all(indexer.folder)
-        count = memory.reindex()
-    yield f"rebuilt from the files: {count:,} memories"
-
-
-def _maintain(memory: Memory, tasks: list[str]) -> Iterator[str]:
+def _maintain(memory: Maintained, tasks: list[str]) -> Iterator[str]:
     report = memory.maintain(only=tasks)
     yield from (f"{task.name}: {'; '.join(task.did) or task.problem or 'done'}" for task in report.tasks if task.ran)

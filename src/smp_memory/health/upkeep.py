@@ -1,4 +1,4 @@
-"""Checks of a store's upkeep and surroundings: clock, maintenance, user state, audit log, hooks, git, other layouts and stores, shared files.
+"""Checks of a store's upkeep and surroundings: clock, maintenance, user state, audit log, hooks, git, other stores, quota, trash.
 
 clock        the system clock has not jumped
 maintenance  tasks run in time, and the access log does not grow without bound
@@ -6,9 +6,9 @@ state        there is a folder for the user's state, and the store is trusted
 audit        the audit log's checksums are right
 hooks        no hook failed, and no recorded session ended without a lasting memory
 git          this clone has the merge driver that `.gitattributes` asks for; git does not copy it to a clone
-layouts      no session has files in another layout than the store's, which nothing reads
 stores       the project has no second store, which nothing reads
-shared       the files for all sessions (`smp_memory.store.design_shared_files`) can be read
+quota        how full a session is, and in how many days it will be full at its present growth
+trash        deleted memories and sessions that the next purge will remove
 """
 
 from __future__ import annotations
@@ -16,33 +16,31 @@ from __future__ import annotations
 import json
 import os
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.discovery import about_others
 from smp_memory.errors import SMPError
-from smp_memory.files.layouts.layout import PRIVATE
-from smp_memory.files.system import RealSystem
 from smp_memory.git.repository import merges_without_driver
-from smp_memory.health.report import NOTE, PROBLEM, WARNING, Check, HealthIssue, counted
+from smp_memory.lifecycle.clock_state import evidence
 from smp_memory.lifecycle.maintenance import EVERY, FILE
+from smp_memory.lifecycle.session_states import lifecycle_times, state_marks
+from smp_memory.model.health import NOTE, PROBLEM, WARNING, Check, HealthIssue, counted, limited, named
 from smp_memory.model.ids import is_valid
 from smp_memory.model.times import to_moment
 from smp_memory.policies.clock_trust import distrust
-from smp_memory.privacy.audit import Audit
-from smp_memory.store.clock_state import evidence
-from smp_memory.store.design_shared_files import all_shared, unreadable
-from smp_memory.store.foreign_layouts import advice, unread_sessions
+from smp_memory.policies.quota import OK, Thresholds, days_to_quota, growth_per_day, level_of
+from smp_memory.policies.quota import WARNING as FILLING
+from smp_memory.policies.session_states import PURGED, announces_purge, due_transition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import datetime
 
-    from smp_memory.health.subject import HealthSubject
+    from smp_memory.store.port import SessionExamination, StoreExamination
 
 
 HOOKS_LOG = "hooks.log"
-LEFT_NOTHING = ("hooks", "left-nothing")
+LEFT_NOTHING = "hooks/left-nothing"
 _LARGE_LOG_BYTES = 1 << 20
 _LATE = 3  # a task is late after so many of its intervals
 _RECENTLY = timedelta(days=7)
@@ -50,6 +48,10 @@ _SHOWN_FAILURES = 3
 _TAIL_BYTES = 256 << 10
 _LONGEST = 200
 _PAUSE_SECONDS = 0.05
+_MAX_ISSUES = 10
+_SOON_DAYS = 14
+_SHORTEST_SPAN = timedelta(days=1)  # the first hours of a session are no basis for a forecast
+_MIB = 1 << 20
 SAFE_TASKS = ("decay", "index", "access")  # maintenance tasks that remove nothing
 
 
@@ -58,7 +60,7 @@ class ClockCheck(Check):
     title = "the system clock is trusted"
     failed = "the system clock is not trusted"
 
-    def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
+    def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
         why = distrust(subject.now, evidence(subject.store))
         if why:
             message = f"{why[:1].upper()}{why[1:]}. Nothing is archived, expired or purged until the clock is trusted."
@@ -71,7 +73,7 @@ class MaintenanceCheck(Check):
     title = "maintenance is up to date"
     failed = "maintenance is overdue"
 
-    def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
+    def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
         last = _last_runs(subject)
         if last:
             self.summary = f"last on {max(last.values()):%Y-%m-%d}"
@@ -94,7 +96,7 @@ class MaintenanceCheck(Check):
             yield HealthIssue(self.name, NOTE, message, advice, path=subject.store.access.path, fix="access")
 
 
-def _last_runs(subject: HealthSubject) -> dict[str, datetime]:
+def _last_runs(subject: StoreExamination) -> dict[str, datetime]:
     try:
         tasks = json.loads(subject.state.read(FILE))["tasks"]
         return {name: to_moment(tasks[name]) for name in EVERY if name in tasks}
@@ -107,8 +109,8 @@ class UserStateCheck(Check):
     title = "user state can be stored"
     failed = "user state cannot be stored"
 
-    def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
-        if subject.state.on_disk or not isinstance(subject.system, RealSystem):
+    def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
+        if subject.state.on_disk or not subject.is_in_folder:
             self.summary = "" if subject.state.is_trusted() else "hooks do not use this store: smp trust"
             return
         message = "There is no folder that you own for SMP's user state, so each process rebuilds the index and hooks use no store."
@@ -121,8 +123,8 @@ class AuditLogCheck(Check):
     title = "the audit log is unchanged"
     failed = "the audit log was changed"
 
-    def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
-        audit = Audit(subject.disk, os.path.join(subject.root, PRIVATE))
+    def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
+        audit = subject.store.audit
         problems = audit.problems()
         if problems:
             time.sleep(_PAUSE_SECONDS)  # a line that is being written looks like a truncated one
@@ -138,14 +140,14 @@ class HookFailuresCheck(Check):
     title = "no hook failed"
     failed = "a recorded session left no lasting memory"
 
-    def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
+    def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
         yield from self._session_without_memories(subject)
-        disk, path = subject.state.disk, subject.state.path(HOOKS_LOG)
-        found = disk.stat(path)
-        if found is None:
+        try:
+            log = subject.state.read(HOOKS_LOG)
+        except FileNotFoundError:
             return
-        start = max(0, found.st_size - _TAIL_BYTES)
-        lines = disk.read(path, start).decode(errors="replace").splitlines()[1 if start else 0 :]
+        is_cut = len(log) > _TAIL_BYTES
+        lines = log[-_TAIL_BYTES:].decode(errors="replace").splitlines()[is_cut:]
         failures = [failure for line in lines if (failure := _failure(line)) is not None]
         self.summary = counted(len(failures), "failure")
         if not failures:
@@ -154,17 +156,18 @@ class HookFailuresCheck(Check):
         latest = failures[-_SHOWN_FAILURES:]
         is_recent = any(_is_recent(failure, subject.now) for failure in failures)
         errors = "; ".join(f"{each['at'][:16]} {each['client']} {each['event']}: {each['error']}" for each in latest)
-        least = "At least " if start else ""
+        least = "At least " if is_cut else ""
         message = f"{least}{counted(len(failures), 'failure')} of hooks. Last: {errors}"
+        path = os.path.join(subject.state.folder, HOOKS_LOG)
         advice = (
             f"What the hooks should have recorded or recalled then is missing. Correct the cause, then delete {path}."
         )
         yield HealthIssue(self.name, WARNING if is_recent else NOTE, message, advice, path=path, details=tuple(latest))
 
-    def _session_without_memories(self, subject: HealthSubject) -> Iterator[HealthIssue]:
+    def _session_without_memories(self, subject: StoreExamination) -> Iterator[HealthIssue]:
         """A recorded session that has only turns, which decay: nobody stored a decision, finding, learning or preference."""
         try:
-            stored = json.loads(subject.state.disk.read(subject.state.path(*LEFT_NOTHING), 0, _TAIL_BYTES))
+            stored = json.loads(subject.state.read(LEFT_NOTHING))
             name, turns = stored["session"], int(stored["turns"])
         except (OSError, SMPError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return
@@ -199,30 +202,10 @@ class MergeDriverCheck(Check):
     title = "git has the merge driver it needs"
     failed = "git lacks the merge driver"
 
-    def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
-        top = merges_without_driver(subject.root) if isinstance(subject.system, RealSystem) else None
+    def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
+        top = merges_without_driver(subject.root) if subject.is_in_folder else None
         if top is not None:
             yield HealthIssue(self.name, WARNING, NO_DRIVER, "smp git setup registers it.", path=top)
-
-
-class OtherLayoutsCheck(Check):
-    name = "layouts"
-    title = "all sessions have the store's layout"
-    failed = "some sessions have another layout"
-
-    def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
-        layout = subject.store.layout
-        for each in unread_sessions(subject.disk, subject.root, layout):
-            details = ({"layout": each.layout, "files": each.files},)
-            yield HealthIssue(
-                self.name,
-                PROBLEM,
-                each.text(layout.name),
-                advice(layout.name),
-                each.session,
-                path=each.path,
-                details=details,
-            )
 
 
 class OtherStoresCheck(Check):
@@ -230,23 +213,113 @@ class OtherStoresCheck(Check):
     title = "the project has one store"
     failed = "the project has several stores"
 
-    def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
-        message, advice = about_others(subject.root) if isinstance(subject.system, RealSystem) else ("", "")
+    def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
+        message, advice = about_others(subject.root) if subject.is_in_folder else ("", "")
         if message:
             yield HealthIssue(self.name, NOTE, message, advice)
 
 
-class SharedFilesCheck(Check):
-    name = "shared"
-    title = "all files for all sessions can be read"
-    failed = "some files for all sessions cannot be read"
+class QuotaCheck(Check):
+    name = "quota"
+    title = "all sessions are within their quota"
+    failed = "some sessions are full or soon will be"
 
-    def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
-        number = len(all_shared(subject.store))
-        self.summary = counted(number, "memory", "memories") + (
-            " in global/ or shared/: context uses them" if number else ""
+    def __init__(self) -> None:
+        self._fullest = 0.0
+
+    def session(self, session: SessionExamination) -> Iterator[HealthIssue]:
+        config = session.config
+        used, quota = sum(session.files.sizes().values()), config.quota_bytes
+        share = used / quota
+        self._fullest = max(self._fullest, share)
+        self.summary = f"the fullest has {self._fullest:.0%} of its quota"
+        level = level_of(used, quota, Thresholds.of(config.section("storage")))
+        samples = _samples(session, used)
+        is_long_enough = bool(samples) and session.subject.now - samples[0][0] > _SHORTEST_SPAN
+        rate = growth_per_day(samples, session.subject.now, used) if is_long_enough else None
+        days = days_to_quota(used, quota, rate)
+        growth = f", and grows by {(rate or 0) / _MIB:.2f} MiB a day" if rate else ""
+        forecast = f": full in {days:.1f} days" if days else ""
+        figures = f"{used / _MIB:.1f} of {quota / _MIB:.1f} MiB, {share:.0%}{growth}{forecast}"
+        details = ({"bytes": used, "quota_bytes": quota, "utilization": round(share, 4), "days_to_quota": days},)
+        advice = f"smp compact --session {session.id} --dry-run shows what can be moved out; storage.max_session_size_mb raises the quota."
+        if level != OK:
+            severity = WARNING if level == FILLING else PROBLEM
+            off = "" if config["compaction.enabled"] else " Automatic compaction is off (compaction.enabled)."
+            message = (
+                f"{session.id} is nearly full: {figures}.{off}" if share < 1 else f"{session.id} is full: {figures}."
+            )
+            yield HealthIssue(self.name, severity, message, advice, session.id, details=details)
+        elif days is not None and days < _SOON_DAYS:
+            message = f"{session.id} will be full soon: {figures}."
+            yield HealthIssue(self.name, NOTE, message, advice, session.id, details=details)
+
+
+def _samples(session: SessionExamination, total: int) -> list[tuple[datetime, int]]:
+    """The size of a session hour by hour, derived from the times and sizes of its entries."""
+    written: dict[str, int] = {}
+    for entry in session.entries():
+        if entry.part:
+            continue  # counted with the entry that contains it
+        hour = entry.at[:13]
+        written[hour] = written.get(hour, 0) + entry.place[1] - entry.place[0]
+    size = total - sum(written.values())
+    samples: list[tuple[datetime, int]] = []
+    for hour, more in sorted(written.items()):
+        try:
+            when = to_moment(f"{hour}:00:00Z")
+        except (ValueError, OverflowError):
+            continue
+        samples.append((when - timedelta(hours=1), size))
+        size += more
+        samples.append((when, size))
+    return samples
+
+
+class TrashCheck(Check):
+    name = "trash"
+    title = "nothing is due for purging"
+    failed = "deleted memories are due for purging"
+
+    def __init__(self) -> None:
+        self._deleted = 0
+        self._due: list[HealthIssue] = []
+
+    def session(self, session: SessionExamination) -> Iterator[HealthIssue]:
+        retention = lifecycle_times(session.subject.store).purge
+        due = []
+        for id, history in session.session_history.histories.items():
+            if history.deletion is None:
+                continue
+            self._deleted += 1
+            try:
+                if to_moment(history.deletion.at) + retention <= session.subject.now:
+                    due.append(id)
+            except (ValueError, OverflowError):
+                continue
+        if due:
+            deleted = counted(len(due), "deleted memory", "deleted memories")
+            has = "has" if len(due) == 1 else "have"
+            message = f"{deleted} of {session.id} {has} been in the trash for {retention.days} days: {named(due)}."
+            advice = "smp deleted lists them, smp restore restores them; smp purge --all removes them for good."
+            self._due.append(HealthIssue(self.name, NOTE, message, advice, session.id, tuple(due)))
+        yield from ()
+
+    def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
+        sessions = subject.store.deleted_sessions()
+        memories = counted(self._deleted, "deleted memory", "deleted memories")
+        self.summary = f"{memories}, {counted(len(sessions), 'deleted session')}"
+        times, clock_evidence = lifecycle_times(subject.store), evidence(subject.store)
+        for each in sessions:
+            if each.is_foreign:
+                continue
+            marks = state_marks(each, subject.now)
+            step = due_transition(None, subject.now, marks, times, clock_evidence)
+            is_due = step is not None and step.state == PURGED
+            if is_due or announces_purge(None, subject.now, marks, times, clock_evidence):
+                message = f"The deleted session {each.session} will be purged by the next maintenance{'' if is_due else ' but one'}."
+                advice = f"smp session undelete {each.session} restores it."
+                self._due.append(HealthIssue(self.name, NOTE, message, advice, each.session, path=each.path))
+        yield from limited(
+            self._due, _MAX_ISSUES, "{} more sessions have something in the trash that is due for purging."
         )
-        for name, why in unreadable(subject.store):
-            path = os.path.join(subject.store.root, *name.split("/"))
-            message = f"{name} cannot be read: {why}"
-            yield HealthIssue(self.name, WARNING, message, "Correct the file; SMP never writes it.", path=path)

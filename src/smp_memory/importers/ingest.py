@@ -22,12 +22,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import InvalidRecord, SessionExists, SizeLimitExceeded
-from smp_memory.files.sha256 import sha256_hex
+from smp_memory.model.ids import sha256_hex
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.model.types import KINDS
 from smp_memory.policies.statuses import is_settled
-from smp_memory.store.archive_copy import copy_of_archive
-from smp_memory.store.cold_storage import cold_history
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from smp_memory.memory import Memory
     from smp_memory.model.record import Record
     from smp_memory.session import SessionMemory
-    from smp_memory.store.file_session import FileSession
+    from smp_memory.store.port import SessionStore
 
     Reader = Callable[["Source"], list["IngestedMemory"]]
 
@@ -184,18 +182,18 @@ class _Ingest:
             histories = files.view(lambda session_history: list(session_history.histories.values()))
             records = [record for history in histories if (record := history.record(session)) is not None]
             self._known = {record.idempotency_key: record for record in records if record.idempotency_key}
-            self._cold = cold_history(files).idempotent
+            self._cold = files.cold_history().idempotent
         self._new: set[str] = set()
         self._pending: list[tuple[str, dict[str, Any]]] = []
 
-    def _files(self, session: str) -> FileSession | None:
+    def _files(self, session: str) -> SessionStore | None:
         """The existing session, or None. An archived session is restored, except in a dry run."""
         memory = self._memory
-        archived = next((each.path for each in memory.archived_sessions() if each.session == session), None)
-        if session not in memory.store.session_ids() and archived is None:
+        is_archived = memory.store.is_archived(session)
+        if session not in memory.store.session_ids() and not is_archived:
             return None
-        if archived is not None and self.report.dry_run:
-            return copy_of_archive(memory.store, archived, session).files
+        if is_archived and self.report.dry_run:
+            return memory.store.archived_copy(session)
         self._target = memory.session(session, author=self._author)
         return memory.store.session(session)
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 from functools import lru_cache
 from zlib import crc32
 
-from smp_memory.decay.inputs import DecayInputs, impact_level
+from smp_memory.decay import impact_level
 from smp_memory.index.rows import NULL
-from smp_memory.index.tokens import bag_of_terms
+from smp_memory.index.tokenizer import bag_of_terms
 from smp_memory.model.entry import BY_MAINTENANCE, is_maintenance
-from smp_memory.model.types import CONFIDENCE_WORDS, KINDS, NUMBERED
+from smp_memory.model.times import EPOCH, to_moment
+from smp_memory.model.types import CONFIDENCE_WORDS, KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from smp_memory.index.rows import Row
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.types import Kind
 
@@ -36,7 +36,6 @@ _MAX_KEY = 300  # characters of a tag or topic that are indexed
 _LABELS = 2000  # cached
 _LARGEST = 1e300
 _MAX_TURN = 10**9
-_NEVER_USED = (0, None)
 
 
 def facts_number(type_number: int, role: int, words: int, author: int, guarded: bool = False) -> int:
@@ -64,8 +63,6 @@ _SECONDS_LIMIT = 10_000
 
 
 def _seconds_of(text: str) -> int:
-    from smp_memory.model.times import EPOCH, to_moment
-
     try:
         since = to_moment(text) - EPOCH
     except (ValueError, OverflowError):
@@ -138,23 +135,10 @@ def index_terms(history: RecordHistory) -> str:
     return f"{bag_of_terms(text_of(history.data()))}{history.first.id.lower()}"
 
 
-_FILTERED_FIELDS = frozenset(
-    [
-        "approved_by",
-        "confidence",
-        "impact",
-        "importance",
-        "pinned",
-        "references",
-        "relations",
-        "resolution",
-        "severity",
-        "status",
-        "tags",
-        "topic",
-        "turn_ref",
-    ]
-)
+_FILTERED_FIELDS = frozenset([
+    "approved_by", "confidence", "impact", "importance", "pinned", "references", "relations", "resolution",
+    "severity", "status", "tags", "topic", "turn_ref",
+])  # fmt: skip
 _NO_NUMBERS, _NO_STATUS = (NULL,) * 3, (NULL,) * 4
 _RELATION_FIELDS = frozenset(["references", "relations", "turn_ref"])
 _SUMMARY = KINDS["summary"].number  # compaction writes it
@@ -311,22 +295,3 @@ def _confidence(value: Any) -> float | str:
 
 def _word(value: Any) -> str:
     return value if isinstance(value, str) else NULL
-
-
-def decay_inputs(row: Row, accesses: dict[int, tuple[int, int]]) -> DecayInputs:
-    """The inputs of a decay policy, from a memory's row and its accesses."""
-    count, last = accesses.get(row.doc, _NEVER_USED)
-    return DecayInputs(
-        NUMBERED[row.type],
-        row.created,
-        row.updated,
-        row.importance,
-        row.pinned is not None,
-        row.status,
-        row.severity,
-        row.impact,
-        row.confidence,
-        row.approved is not None,
-        count,
-        last,
-    )

@@ -61,7 +61,7 @@ def _find_spec(package: str) -> Any:
     """Like `importlib.util.find_spec`, which takes 2 ms to load."""
     if package in sys.modules:
         return sys.modules[package].__spec__
-    return next((found for finder in sys.meta_path if (found := finder.find_spec(package, None)) is not None), None)
+    return next((found for searcher in sys.meta_path if (found := searcher.find_spec(package, None)) is not None), None)
 
 
 def embed(texts: Sequence[str]) -> Any:

@@ -13,16 +13,16 @@ import json
 import os
 
 from smp_memory.import_lock import loading
-from smp_memory.index.native_libraries import LibraryMissing, leave_disk, report
+from smp_memory.index import LibraryMissing, leave_disk, report_missing
+from smp_memory.index.query import inverse_frequency, text_matches
 from smp_memory.index.rows import IndexUnusable
-from smp_memory.index.text_query import inverse_frequency, text_matches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
     from typing import Any
 
-    from smp_memory.index.text_query import TextMatch, TextQuery, Weights
+    from smp_memory.index.query import TextMatch, TextQuery, Weights
 
     Document = tuple[int, str, str, int, int]  # doc, terms, labels, created, facts
 
@@ -277,5 +277,5 @@ def is_available() -> bool:
             _available.append(True)
         except (ImportError, OSError) as error:
             _available.append(False)
-            report("tantivy", error)
+            report_missing("tantivy", error)
     return _available[0]

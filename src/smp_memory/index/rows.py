@@ -17,7 +17,8 @@ import sqlite3
 from collections import namedtuple
 from functools import cache, partial
 
-from smp_memory.errors import StorageError, StorageFull
+from smp_memory.decay import DecayInputs
+from smp_memory.model.types import NUMBERED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -424,10 +425,23 @@ def _is_lock(error: Exception) -> bool:
     return isinstance(error, sqlite3.OperationalError) and ("locked" in str(error) or "busy" in str(error))
 
 
-def from_index_error(error: Exception, path: str, operation: str) -> StorageError:
-    """Map an error of the index's database to a StorageError. The index can be rebuilt from the files, so no memory is lost."""
-    kind = StorageFull if "full" in str(error) else StorageError
-    return kind(
-        f"The index in {path} failed while {operation} ({error}). No memory is lost; `smp reindex` rebuilds it.",
-        path=path,
+_NEVER_USED = (0, None)
+
+
+def decay_inputs(row: Row, accesses: dict[int, tuple[int, int]]) -> DecayInputs:
+    """The inputs of a decay policy, from a memory's row and its accesses."""
+    count, last = accesses.get(row.doc, _NEVER_USED)
+    return DecayInputs(
+        NUMBERED[row.type],
+        row.created,
+        row.updated,
+        row.importance,
+        row.pinned is not None,
+        row.status,
+        row.severity,
+        row.impact,
+        row.confidence,
+        row.approved is not None,
+        count,
+        last,
     )

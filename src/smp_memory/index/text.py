@@ -19,8 +19,7 @@ from operator import itemgetter
 
 from smp_memory.index import unindexed
 from smp_memory.index.engine import PREFIX, TantivyEngine, is_available
-from smp_memory.index.rows import IndexUnusable
-from smp_memory.index.text_query import (
+from smp_memory.index.query import (
     EXPANSIONS,
     TextMatch,
     TextQuery,
@@ -29,6 +28,7 @@ from smp_memory.index.text_query import (
     literal_prefix,
     term_matcher,
 )
+from smp_memory.index.rows import IndexUnusable
 from smp_memory.index.unindexed import UnindexedText
 
 TYPE_CHECKING = False

@@ -13,15 +13,15 @@ from __future__ import annotations
 import json
 import zlib
 
-from smp_memory.index.text_query import text_matches
+from smp_memory.index.query import text_matches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from smp_memory.index.engine import Document
+    from smp_memory.index.query import TextMatch, TextQuery, Weights
     from smp_memory.index.rows import Rows
-    from smp_memory.index.text_query import TextMatch, TextQuery, Weights
 
 
 _K1, _B = 1.2, 0.75

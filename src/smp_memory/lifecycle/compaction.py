@@ -1,8 +1,7 @@
 """Compaction of one session and its cold segment; its size; near-duplicates. Functions of an open session.
 
-Compaction runs by itself when a write crosses a threshold: after that write was acknowledged, in a thread of its own, at
-most once a minute over all processes, and never so that the write fails. A write that finds no room at all waits for
-one compaction.
+Compaction runs by itself when a write crosses a threshold (`lifecycle.background_compaction`). A write that finds no room
+at all waits for one compaction.
 """
 
 from __future__ import annotations
@@ -10,10 +9,17 @@ from __future__ import annotations
 import time
 
 from smp_memory import event_log
-from smp_memory.errors import InvalidRecord, MemoryNotFound, SizeLimitExceeded, SMPError
+from smp_memory.errors import InvalidRecord, MemoryNotFound, SizeLimitExceeded
+from smp_memory.lifecycle.session_size import report, weighed_memories
+from smp_memory.model.history import PausedCollection
+from smp_memory.model.storage_reports import MovedEntries
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
-from smp_memory.write.operations import Batch, id_of
+from smp_memory.policies import consolidation
+from smp_memory.policies.compaction_plan import plan
+from smp_memory.policies.consolidation import THRESHOLD, Duplicates, merged
+from smp_memory.policies.retention import PreservationRules
+from smp_memory.write.operations import Batch, Delete, Update, id_of
 from smp_memory.write.path import Writer
 
 TYPE_CHECKING = False
@@ -24,16 +30,10 @@ if TYPE_CHECKING:
 
     from smp_memory.lifecycle.open_session import OpenSession
     from smp_memory.model.entry import Entry
-    from smp_memory.model.history import SessionHistory
-    from smp_memory.model.id_allocator import IdAllocator
+    from smp_memory.model.history import IdAllocator
     from smp_memory.model.record import Record
-    from smp_memory.policies.compaction_plan import CompactionPlan
-    from smp_memory.policies.consolidation import Duplicates
+    from smp_memory.policies.compaction_plan import CompactionPlan, Summariser
     from smp_memory.policies.quota import SizeReport
-    from smp_memory.policies.turn_summaries import Summariser
-    from smp_memory.store.access_counts import AccessFlush
-    from smp_memory.store.cold_storage import ColdMemory
-    from smp_memory.store.compaction import MovedEntries
     from smp_memory.write.operations import Operation
 
 GENTLE, FORCED = "gentle", "forced"
@@ -73,9 +73,7 @@ class CompactionReport:
 
 def size_report(session: OpenSession) -> SizeReport:
     """The size of the session by type, its quota, when it will be full, and what compaction could free."""
-    from smp_memory.store.session_size import report
-
-    return report(session.files, session.config, session.scope.policy(), session.now())
+    return report(session.store, session.files, session.config, session.scope.policy(), session.now())
 
 
 # -- compaction
@@ -89,11 +87,9 @@ def compact(
     summariser: Summariser | None = None,
 ) -> CompactionReport:
     """Move memories of low priority, old turns and settled findings to the cold segment beside the session."""
-    from smp_memory.store.rewrite import paused_gc
-
     now, began = session.now(), time.monotonic()
     name, bytes_to_free = _target_bytes(session, target)
-    with paused_gc():
+    with PausedCollection():
         planned, revisions = _plan(session, bytes_to_free, now, summariser)
         done = None if dry_run else _move_entries(session, planned, revisions)
     if done is not None and (done.removed or done.histories):
@@ -117,11 +113,7 @@ def _plan(
     session: OpenSession, bytes_to_free: int, now: datetime, summariser: Summariser | None
 ) -> tuple[CompactionPlan, dict[str, int]]:
     """The plan, and the current revision of each memory. The memories and their sizes are released on return."""
-    from smp_memory.policies.compaction_plan import plan
-    from smp_memory.policies.retention import PreservationRules
-    from smp_memory.store.session_size import weighed_memories
-
-    memories = weighed_memories(session.files, session.scope.policy(), now)
+    memories = weighed_memories(session.store, session.files, session.scope.policy(), now)
     rules = PreservationRules.of(session.config.section("compaction"))
     planned = plan(memories, bytes_to_free, now, rules, summariser)
     return planned, {weighed.record.id: weighed.record.revision for weighed in memories}
@@ -138,8 +130,6 @@ def _target_bytes(session: OpenSession, target: str | int | None) -> tuple[str, 
 
 
 def _move_entries(session: OpenSession, planned: CompactionPlan, revisions: dict[str, int]) -> MovedEntries:
-    from smp_memory.store.compaction import MovedEntries, move
-
     if not planned:
         return MovedEntries([], [], [], 0, 0)
     at, writer = to_text(session.now()), Writer(session, session.commit_one, session.author)
@@ -150,7 +140,7 @@ def _move_entries(session: OpenSession, planned: CompactionPlan, revisions: dict
         operations: list[Operation] = [writer.addition(KINDS["summary"], each.fields()) for each in covered]
         return Batch(session.id, operations, at, False, "compacting").resolve(allocator) if operations else []
 
-    return move(session.files, planned, revisions, summaries, at)
+    return session.files.move_to_cold(planned, revisions, summaries, at)
 
 
 def make_room(session: OpenSession, error: SizeLimitExceeded) -> None:
@@ -166,78 +156,20 @@ def make_room(session: OpenSession, error: SizeLimitExceeded) -> None:
         ) from error
 
 
-def compact_later(session: OpenSession) -> None:
-    """Compact in a thread, unless this or another process did so within the pause."""
-    now, files = time.monotonic(), session.files
-    if now - files.compacted_at < files.compaction_pause_seconds:
-        return
-    from smp_memory.store.compaction import SHORT_BACKOFF_SECONDS, backoff_seconds
-
-    left = backoff_seconds(files, session.now())
-    files.compacted_at, files.compaction_pause_seconds = now, left or SHORT_BACKOFF_SECONDS
-    if left:  # another process has just done it
-        return
-    import threading
-
-    worker = threading.Thread(
-        target=_compact_in_background, args=(session,), name=f"smp-compact-{session.id}", daemon=True
-    )
-    session.store.start_worker(worker)
-
-
-def _compact_in_background(session: OpenSession) -> None:
-    """Compact down to the target of the quota. A failure is logged and tried again later; the write before it is stored."""
-    from smp_memory.policies.quota import Thresholds, compaction_target
-    from smp_memory.store.compaction import note_attempt, note_result
-
-    files, has_freed = session.files, False
-    try:
-        used = sum(files.sizes().values())
-        target = compaction_target(used, session.config.quota_bytes, Thresholds.of(session.config.section("storage")))
-        if target is None:
-            return
-        note_attempt(files, session.now())
-        has_freed = bool(compact(session, target[1]))
-    except (SMPError, OSError) as error:
-        text = f"Session {session.id} could not be compacted: {error}"
-        event_log.emit("compaction", event_log.WARNING, "compaction_failed", text, session.id)
-    files.compaction_pause_seconds = note_result(files, session.now(), has_freed)
-
-
 # -- the cold segment
-
-
-def cold_memories(session: OpenSession) -> list[ColdMemory]:
-    """The memories in the cold segment: id, type, when they were written and moved, and why."""
-    from smp_memory.store import cold_storage
-
-    return cold_storage.cold_memories(session.files)
 
 
 def cold_ids_among(session: OpenSession, ids: list[str]) -> list[str]:
     """The ids among these whose memories are in the cold segment."""
-    from smp_memory.store.cold_storage import HISTORY, cold_rows, current_cold_path
-
-    if not session.store.disk.exists(current_cold_path(session.files)):
-        return []
-    cold = {row.id for row in cold_rows(session.files) if HISTORY not in row.about}
+    cold = session.files.cold_ids()
     return [id for id in ids if id in cold]
-
-
-def cold_record_with_key(session: OpenSession, key: str) -> Record | None:
-    """The memory with this idempotency key, if compaction moved it."""
-    from smp_memory.store.cold_storage import find_by_idempotency_key
-
-    return find_by_idempotency_key(session.files, key)
 
 
 def restore_cold(session: OpenSession, ids: list[Any]) -> list[Record]:
     """Move memories back from the cold segment, with their ids and histories, all or none."""
-    from smp_memory.store.compaction import restore_from_cold
-
     names = [id_of(id) for id in ids]
     store, quota = session.store, session.config.quota_bytes
-    restore_from_cold(session.files, names, lambda used, new: store.admit(session.id, used, new, quota))
+    session.files.restore_from_cold(names, lambda used, new: store.admit(session.id, used, new, quota))
     store.audit.note("restore_archived", at=to_text(session.now()), by=session.author, session=session.id, ids=names)
     records: list[Record] = session.files.view(
         lambda session_history: [session_history.histories[name].record(session.id) for name in names]
@@ -247,9 +179,7 @@ def restore_cold(session: OpenSession, ids: list[Any]) -> list[Record]:
 
 def cold_records(session: OpenSession, ids: list[str]) -> list[Record]:
     """Records of memories in the cold segment, without moving them."""
-    from smp_memory.store.cold_storage import cold_history
-
-    histories = cold_history(session.files).histories
+    histories = session.files.cold_history().histories
     return [record for id in ids if (record := histories[id].record(session.id)) is not None]
 
 
@@ -257,9 +187,7 @@ def missing_memory(session: OpenSession, id: str) -> MemoryNotFound:
     """The error for an id that is not in the session; it says so if the memory was compacted."""
     if not cold_ids_among(session, [id]):
         return session.files.memory_not_found(id)
-    from smp_memory.store.cold_storage import cold_path
-
-    path = cold_path(session.files)
+    path = session.files.cold_location
     return MemoryNotFound(
         f"{id} was compacted: it is in the cold segment {path}. `smp restore {id}`, or restore({id!r}), brings it back.",
         id=id,
@@ -268,38 +196,11 @@ def missing_memory(session: OpenSession, id: str) -> MemoryNotFound:
     )
 
 
-# -- access counts and near-duplicates
-
-
-def flush_access_counts(session: OpenSession, used: Iterable[AccessFlush]) -> int:
-    """Write access counts into the files; returns the number of memories. This creates no revision."""
-    from smp_memory.write.operations import Update
-
-    def stored_counts(session_history: SessionHistory) -> dict[str, Any]:
-        return {
-            id: history.data().get("access")
-            for id, history in session_history.histories.items()
-            if history.deletion is None
-        }
-
-    before = session.files.view(stored_counts)
-    operations: list[Operation] = [
-        Update(each.id, {"access": access}, None, None, session.content_limit, may_touch_turns=True)
-        for each in used
-        if each.id in before and before[each.id] != (access := {"count": each.times, "last": each.last})
-    ]
-    if operations:
-        batch = Batch(session.id, operations, to_text(session.now()), False, "noting what was used")
-        batch.is_maintenance = True
-        session.files.commit(batch)
-    return len(operations)
+# -- near-duplicates
 
 
 def find_duplicates(records: Iterable[Record], threshold: Any) -> list[Duplicates]:
     """Groups of near-duplicate findings and preferences. `threshold` is the least similarity, None: the default."""
-    from smp_memory.policies import consolidation
-    from smp_memory.policies.consolidation import THRESHOLD
-
     limit = THRESHOLD if threshold is None else threshold
     if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 <= limit <= 1:
         raise InvalidRecord(f"threshold: must be a number from 0 to 1, not {repr(limit)[:60]}.", field="threshold")
@@ -308,9 +209,6 @@ def find_duplicates(records: Iterable[Record], threshold: Any) -> list[Duplicate
 
 def merge_duplicates(session: OpenSession, group: Duplicates, by: str | None) -> Record:
     """Merge near-duplicates into the first memory of the group, in one transaction; the others go to the trash."""
-    from smp_memory.policies.consolidation import Duplicates, merged
-    from smp_memory.write.operations import Delete, Update
-
     if not isinstance(group, Duplicates):
         raise InvalidRecord(f"group: give one of those that duplicates() finds, not {repr(group)[:60]}.", field="group")
     merge, author, limit = merged(group), by or session.author, session.content_limit

@@ -9,11 +9,20 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from smp_memory import search
 from smp_memory.errors import InvalidQuery, InvalidRecord, MemoryNotFound
+from smp_memory.incomplete import each_existing
+from smp_memory.lifecycle import clock_state
 from smp_memory.lifecycle.compaction import cold_ids_among, cold_records, missing_memory, restore_cold
-from smp_memory.lifecycle.open_session import open_session
+from smp_memory.lifecycle.open_session import OpenSession, open_session
+from smp_memory.model.deletions import Deletion, Purged, Receipt, Restoration
 from smp_memory.model.times import parse, to_moment, to_text
+from smp_memory.policies.purge import purge_due, trashed
 from smp_memory.privacy.fence import strip_reason
+from smp_memory.privacy.settings import clean_reason
+from smp_memory.search.query import Query
+from smp_memory.search.records import find
+from smp_memory.write.operations import Delete, Restore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +31,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.config import Config
-    from smp_memory.lifecycle.open_session import OpenSession
-    from smp_memory.model.deletions import Purged, Receipt, Trashed
+    from smp_memory.model.deletions import Trashed
     from smp_memory.model.record import Record
     from smp_memory.policies.clock_trust import Evidence
     from smp_memory.privacy.redaction import RedactedSpan
@@ -92,9 +100,6 @@ _FILTERS = [
 
 def delete(scope: Scope, id: Any, reason: str | None, by: str | None, preview: bool, criteria: dict[str, Any]) -> Any:
     """Hide memories at once. With one id the record is returned, else a `Deletion`."""
-    from smp_memory.model.deletions import Deletion
-    from smp_memory.privacy.settings import clean_reason
-
     id, criteria = _ids_and_criteria(id, criteria)
     if _is_one(id) and not criteria and not preview:
         session, name = _session_and_id(scope, id)
@@ -115,8 +120,6 @@ def restore(scope: Scope, id: Any, reason: str | None, by: str | None, preview: 
 
     In a session those from the trash are restored in one transaction, then those from the cold segment.
     """
-    from smp_memory.model.deletions import Restoration
-
     id, criteria = _ids_and_criteria(id, criteria)
     if _is_one(id) and not criteria and not preview:
         session, name = _session_and_id(scope, id)
@@ -150,15 +153,11 @@ def _is_in(scope: Scope, id: Any, named: dict[str, list[str]]) -> bool:
 
 
 def _delete_records(session: OpenSession, ids: Iterable[str], reason: str | None, by: str | None) -> list[Record]:
-    from smp_memory.write.operations import Delete
-
     why = _clean_reason(session, reason)
     return _commit(session, [Delete(id, by or session.author, *why) for id in ids], "deleting")
 
 
 def _restore_records(session: OpenSession, ids: Iterable[str], reason: str | None, by: str | None) -> list[Record]:
-    from smp_memory.write.operations import Restore
-
     why = _clean_reason(session, reason)
     return _commit(session, [Restore(id, by or session.author, *why) for id in ids], "restoring")
 
@@ -177,13 +176,11 @@ def _clean_reason(session: OpenSession, reason: str | None) -> tuple[str | None,
 
 def deleted(scope: Scope) -> list[Trashed]:
     """The trash: who deleted what, when and why, and from when on it may be purged; the latest first."""
-    from smp_memory.store.purge import announced_purges, trashed
-
     trash: list[Trashed] = []
 
     def collect(session: OpenSession) -> None:
         files, config = session.files, session.config
-        announced, retention, auto = announced_purges(files), _retention(config), config["lifecycle.auto_purge"]
+        announced, retention, auto = files.announced_purges(), _retention(config), config["lifecycle.auto_purge"]
 
         def trash_of(session_history: Any) -> list[Trashed]:
             histories = session_history.histories.items()
@@ -214,11 +211,6 @@ def purge(
     It takes two calls at least a day apart: the first announces, a later one removes. After a jump of the clock
     nothing is removed, and `refused` says why.
     """
-    from smp_memory.model.deletions import Purged
-    from smp_memory.store import clock_state
-    from smp_memory.store.archive_erasure import purge_archives
-    from smp_memory.store.purge import purge
-
     store = scope.store
     store.check_open()
     moment = scope.now() if now is None else to_moment(parse(now, "now"))
@@ -232,10 +224,10 @@ def purge(
         def audit(ids: list[str]) -> bool:
             return store.audit.note("purge", at=to_text(moment), by=by, session=session.id, ids=ids)
 
-        report.add(purge(session.files, moment, retention, evidence, audit))
+        report.add(purge_due(session.files, moment, retention, evidence, audit))
 
     _for_each_session(scope, purge_one)
-    for _, purged in purge_archives(store, moment, evidence, by, min_age) if scope.sessions is None else ():
+    for _, purged in store.purge_archives(moment, evidence, by, min_age) if scope.sessions is None else ():
         report.add(purged)
     clock_state.record(store, moment)
     return report
@@ -251,10 +243,7 @@ def erase(
     renew_digests: Callable[[], tuple[list[str], list[str]]],
 ) -> Receipt:
     """Remove the bytes of memories, deleted and archived ones too, from every file that SMP owns, at once and for good."""
-    from smp_memory.model.deletions import Receipt
-    from smp_memory.privacy.settings import clean_reason
     from smp_memory.search.archive_search import SUMMARY_ID
-    from smp_memory.store.erasure import check_memories_exist, erase
 
     id, criteria = _ids_and_criteria(id, criteria)
     store, now = scope.store, scope.now()
@@ -267,7 +256,7 @@ def erase(
                 by_session.setdefault(record.session, []).append(record.id)
     by_session = {session: list(dict.fromkeys(ids)) for session, ids in by_session.items()}
     for session, ids in by_session.items():
-        check_memories_exist(store, session, ids)
+        store.check_memories_exist(session, ids)
     refs = [f"{session}/{name}" for session, ids in by_session.items() for name in ids]
     receipt = Receipt(refs, now, by or scope.author, reason, redacted, preview=preview)
 
@@ -285,7 +274,7 @@ def erase(
             )
 
     if by_session and not preview:
-        erase(store, by_session, receipt, audit, renew_digests)
+        store.erase(by_session, receipt, audit, renew_digests)
     return receipt
 
 
@@ -294,7 +283,7 @@ def erase(
 
 def _open(scope: Scope, session: str) -> OpenSession:
     opened = scope.opened
-    return opened if opened is not None and opened.id == session else open_session(scope, session)
+    return opened if isinstance(opened, OpenSession) and opened.id == session else open_session(scope, session)
 
 
 def _for_each_session(scope: Scope, work: Callable[[OpenSession], None]) -> None:
@@ -302,8 +291,6 @@ def _for_each_session(scope: Scope, work: Callable[[OpenSession], None]) -> None
     for name in scope.sessions if scope.sessions is not None else ():
         work(_open(scope, name))
     if scope.sessions is None:
-        from smp_memory.store.incomplete import each_existing
-
         for _ in each_existing(scope.store.session_ids(), lambda name: work(open_session(scope, name, restore=False))):
             pass
 
@@ -331,8 +318,6 @@ def _by_session(scope: Scope, id: Any) -> dict[str, list[str]]:
 
 def _select(scope: Scope, id: Any, criteria: dict[str, Any], *, deleted: bool) -> list[Record]:
     """The memories that are named or match the criteria, either deleted ones or those that are not."""
-    from smp_memory.search.records import find
-
     selected: dict[str, Record] = {}
     for name, ids in (_by_session(scope, id) if id is not None else {}).items():
         session = _open(scope, name)
@@ -353,8 +338,6 @@ def _select(scope: Scope, id: Any, criteria: dict[str, Any], *, deleted: bool) -
 def _query_all(
     scope: Scope, criteria: dict[str, Any], *, include_deleted: bool, include_archived: bool = False
 ) -> list[Record]:
-    from smp_memory.search import api
-
     given = _check_criteria(scope, criteria)
     records: list[Record] = []
     while True:
@@ -368,7 +351,7 @@ def _query_all(
             "limit": _PAGE,
             "offset": len(records),
         }
-        hits = api.query(scope, None, options)
+        hits = search.path.query(scope, None, options)
         records += hits.records
         if not hits.more:
             return records
@@ -376,8 +359,6 @@ def _query_all(
 
 def _check_criteria(scope: Scope, criteria: dict[str, Any]) -> dict[str, Any]:
     """The criteria as options of a query; refused if they order or limit, or if they select everything."""
-    from smp_memory.search.query import Query
-
     wrong = next((name for name in criteria if name in _NOT_CRITERIA), None)
     if wrong is not None:
         raise InvalidQuery(f"{wrong}: not a criterion: all matches are selected. Give narrower criteria.", field=wrong)

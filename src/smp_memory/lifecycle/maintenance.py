@@ -25,35 +25,35 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import InvalidConfig, InvalidRecord, SMPError, StorageCorrupt
-from smp_memory.lifecycle.compaction import compact, flush_access_counts
+from smp_memory.lifecycle import clock_state
+from smp_memory.lifecycle.compaction import compact
 from smp_memory.lifecycle.deletion import delete, purge
 from smp_memory.lifecycle.open_session import open_session
+from smp_memory.lifecycle.session_states import due_to_archive, lifecycle_times, state_marks
 from smp_memory.lifecycle.sessions import archive_session
 from smp_memory.model.entry import BY_MAINTENANCE
-from smp_memory.model.times import to_moment, to_text
+from smp_memory.model.times import EPOCH, to_moment, to_text
 from smp_memory.policies.clock_trust import distrust
 from smp_memory.policies.quota import Thresholds, compaction_target
 from smp_memory.policies.retention import due as retention_due
 from smp_memory.policies.retention import upcoming
 from smp_memory.policies.session_states import PURGED, announces_purge, due_transition
 from smp_memory.search.records import records as records_of
-from smp_memory.store import clock_state
-from smp_memory.store.access_counts import logged_accesses, truncate_access_log
-from smp_memory.store.archive_erasure import purge_archives
-from smp_memory.store.archive_index import ArchiveIndex
-from smp_memory.store.session_states import due_to_archive, lifecycle_times, state_marks
-from smp_memory.store.tidy import tidy_session
-from smp_memory.store.trash import announce_purge, purge_session
+from smp_memory.write.operations import Batch, Update
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from smp_memory.config import Config
+    from smp_memory.lifecycle.open_session import OpenSession
+    from smp_memory.model.history import SessionHistory
+    from smp_memory.model.storage_reports import ArchivedSession
     from smp_memory.policies.clock_trust import Evidence
     from smp_memory.scope import Scope
-    from smp_memory.store.archive_index import ArchivedSession
-    from smp_memory.store.file_store import FileStore
-    from smp_memory.store.finder import Finder
+    from smp_memory.store.port import IndexSearcher, Store
+    from smp_memory.write.operations import Operation
+
+    Access = tuple[str, int, str]  # id, count, time of the last one
 
 FILE = "maintenance.json"
 EVERY = {
@@ -232,30 +232,32 @@ class _Maintenance:
 
     def _refresh_overviews(self) -> Iterator[str]:
         """Renew the figures that a design keeps in files: remove them from metadata, rewrite overview files."""
-        from smp_memory.store.overview_files import refresh
-
         for name in self._store.session_ids():
-            if self._store.session(name).has_valid_settings() and refresh(self._store, name, dry_run=self._dry_run):
+            session = self._store.session(name)
+            if session.has_valid_settings() and session.refresh_figures(dry_run=self._dry_run):
                 yield f"{name}: figures in its files"
 
     def _access(self) -> Iterator[str]:
-        used, end = logged_accesses(self._store)
+        used, end = _logged_accesses(self._store)
         if self._dry_run:
             yield from (f"{name}: uses of {_memories(len(those))}" for name, those in used.items())
             return
         for name, those in used.items():
             if not self._store.session(name).has_valid_settings():
                 continue
-            count = flush_access_counts(open_session(self._scope, name), those)
+            count = _flush_access_counts(open_session(self._scope, name), those)
             if count:
                 yield f"{name}: uses of {_memories(count)}"
         if end:
-            truncate_access_log(self._store, end)
+            self._store.access.remove_before(end)
+            self._store.indexer.count_all_accesses(from_start=True)
         self._store.session_uses.compact()
 
     def _tidy(self) -> Iterator[str]:
-        for name in self._store.session_ids() if self._store.layout.field_names.folds else ():
-            done = tidy_session(self._store.session(name), dry_run=self._dry_run)
+        for name in self._store.session_ids():
+            done = self._store.session(name).tidy(dry_run=self._dry_run)
+            if not done.can_fold:
+                return
             if done.ids:
                 yield f"{name}: folded the changes of {_memories(len(done.ids))}"
 
@@ -287,7 +289,7 @@ class _Maintenance:
             done = purge(open_session(self._scope, name).scope, None, BY_MAINTENANCE, self._now, self._evidence)
             if done.ids:
                 yield f"purged {_memories(len(done.ids))} of {name}"
-        for name, done in purge_archives(self._store, self._now, self._evidence, BY_MAINTENANCE, automatic=True):
+        for name, done in self._store.purge_archives(self._now, self._evidence, BY_MAINTENANCE, automatic=True):
             if done.ids:
                 yield f"purged {_memories(len(done.ids))} of the archived session {name}"
             if self._is_out_of_time():
@@ -300,38 +302,83 @@ class _Maintenance:
 
     def _purge_sessions(self) -> Iterator[str]:
         times = lifecycle_times(self._store)
-        for deleted in ArchiveIndex(self._store).deleted():
+        for deleted in self._store.deleted_sessions():
             if deleted.is_foreign:
                 continue
             marks = state_marks(deleted, self._now)
             transition = due_transition(None, self._now, marks, times, self._evidence)
             if transition is not None and transition.state == PURGED:
                 if not self._dry_run:
-                    purge_session(self._store, deleted.session, to_text(self._now), self._audit_purge, deleted.path)
+                    self._store.purge_session(deleted.session, to_text(self._now), self._audit_purge, deleted.path)
                 yield f"purged the session {deleted.session}: {transition.why}"
             elif announces_purge(None, self._now, marks, times, self._evidence):
                 if not self._dry_run:
-                    announce_purge(self._store, deleted, self._now, self._evidence.passed)
+                    self._store.announce_session_purge(deleted, self._now, self._evidence.passed)
                 yield f"will purge the session {deleted.session} in the next run, in a day or later"
 
 
-def _is_intact(finder: Finder) -> bool:
-    return bool(finder.index.rows.one("PRAGMA quick_check") == "ok")
+def _is_intact(searcher: IndexSearcher) -> bool:
+    return searcher.is_intact()
 
 
-def _sessions_with_deleted(finder: Finder) -> list[str]:
-    return [
-        name
-        for (name,) in finder.index.rows.all(
-            "SELECT id FROM session WHERE no IN (SELECT DISTINCT doc >> 24 FROM memory WHERE deleted)"
-        )
+def _sessions_with_deleted(searcher: IndexSearcher) -> list[str]:
+    return searcher.sessions_with_deleted()
+
+
+def _logged_accesses(store: Store) -> tuple[dict[str, list[Access]], int]:
+    """The memories in the access log, by session, with their total counts; and the offset up to which the log was read."""
+    store.access.flush()
+    logged, end = store.access.read(0)
+    names: dict[str, set[str]] = {}
+    for name, _ in logged:
+        session, _, id = name.rpartition("/")
+        names.setdefault(session, set()).add(id)
+    store.indexer.count_all_accesses()
+
+    def read(searcher: IndexSearcher) -> dict[str, list[Access]]:
+        found: dict[str, list[Access]] = {}
+        for session, ids in names.items():
+            rows = [row for id in sorted(ids) if (row := searcher.row(session, id)) is not None and not row.deleted]
+            accesses = searcher.accesses([row.doc for row in rows])
+            used = [(row.id, *_as_text(accesses[row.doc])) for row in rows if row.doc in accesses]
+            if used:
+                found[session] = used
+        return found
+
+    return store.indexer.answer(None, read), end
+
+
+def _flush_access_counts(session: OpenSession, used: list[Access]) -> int:
+    """Write access counts into a session; returns the number of memories. This creates no revision: `updated` stays."""
+
+    def stored_counts(session_history: SessionHistory) -> dict[str, Any]:
+        return {
+            id: history.data().get("access")
+            for id, history in session_history.histories.items()
+            if history.deletion is None
+        }
+
+    before = session.files.view(stored_counts)
+    operations: list[Operation] = [
+        Update(id, {"access": access}, None, None, session.content_limit, may_touch_turns=True)
+        for id, count, last in used
+        if id in before and before[id] != (access := {"count": count, "last": last})
     ]
+    if operations:
+        batch = Batch(session.id, operations, to_text(session.now()), False, "noting what was used")
+        batch.is_maintenance = True
+        session.files.commit(batch)
+    return len(operations)
+
+
+def _as_text(access: tuple[int, int]) -> tuple[int, str]:
+    return access[0], to_text(EPOCH + timedelta(microseconds=access[1]))
 
 
 # -- the times of the last runs
 
 
-def _last_runs(store: FileStore) -> dict[str, datetime]:
+def _last_runs(store: Store) -> dict[str, datetime]:
     try:
         noted = json.loads(store.state.read(FILE))["tasks"]
         return {name: to_moment(noted[name]) for name in EVERY if name in noted}
@@ -339,7 +386,7 @@ def _last_runs(store: FileStore) -> dict[str, datetime]:
         return {}
 
 
-def _note_runs(store: FileStore, last: dict[str, datetime]) -> None:
+def _note_runs(store: Store, last: dict[str, datetime]) -> None:
     fields = {"tasks": {name: to_text(when) for name, when in last.items()}}
     try:
         store.state.write(FILE, (json.dumps(fields, indent=2) + "\n").encode())

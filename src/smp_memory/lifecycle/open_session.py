@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from smp_memory import event_log
 from smp_memory.errors import SessionArchived, SessionCorrupt, SizeLimitExceeded, StorageCorrupt
-from smp_memory.lifecycle.compaction import cold_record_with_key, compact_later, make_room
-from smp_memory.lifecycle.sessions import restore_for_use
 from smp_memory.model.times import to_text
 from smp_memory.scope import Scope
 from smp_memory.write.operations import Batch
-from smp_memory.write.quota import near_quota
 from smp_memory.write.validation import optional_text
 
 TYPE_CHECKING = False
@@ -25,8 +22,7 @@ if TYPE_CHECKING:
     from smp_memory.config import Config
     from smp_memory.model.record import Record
     from smp_memory.privacy.redaction import Redactor
-    from smp_memory.store.file_session import FileSession
-    from smp_memory.store.file_store import FileStore
+    from smp_memory.store.port import SessionStore, Store
     from smp_memory.write.operations import Operation
 
     T = TypeVar("T")
@@ -37,6 +33,9 @@ else:  # `typing` takes a new process 5 ms to load
             return object
 
     T = None
+
+
+_WARNED = "warned_percent"  # in the memo of a session: the share of the quota that was logged last
 
 
 class _Once(Generic[T]):
@@ -63,6 +62,8 @@ def open_session(scope: Scope, id: str, author: str | None = None, *, restore: b
     except SessionArchived:
         if not restore:
             raise
+        from smp_memory.lifecycle.sessions import restore_for_use
+
         warning = restore_for_use(scope, id, author)
         opened = OpenSession(scope, scope.store.existing_session(id), author)
         opened.warnings = [warning]
@@ -72,7 +73,7 @@ def open_session(scope: Scope, id: str, author: str | None = None, *, restore: b
 class OpenSession:
     """One session of a store, open for reading and writing."""
 
-    def __init__(self, scope: Scope, files: FileSession, author: str | None = None) -> None:
+    def __init__(self, scope: Scope, files: SessionStore, author: str | None = None) -> None:
         self.store_scope = scope
         self.files = files
         self.id = files.session
@@ -85,7 +86,7 @@ class OpenSession:
         return warnings
 
     @property
-    def store(self) -> FileStore:
+    def store(self) -> Store:
         return self.store_scope.store
 
     def now(self) -> datetime:
@@ -111,6 +112,12 @@ class OpenSession:
     @_Once
     def content_limit(self) -> int:
         return self.config.content_limit_bytes
+
+    @_Once
+    def warning_bytes(self) -> float:
+        """From this size on a write warns about the quota, and the session is compacted automatically."""
+        warning: float = self.config.quota_bytes * self.config["storage.warning_percent"] / 100
+        return warning
 
     @_Once
     def redactor(self) -> Redactor | None:
@@ -146,56 +153,65 @@ class OpenSession:
         try:
             files.commit(self._batch(operations, name, atomic))
         except SessionArchived:  # another process has archived it since it was opened
+            from smp_memory.lifecycle.sessions import restore_for_use
+
             warning = restore_for_use(self.store_scope, self.id, self.author)
             files.commit(self._batch(operations, name, atomic))
             operations[0].warnings = (*operations[0].warnings, warning)
         except SizeLimitExceeded as error:
             if "used" not in error.details or not self.config["compaction.enabled"]:
                 raise  # one memory alone is too large, or compaction is switched off
+            from smp_memory.lifecycle.compaction import make_room
+
             make_room(self, error)
             files.commit(self._batch(operations, name, atomic))
-        if any(operation.dated for operation in operations):
-            self._note_use_after_import(operations)
+        is_dated = False
         for operation in operations:
+            is_dated = is_dated or operation.dated is not None
             if (operation.warnings or operation.removals) and operation.record is not None:
                 from smp_memory.privacy.settings import count_kinds
 
                 operation.record._add_notices(operation.warnings, count_kinds(operation.removals))
-        if files.writer.size_bytes >= files.warning_bytes:
+        if is_dated:
+            self._note_use_after_import(operations)
+        if files.size_bytes >= self.warning_bytes:
             self._warn_of_quota(operations)
-            if files.writer.size_bytes >= files.filling_bytes:
+            if self.config["compaction.enabled"]:
+                from smp_memory.lifecycle.background_compaction import compact_later
+
                 compact_later(self)
 
     def _batch(self, operations: list[Operation], name: str, atomic: bool) -> Batch:
         batch = Batch(self.id, operations, self.store_scope.clock.text(), atomic, name)
         if batch.needs_histories:
-            batch.find_in_cold_storage = lambda key: cold_record_with_key(self, key)
+            batch.find_in_cold_storage = self.files.cold_record_with_key
         return batch
 
     def _note_use_after_import(self, operations: list[Operation]) -> None:
         """Note that the session was used now if the entries carry earlier times, as those of an import do."""
-        from smp_memory.store.session_states import IMPORTED_BEFORE, note_session_use
+        from smp_memory.lifecycle.session_states import IMPORTED_BEFORE
 
-        now = self.now()
-        limit = to_text(now - IMPORTED_BEFORE)
+        limit = to_text(self.now() - IMPORTED_BEFORE)
         if any(operation.dated and operation.dated < limit for operation in operations):
-            note_session_use(self.store, self.id, now)
+            self.store_scope.note_session_use(self.id)
 
     def _warn_of_quota(self, operations: list[Operation]) -> None:
         """Add a warning to the records of a write when the session is nearly full; each threshold is logged once."""
+        from smp_memory.policies.quota import near_quota
+
         files, storage = self.files, self.config.section("storage")
         percents = (storage["warning_percent"], storage["critical_percent"])
-        used, quota = files.writer.size_bytes, self.config.quota_bytes
+        used, quota = files.size_bytes, self.config.quota_bytes
         reached, text = near_quota(self.id, used, quota, percents)
         for operation in operations:
             if reached and operation.record is not None:
                 operation.record._add_notices((text,))
                 operation.warnings = (*operation.warnings, text)
-        if reached > files.warned_percent:
+        if reached > files.memo.get(_WARNED, 0):
             event_log.emit(
                 "quota", event_log.WARNING, "quota_near", text, self.id, percent=reached, bytes=used, quota_bytes=quota
             )
-        files.warned_percent = reached
+        files.memo[_WARNED] = reached
 
     # -- the audit log
 

@@ -6,17 +6,21 @@ Every change of a session's state leaves a line in the audit log and an event in
 from __future__ import annotations
 
 from smp_memory import event_log
+from smp_memory.lifecycle import session_states as states
+from smp_memory.lifecycle.session_states import lifecycle_times
 from smp_memory.model.times import to_text
+from smp_memory.policies.summaries import archive_summary
+from smp_memory.privacy.settings import clean_reason, redaction_notice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from smp_memory.lifecycle.session_states import SessionState
     from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
+    from smp_memory.model.storage_reports import ArchivedSession
     from smp_memory.scope import Scope
-    from smp_memory.store.archive_index import ArchivedSession
-    from smp_memory.store.session_states import SessionState
 
 _EVENTS = {  # by action of the audit log: the event of the log, and its text
     "archive_session": ("session_archived", "archived"),
@@ -29,49 +33,27 @@ _EVENTS = {  # by action of the audit log: the event of the log, and its text
 
 def session_states(scope: Scope, *, include_archived: bool = False) -> list[SessionState]:
     """The state of every session and its next transition; archived and deleted sessions too if asked for."""
-    from smp_memory.store import session_states as states
-
     scope.store.check_open()
     active = states.session_states(scope.store, scope.now(), scope.sessions)
     return active + states.archived_session_states(scope.store, scope.now()) if include_archived else active
 
 
-def archived_sessions(scope: Scope) -> list[ArchivedSession]:
-    from smp_memory.store.archive_index import ArchiveIndex
-
-    return ArchiveIndex(scope.store).archived()
-
-
-def deleted_sessions(scope: Scope) -> list[ArchivedSession]:
-    """The sessions in the trash, with who deleted them, when, why, and until when they can be restored."""
-    from smp_memory.store.archive_index import ArchiveIndex
-
-    return ArchiveIndex(scope.store).deleted()
-
-
 def archive_session(scope: Scope, id: str, reason: str | None, by: str | None) -> ArchivedSession:
     """Pack a session into an archive with a summary beside it."""
-    from smp_memory.policies.summaries import archive_summary
-    from smp_memory.privacy.settings import clean_reason
-    from smp_memory.store.archive import archive_session
-
     at, (reason, redacted) = to_text(scope.now()), clean_reason(scope.config, reason)
 
     def summary(records: list[Record], info: SessionInfo | None, figures: dict[str, Any]) -> dict[str, Any]:
         return archive_summary(records, info, archived=at, reason=reason, figures=figures)
 
-    archived = archive_session(scope.store, id, summary)
+    archived = scope.store.archive_session(id, summary)
     _record_change(scope, "archive_session", id, by, reason)
     return archived._replace(redacted=redacted)
 
 
 def restore_session(scope: Scope, id: str, by: str | None) -> None:
     """Restore an archived session."""
-    from smp_memory.store.archive import restore_session
-    from smp_memory.store.session_states import note_session_use
-
-    restore_session(scope.store, id)
-    note_session_use(scope.store, id, scope.now())
+    scope.store.restore_session(id)
+    scope.note_session_use(id)
     _record_change(scope, "restore_session", id, by)
 
 
@@ -85,25 +67,17 @@ def restore_for_use(scope: Scope, id: str, by: str | None) -> str:
 
 def delete_session(scope: Scope, id: str, reason: str | None, by: str | None) -> ArchivedSession:
     """Move a session, archived or not, to the trash."""
-    from smp_memory.privacy.settings import clean_reason
-    from smp_memory.store.session_states import lifecycle_times
-    from smp_memory.store.trash import delete_session
-
     reason, redacted = clean_reason(scope.config, reason)
-    deleted = delete_session(scope.store, id, scope.now(), lifecycle_times(scope.store).purge, by, reason)
+    deleted = scope.store.delete_session(id, scope.now(), lifecycle_times(scope.store).purge, by, reason)
     _record_change(scope, "delete_session", id, by, reason)
     return deleted._replace(redacted=redacted)
 
 
 def undelete_session(scope: Scope, id: str, reason: str | None, by: str | None) -> str:
     """Restore the session of this name that was deleted last; returns its state, active or archived."""
-    from smp_memory.privacy.settings import clean_reason, redaction_notice
-    from smp_memory.store.session_states import note_session_use
-    from smp_memory.store.trash import undelete_session
-
-    state = undelete_session(scope.store, id)
+    state = scope.store.undelete_session(id)
     if state == "active":
-        note_session_use(scope.store, id, scope.now())
+        scope.note_session_use(id)
     reason, redacted = clean_reason(scope.config, reason)
     _record_change(scope, "undelete_session", id, by, reason)
     if redacted:  # the answer has no field for it
@@ -114,11 +88,8 @@ def undelete_session(scope: Scope, id: str, reason: str | None, by: str | None) 
 
 def purge_session(scope: Scope, id: str, reason: str | None, by: str | None) -> ArchivedSession:
     """Remove a deleted session for good, before its time. Of several of one name the one deleted first is removed."""
-    from smp_memory.privacy.settings import clean_reason
-    from smp_memory.store.trash import purge_session
-
     at, (reason, redacted) = to_text(scope.now()), clean_reason(scope.config, reason)
-    purged = purge_session(scope.store, id, at, lambda _: _record_change(scope, "purge_session", id, by, reason))
+    purged = scope.store.purge_session(id, at, lambda _: _record_change(scope, "purge_session", id, by, reason))
     return purged._replace(redacted=redacted)
 
 

@@ -218,24 +218,9 @@ class Receipt:
     """The result of an erasure: what was erased, which files were searched for remains, and what it cannot reach. No content."""
 
     __slots__ = (
-        "at",
-        "by",
-        "bytes_after",
-        "bytes_before",
-        "elsewhere",
-        "ids",
-        "left",
-        "pending",
-        "pieces",
-        "preview",
-        "reason",
-        "redacted",
-        "removed",
-        "rewritten",
-        "searched_bytes",
-        "searched_files",
-        "summaries",
-    )
+        "at", "by", "bytes_after", "bytes_before", "elsewhere", "ids", "left", "pending", "pieces", "preview",
+        "reason", "redacted", "removed", "rewritten", "searched_bytes", "searched_files", "summaries",
+    )  # fmt: skip
 
     def __init__(
         self,

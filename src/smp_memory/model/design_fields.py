@@ -1,4 +1,6 @@
-"""Translate fields of the original designs into SMP's own. Pure.
+"""Translate fields of memories and arguments of a new session from the original designs' form into SMP's own. Pure.
+
+Fields of memories:
 
     context.topic                              topic
     references as an object of lists           references, a plain list
@@ -8,9 +10,18 @@
 
 Applied to the input of callers and to entries that SMP did not write. A field given in SMP's own form is never overwritten,
 and a value in an unexpected form is left unchanged. See docs/designs.md.
+
+Arguments of `create_session`, which may also come as one object, `create_session({"user_id": "ada", "metadata": {…}})`:
+
+    user_id, agent_ids, session_id             user, agents, id
+    metadata={…}, context={…}                  project_name is the project, tags are tags, the rest is the session's context;
+                                               a `context` without a field of the designs' metadata is an ordinary value
+    decay_config={…}, compaction_config={…}    settings of the session, see `smp_memory.design_settings`
 """
 
 from __future__ import annotations
+
+from smp_memory.errors import InvalidRecord
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +31,22 @@ if TYPE_CHECKING:
     from smp_memory.model.types import Kind
 
 _FOREIGN = frozenset(("context", "metadata", "references", "message", "access_count", "last_accessed", "decay"))
+_NESTED = ("data", "content")  # two of the designs put a type's fields into an inner object
+_ARGUMENTS = ("id", "user", "agents", "project", "tags", "config")
+_NAMES = {
+    "user_id": "user",
+    "userId": "user",
+    "agent_ids": "agents",
+    "agentIds": "agents",
+    "session_id": "id",
+    "sessionId": "id",
+    "project_name": "project",
+    "projectName": "project",
+}
+_CONTEXT_FIELDS = frozenset(
+    ("project_name", "project_phase", "primary_topic", "tags")
+)  # of a session's context in design 003
+_SETTINGS = ("decay_config", "compaction_config", "privacy_config")
 
 
 def translate_fields(kind: Kind, data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -74,3 +101,62 @@ def _set_access(data: dict[str, Any]) -> None:
     if type(count) is not int or count < 0 or not (last is None or isinstance(last, str)):
         return
     data["access"] = {"count": count, "last": last}
+
+
+def unwrap_fields(kind: Kind, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Unwrap the inner object in which two of the designs put the fields; if the text is given outside of it, it is an ordinary field."""
+    for name in _NESTED:
+        inner = given.get(name)
+        if (
+            type(inner) is dict
+            and not (name == kind.text and kind.is_own_object)
+            and not _has_required_outside(kind, given, name)
+        ):
+            outer = {key: value for key, value in given.items() if key != name}
+            return {**inner, **outer}
+    return given
+
+
+def _has_required_outside(kind: Kind, given: Mapping[str, Any], inner: str) -> bool:
+    """Whether a required field is given outside of the inner object."""
+    required = {name for group in kind.required for name in group}
+    return any(
+        value is not None and name != inner and kind.aliases.get(name, name) in required
+        for name, value in given.items()
+    )
+
+
+# -- arguments of a new session
+
+
+def translate_arguments(
+    named_values: tuple[Any, ...], context: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of `create_session` in the order of `_ARGUMENTS`, and the context."""
+    named, given = dict(zip(_ARGUMENTS, named_values, strict=True)), dict(context)
+    if hasattr(named["id"], "keys"):
+        given = {**named["id"], **given}
+        named["id"] = None
+    for group in ("metadata", "context"):
+        inner = given.get(group)
+        if isinstance(inner, dict) and (group == "metadata" or not _CONTEXT_FIELDS.isdisjoint(inner)):
+            del given[group]
+            for name, value in inner.items():
+                _add(given, name, value, f"{group}.{name}")
+    settings = {name: given.pop(name) for name in _SETTINGS if isinstance(given.get(name), dict)}
+    if settings:
+        named["config"] = {**settings, **(named["config"] or {})}
+    for name in list(given):
+        ours = _NAMES.get(name, name)
+        if ours in named:
+            if named[ours] in (None, (), []):
+                named[ours] = given.pop(name)
+            elif ours != "project" and given.pop(name) != named[ours]:
+                raise InvalidRecord(f"{name}: given twice, also as {ours}.", field=name)
+    return tuple(named.values()), given
+
+
+def _add(given: dict[str, Any], name: str, value: Any, path: str) -> None:
+    if name in given and given[name] != value:
+        raise InvalidRecord(f"{path}: given twice, also as {name}.", field=name)
+    given[name] = value

@@ -25,25 +25,9 @@ BY_MAINTENANCE = "smp"  # author of deletions by retention, which do not count a
 
 class Entry:
     __slots__ = (
-        "at",
-        "by",
-        "data",
-        "file",
-        "id",
-        "lacks",
-        "line",
-        "op",
-        "part",
-        "place",
-        "revision",
-        "schema",
-        "seq",
-        "state",
-        "tx",
-        "type",
-        "uid",
-        "uids",
-    )
+        "at", "by", "data", "file", "id", "lacks", "line", "op", "part", "place", "revision", "schema", "seq",
+        "state", "tx", "type", "uid", "uids",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -81,7 +65,7 @@ class Entry:
         # "id", "time": missing in the file because it was typed by hand, see `smp_memory.files.file_state`
         self.lacks: tuple[str, ...] = ()
         self.place = (0, 0)  # its byte range in the file: start, end
-        self.part: int | None = None  # its position in a folded entry, see `smp_memory.files.folded_entries`
+        self.part: int | None = None  # its position in a folded entry, see `smp_memory.files.entry_fields`
 
     @property
     def key(self) -> tuple[int, str, str, str, str]:

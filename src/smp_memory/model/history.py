@@ -1,4 +1,4 @@
-"""Build records from entries: one pure session_history, used for reading, writing, `as_of` and validation.
+"""Build records from entries: one pure history of a session, used for reading, writing, `as_of` and validation.
 
 Guarantees: the same set of entries gives the same records, whatever their order in the files and however they were split
 over files or arrivals. Memories are identified by id and uid: if two clones gave out the same id, the later memory is shown
@@ -8,6 +8,8 @@ Non-guarantees: order of `created`; records come in the order in which they were
 """
 
 from __future__ import annotations
+
+import gc
 
 from smp_memory.model import ids
 from smp_memory.model.clone_merge import (
@@ -32,6 +34,18 @@ if TYPE_CHECKING:
 
 
 _SETS_FIELDS = (CHANGE, PUT)
+
+
+class PausedCollection:
+    """Pauses the garbage collector while many entries are read: they hold no cycles, and collecting costs most of the time."""
+
+    def __enter__(self) -> None:
+        self._was_enabled = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *_: object) -> None:
+        if self._was_enabled:
+            gc.enable()
 
 
 class RecordHistory:
@@ -97,6 +111,16 @@ class RecordHistory:
             if not after(entry.at, until):
                 past.append(entry)
         return past
+
+    def superseded(self) -> list[Entry]:
+        """The changes that a later change supersedes. The first entry stays, because it has the creation time and the author."""
+        later = self.entries[1:]
+        changes = [entry for entry in later if is_revision(entry)]
+        return changes[:-1] if all(entry.op == CHANGE for entry in later) and not self.has_equal_numbers() else []
+
+    def has_equal_numbers(self) -> bool:
+        """Whether two clones gave one number to two entries. Such a memory stays, because the cold segment identifies entries by number."""
+        return len({entry.seq for entry in self.entries}) < len(self.entries)
 
     def steps(self, *, with_edits: bool = True) -> list[dict[str, Any]]:
         """The steps of the history: who did what and when, each changed field with its value before and after. Uses are left out.
@@ -317,3 +341,109 @@ def _is_copy(entry: Entry, other: Entry) -> bool:
 
 def _number(entry: Entry) -> int:
     return entry.seq
+
+
+# -- ids and numbers for new entries, given out under the session's lock
+
+
+class IdAllocator:
+    """The numbers given out in a session and, once loaded, its memories. A rejected batch leaves no gap: it works on a copy."""
+
+    __slots__ = ("numbers", "seq", "session_history")
+
+    def __init__(self, seq: int, numbers: dict[str, int], session_history: SessionHistory | None = None) -> None:
+        self.seq = seq
+        self.numbers = numbers
+        self.session_history = session_history
+
+    def copy(self) -> IdAllocator:
+        return IdAllocator(self.seq, dict(self.numbers), self.session_history)
+
+    def raise_to(self, seq: int, numbers: dict[str, int]) -> None:
+        """Raise the counters to these values; counters never decrease."""
+        self.seq = max(self.seq, seq)
+        for prefix, number in numbers.items():
+            self.number_used(prefix, number)
+
+    def next_seq(self) -> int:
+        self.seq += 1
+        return self.seq
+
+    def next_number(self, prefix: str) -> int:
+        number = self.numbers.get(prefix, 0) + 1
+        self.numbers[prefix] = number
+        return number
+
+    def number_used(self, prefix: str, number: int) -> None:
+        if number > self.numbers.get(prefix, 0):
+            self.numbers[prefix] = number
+
+    def history(self, memory_id: str) -> RecordHistory | None:
+        return self.session_history.histories.get(memory_id) if self.session_history else None
+
+    def idempotent(self, key: str) -> str | None:
+        return self.session_history.idempotent.get(key) if self.session_history else None
+
+    def preference(self, key: str) -> str | None:
+        """The id of the live preference with this key."""
+        if self.session_history is None or key not in self.session_history.preferences:
+            return None
+        histories = self.session_history.histories
+        last = self.session_history.preferences[key]
+        if last in histories and histories[last].has_key(key):
+            return last
+        # the latest one was deleted or has another key now
+        return next((name for name in reversed(histories) if histories[name].has_key(key)), None)
+
+
+# -- hand edits without effect, because a later change overwrites the edited fields
+
+
+class OverlaidEdit:
+    """A hand-edited value that differs from the current value of the memory."""
+
+    __slots__ = ("edited", "field", "later", "revision", "value")
+
+    def __init__(self, field: str, value: Any, edited: Entry, later: Entry, revision: int) -> None:
+        self.field = field
+        self.value = value
+        self.edited = edited
+        self.later = later  # the change that overwrites it
+        self.revision = revision  # of that change
+
+
+def overlaid_in(history: RecordHistory) -> list[OverlaidEdit]:
+    """Fields of hand-edited entries whose value differs from the current one. Which fields were edited is not known."""
+    entries = [entry for entry in history.entries if is_revision(entry)]
+    if all(entry.state != "edited" for entry in entries[:-1]):
+        return []
+    now = history.data()
+    found: dict[str, OverlaidEdit] = {}
+    for number, entry in enumerate(entries[:-1]):
+        for field, value in entry.data.items() if entry.state == "edited" else ():
+            later = [(n, each) for n, each in enumerate(entries[number + 1 :], number + 2) if field in each.data]
+            if any(_is_folded_into(each, entry) for _, each in later):
+                continue
+            if later and field != "access" and not same(now.get(field), value):
+                revision, change = later[-1]
+                found[field] = OverlaidEdit(field, value, entry, change, revision)
+    return list(found.values())
+
+
+def _is_folded_into(entry: Entry, other: Entry) -> bool:
+    """Whether two entries are parts of one folded entry, which shows only the later value."""
+    return entry.part is not None and other.part is not None and (entry.file, entry.place) == (other.file, other.place)
+
+
+def overlaid_problems(history: RecordHistory) -> list[Problem]:
+    return [_problem(each) for each in overlaid_in(history)]
+
+
+def _problem(found: OverlaidEdit) -> Problem:
+    edited, later = found.edited, found.later
+    where = f"line {later.line}" if later.file == edited.file else f"{later.file}:{later.line}"
+    message = (
+        f"{edited.id}: `{found.field}` in line {edited.line}, which was edited by hand, is overwritten by revision {found.revision} at {where}. "
+        f"To make the edited value the current one: smp edit --adopt {edited.id}"
+    )
+    return Problem(edited.file, edited.line, "overlaid", message, "warning", edited.id)

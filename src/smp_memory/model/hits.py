@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from smp_memory.model.record import html_table
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,14 +140,12 @@ class Hits(list[Hit]):
         return [{**hit.record.to_dict(), "relevance": hit.relevance, "priority": hit.priority} for hit in self]
 
     def _repr_html_(self) -> str:
-        from smp_memory.model.notebook import table
-
         columns = ("memory", "type", "created", "relevance", "priority", "text")
         rows = (
             (hit.record.ref, hit.record.type, hit.record.to_dict()["created"], *_figures(hit), hit.record.text)
             for hit in self
         )
-        return table(columns, rows)
+        return html_table(columns, rows)
 
 
 class Related:

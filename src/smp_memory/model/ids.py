@@ -1,14 +1,21 @@
-"""Syntax of session ids, memory ids (`DEC-0001`), agent names and tags.
+"""Syntax of session ids, memory ids (`DEC-0001`), agent names and tags, random uids, and digests.
 
 Ids of letters, digits, `_` and `-`, at most 64 of them, are safe as file names on every system. Numbered ids are
-allocated under the session's lock and never reused.
+allocated under the session's lock and never reused. A uid only has to distinguish memories with the same id from two clones of a
+store, so 32 random bits are enough.
 """
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 
 from smp_memory.errors import InvalidRecord
+from smp_memory.import_lock import loading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 LIMIT = 64
 STATE_PREFIX = "STATE-"
@@ -86,3 +93,48 @@ def parts_of(memory_id: str) -> tuple[str, int]:
     """Split an id at its last `-` into prefix and number; 0 if the rest is not a number."""
     prefix, _, digits = memory_id.rpartition("-")
     return prefix, int(digits) if len(digits) <= 12 and digits.isascii() and digits.isdigit() else 0
+
+
+random_bytes = os.urandom
+
+
+def new_uid() -> str:
+    return letters(random_bytes(4).hex())
+
+
+# -- digests
+
+_OPENSSL_PAYS_BYTES = 1 << 18
+_hash: Any = None
+_until_openssl = _OPENSSL_PAYS_BYTES
+
+
+def sha256_hex(data: bytes) -> str:
+    """SHA-256 of data. Small data are hashed without loading OpenSSL, which takes a new process four milliseconds.
+
+    Python has a SHA-256 of its own, which is as fast on an entry of some hundred bytes. A process that hashes more than
+    `_OPENSSL_PAYS_BYTES`, such as one that reads a large session, switches to OpenSSL's, which is several times as fast on many bytes.
+    """
+    global _hash, _until_openssl  # noqa: PLW0603 - selects one of two equal functions; a race does no harm
+    if _until_openssl > 0:
+        _until_openssl -= len(data)
+        if _hash is None or _until_openssl <= 0:
+            _hash = _load_hash(_until_openssl > 0)
+    digest: str = _hash(data).hexdigest()
+    return digest
+
+
+def _load_hash(small: bool) -> Any:
+    with loading:
+        if small:
+            try:
+                from _sha2 import sha256 as own  # type: ignore[import-not-found]  # Python 3.12 and later
+            except ImportError:
+                try:
+                    from _sha256 import sha256 as own  # type: ignore[import-not-found]  # 3.11
+                except ImportError:
+                    from hashlib import sha256 as own
+            return own
+        from hashlib import sha256
+
+        return sha256

@@ -14,7 +14,7 @@ from smp_memory.model.types import CONFIDENCE_WORDS, KINDS, SCHEMA, PerKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
     from typing import Any
 
@@ -71,20 +71,9 @@ class Record:
     """One memory, now or as of a requested time."""
 
     __slots__ = (
-        "_created",
-        "_data",
-        "_notices",
-        "_updated",
-        "deletion",
-        "edited",
-        "id",
-        "revision",
-        "seq",
-        "session",
-        "type",
-        "typed_by_hand",
-        "updated_by",
-    )
+        "_created", "_data", "_notices", "_updated", "deletion", "edited", "id", "revision", "seq", "session", "type",
+        "typed_by_hand", "updated_by",
+    )  # fmt: skip
 
     def __init__(
         self, session: str, first: Entry, data: dict[str, Any], last: Entry, revision: int, deletion: Entry | None
@@ -227,9 +216,8 @@ class Record:
         return f"{type(self).__name__}({self.id} r{self.revision}: {self.text[:60]!r})"
 
     def _repr_html_(self) -> str:
-        from smp_memory.model.notebook import table
 
-        return table(("field", "value"), self.to_dict().items())
+        return html_table(("field", "value"), self.to_dict().items())
 
 
 class Records(list[Record]):
@@ -255,10 +243,9 @@ class Records(list[Record]):
         return [record.to_dict() for record in self]
 
     def _repr_html_(self) -> str:
-        from smp_memory.model.notebook import table
 
         rows = ((each.ref, each.type, each.to_dict()["created"], each.author, each.text) for each in self)
-        return table(("memory", "type", "created", "author", "text"), rows)
+        return html_table(("memory", "type", "created", "author", "text"), rows)
 
 
 class Status:
@@ -386,3 +373,25 @@ CLASSES.update(
     learning=Learning,
     summary=Summary,
 )
+
+
+# -- notebooks
+
+_MAX_CHARACTERS = 300
+_MAX_ROWS = 100
+
+
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """An HTML table for notebooks, every value escaped; rows beyond the first 100 are counted in a last row."""
+    from html import escape  # only notebooks need it
+
+    def cell(value: Any) -> str:
+        text = value if isinstance(value, str) else "" if value is None else str(value)
+        return escape(text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…")
+
+    listed = list(rows)
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{cell(value)}</td>' for value in row)}</tr>" for row in listed[:_MAX_ROWS])
+    if len(listed) > _MAX_ROWS:
+        body += f'<tr><td colspan="{len(columns)}">… and {len(listed) - _MAX_ROWS:,} more</td></tr>'
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -17,23 +17,9 @@ class SessionInfo:
     """Participants, project, creation time, context and settings of a session, and the counters that rewrites must keep."""
 
     __slots__ = (
-        "agents",
-        "config",
-        "context",
-        "created_text",
-        "format",
-        "generation",
-        "id",
-        "is_assumed",
-        "numbers",
-        "other",
-        "project",
-        "seq",
-        "status",
-        "tags",
-        "uid",
-        "user",
-    )
+        "agents", "config", "context", "created_text", "format", "generation", "id", "is_assumed", "numbers", "other",
+        "project", "seq", "status", "tags", "uid", "user",
+    )  # fmt: skip
 
     def __init__(
         self,

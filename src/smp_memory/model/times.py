@@ -1,15 +1,17 @@
-"""Convert times. Times are UTC; in files and dictionaries they are ISO 8601 text ending in `Z`."""
+"""Times, their text, and the clock of a store. Times are UTC; in files and dictionaries they are ISO 8601 text ending in `Z`."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from time import time_ns
+from datetime import UTC, datetime, timedelta
 
-from smp_memory.errors import InvalidRecord
+from smp_memory.errors import InvalidConfig, InvalidRecord
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NS = 1_000_000_000
-_last_second = (0, "")
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def to_text(moment: datetime) -> str:
@@ -23,6 +25,12 @@ def to_moment(text: str) -> datetime:
     if moment.tzinfo is UTC:
         return moment
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def to_microseconds(moment: datetime) -> int:
+    """A moment as microseconds since 1970 UTC; without a zone it is UTC."""
+    aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    return (aware - EPOCH) // _MICROSECOND
 
 
 def parse(value: object, field: str) -> str:
@@ -44,13 +52,19 @@ def system_clock() -> datetime:
     return datetime.now(UTC)
 
 
-def system_text() -> str:
-    """Fast `to_text(system_clock())`: caches the text of the current second, because writes often share one."""
-    global _last_second  # noqa: PLW0603 - a cache of one; a lost race costs a text made again
-    second, fraction = divmod(time_ns(), _NS)
-    known, text = _last_second
-    if known != second:
-        text = to_text(datetime.fromtimestamp(second, UTC))[:-1]
-        _last_second = (second, text)
-    micros = fraction // 1000
-    return f"{text}.{micros:06d}Z" if micros else f"{text}Z"
+class Clock:
+    """The store's clock; an aware datetime, or the same as files hold it."""
+
+    __slots__ = ("source",)
+
+    def __init__(self, source: Callable[[], datetime] | None = None) -> None:
+        self.source = source or system_clock
+
+    def now(self) -> datetime:
+        moment = self.source()
+        if moment.tzinfo is None:
+            raise InvalidConfig("clock: must return a time with a time zone (an aware datetime).", field="clock")
+        return moment
+
+    def text(self) -> str:
+        return to_text(self.now())

@@ -1,7 +1,7 @@
 """The types of memory: ONE table with every fact of a type. A new type is one row; see docs/ARCHITECTURE.md.
 
 One vocabulary: the names here are used in Python, in `to_dict()` and in queries. The names of the original designs
-are accepted on input as aliases; each layout writes the names of its own design (see `smp_memory.files.field_names`).
+are accepted on input as aliases; each layout writes the names of its own design (see `smp_memory.files.entry_fields`).
 
 Loaded by every process: no heavy imports here. `Kind` has class attributes as defaults, so that a row names only what is
 special about its type.

@@ -17,7 +17,7 @@ from datetime import datetime
 from smp_memory.errors import InvalidQuery, InvalidRecord
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.model.types import KINDS
-from smp_memory.overview.items import (
+from smp_memory.overview.topics import (
     OverviewItem,
     header,
     overview_items,

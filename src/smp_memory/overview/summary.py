@@ -20,8 +20,17 @@ import json
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS, SEVERITY_LEVELS, names_where
 from smp_memory.overview.activity import agents_of
-from smp_memory.overview.items import brief, header, overview_items, plural, refs_by_type, small, text_of, word
-from smp_memory.overview.topics import topics_of
+from smp_memory.overview.topics import (
+    brief,
+    header,
+    overview_items,
+    plural,
+    refs_by_type,
+    small,
+    text_of,
+    topics_of,
+    word,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +41,7 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.overview.items import OverviewItem, Priority
+    from smp_memory.overview.topics import OverviewItem, Priority
 
 
 MAX_ITEMS = 10

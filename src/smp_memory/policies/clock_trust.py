@@ -1,7 +1,7 @@
 """Decide whether the wall clock can be trusted with steps that depend on dates, and how much time has really passed.
 
 A wall clock may be wrong: a battery died, a person tried out a date, a virtual machine slept. So every maintenance
-run records (`store.clock_state`) the wall clock and a clock that nobody can set (time since boot). The next run gets
+run records (`lifecycle.clock_state`) the wall clock and a clock that nobody can set (time since boot). The next run gets
 both as `Evidence`.
 
 Guarantees

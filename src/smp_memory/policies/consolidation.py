@@ -29,7 +29,7 @@ from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.index.tokens import STOP_WORDS, terms
+from smp_memory.index.tokenizer import STOP_WORDS, terms
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS, SEVERITIES, names_where, severity_rank
 from smp_memory.policies.statuses import is_settled

@@ -179,3 +179,14 @@ def days_to_quota(size_bytes: int, quota_bytes: int, bytes_per_day: float | None
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 1)
+
+
+def near_quota(session: str, used_bytes: int, quota_bytes: int, percents: tuple[int, ...]) -> tuple[int, str]:
+    """The highest threshold that a session has reached, and a warning; (0, "") below all thresholds."""
+    reached = max((percent for percent in percents if used_bytes * 100 >= quota_bytes * percent), default=0)
+    if not reached:
+        return 0, ""
+    return reached, (
+        f"Session {session} has reached {reached} % of its quota of {quota_bytes:,} bytes; when it is full, writes are refused. "
+        "Make room with `smp compact`, raise storage.max_session_size_mb, or start a new session."
+    )

@@ -34,17 +34,6 @@ if TYPE_CHECKING:
 
 CREATED, ACTIVE, IDLE, DECAYING = "created", "active", "idle", "decaying"
 ARCHIVED, DELETED, PURGED = "archived", "deleted", "purged"
-STATES = (CREATED, ACTIVE, IDLE, DECAYING, ARCHIVED, DELETED, PURGED)
-
-TRANSITIONS: dict[str, dict[str, str]] = {  # from, to, cause
-    CREATED: {ACTIVE: "first use", IDLE: "no use", ARCHIVED: "command", DELETED: "command"},
-    ACTIVE: {IDLE: "no use", ARCHIVED: "command", DELETED: "command"},
-    IDLE: {ACTIVE: "use", DECAYING: "no use", ARCHIVED: "command", DELETED: "command"},
-    DECAYING: {ACTIVE: "use", ARCHIVED: "no use or command", DELETED: "command"},
-    ARCHIVED: {ACTIVE: "restore or use", DELETED: "command"},
-    DELETED: {ACTIVE: "undelete", ARCHIVED: "undelete", PURGED: "time or command"},
-    PURGED: {},
-}
 
 
 class SessionTimes(NamedTuple):
@@ -91,10 +80,6 @@ class Transition(NamedTuple):
 
 DEFAULT_TIMES = SessionTimes()
 NO_MARKS = StateMarks()
-
-
-def may_become(state: str, target: str) -> bool:
-    return target in TRANSITIONS[state]
 
 
 def state_of(

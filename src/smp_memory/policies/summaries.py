@@ -30,7 +30,7 @@ from math import log, sqrt
 from operator import mul, sub
 from typing import Any, NamedTuple
 
-from smp_memory.index.tokens import STOP_WORDS, terms
+from smp_memory.index.tokenizer import STOP_WORDS, terms
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
 from smp_memory.overview.summary import summarize

@@ -22,6 +22,7 @@ import time
 
 from smp_memory import event_log
 from smp_memory.errors import SMPError, StorageCorrupt
+from smp_memory.model.times import system_clock, to_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -260,6 +261,4 @@ def _without_secrets(reason: str) -> str:
 
 
 def _now() -> str:
-    from smp_memory.model.times import system_clock, to_text
-
     return to_text(system_clock())

@@ -18,14 +18,13 @@ Non-guarantees: a password that is a plain word without quotes is not found.
 from __future__ import annotations
 
 from smp_memory.privacy import key_value_rules, validators
-from smp_memory.privacy.token_rules import Rule
+from smp_memory.privacy.rules import PROVIDERS, Rule
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from re import Match
 
     Span = tuple[int, int]
-
 
 _W = "[A-Za-z0-9_-]"
 
@@ -383,3 +382,6 @@ SENTENCES: tuple[Rule, ...] = (
     Rule("password", ("passwords:", "password:", "credentials:", "creds:", "login:"), r"(?:passwords?|credentials|creds|login): {0,2}[\w.@-]{1,40}+ ?[/:] ?([^\s\"'`<>,;]{5,64}+)", _login, "password", True),
     *(Rule("unknown_secret", (word,), word + _LONG_VALUE, _key, "unknown_secret", True, in_long_word=True, by_context=True) for word in ("key", "token", "secret")),
 )  # fmt: skip
+
+
+RULES = (*PROVIDERS, *CONTEXTS, *CONFIGURATIONS, *SENTENCES)

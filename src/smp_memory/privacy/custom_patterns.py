@@ -11,7 +11,7 @@ Non-guarantees: that a pattern finds what its author intended.
 from __future__ import annotations
 
 from smp_memory.errors import InvalidConfig
-from smp_memory.privacy.token_rules import Rule
+from smp_memory.privacy.rules import Rule
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

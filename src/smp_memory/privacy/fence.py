@@ -28,6 +28,8 @@ from __future__ import annotations
 
 import os
 
+from smp_memory.errors import InvalidRecord
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -169,8 +171,6 @@ def without_recalled(kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = _stripped(data)
     for group in kind.required:
         if any(name in data for name in group) and not any(kept.get(name) for name in group if name in data):
-            from smp_memory.errors import InvalidRecord
-
             raise InvalidRecord(
                 f"{group[0]}: contains only text that was recalled from memory, which is not stored again. "
                 "Leave it out, or add new text.",

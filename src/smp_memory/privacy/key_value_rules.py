@@ -5,6 +5,12 @@ API key a value with a digit, after a mere `key` or `token` only a value that lo
 Guarantees: linear on any text: names and values are bounded, and a value is read only after a name that matters.
 Non-guarantees: a password that is a plain word in a sentence, or that precedes its name, is not found. Variables, templates,
 types and calls in the place of a value are not secrets.
+
+Names of values in structured data: name/value pairs, values nested under a name, lists of command-line arguments.
+
+    value_name({"name": "DB_PASSWORD", "value": "x"}, "")     # 'DB_PASSWORD': the name that applies to `value`
+    item_name("passwords")                                    # 'password': the name of each item of that list
+    is_arguments(["mysql", "-u", "root"])                     # True: read as one command line
 """
 
 from __future__ import annotations
@@ -17,22 +23,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from re import Match, Pattern
+    from typing import Any
 
 PASSWORD, SECRET, UNKNOWN = "password", "secret", "unknown_secret"  # kinds, not passwords
 TRIGGERS = (
-    "pass",
-    "pw",
-    "secret",
-    "token",
-    "credential",
-    "key",
-    "auth",
-    "contrase",
-    "psk",
-    "kennwort",
-    "wachtwoord",
+    "pass", "pw", "secret", "token", "credential", "key", "auth", "contrase", "psk", "kennwort", "wachtwoord",
     "senha",
-)
+)  # fmt: skip
 BEYOND_ASCII = ("hasło", "пароль", "密码", "密碼", "パスワード", "비밀번호")
 _FOREIGN = ("kennwort", "wachtwoord", "senha", *BEYOND_ASCII)
 _MAX_NESTING = 4  # names inside the value of another name, such as `auth:password=x`
@@ -68,36 +65,15 @@ _VALUE = (
     r"|`(?P<back>[^`\n]{1,256}+)`"
     r"|\\?[\"'`]?(?P<bare>(?:[^\s\"'`,;<>&]{1,128}+|&(?!\w{1,40}=)){1,4}+)"
 )
-_PASSWORD_PARTS = frozenset(
-    [
-        "password",
-        "passwd",
-        "passwort",
-        "passphrase",
-        "passcode",
-        "pwd",
-        "pw",
-        "pass",
-        "passe",
-        "contraseña",
-        "contrasena",
-        "psk",
-    ]
-)
+_PASSWORD_PARTS = frozenset([
+    "password", "passwd", "passwort", "passphrase", "passcode", "pwd", "pw", "pass", "passe", "contraseña",
+    "contrasena", "psk",
+])  # fmt: skip
 _SHORT_NAMES = frozenset(["pass", "pw", "pwd"])  # words that mean other things as well
 _OTHER_PASSES = (
-    "bypass",
-    "compass",
-    "trespass",
-    "underpass",
-    "overpass",
-    "surpass",
-    "multipass",
-    "lowpass",
-    "highpass",
-    "bandpass",
-    "oldpwd",
-)
+    "bypass", "compass", "trespass", "underpass", "overpass", "surpass", "multipass", "lowpass", "highpass",
+    "bandpass", "oldpwd",
+)  # fmt: skip
 _NUMBERED_PASSES = frozenset(
     ["first", "second", "third", "last", "final", "test", "tests", "render", "forward", "backward"]
 )
@@ -113,108 +89,22 @@ _SECRET_PARTS = frozenset(
     ["secret", "apikey", "apitoken", "accesstoken", "authtoken", "secretkey", "accesskey", "clientsecret"]
 )
 _UNKNOWN_PARTS = frozenset(["token", "key", "auth", "credential", "credentials", "authorization"])
-_SECRET_PAIRS = frozenset(
-    [
-        "api-key",
-        "access-key",
-        "secret-key",
-        "private-key",
-        "signing-key",
-        "encryption-key",
-        "master-key",
-        "auth-key",
-        "account-key",
-        "shared-key",
-        "app-key",
-        "application-key",
-        "deploy-key",
-        "license-key",
-        "client-key",
-        "webhook-key",
-        "service-key",
-        "admin-key",
-        "hmac-key",
-        "storage-key",
-        "access-token",
-        "auth-token",
-        "refresh-token",
-        "bearer-token",
-        "session-token",
-        "bot-token",
-        "api-token",
-        "deploy-token",
-        "personal-token",
-        "id-token",
-        "oauth-token",
-        "security-token",
-        "webhook-token",
-        "registry-token",
-        "npm-token",
-        "github-token",
-        "gitlab-token",
-        "slack-token",
-        "client-secret",
-        "subscription-key",
-        "function-key",
-        "functions-key",
-        "vault-token",
-        "private-token",
-        "job-token",
-        "app-token",
-        "key-base",
-    ]
-)
-_HARMLESS_FIRST = frozenset(
-    [
-        "public",
-        "primary",
-        "foreign",
-        "cache",
-        "partition",
-        "sort",
-        "object",
-        "row",
-        "dict",
-        "map",
-        "json",
-        "redis",
-        "lookup",
-        "config",
-        "translation",
-        "hot",
-        "answer",
-        "idempotency",
-        "group",
-        "unique",
-        "composite",
-        "index",
-        "host",
-        "ssh-host",
-        "sort",
-        "shard",
-        "routing",
-        "page",
-        "next",
-        "previous",
-        "cursor",
-        "continuation",
-        "csrf-field",
-        "stop",
-        "start",
-        "end",
-        "pad",
-        "eos",
-        "bos",
-        "sep",
-        "mask",
-        "special",
-        "max",
-        "min",
-        "total",
-        "cancellation",
-        "cancel",
-    ]
-)
+_SECRET_PAIRS = frozenset([
+    "api-key", "access-key", "secret-key", "private-key", "signing-key", "encryption-key", "master-key", "auth-key",
+    "account-key", "shared-key", "app-key", "application-key", "deploy-key", "license-key", "client-key",
+    "webhook-key", "service-key", "admin-key", "hmac-key", "storage-key", "access-token", "auth-token",
+    "refresh-token", "bearer-token", "session-token", "bot-token", "api-token", "deploy-token", "personal-token",
+    "id-token", "oauth-token", "security-token", "webhook-token", "registry-token", "npm-token", "github-token",
+    "gitlab-token", "slack-token", "client-secret", "subscription-key", "function-key", "functions-key",
+    "vault-token", "private-token", "job-token", "app-token", "key-base",
+])  # fmt: skip
+_HARMLESS_FIRST = frozenset([
+    "public", "primary", "foreign", "cache", "partition", "sort", "object", "row", "dict", "map", "json", "redis",
+    "lookup", "config", "translation", "hot", "answer", "idempotency", "group", "unique", "composite", "index",
+    "host", "ssh-host", "sort", "shard", "routing", "page", "next", "previous", "cursor", "continuation",
+    "csrf-field", "stop", "start", "end", "pad", "eos", "bos", "sep", "mask", "special", "max", "min", "total",
+    "cancellation", "cancel",
+])  # fmt: skip
 _MIN_LENGTH = {PASSWORD: 4, SECRET: 8, UNKNOWN: 20}
 _CHECKED_CHARACTERS = 100  # of a value
 _TOKEN_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+/=.~:%|@$!")
@@ -445,3 +335,76 @@ def _has_symbols(value: str) -> bool:
 
 def _is_key(value: str) -> bool:
     return validators.has_digit(value) and validators.is_varied(value) and not validators.is_joined_words(value)
+
+
+# -- names of values in structured data
+
+VALUE_KEYS = frozenset(["value", "values", "val", "v", "default", "current", "plain", "plaintext", "raw"])
+_NAME_KEYS = ("name", "key", "variable", "setting", "option", "parameter", "field")
+_NUMBER_DIGITS = 256  # a longer number is not a password, and slow to convert
+
+
+def value_name(data: dict[str, Any], outer: str) -> str:
+    """The name that applies to the `VALUE_KEYS` of a dictionary: the name of the pair, else that of the dictionary itself."""
+    for key in _NAME_KEYS:
+        name = data.get(key)
+        if type(name) is str and strength_of(name) is not None:
+            return name
+    return outer
+
+
+def item_name(name: str) -> str:
+    """The name of each item of a list: the list's own, or its singular if that names a password or a secret."""
+    if name[-1:] in "sS" and strength_of(name) is None:
+        singular = name[:-1]
+        if strength_of(singular) in (PASSWORD, SECRET):
+            return singular
+    return name
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a value with this name, or the items of a list with it, can be a secret."""
+    return strength_of(item_name(name)) is not None
+
+
+def as_text(value: Any) -> str | None:
+    """A text or an integer as text, for checks by name; None for other values."""
+    if type(value) is str:
+        return value
+    return str(abs(value)) if type(value) is int and value.bit_length() < 3 * _NUMBER_DIGITS else None
+
+
+def is_option(item: Any) -> bool:
+    return type(item) is str and item[:1] == "-" and item[1:2] not in ("", " ")
+
+
+def is_arguments(items: list[Any]) -> bool:
+    """Whether a list looks like command-line arguments: strings, one of which is an option."""
+    return any(map(is_option, items)) and all(type(item) is str for item in items)
+
+
+def replace_spans(items: list[str], spans: list[tuple[int, int, str]]) -> list[str]:
+    """Replace spans of `" ".join(items)` in the items; each span has its replacement."""
+    cleaned, at, first = [], 0, 0
+    for item in items:
+        end = at + len(item)
+        while first < len(spans) and spans[first][1] <= at:
+            first += 1
+        pieces, done, place = [], at, first
+        while place < len(spans) and spans[place][0] < end:
+            start = max(spans[place][0], done)
+            pieces += [item[done - at : start - at], spans[place][2]]
+            done = min(spans[place][1], end)
+            place += 1
+        cleaned.append("".join([*pieces, item[done - at :]]))
+        at = end + 1
+    return cleaned
+
+
+def free_key(name: str, taken: dict[str, Any]) -> str:
+    """The name, with a number if the dictionary already has it."""
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name} {number}"
+    return free

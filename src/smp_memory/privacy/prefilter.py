@@ -15,16 +15,15 @@ Guarantees: every rule that could match is selected; linear in the text.
 from __future__ import annotations
 
 from smp_memory.privacy import key_value_rules
-from smp_memory.privacy.number_rules import MIN_DIGITS
-from smp_memory.privacy.rules import RULES
-from smp_memory.privacy.token_rules import LONG_WORD, Token
+from smp_memory.privacy.context_rules import RULES
+from smp_memory.privacy.rules import LONG_WORD, MIN_DIGITS, Token
 from smp_memory.privacy.validators import DIGITS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from smp_memory.privacy.token_rules import Rule
+    from smp_memory.privacy.rules import Rule
 
     Ranked = tuple[int, Rule]
 

@@ -15,11 +15,10 @@ Non-guarantees: a secret of unknown form without the name of a secret is not fou
 from __future__ import annotations
 
 from smp_memory.errors import InvalidConfig
-from smp_memory.privacy import key_value_rules, prefilter, structured_values
-from smp_memory.privacy.number_rules import NUMBERS, may_have_number
+from smp_memory.privacy import key_value_rules, prefilter
+from smp_memory.privacy.context_rules import RULES
 from smp_memory.privacy.prefilter import LongWordIndex
-from smp_memory.privacy.rules import RULES
-from smp_memory.privacy.token_rules import Rule
+from smp_memory.privacy.rules import NUMBERS, Rule, may_have_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -201,7 +200,7 @@ class Redactor:
                 texts.append(item)
             elif field_class == _PLAIN and type(item) is list and _is_text_list(item):
                 texts += item
-                if "-" in "".join(item) and structured_values.is_arguments(item):
+                if "-" in "".join(item) and key_value_rules.is_arguments(item):
                     texts.append(" ".join(item))
             elif field_class != _UNTOUCHED and self._collect_field(
                 key, item, texts, _name_of(key, field_class, data, "")
@@ -234,8 +233,8 @@ class Redactor:
                     return True
                 texts.append(key)
         elif type(value) is list:
-            name = structured_values.item_name(name) if name else ""
-            if structured_values.is_arguments(value):
+            name = key_value_rules.item_name(name) if name else ""
+            if key_value_rules.is_arguments(value):
                 texts.append(" ".join(value))
             for item in value:
                 if type(item) is str and not name:
@@ -248,7 +247,7 @@ class Redactor:
         """The kind of secret that a text or a number is by its name, or None."""
         if not self._names_matter or key_value_rules.strength_of(name) is None:
             return None
-        text = structured_values.as_text(value)
+        text = key_value_rules.as_text(value)
         if text is None or text.startswith(OPENING):
             return None
         kind = key_value_rules.is_secret_value(name, text)
@@ -267,11 +266,9 @@ class Redactor:
         if type(value) is dict:
             return self._clean_dict(value, field, removals, outer=name)
         if type(value) is list:
-            name = structured_values.item_name(name) if name else ""
+            name = key_value_rules.item_name(name) if name else ""
             cleaned = [self._clean(item, f"{field}[{place}]", removals, name) for place, item in enumerate(value)]
-            return (
-                self._clean_arguments(cleaned, field, removals) if structured_values.is_arguments(cleaned) else cleaned
-            )
+            return self._clean_arguments(cleaned, field, removals) if key_value_rules.is_arguments(cleaned) else cleaned
         return value
 
     def _clean_arguments(self, items: list[str], field: str, removals: list[RedactedSpan]) -> list[str]:
@@ -283,7 +280,7 @@ class Redactor:
                 break
             merged = _merged(found)
             removals += [RedactedSpan(kind, end - start, field) for start, end, _, kind in merged]
-            items = structured_values.replace_spans(
+            items = key_value_rules.replace_spans(
                 items, [(start, end, self._mark(kind)) for start, end, _, kind in merged]
             )
         return items
@@ -300,7 +297,7 @@ class Redactor:
             removals += found
             place = f"{field}.{shown}" if field else shown
             name = _name_of(key, _FIELD_CLASSES.get(key) or _field_class(key), value, outer)
-            cleaned[structured_values.free_key(shown, cleaned) if found else shown] = self._clean_item(
+            cleaned[key_value_rules.free_key(shown, cleaned) if found else shown] = self._clean_item(
                 key, item, place, removals, top, name
             )
         return cleaned
@@ -341,12 +338,12 @@ def _is_field_name(key: str) -> bool:
 def _field_class(key: str) -> str:
     if key in UNTOUCHED:
         field_class = _UNTOUCHED
-    elif key in structured_values.VALUE_KEYS:
+    elif key in key_value_rules.VALUE_KEYS:
         field_class = _PAIRED
     elif "@" in key or len(key) > _MAX_FIELD_NAME:
         return _LONG
     else:
-        field_class = _NAMED if structured_values.is_secret_name(key) else _IDENTITY if key in IDENTITIES else _PLAIN
+        field_class = _NAMED if key_value_rules.is_secret_name(key) else _IDENTITY if key in IDENTITIES else _PLAIN
     if len(_FIELD_CLASSES) < _MAX_FIELD_CLASSES:
         _FIELD_CLASSES[key] = field_class
     return field_class
@@ -355,7 +352,7 @@ def _field_class(key: str) -> str:
 def _name_of(key: str, field_class: str, data: dict[str, Any], outer: str) -> str:
     """The name that applies to the value of a field, or "" if it is an ordinary one; `outer` is the name of the dictionary."""
     if field_class == _PAIRED:
-        return structured_values.value_name(data, outer)
+        return key_value_rules.value_name(data, outer)
     return key if field_class in (_NAMED, _LONG) else ""
 
 

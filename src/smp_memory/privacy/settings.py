@@ -12,11 +12,15 @@ from smp_memory.privacy.fence import strip_metadata, strip_reason
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
+    from typing import Any, Protocol
 
     from smp_memory.config import Config
     from smp_memory.privacy.redaction import RedactedSpan, Redactor
-    from smp_memory.store.file_store import FileStore
+
+    class AuditedStore(Protocol):
+        @property
+        def audit(self) -> Any: ...
+
 
 _OFTEN_ALLOWED = ("email", "phone")  # kinds that not every user considers secret
 _OFF, _PATTERNS = "privacy.redaction.off", "privacy.redaction.patterns"
@@ -78,7 +82,7 @@ def clean_reason(config: Config, reason: str | None) -> tuple[str | None, dict[s
 
 
 def log_metadata_redaction(
-    store: FileStore, at: str, session: str, by: str | None, removals: list[RedactedSpan]
+    store: AuditedStore, at: str, session: str, by: str | None, removals: list[RedactedSpan]
 ) -> dict[str, int]:
     """Log the redactions in session metadata to the audit log; return the counts by kind."""
     kinds = count_kinds(removals)

@@ -28,12 +28,8 @@ if TYPE_CHECKING:
 
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.record import Record
-    from smp_memory.search.field_values import Computed
-    from smp_memory.search.filters import FieldFilter
-
 
 SHARED = "shared"
-_ARCHIVE_SUMMARY_ID = "ARCHIVE"  # the summary of an archived session, which covers private memories, too
 VISIBLE_TO_ALL = (None, SHARED, "public", "all", "team")
 
 
@@ -62,29 +58,6 @@ class Viewer:
         else:
             owner, shared = data.get("author"), visibility in VISIBLE_TO_ALL
         return bool(shared) or (self.agent is not None and owner == self.agent)
-
-
-class VisibilityFilter:
-    """A query filter: the filter of the query, and visibility to the viewer."""
-
-    __slots__ = ("_filter", "_viewer")
-
-    def __init__(self, viewer: Viewer, field_filter: FieldFilter) -> None:
-        self._viewer = viewer
-        self._filter = field_filter
-
-    def admits(self, record: Record, computed: Computed) -> bool:
-        if record.id == _ARCHIVE_SUMMARY_ID and record.type == "summary":
-            return False
-        return self._viewer.sees(record) and (not self._filter or self._filter.admits(record, computed))
-
-    @property
-    def is_selective(self) -> bool:
-        """Most memories are for all."""
-        return bool(self._filter)
-
-    def __bool__(self) -> bool:
-        return True
 
 
 LEFT_OUT = "left_out"  # field of a history step and of an exported memory: describes what is missing

@@ -14,84 +14,77 @@ of the main index.
 from __future__ import annotations
 
 import copy
+import os
+import threading
+from heapq import merge
 from types import SimpleNamespace
 from weakref import WeakKeyDictionary
 
 from smp_memory.errors import InvalidQuery, SMPError
-from smp_memory.files.archive_format import DEFAULT_LIMITS
-from smp_memory.files.disk import identity
-from smp_memory.index.index import Index
-from smp_memory.index.rows import POSITION_BITS
+from smp_memory.incomplete import SESSION_GONE, archive_problem, each_existing
 from smp_memory.model.entry import PUT, Entry
-from smp_memory.model.history import SessionHistory
+from smp_memory.model.history import PausedCollection, SessionHistory
 from smp_memory.model.hits import Hits
 from smp_memory.model.times import EPOCH, to_text
-from smp_memory.search.path import search
-from smp_memory.search.ranking import Ranking, sort_key
-from smp_memory.store import incomplete
-from smp_memory.store.archive_copy import copy_of_archive
-from smp_memory.store.archive_index import ArchiveIndex
-from smp_memory.store.cold_storage import cold_history, cold_path, current_cold_path
-from smp_memory.store.finder import Finder
-from smp_memory.store.incomplete import SESSION_GONE, each_existing
-from smp_memory.store.rewrite import paused_gc
+from smp_memory.search.ranking import sort_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
-    from smp_memory.decay.policies import Policy
-    from smp_memory.index.rows import Row
+    from smp_memory.decay import Policy
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.hits import Hit
-    from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
+    from smp_memory.model.storage_reports import ArchivedSession
+    from smp_memory.scope import Scope
     from smp_memory.search.query import Query
-    from smp_memory.store.archive_index import ArchivedSession
-    from smp_memory.store.file_store import FileStore
-    from smp_memory.store.indexer import Indexer
+    from smp_memory.store.port import IndexSearcher, SearchIndex, Store
 
-    Histories = dict[str, dict[str, RecordHistory]]  # by session and id
+    SearchFunction = Callable[[Query, IndexSearcher, Policy], Hits]
+
+    Histories = dict[str, Mapping[str, RecordHistory]]  # by session and id
 
 SUMMARY_ID = "ARCHIVE"
 MAX_UNPACKED_BYTES = 64 << 20  # of unpacked archives; in RAM they take several times as much
-_cached: WeakKeyDictionary[FileStore, tuple[Any, Index, Histories]] = WeakKeyDictionary()
+_cached: WeakKeyDictionary[Store, tuple[Any, SearchIndex]] = WeakKeyDictionary()
+_building = [threading.Lock()]  # held while an index is made
+_parents_indexes: list[Any] = []  # a forked child must neither use nor close them
 
 
-class _ArchiveFinder(Finder):
-    """A finder over the index of archived memories, whose histories are in RAM."""
-
-    def __init__(self, indexer: Indexer, index: Index, histories: Histories) -> None:
-        super().__init__(indexer, index)
-        self._histories = histories
-
-    def records(self, rows: Iterable[Row]) -> dict[int, Record | None]:
-        records: dict[int, Record | None] = {}
-        for row in rows:
-            session = self.session_of(row.doc >> POSITION_BITS << POSITION_BITS)
-            history = self._histories[session].get(row.id)
-            records[row.doc] = history.record(session) if history is not None else None
-        return records
+def _after_fork_in_child() -> None:
+    """Another thread of the parent may have held the lock, or used an index."""
+    _building[0] = threading.Lock()
+    _parents_indexes.extend(_cached.values())
+    _cached.clear()
 
 
-def with_archived(store: FileStore, query: Query, policy: Policy, search_live: Callable[[Query], Hits]) -> Hits:
-    """The hits of a query in live sessions (`search_live` finds them) and in cold segments and archives."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def search_with_archives(
+    scope: Scope,
+    query: Query,
+    search_live: Callable[[Scope, Query], Hits],
+    search_index: SearchFunction,
+) -> Hits:
+    """The hits of a query in live sessions and in cold segments and archives; the two functions are those of the query path."""
+    store = scope.store
     if query.aggregations:
         raise InvalidQuery("aggregations: not possible together with include_archived.", field="aggregations")
     end = query.offset + query.limit
     wide = copy.copy(query)
     wide.offset, wide.limit = 0, end
     if query.sessions is not None:
-        archives = ArchiveIndex(store)
-        wide.sessions = [name for name in query.sessions if not archives.is_archived(name)]
-    live = search_live(wide) if wide.sessions is None or wide.sessions else Hits([])
+        wide.sessions = [name for name in query.sessions if not store.is_archived(name)]
+    live = search_live(scope, wide) if wide.sessions is None or wide.sessions else Hits([])
     wide = copy.copy(wide)
     wide.sessions = query.sessions
-    archived = _search_archived(store, wide, policy)
-    from heapq import merge  # keeps the order of each: a page must not depend on how many pages there are
-
+    archived = _search_archived(scope, wide, search_index)
     key = sort_key(query.sort, query.then_by)
+    # `merge` keeps the order of each: a page must not depend on how many pages there are
     hits = list(merge(live, archived, key=lambda hit: key(_sortable(hit))))
     archived_sessions = {hit.record.session for hit in archived}  # one that was archived meanwhile was found there
     return Hits(
@@ -103,66 +96,56 @@ def with_archived(store: FileStore, query: Query, policy: Policy, search_live: C
     )
 
 
-def _search_archived(store: FileStore, query: Query, policy: Policy) -> Hits:
-    with store.indexer.mutex:
-        index, histories = _index_of(store, query.sessions)
-        finder = _ArchiveFinder(store.indexer, index, histories)
-        index.rows.do("BEGIN")
-        try:
-            hits = search(query, finder, Ranking(query, finder, policy))
-        finally:
-            index.rows.roll_back()
-    archives = ArchiveIndex(store)
+def _search_archived(scope: Scope, query: Query, search_index: SearchFunction) -> Hits:
+    store, policy = scope.store, scope.policy()
+    names = store.session_ids() if query.sessions is None else query.sessions
+    live = [name for name in names if store.has_session(name)]
+    versions = each_existing(live, lambda name: store.session(name).cold_version())
+    cold = {name: version for name, version in versions if version is not None}
+    archived = [each for each in store.archived_sessions() if query.sessions is None or each.session in query.sessions]
+    with _building[0]:
+        index = _index_of(scope, query.sessions, cold, archived)
+    hits: Hits = index.answer(None, lambda searcher: search_index(query, searcher, policy), viewer=scope.viewer)
+    paths = {each.session: each.path for each in archived}
     for hit in hits:
         name = hit.record.session
-        try:
-            hit.archived = cold_path(store.session(name)) if archives.is_live(name) else archives.archive_path(name)
-        except SESSION_GONE:
-            hit.archived = archives.archive_path(name)
+        hit.archived = paths[name] if name in paths else _cold_location(store, name)
     return hits
 
 
-def _index_of(store: FileStore, sessions: list[str] | None) -> tuple[Index, Histories]:
-    """The index of the cold segments and archives of these sessions (None: all)."""
-    names = store.session_ids() if sessions is None else sessions
-    archives = ArchiveIndex(store)
-    live = [name for name in names if archives.is_live(name)]
-    segments = each_existing(live, lambda name: store.disk.stat(current_cold_path(store.session(name))))
-    cold = {name: stat for name, stat in segments if stat is not None}
-    archived = [each for each in archives.archived() if sessions is None or each.session in sessions]
+def _cold_location(store: Store, session: str) -> str:
+    try:
+        return store.session(session).cold_location
+    except SESSION_GONE:  # archived or deleted meanwhile
+        return ""
+
+
+def _index_of(
+    scope: Scope, sessions: list[str] | None, cold: dict[str, object], archived: list[ArchivedSession]
+) -> SearchIndex:
+    """The index of these cold segments and archives; the last one is kept until one of them changes."""
+    store, with_summaries = scope.store, scope.viewer is None  # a summary covers private memories, too
     key = (
+        with_summaries,
         sessions and tuple(sessions),
-        [(name, identity(stat)) for name, stat in cold.items()],
-        [(each.session, identity(stat)) for each in archived if (stat := store.disk.stat(each.path)) is not None],
+        list(cold.items()),
+        [(each.session, each.version) for each in archived if each.version is not None],
     )
     cached = _cached.get(store)
     if cached is not None and cached[0] == key:
-        return cached[1], cached[2]
+        return cached[1]
     _cached.pop(store, None)
-    with paused_gc():
+    with PausedCollection():
         problems: dict[str, list[Problem]] = {name: [] for name in cold}
-        in_segments = each_existing(cold, lambda name: cold_history(store.session(name), problems[name]).histories)
-        histories = dict(in_segments) | _archived_histories(store, archived, problems)
-        index = _build_index(histories, problems)
-    _cached[store] = (key, index, histories)
-    return index, histories
-
-
-def _build_index(histories: Histories, problems: dict[str, list[Problem]]) -> Index:
-    index = Index(None)
-    index.begin()
-    for name, by_id in histories.items():
-        session = index.rows.new_session(name)
-        index.extend(session, by_id.values(), lambda history: "")
-        index.rows.save_session(session)
-        incomplete.save_problems(index, name, problems.get(name, ()), grown=False)
-    index.commit()
-    index.text.refresh()
+        in_segments = each_existing(cold, lambda name: store.session(name).cold_history(problems[name]).histories)
+        histories: Histories = {**dict(in_segments), **_archived_histories(store, archived, problems, with_summaries)}
+        index = store.index_of(histories, problems)
+    _cached[store] = (key, index)
     return index
 
 
 def _archived_histories(
-    store: FileStore, archived: list[ArchivedSession], problems: dict[str, list[Problem]]
+    store: Store, archived: list[ArchivedSession], problems: dict[str, list[Problem]], with_summaries: bool
 ) -> Histories:
     """The memories in archives, those of their cold segments included; beyond the size limit, only the summaries.
 
@@ -172,19 +155,17 @@ def _archived_histories(
     bytes_left = MAX_UNPACKED_BYTES
     for each in sorted(archived, key=lambda each: to_text(each.when or EPOCH), reverse=True):
         try:
-            limits = DEFAULT_LIMITS._replace(total_bytes=bytes_left)
-            files = copy_of_archive(store, each.path, each.session, limits).files
+            files = store.archived_copy(each.session, bytes_left)
             bytes_left -= sum(files.sizes().values())
             cold: list[Problem] = []
             histories[each.session] = {
-                **cold_history(files, cold).histories,
+                **files.cold_history(cold).histories,
                 **files.view(lambda session_history: dict(session_history.histories)),
             }
-            named = incomplete.located_in_archive(cold, each.session, files.reader.folder, each.path)
-            problems[each.session] = [*files.unreadable(), *named]
+            problems[each.session] = [*files.unreadable(), *cold]
         except (SMPError, OSError) as error:
-            histories[each.session] = _summary_history(each).histories
-            problems[each.session] = [incomplete.archive_problem(each.path, each.session, error)]
+            histories[each.session] = _summary_history(each).histories if with_summaries else {}
+            problems[each.session] = [archive_problem(each.path, each.session, error)]
     return histories
 
 

@@ -10,17 +10,17 @@ Non-guarantees: text that is not an ISO date or time is a ValueError, or None.
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 
-MICROSECOND = 1
+from smp_memory.model.times import EPOCH, to_microseconds
+
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 WEEK = 7 * DAY
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EPOCH_DAY = _EPOCH.toordinal()
+_EPOCH_DAY = EPOCH.toordinal()
 _DAYS = date.max.toordinal()
 FIRST = (1 - _EPOCH_DAY) * DAY  # the beginning of the year 1
 LAST = (_DAYS + 1 - _EPOCH_DAY) * DAY  # the end of the year 9999
@@ -64,16 +64,10 @@ WEEKDAYS = {
 SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}  # the month in which it begins
 
 
-def to_microseconds(moment: datetime) -> int:
-    """A datetime as microseconds; without a time zone it is UTC."""
-    aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-    return (aware - _EPOCH) // timedelta(microseconds=1)
-
-
 def to_datetime(microseconds: int) -> datetime:
     """The datetime of a number of microseconds, clamped to the years 1 to 9999."""
     inside = min(max(microseconds, FIRST), LAST - 1)
-    return _EPOCH + timedelta(microseconds=inside)
+    return EPOCH + timedelta(microseconds=inside)
 
 
 def day_number(microseconds: int) -> int:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from datetime import date, datetime
 
-from smp_memory.model.times import to_moment, to_text
+from smp_memory.model.times import to_microseconds, to_moment, to_text
 from smp_memory.model.types import COMMON_ALIASES, CONFIDENCE_WORDS, KINDS, SEVERITY_LEVELS
-from smp_memory.search.calendar import DAY, days, to_datetime, to_microseconds
+from smp_memory.search.calendar import DAY, days, to_datetime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -269,11 +269,6 @@ class FieldFilter:
         return any(condition.field.partition(".")[0] in COMPUTED for condition in self.conditions)
 
     @property
-    def is_selective(self) -> bool:
-        """Whether many candidates may be rejected."""
-        return bool(self.conditions)
-
-    @property
     def fields(self) -> frozenset[str]:
         return frozenset(condition.field for condition in self.conditions)
 

@@ -1,7 +1,12 @@
-"""The query path: from a checked query to one page of hits.
+"""The query path: from the options of a caller to one page of hits.
 
-    query → row conditions → candidates (a text query: from the text index; otherwise: rows by time)
-          → relevance and priority → order → records from the files, checked against the query → page
+    query         check the options, search, note which memories were used
+    search        the index caught up with the files, as the viewer may see it (`Scope.answer`); archives if the query says so
+    search_index  row conditions → candidates (a text query: from the text index; otherwise: rows by time)
+                  → relevance and priority (`Ranking`) → order → records from the files, checked against the query → page
+
+A query sees everything that was acknowledged before it, by any process. It takes no lock that a writer waits for, and
+writes nothing but the access log.
 
 Guarantees: every hit meets the query as its record is in the files now; the order is the same for the same store,
 query and time. Decay moves a memory down by a bounded factor; decayed memories are left out only if the query says so.
@@ -12,26 +17,29 @@ from __future__ import annotations
 import time
 from functools import partial
 
+from smp_memory import event_log
 from smp_memory.errors import QueryTimeout
 from smp_memory.index.documents import label_key, text_of
-from smp_memory.index.text_query import is_loose, matches_spelling
-from smp_memory.index.tokens import joined_terms, parse, spellings
+from smp_memory.index.query import is_loose, matches_spelling
+from smp_memory.index.tokenizer import joined_terms, parse, spellings
 from smp_memory.model.hits import Hit, Hits
 from smp_memory.search.field_values import aggregate, with_computed
-from smp_memory.search.query import NEWEST, OLDEST, RELEVANCE
-from smp_memory.search.ranking import Ranking, sort_key
+from smp_memory.search.query import NEWEST, OLDEST, RELEVANCE, Query
+from smp_memory.search.ranking import Ranking, sort_key, uses_embeddings
 from smp_memory.search.scoring import CANDIDATES, RARITY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
-    from smp_memory.index.text_query import TextMatch
+    from smp_memory.decay import Policy
+    from smp_memory.index.query import TextMatch
+    from smp_memory.index.tokenizer import ParsedText
     from smp_memory.model.record import Record
-    from smp_memory.search.query import Query
+    from smp_memory.scope import Scope
     from smp_memory.search.ranking import RankedRow
-    from smp_memory.store.finder import Finder
+    from smp_memory.store.port import IndexSearcher
 
     Page = list[tuple[RankedRow, Record]]
 
@@ -40,9 +48,68 @@ _BLOCK = 64  # rows read at once after the first block
 _GROWTH = 8
 
 
-def search(query: Query, finder: Finder, ranking: Ranking, among: set[int] | None = None) -> Hits:
-    """Answer a query; with `among`, only these docs are searched."""
-    run = _SearchRun(query, finder, ranking, among)
+def query(scope: Scope, text: str | Mapping[str, Any] | None, options: Mapping[str, Any]) -> Hits:
+    """Find memories, best first. The options are those of `Memory.query`."""
+    given = dict(options)
+    if text is not None and not isinstance(text, str) and hasattr(text, "keys"):
+        given = {**text, **given}
+    elif text is not None:
+        given["text"] = text
+    is_tracked = given.pop("track_access", True)
+    if scope.config.layout == "single":  # design 000 searches topics in the text
+        given.setdefault("topic_in_text", True)
+    hits = search(scope, check(scope, given))
+    if is_tracked:
+        scope.note_access(hits.records)
+    return hits
+
+
+def check(scope: Scope, options: Mapping[str, Any]) -> Query:
+    """The checked query; it is about the sessions of the scope unless it names others."""
+    if scope.sessions is not None and options.get("sessions") is None and options.get("session") is None:
+        options = {**options, "sessions": scope.sessions}
+    return Query(options, scope.now())
+
+
+def search(scope: Scope, query: Query) -> Hits:
+    """Answer a checked query. Hidden memories are left out before the limit is applied, so they take nobody's place."""
+    store = scope.store
+    store.check_open()
+    if query.include_archived:
+        from smp_memory.search.archive_search import search_with_archives  # a door: rare, and it unpacks archives
+
+        hits = search_with_archives(scope, query, search_live, search_index)
+    else:
+        hits = search_live(scope, query)
+        if query.sessions is None:
+            hits.archived_not_searched = store.archived_count()
+    if query.sessions is None:
+        hits.shared_not_searched = store.shared_count(scope.sees)
+    if scope.opened is not None:
+        hits.warnings += scope.opened.take_warnings()
+    return hits
+
+
+def search_live(scope: Scope, query: Query) -> Hits:
+    """Search the index of live sessions; a slow search is logged."""
+    began, policy = time.monotonic(), scope.policy()
+    hits: Hits = scope.answer(
+        query.sessions,
+        lambda searcher: search_index(query, searcher, policy),
+        with_others=query.follows_relations,
+        by_meaning=uses_embeddings(query),
+    )
+    seconds = time.monotonic() - began
+    if seconds >= event_log.SLOW_QUERY_SECONDS:
+        message = f"A query took {seconds:.1f} s."
+        event_log.emit("query", event_log.WARNING, "slow_query", message, seconds=round(seconds, 3), hits=len(hits))
+    return hits
+
+
+def search_index(query: Query, searcher: IndexSearcher, policy: Policy, *, among: set[int] | None = None) -> Hits:
+    """One page of hits; with `among`, only these docs are searched."""
+    ranking = Ranking(query, searcher, policy)
+    run = _SearchRun(query, searcher, ranking, among)
     end = query.offset + query.limit
     page = run.first(end + 1)  # one more tells whether there is another page
     hits = [
@@ -50,36 +117,36 @@ def search(query: Query, finder: Finder, ranking: Ranking, among: set[int] | Non
         for ranked, record in page[query.offset : end]
     ]
     if query.include_related:
-        _add_related(hits, query, finder)
+        _add_related(hits, query, searcher)
     return Hits(
         hits,
         more=len(page) > end,
         counts=run.counts(),
-        left_out=list(finder.left_out.values()),  # known only after the records were read
-        problems=finder.problems(query.sessions),
+        left_out=list(searcher.left_out.values()),  # known only after the records were read
+        problems=searcher.problems(query.sessions),
         aggregations=run.aggregations(),
     )
 
 
-def _add_related(hits: list[Hit], query: Query, finder: Finder) -> None:
+def _add_related(hits: list[Hit], query: Query, searcher: IndexSearcher) -> None:
     for hit in hits:
-        related = finder.related([hit.record.ref], "", query.depth, query.kinds)
-        rows = finder.rows(list(related))
-        records = finder.records([rows[doc] for doc in related if doc in rows])
+        related = searcher.related([hit.record.ref], "", query.depth, query.kinds)
+        rows = searcher.rows(list(related))
+        records = searcher.records([rows[doc] for doc in related if doc in rows])
         hit.related = [record for record in records.values() if record is not None and not record.deleted]
 
 
 class _SearchRun:
     """One query while it is answered: candidates, their order and the records that pass the checks."""
 
-    def __init__(self, query: Query, finder: Finder, ranking: Ranking, among: set[int] | None) -> None:
+    def __init__(self, query: Query, searcher: IndexSearcher, ranking: Ranking, among: set[int] | None) -> None:
         self._query = query
-        self._finder = finder
+        self._searcher = searcher
         self._ranking = ranking
         self._deadline = None if query.timeout is None else time.monotonic() + query.timeout
         self._text = parse(query.text)
-        self._check = _RecordCheck(query)
-        self._conditions = finder.conditions(query)
+        self._check = _RecordCheck(query, self._text)
+        self._conditions = searcher.conditions(query)
         if among is not None:
             self._conditions.docs = among if self._conditions.docs is None else self._conditions.docs & among
 
@@ -91,7 +158,7 @@ class _SearchRun:
             return self._by_text(count) if self._text else []
         if self._query.sort in (NEWEST, OLDEST) and not self._query.then_by:
             return self._by_time(count)
-        rows = self._finder.select(self._conditions, NEWEST, -1)
+        rows = self._searcher.select(self._conditions, NEWEST, -1)
         return self._checked(self._sorted(self._ranking.rank_rows(rows)), count)
 
     def counts(self) -> dict[str, dict[str, int]]:
@@ -102,7 +169,7 @@ class _SearchRun:
         docs = None
         if query.text or self._check.may_reject or self._conditions.is_impossible:
             docs = [ranked.row.doc for ranked, _ in self.first(_ALL)]
-        return {by: self._finder.counts(by, self._conditions, docs) for by in query.count_by}
+        return {by: self._searcher.counts(by, self._conditions, docs) for by in query.count_by}
 
     def aggregations(self) -> dict[str, dict[str, Any]]:
         """Aggregations over all matches, not only those of the page."""
@@ -123,9 +190,9 @@ class _SearchRun:
         lowest = 1.0
         limit = CANDIDATES if self._query.sort == RELEVANCE else _ALL
         while True:
-            matches = self._finder.search(self._text, self._conditions, limit, RARITY)
+            matches = self._searcher.search(self._text, self._conditions, limit, RARITY)
             self._check_time()
-            enough = count if limit == CANDIDATES and not self._check.may_reject_many else _ALL
+            enough = count if limit == CANDIDATES and not self._check.may_reject else _ALL
             ordered = self._ranked(matches, enough, seen, lowest)
             part = self._checked(ordered, count - len(page))
             if len(part) < count - len(page) and len(ordered) >= enough:  # some were rejected: rank all the others, too
@@ -151,7 +218,7 @@ class _SearchRun:
         page: Page = []
         offset, size = 0, count
         while len(page) < count:
-            rows = self._finder.select(self._conditions, self._query.sort, size, offset)
+            rows = self._searcher.select(self._conditions, self._query.sort, size, offset)
             page += self._checked(self._ranking.rank_rows(rows), count - len(page))
             if len(rows) < size:
                 break
@@ -183,7 +250,7 @@ class _SearchRun:
         return page[:count]
 
     def _with_records(self, block: list[RankedRow]) -> Iterator[tuple[RankedRow, Record]]:
-        records = self._finder.records([each.row for each in block])
+        records = self._searcher.records([each.row for each in block])
         for each in block:
             record = records.get(each.row.doc)
             if record is not None and self._check.is_met(each, record):
@@ -204,28 +271,17 @@ class _RecordCheck:
     values and not all fields; and a record may have changed since it was indexed.
     """
 
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: Query, text: ParsedText) -> None:
         self._query = query
-        self._text = text = parse(query.text)
+        self._text = text
         self._wildcards = [each for each in text.patterns if is_loose(each)]
         self._excluded_wildcards = [each for each in text.excluded_patterns if is_loose(each)]
         self._has_phrases = bool(text.phrases) or any(len(words) > 1 for words in text.excluded)
         self._needs_text = self._has_phrases or bool(self._wildcards or self._excluded_wildcards)
         bounds = (query.min_priority, query.min_relevance)
         self.has_bounds = bounds != (None, None) or not query.include_decayed
-
-    @property
-    def may_reject(self) -> bool:
-        return bool(self._query.where) or self._has_checks
-
-    @property
-    def may_reject_many(self) -> bool:
-        return self._query.where.is_selective or self._has_checks
-
-    @property
-    def _has_checks(self) -> bool:
-        query = self._query
-        return self.has_bounds or self._needs_text or bool(query.topic_in_text and query.topics)
+        has_topics = bool(query.topic_in_text and query.topics)
+        self.may_reject = query.where is not None or self.has_bounds or self._needs_text or has_topics
 
     def is_in_bounds(self, ranked: RankedRow) -> bool:
         query = self._query
@@ -243,7 +299,7 @@ class _RecordCheck:
             return False
         if self._needs_text and not (self._has_right_phrases(record) and self._has_right_words(record)):
             return False
-        return not query.where or query.where.admits(record, ranked.computed)
+        return query.where is None or query.where.admits(record, ranked.computed)
 
     def _has_topic(self, record: Record) -> bool:
         """Whether a topic of the query is the record's topic, one of its tags, or a part of its text (design 000)."""

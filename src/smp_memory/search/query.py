@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from smp_memory.errors import InvalidQuery, InvalidRecord
 from smp_memory.model import ids
+from smp_memory.model.times import parse, to_microseconds, to_moment
 from smp_memory.model.types import CONFIDENCE_WORDS, kind_of
-from smp_memory.search.calendar import to_microseconds
 from smp_memory.search.filters import FieldFilter, compile_filter
 from smp_memory.search.time_ranges import Range, parse_range
 
@@ -97,7 +97,7 @@ _COUNTED_FIELDS = {"tags": "tag", "author": "agent", "agent_id": "agent", "date"
 
 
 class Query:
-    """A validated query; see `SearchMethods.query` for its options."""
+    """A validated query; see `Memory.query` for its options."""
 
     __slots__ = (
         "agents",
@@ -154,7 +154,7 @@ class Query:
         self.min_priority = _unit("min_priority", given.pop("min_priority", None))
         self.min_relevance = _unit("min_relevance", given.pop("min_relevance", None))
         self.pinned = _flag("pinned", given.pop("pinned", None))
-        self.where: FieldFilter = compile_filter(given.pop("where", None) or {})
+        self.where = _filter(given.pop("where", None))
         self.references = _texts("references", given.pop("references", None))
         self.related_to = _texts("related_to", given.pop("related_to", None))
         self.depth = _whole("depth", given.pop("depth", None), 1, 1, _MAX_DEPTH)
@@ -243,8 +243,6 @@ def _suggestion(name: Any) -> str:
 def _moment(value: Any, now: datetime) -> datetime:
     if value is None:
         return now
-    from smp_memory.model.times import parse, to_moment
-
     try:
         return to_moment(parse(value, "at"))
     except InvalidRecord as error:
@@ -290,6 +288,11 @@ def _type(name: str) -> str:
         return kind_of(name).name
     except InvalidRecord as error:
         raise InvalidQuery(f"types: {error.message.removeprefix('type: ')}", field="types") from None
+
+
+def _filter(where: Any) -> FieldFilter | None:
+    """None if there is no condition."""
+    return (compile_filter(where) or None) if where else None
 
 
 def _sessions(value: Any) -> list[str] | None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from functools import lru_cache, partial
 from math import prod
 
-from smp_memory.decay.policies import importance_of
-from smp_memory.index.documents import ROLE, decay_inputs
+from smp_memory.decay import importance_of
+from smp_memory.index.documents import ROLE
 from smp_memory.index.embeddings import QUESTION_WORDS
-from smp_memory.index.rows import POSITION_BITS
-from smp_memory.index.text_query import inverse_frequency, text_matches
-from smp_memory.index.tokens import parse, terms
+from smp_memory.index.query import inverse_frequency, text_matches
+from smp_memory.index.rows import POSITION_BITS, decay_inputs
+from smp_memory.index.tokenizer import parse, terms
 from smp_memory.search import scoring
 from smp_memory.search.field_values import level_of
 from smp_memory.search.query import (
@@ -37,15 +37,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from typing import Any
 
-    from smp_memory.decay.inputs import DecayInputs
-    from smp_memory.decay.policies import Policy
+    from smp_memory.decay import DecayInputs, Policy
+    from smp_memory.index.query import RowConditions, TextMatch
     from smp_memory.index.rows import Row
-    from smp_memory.index.selection import RowConditions
-    from smp_memory.index.text_query import TextMatch
-    from smp_memory.index.tokens import ParsedText
+    from smp_memory.index.tokenizer import ParsedText
     from smp_memory.search.field_values import Computed
     from smp_memory.search.query import Query
-    from smp_memory.store.finder import Finder
+    from smp_memory.store.port import IndexSearcher
 
 DECAYED_BELOW = 0.3  # the priority below which a memory counts as decayed (designs 002 and 003)
 _IDLE_DAYS = 30
@@ -83,15 +81,15 @@ class RankedRow:
 class Ranking:
     """The ranking of one query's candidates."""
 
-    def __init__(self, query: Query, finder: Finder, policy: Policy) -> None:
+    def __init__(self, query: Query, searcher: IndexSearcher, policy: Policy) -> None:
         self._query = query
-        self._finder = finder
+        self._searcher = searcher
         self._policy = policy
 
     def rank_rows(self, rows: Iterable[Row]) -> Iterator[RankedRow]:
         """Rank rows of a query without text: relevance is the priority."""
         rows = list(rows)
-        accesses = self._finder.accesses([row.doc for row in rows])
+        accesses = self._searcher.accesses([row.doc for row in rows])
         for row in rows:
             inputs = decay_inputs(row, accesses)
             priority = self._policy.priority(inputs, self._query.now)
@@ -115,7 +113,7 @@ class Ranking:
         if _is_sentence(text, conditions):
             beside = self._turns_beside(candidates, conditions, meanings)
             if vector is not None:
-                meanings.update(self._finder.similarities(vector, [each.doc for each in beside]))
+                meanings.update(self._searcher.similarities(vector, [each.doc for each in beside]))
             candidates += beside
         signals = self._signals(candidates, text)
         scores = scoring.CandidateScores(candidates, signals, meanings)
@@ -139,7 +137,7 @@ class Ranking:
         bound = min((each.relevance for each in ranked), default=1.0)
         best = others[0].match or 1.0 if others else 1.0
         docs = [each.doc for each in others]
-        rows, accesses = self._finder.rows(docs), self._finder.accesses(docs)
+        rows, accesses = self._searcher.rows(docs), self._searcher.accesses(docs)
         for each in others:
             row = rows.get(each.doc)
             if row is not None and conditions.meets_bounds(row):
@@ -153,7 +151,7 @@ class Ranking:
     ) -> Iterator[RankedRow]:
         """Apply what only the rows know: row conditions, decay, idle sessions."""
         docs = [each.candidate.doc for each in scores]
-        rows, accesses = self._finder.rows(docs), self._finder.accesses(docs)
+        rows, accesses = self._searcher.rows(docs), self._searcher.accesses(docs)
         idle = self._idle_factors(rows) if self._query.sessions is None else {}
         rank = self._by_default if self._query.mode == "default" else self._by_mode
         needs_rows = conditions.needs_rows
@@ -165,7 +163,7 @@ class Ranking:
     def _idle_factors(self, docs: Iterable[int]) -> dict[int, float]:
         """The factor for idleness of each session that these memories are in, by session number."""
         now = self._query.now
-        return {number: _idle_factor(last, now) for number, last in self._finder.last_written(docs).items()}
+        return {number: _idle_factor(last, now) for number, last in self._searcher.last_written(docs).items()}
 
     def _by_default(
         self,
@@ -224,7 +222,9 @@ class Ranking:
     def _named_authors(self, candidates: Sequence[TextMatch], words: Collection[str]) -> list[int]:
         """Authors of candidates, by number, whose names are among these words."""
         authors = {each.facts >> 16 for each in candidates}
-        return [number for number in authors if number and scoring.is_named(_name(self._finder.author(number)), words)]
+        return [
+            number for number in authors if number and scoring.is_named(_name(self._searcher.author(number)), words)
+        ]
 
     # -- candidates without any word of the query
 
@@ -233,31 +233,31 @@ class Ranking:
 
         Authors' names are left out: they are a signal of their own, and a name is near to every text that contains it.
         """
-        if not self._finder.has_vectors:
+        if not self._searcher.has_vectors:
             return None
-        names = {_name(self._finder.author(number))[0] for number in self._named_authors(candidates, text.words)}
+        names = {_name(self._searcher.author(number))[0] for number in self._named_authors(candidates, text.words)}
         words = self._query.text.split()
         content_words = [word for word in words if not (QUESTION_WORDS | names).issuperset(terms(word))]
-        return self._finder.vector(" ".join(content_words or words))
+        return self._searcher.vector(" ".join(content_words or words))
 
     def _near(
         self, vector: Any, candidates: list[TextMatch], conditions: RowConditions, meanings: dict[int, float]
     ) -> list[TextMatch]:
         """The memories nearest to the query's embedding. `meanings` gets their similarity and that of the candidates."""
-        meanings.update(self._finder.similarities(vector, [each.doc for each in candidates]))
+        meanings.update(self._searcher.similarities(vector, [each.doc for each in candidates]))
         known = {each.doc for each in candidates}
-        rows = self._finder.nearest(vector, conditions, scoring.NEAREST)
+        rows = self._searcher.nearest(vector, conditions, scoring.NEAREST)
         near = text_matches((doc, 0.0, row.created, row.facts) for doc, row in rows.items() if doc not in known)
-        meanings.update(self._finder.similarities(vector, [each.doc for each in near]))
+        meanings.update(self._searcher.similarities(vector, [each.doc for each in near]))
         return [each for each in near if meanings.get(each.doc, 0.0) >= scoring.NEAR_ENOUGH]
 
     def _full_match(self, words: set[str]) -> float:
         """The text score of a memory that has all words; words that no memory has count half as much as the others."""
-        frequencies = [self._finder.document_frequency(word) for word in words]
+        frequencies = [self._searcher.document_frequency(word) for word in words]
         known = [frequency for frequency in frequencies if frequency]
         if not known:
             return 0.0
-        documents = self._finder.documents
+        documents = self._searcher.documents
         full = scoring.full_match(inverse_frequency(documents, frequency) for frequency in known)
         return full * (1 + _UNKNOWN_SHARE * (len(words) - len(known)) / len(known))
 
@@ -267,7 +267,7 @@ class Ranking:
         """Turns beside the best candidates: an answer often has none of the question's words."""
         turns = [each for each in candidates if each.facts & ROLE]
         beside = scoring.neighbours(turns, {each.doc for each in candidates}, meanings)
-        return self._finder.turns(beside, conditions)
+        return self._searcher.turns(beside, conditions)
 
     def explain(self, ranked: RankedRow) -> dict[str, Any]:
         """The parts of a hit's relevance, and those of its priority."""

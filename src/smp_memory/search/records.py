@@ -1,10 +1,12 @@
-"""Read the memories of one session: by id, by type, their history, as of a time, and figures."""
+"""Read the memories of one session: by id or type, their history, as of a time, figures."""
 
 from __future__ import annotations
 
-from smp_memory.errors import InvalidRecord
+from smp_memory.errors import InvalidRecord, MemoryNotFound, maps_errors
+from smp_memory.incomplete import with_unreadable
 from smp_memory.model.record import Records
 from smp_memory.model.reports import Stats
+from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.model.types import kind_of
 from smp_memory.write.operations import id_of
 from smp_memory.write.validation import quoted
@@ -16,11 +18,11 @@ if TYPE_CHECKING:
 
     from smp_memory.model.history import SessionHistory
     from smp_memory.model.record import Record
-    from smp_memory.store.file_session import FileSession
-    from smp_memory.store.history import Snapshot
+    from smp_memory.model.reports import Problem
+    from smp_memory.store.port import SessionStore
 
 
-def find(files: FileSession, id: Any) -> Record | None:
+def find(files: SessionStore, id: Any) -> Record | None:
     """The memory with this id, deleted ones too; None if there never was one."""
     name = id_of(id)
 
@@ -33,7 +35,7 @@ def find(files: FileSession, id: Any) -> Record | None:
 
 
 def records(
-    files: FileSession, type: str | None = None, *, last: int | None = None, include_deleted: bool = False
+    files: SessionStore, type: str | None = None, *, last: int | None = None, include_deleted: bool = False
 ) -> Records:
     """All memories, or those of one type, oldest first; the last ones of a type without reading a large session."""
     kind = kind_of(type).name if type is not None else None
@@ -68,7 +70,7 @@ def _selected(
     return [record for record in records if record is not None]
 
 
-def history(files: FileSession, id: Any) -> list[dict[str, Any]] | None:
+def history(files: SessionStore, id: Any) -> list[dict[str, Any]] | None:
     """What happened to a memory, oldest first; None if there never was one."""
     name = id_of(id)
     steps: list[dict[str, Any]] | None = files.view(
@@ -77,11 +79,8 @@ def history(files: FileSession, id: Any) -> list[dict[str, Any]] | None:
     return steps
 
 
-def as_of(files: FileSession, time: datetime | str) -> Snapshot:
+def as_of(files: SessionStore, time: datetime | str) -> Snapshot:
     """The session as it was at a time, from the files alone."""
-    from smp_memory.model.times import parse
-    from smp_memory.store.history import Snapshot
-
     until = parse(time, "time")
 
     def look(session_history: SessionHistory) -> list[Record]:
@@ -91,7 +90,39 @@ def as_of(files: FileSession, time: datetime | str) -> Snapshot:
     return Snapshot(files.session, until, files.view(look), files.unreadable())
 
 
-def stats(files: FileSession) -> Stats:
+@maps_errors
+class Snapshot:
+    """A session as it was at a time; read-only."""
+
+    def __init__(self, session: str, time: str, records: list[Record], problems: list[Problem] | None = None) -> None:
+        self.session = session
+        self.problems = problems or []
+        self.time = to_moment(time)
+        self._records = {record.id: record for record in records}
+
+    def get(self, id: Any) -> Record:
+        record = self._records.get(id)
+        if record is None or record.deleted:
+            error = MemoryNotFound(f"{id} did not exist at {to_text(self.time)}.", id=id, session=self.session)
+            raise with_unreadable(error, self.problems)
+        return record
+
+    def records(self, type: str | None = None, *, include_deleted: bool = False) -> Records:
+        kind = kind_of(type).name if type is not None else None
+        found = [record for record in self._records.values() if kind in (None, record.type)]
+        return Records((record for record in found if include_deleted or not record.deleted), self.problems)
+
+    def __iter__(self) -> Any:
+        return iter(self.records())
+
+    def __len__(self) -> int:
+        return len(self.records())
+
+    def __repr__(self) -> str:
+        return f"Snapshot({self.session} at {to_text(self.time)}, {len(self)} memories)"
+
+
+def stats(files: SessionStore) -> Stats:
     """Counts by type, bytes by file, how full it is, first and last write."""
     figures: dict[str, Any] = files.view(_figures)
     sizes = files.sizes()

@@ -34,7 +34,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from smp_memory.index.text_query import TextMatch
+    from smp_memory.index.query import TextMatch
 
 CANDIDATES = 100  # so many of the best by text are scored by all signals; more of them change nothing
 NEAREST = 50  # so many of the best by meaning are added

@@ -21,8 +21,8 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta
 
 from smp_memory.errors import InvalidQuery
-from smp_memory.model.times import to_text
-from smp_memory.search.calendar import FIRST, HINTS, LAST, ParsedSpan, days, first_unknown, to_datetime, to_microseconds
+from smp_memory.model.times import to_microseconds, to_text
+from smp_memory.search.calendar import FIRST, HINTS, LAST, ParsedSpan, days, first_unknown, to_datetime
 from smp_memory.search.time_grammar import TimePhrase
 
 TYPE_CHECKING = False

@@ -2,7 +2,7 @@
 
 The session is copied to RAM, changed there, and written back. An archive is packed beside the old one, read back and
 compared, and renamed onto it; then the summary beside it is rewritten. Of a deleted session, the changed files are
-written beside the old ones and a plan that renames them is committed. A purge follows `store.purge`: two checks at least a
+written beside the old ones and a plan that renames them is committed. A purge follows `policies.purge`: two checks at least a
 day apart, recorded in `purge.json`, here inside the archive.
 
 Guarantees: a crash leaves the old archive or files, or new ones without the memory. The remaining plan or an outdated
@@ -20,16 +20,23 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import SMPError
 from smp_memory.files import archive
-from smp_memory.files.archive_reader import read_archive
+from smp_memory.files.archive import read_archive
 from smp_memory.files.disk import TEMPORARY
 from smp_memory.files.journal import Journal, Plan
 from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.model.deletions import Purged
 from smp_memory.model.times import to_text
+from smp_memory.policies.purge import purge_due
 from smp_memory.policies.summaries import archive_summary
-from smp_memory.store import purge
-from smp_memory.store.archive import build_summary, session_files
-from smp_memory.store.archive_copy import copy_of_archive, copy_of_folder, files_in, layout_or_default
+from smp_memory.store import trash
+from smp_memory.store.archive import (
+    build_summary,
+    copy_of_archive,
+    copy_of_folder,
+    files_in,
+    layout_or_default,
+    session_files,
+)
 from smp_memory.store.archive_index import CONTENT, ERASING, ArchiveIndex
 from smp_memory.store.archive_names import is_own_summary
 from smp_memory.store.session_erasure import erase_in
@@ -41,9 +48,9 @@ if TYPE_CHECKING:
     from smp_memory.files.disk import Disk
     from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
+    from smp_memory.model.storage_reports import ArchivedSession
     from smp_memory.policies.clock_trust import Evidence
-    from smp_memory.store.archive_copy import SessionCopy
-    from smp_memory.store.archive_index import ArchivedSession
+    from smp_memory.store.archive import SessionCopy
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.session_erasure import ErasedEntries
 
@@ -206,23 +213,23 @@ def _purge_archive(
     config = files.usable_config()
     if automatic and not config["lifecycle.auto_purge"]:
         return Purged()
-    purge.sign_for(files, store.disk, files.store.disk)
-    before = purge.announced_purges(files)
+    trash.sign_for(files, store.disk, files.store.disk)
+    before = trash.announced_purges(files)
     time_kept = timedelta(days=config["lifecycle.purge_days"]) if kept is None else kept
-    done = purge.purge(files, now, time_kept, evidence, lambda names: False)
-    purged = purge.purged_ids(files.reader)
-    if purged or purge.announced_purges(files) != before:
+    done = purge_due(files, now, time_kept, evidence, lambda names: False)
+    purged = trash.purged_ids(files.reader)
+    if purged or trash.announced_purges(files) != before:
         _pack(archives, copy, session)
     if purged and store.audit.note("purge", at=to_text(now), by=by, session=session, ids=purged):
-        purge.sign_for(files, store.disk, files.store.disk)
-        purge.clear_purged_ids(files)
+        trash.sign_for(files, store.disk, files.store.disk)
+        trash.clear_purged_ids(files)
         _pack(archives, copy, session)
     return done
 
 
 def _pack(archives: ArchiveIndex, copy: SessionCopy, session: str) -> None:
     path, beside = archives.pair(session)
-    purge.sign_for(copy.files, copy.files.store.disk, archives.disk)
+    trash.sign_for(copy.files, copy.files.store.disk, archives.disk)
     archives.write_summary(beside, pack_again(archives, copy, path), path)
 
 

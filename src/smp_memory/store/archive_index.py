@@ -19,14 +19,15 @@ import os
 import time
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from smp_memory import event_log
 from smp_memory.errors import SessionArchived, SessionExists, SessionNotFound, SMPError, from_os_error
-from smp_memory.files.disk import TEMPORARY
+from smp_memory.files.disk import TEMPORARY, identity
 from smp_memory.files.layouts.layout import ARCHIVED, PRIVATE
 from smp_memory.files.lock import SessionLock
 from smp_memory.model import ids
+from smp_memory.model.storage_reports import DELETED, ArchivedSession
 from smp_memory.model.times import to_moment
 from smp_memory.store import archive_names
 from smp_memory.store.archive_names import foreign_summary
@@ -37,35 +38,10 @@ if TYPE_CHECKING:
     from smp_memory.store.archive_names import ArchivePaths
     from smp_memory.store.file_store import FileStore
 
-DELETED = "deleted"
 CONTENT, PACKED = "session", "session.tar.gz"
 _BACKUP = "backup.tar.gz"  # of a session that another program deleted
 ERASING = "erasing-plan.json"  # in a deleted session's private folder: how its files are to change
 _REMOVAL, _STAGING = "leaving-", "coming-"  # prefixes of names in the root's private folder
-
-
-class ArchivedSession(NamedTuple):
-    """An archived or deleted session."""
-
-    session: str
-    state: str  # archived or deleted
-    when: datetime | None
-    reason: str | None
-    path: str  # its archive, or its folder below `deleted/`
-    bytes: int
-    metadata: dict[str, Any]  # the summary or the deletion record
-    redacted: dict[str, int] | None = None  # what redaction removed from the reason that was just given
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether another program deleted it. SMP does not purge it automatically, and keeps its record."""
-        return self.state == DELETED and bool(self.metadata) and "state" not in self.metadata
-
-    def to_dict(self) -> dict[str, Any]:
-        """As `smp session list` shows it."""
-        when = self.when.isoformat().replace("+00:00", "Z") if self.when else None
-        data = {"id": self.session, "state": self.state, "since": when, "reason": self.reason, "bytes": self.bytes}
-        return {**data, "redacted": self.redacted} if self.redacted else data
 
 
 class ArchiveIndex:
@@ -99,7 +75,7 @@ class ArchiveIndex:
         return os.path.join(self.private, f"{_STAGING}{session}")
 
     def is_live(self, session: str) -> bool:
-        return self.store.layout.exists(self.disk, self.store.root, session)
+        return self.store.has_session(session)
 
     def is_archived(self, session: str) -> bool:
         return not self.is_live(session) and self.disk.exists(self.archive_path(session))
@@ -122,7 +98,8 @@ class ArchiveIndex:
         size = found.st_size if found else 0
         inner = next((value for value in fields.values() if isinstance(value, dict) and "archived_at" in value), fields)
         when = _moment(fields.get("archived") or inner.get("archived_at"))
-        return ArchivedSession(session, ARCHIVED, when, inner.get("reason"), path, size, fields)
+        version = identity(found) if found else None
+        return ArchivedSession(session, ARCHIVED, when, inner.get("reason"), path, size, fields, version=version)
 
     def deleted(self, session: str | None = None) -> list[ArchivedSession]:
         """The deleted sessions, or those of this name, in the order of deletion."""
@@ -253,7 +230,7 @@ class ArchiveIndex:
 
     def _resolve_live_archive(self, session: str, pair: ArchivePaths) -> None:
         """Remove the archive of a live session, or keep it under another name if it holds entries that the session lacks."""
-        from smp_memory.store.archive_copy import holds_all_of_archive
+        from smp_memory.store.archive import holds_all_of_archive
 
         if holds_all_of_archive(self.store, pair.archive, session):
             self.remove_archive(pair)
@@ -315,7 +292,7 @@ class ArchiveIndex:
         if last is not None and self.disk.exists(os.path.join(last.path, CONTENT)) and not self.disk.exists(inside):
             self.move(private, inside)
         elif self.disk.exists(self.archive_path(session)):
-            from smp_memory.store.archive_copy import holds_private_files
+            from smp_memory.store.archive import holds_private_files
 
             if holds_private_files(self.store, self.archive_path(session), private):
                 self.remove(private)

@@ -118,7 +118,7 @@ def read(disk: Disk, path: str) -> dict[str, Any]:
     try:
         data = disk.read(path, 0, MAX_BYTES)
         if path.endswith(_YAML):
-            from smp_memory.files.yaml_list import load_mapping
+            from smp_memory.files.yaml_text import load_mapping
 
             return load_mapping(data)
         fields = json.loads(data)

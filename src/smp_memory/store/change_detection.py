@@ -1,7 +1,7 @@
 """Detect which sessions changed since they were indexed.
 
 The stat data of a session's files and folders is compared with what was seen when it was indexed. In a store with very
-many sessions not all files are checked for each query: the change table (`files.change_table`) tells which sessions SMP
+many sessions not all files are checked for each query: the change table (`files.activity`) tells which sessions SMP
 wrote, and a scan of the others runs a few times per second, which is when edits by hand are noticed.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 
-from smp_memory.files.change_table import changed_slots, slot_of
+from smp_memory.files.activity import changed_slots, slot_of
 from smp_memory.files.partial_reader import TICK_NS
 from smp_memory.model import ids
 

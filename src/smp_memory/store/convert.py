@@ -19,15 +19,15 @@ from smp_memory.errors import SessionCorrupt, StorageCorrupt, StorageError, Stor
 from smp_memory.files.cold_segment import FILE as COLD
 from smp_memory.files.journal import Journal, Plan
 from smp_memory.files.layouts import layout_named
-from smp_memory.files.layouts.layout import PRIVATE
+from smp_memory.files.layouts.layout import OVERVIEW_FILES, OVERVIEWS, PRIVATE
 from smp_memory.files.lock import SessionLock
 from smp_memory.files.reader import SessionReader
 from smp_memory.model.clone_merge import in_order
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.session_info import FORMAT, SessionInfo
-from smp_memory.store import foreign_layouts
-from smp_memory.store.file_store import CONFIG_FILE, FLAG, JOURNAL, STAGING, FileStore, last_written_ns
-from smp_memory.store.session_import import encode_session
+from smp_memory.store import foreign_files
+from smp_memory.store.file_store import CONFIG_FILE, FLAG, JOURNAL, STAGING, FileStore
+from smp_memory.store.session_creation import check_written, encode_session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from smp_memory.files.disk import Disk
     from smp_memory.files.layouts.layout import Layout
     from smp_memory.model.entry import Entry
+    from smp_memory.model.storage_reports import UnreadSession
 
 
 _NOT_WRITABLE = (StorageFull, StorageReadOnly)
@@ -46,7 +47,7 @@ def convert(store: FileStore, to: str, progress: Callable[[str], None] | None = 
     """Convert a store to another layout, in place. To its own layout: import sessions that are in others."""
     target = layout_named(to)
     store.check_current()  # another process may have converted it since it was opened
-    unread = foreign_layouts.unread_sessions(store.disk, store.root, store.layout)
+    unread = foreign_files.unread_sessions(store.disk, store.root, store.layout)
     if target.name == store.layout.name and not unread:
         return
     if target.name != store.layout.name and unread:
@@ -201,35 +202,35 @@ def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -
     info = source.info_for_update()
     info.numbers, info.seq = source.writer.numbers, max(info.seq, source.writer.seq, session_history.seq, len(entries))
     info.generation += 1
-    written = last_written_ns(store, session)
+    written = store.last_written_ns(session)
     for name, data in contents_of(target, session, entries, info).items():
         relative = os.path.relpath(os.path.join(target.folder(root, session), name), root)
         _stage_file(disk, root, relative, data, plan)
         path = os.path.join(root, STAGING, relative)
         disk.set_modified_time(path, written)  # it tells which session was written last
-    _compare(session_history, info, disk, os.path.join(root, STAGING), target, session)
+    _check_staged(disk, root, target, session, session_history, info)
     _plan_removals(store, store.layout, target, session, list(reader.states), plan)
 
 
 def _stage_unread(store: FileStore, plan: Plan, progress: Callable[[str], None]) -> None:
-    """Import the sessions that are in another layout, see `smp_memory.store.foreign_layouts`."""
-    unread = foreign_layouts.unread_sessions(store.disk, store.root, store.layout)
+    """Import the sessions that are in another layout, see `smp_memory.store.foreign_files`."""
+    unread = foreign_files.unread_sessions(store.disk, store.root, store.layout)
     for session in sorted({each.session for each in unread}):
         progress(session)
         found = [each for each in unread if each.session == session]
-        written = max(_last_written_ns(store.disk, found), last_written_ns(store, session))
-        _stage_imported(store, session, foreign_layouts.ForeignSession(store.disk, store.root, found), written, plan)
+        written = max(_last_written_ns(store.disk, found), store.last_written_ns(session))
+        _stage_imported(store, session, foreign_files.ForeignSession(store.disk, store.root, found), written, plan)
         for each in found:
             _plan_removals(store, layout_named(each.layout), store.layout, session, each.files, plan)
 
 
-def _last_written_ns(disk: Disk, found: list[foreign_layouts.UnreadSession]) -> int:
+def _last_written_ns(disk: Disk, found: list[UnreadSession]) -> int:
     states = [disk.stat(os.path.join(each.folder, name)) for each in found for name in each.files]
     return max((state.st_mtime_ns for state in states if state), default=0)
 
 
 def _stage_imported(
-    store: FileStore, session: str, foreign: foreign_layouts.ForeignSession, written: int, plan: Plan
+    store: FileStore, session: str, foreign: foreign_files.ForeignSession, written: int, plan: Plan
 ) -> None:
     disk, root, layout = store.disk, store.root, store.layout
     folder = layout.folder(root, session)
@@ -243,7 +244,7 @@ def _stage_imported(
         has_info = bool(info_file) and disk.exists(os.path.join(folder, info_file))
         names = [*reader.states, *([info_file] if has_info else [])]
         added, info = foreign.new(entries), source.info_for_update()
-        contents = foreign_layouts.append_entries(
+        contents = foreign_files.append_entries(
             {name: disk.read(os.path.join(folder, name)) for name in names}, added, layout, session
         )
         if layout.info_file:
@@ -258,7 +259,7 @@ def _stage_imported(
         relative = os.path.relpath(os.path.join(folder, name), root)
         _stage_file(disk, root, relative, data, plan)
         disk.set_modified_time(os.path.join(root, STAGING, relative), written)
-    _compare(session_history, info, disk, os.path.join(root, STAGING), layout, session)
+    _check_staged(disk, root, layout, session, session_history, info)
 
 
 def contents_of(target: Layout, session: str, entries: list[Entry], info: SessionInfo) -> dict[str, bytes]:
@@ -270,38 +271,19 @@ def contents_of(target: Layout, session: str, entries: list[Entry], info: Sessio
     return encode_session(target, session, info, entries)
 
 
-def _compare(
-    session_history: SessionHistory, info: SessionInfo, disk: Disk, staging: str, target: Layout, session: str
+def _check_staged(
+    disk: Disk, root: str, layout: Layout, session: str, session_history: SessionHistory, info: SessionInfo
 ) -> None:
-    """Raise StorageCorrupt if the written files do not read back equal, including metadata and all histories."""
-    reader = SessionReader(disk, target, staging, session)
-    found = reader.catch_up()
-    if list(found.histories) != list(session_history.histories):
-        raise StorageCorrupt(f"Session {session} did not read back equal; nothing was converted.", session=session)
-    for name, history in session_history.histories.items():
-        twin = found.histories[name]
-        if twin.record(session) != history.record(session) or twin.steps(with_edits=False) != history.steps(
-            with_edits=False
-        ):
-            raise StorageCorrupt(
-                f"{session}/{name} did not read back equal; nothing was converted.", session=session, id=name
-            )
-    if target.info_file:
-        stored = target.decode_info(disk.read(os.path.join(target.folder(staging, session), target.info_file)), session)
-        if stored != info:
-            raise StorageCorrupt(
-                f"The metadata of {session} did not read back equal; nothing was converted.", session=session
-            )
+    reader = SessionReader(disk, layout, os.path.join(root, STAGING), session)
+    check_written(reader, session_history, info, "nothing was converted", with_edits=False)
 
 
 def _plan_removals(store: FileStore, old: Layout, target: Layout, session: str, files: list[str], plan: Plan) -> None:
     """Plan the removal of the old layout's files, except those that the new layout replaces."""
     root = store.root
     kept = {name for _, name in plan.moves}
-    from smp_memory.store.overview_files import FILES, FOLDER
-
     names = [*files, old.info_file] if old.info_file else [*files]
-    overviews = [os.path.join(FOLDER, name) for name in FILES]
+    overviews = [os.path.join(OVERVIEWS, name) for name in OVERVIEW_FILES]
     names += [name for name in overviews if store.disk.exists(os.path.join(old.folder(root, session), name))]
     for name in names:
         relative = os.path.relpath(os.path.join(old.folder(root, session), name), root)

@@ -2,9 +2,9 @@
 
     under the store's lock        each session: its files in one plan (`store.session_erasure`), also archived and deleted
                                   ones, which stay so (`store.archive_erasure`)
-    then, each repeatable         derived data: the index (`index.scrub`), the access log, reasons in the audit log
+    then, each repeatable         derived data: the index (`index.inspection.scrub`), the access log, reasons in the audit log
     then                          digests outside of the store that SMP wrote are written again
-    then                          every file is scanned for pieces of the text (`store.remnant_scan`)
+    then                          every file is scanned for pieces of the text (`store.session_erasure`)
 
 Guarantees: each session is erased from completely or not at all. `erasing.json`, which holds ids alone, is written first: if the
 process dies, the next one that opens the store completes the rest and writes to the audit log what is gone. Other
@@ -17,19 +17,21 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SMPError, from_os_error
 from smp_memory.files.cold_segment import FILE as COLD
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
 from smp_memory.index.index import discard_all
-from smp_memory.index.scrub import scrub
+from smp_memory.index.inspection import scrub
 from smp_memory.model.ids import check
-from smp_memory.store import session_erasure
-from smp_memory.store.archive_index import DELETED, ArchiveIndex
+from smp_memory.model.storage_reports import DELETED
+from smp_memory.store import archive_erasure, session_erasure
+from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.archive_names import ARCHIVE_FOLDERS
-from smp_memory.store.remnant_scan import contains_any, processes_with_removed_files, scan_files, scan_folder
+from smp_memory.store.file_store import ERASING
+from smp_memory.store.session_erasure import contains_any, processes_with_removed_files, scan_files, scan_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     from smp_memory.store.file_session import FileSession
     from smp_memory.store.file_store import FileStore
 
-INTENT = "erasing.json"
 INDEX = "index"
 
 
@@ -73,9 +74,9 @@ def erase(
         note()
         if clean:  # not before the audit record: after a crash, the next process must be able to write it
             try:
-                store.state.remove(INTENT)
+                store.state.remove(ERASING)
             except OSError as error:
-                receipt.pending.append(f"{INTENT} is removed when the store is next opened ({error})")
+                receipt.pending.append(f"{ERASING} is removed when the store is next opened ({error})")
 
 
 def _erase_in(archives: ArchiveIndex, session: str, ids: list[str], receipt: Receipt) -> set[bytes]:
@@ -86,9 +87,7 @@ def _erase_in(archives: ArchiveIndex, session: str, ids: list[str], receipt: Rec
         erased = session_erasure.erase_in(files, ids)
         paths = [os.path.normpath(os.path.join(files.reader.folder, name)) for name in erased.rewritten.names]
     else:
-        from smp_memory.store.archive_erasure import erase_in_archive
-
-        erased, paths = erase_in_archive(archives, session, ids)
+        erased, paths = archive_erasure.erase_in_archive(archives, session, ids)
     for path in paths:
         (receipt.rewritten if store.disk.exists(path) else receipt.removed).append(_display_path(store, path))
     receipt.summaries += [f"{session}/{name}" for name in erased.summaries]
@@ -105,9 +104,7 @@ def check_memories_exist(store: FileStore, session: str, ids: list[str]) -> None
 def _files_of(archives: ArchiveIndex, session: str) -> FileSession:
     if archives.is_live(session):
         return archives.store.session(session)
-    from smp_memory.store.archive_erasure import copy_of
-
-    return copy_of(archives, session).files
+    return archive_erasure.copy_of(archives, session).files
 
 
 # -- derived data
@@ -118,7 +115,7 @@ def _clean_up(store: FileStore, targets: dict[str, list[str]], receipt: Receipt)
     try:
         store.access.flush()
         store.state.forget_removed_stores()  # this one may have been elsewhere before
-        changed = _clean_index(store, targets)
+        changed = clean_index(store, targets)
         left = _purge_derived(store, targets)
         (receipt.rewritten if changed == "rewritten" else receipt.removed).extend([INDEX] * bool(changed))
         receipt.pending += left
@@ -149,11 +146,12 @@ def _blank(line: bytes) -> bytes:
     return b"-" * (len(line) - 1) + b"\n"
 
 
-def _clean_index(store: FileStore, targets: dict[str, list[str]]) -> str:
+def clean_index(store: FileStore, targets: dict[str, list[str]]) -> str:
     """Erase from the index, or remove it; returns "rewritten", "removed", or "" if there was none."""
-    base = store.indexer.folder
-    with store.indexer.mutex:
-        store.indexer.close()
+    indexer: Any = store.indexer  # a `store.indexer.Indexer`; the port names less
+    base = indexer.folder
+    with indexer.mutex:
+        indexer.close()
         if not store.state.on_disk or not os.path.isdir(base):
             return ""
         if any(targets.values()) and scrub(base, targets):
@@ -180,7 +178,7 @@ def finish_erasing(store: FileStore) -> bool:
 def _finish(archives: ArchiveIndex) -> None:
     store = archives.store
     try:
-        stored = json.loads(store.state.read(INTENT))["ids"]
+        stored = json.loads(store.state.read(ERASING))["ids"]
         targets = {check(str(session), "session"): [str(id) for id in ids] for session, ids in stored.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidRecord):
         targets = {}
@@ -188,23 +186,21 @@ def _finish(archives: ArchiveIndex) -> None:
     for session, ids in targets.items():
         archives.recover(session)
         if ids:
-            from smp_memory.store.archive_erasure import finish
-
-            finish(archives, session)
+            archive_erasure.finish(archives, session)
             if archives.is_live(session):
                 store.session(session).run_locked("finishing an erasure", lambda: None)  # carries out its plan
             gone[session] = _gone(archives, session, ids)
-    _clean_index(store, {})
+    clean_index(store, {})
     _purge_derived(store, targets)
     for session, ids in gone.items():
         if ids:
             store.audit.note("erase", session=session, ids=ids, interrupted=True)
-    store.state.remove(INTENT)
+    store.state.remove(ERASING)
 
 
 def was_interrupted(store: FileStore) -> bool:
     """Whether an erasure of this user began and did not end."""
-    return store.state.has(INTENT)
+    return store.state.has(ERASING)
 
 
 def _gone(archives: ArchiveIndex, session: str, ids: list[str]) -> list[str]:
@@ -219,7 +215,7 @@ def _gone(archives: ArchiveIndex, session: str, ids: list[str]) -> list[str]:
 
 
 def _intend(store: FileStore, targets: dict[str, list[str]]) -> None:
-    store.state.write(INTENT, (json.dumps({"ids": targets}) + "\n").encode(), durable=True)
+    store.state.write(ERASING, (json.dumps({"ids": targets}) + "\n").encode(), durable=True)
 
 
 # -- verification
@@ -254,7 +250,7 @@ def _scan(store: FileStore, pieces: list[bytes], receipt: Receipt, digests: list
         receipt.searched_files, receipt.searched_bytes = result.files, result.bytes
         holds_memories = _memory_file_filter(store)
         for path in result.found:
-            if path == store.state.path(INTENT):
+            if path == store.state.path(ERASING):
                 continue  # it holds ids alone, and is removed after the audit record
             (receipt.elsewhere if holds_memories(path) else receipt.left).append(_display_path(store, path))
         receipt.elsewhere += _memories_with_same_text(store, receipt, pieces)
@@ -276,10 +272,11 @@ def _memories_with_same_text(store: FileStore, receipt: Receipt, pieces: list[by
     """Other memories of the same sessions that contain a piece of the text."""
     found = []
     for session in dict.fromkeys(ref.rpartition("/")[0] for ref in receipt.ids):
-        if not store.layout.exists(store.disk, store.root, session):
+        if not store.has_session(session):
             continue  # of an archived or deleted session, the archive or the files are named
         reader = store.session(session).reader
         with reader.mutex:
+            reader.catch_up()  # a session that nobody else holds open has read nothing yet
             states = dict(reader.states)
         for name, state in states.items():
             path = os.path.join(reader.folder, name)

@@ -7,19 +7,15 @@ and holds none of its parent's.
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import re
 import threading
 import weakref
 from functools import partial
 
-from smp_memory import event_log
+from smp_memory import event_log, incomplete
 from smp_memory.errors import (
-    FormatTooNew,
     InvalidConfig,
-    InvalidFormat,
-    InvalidRecord,
     MemoryNotFound,
     SessionCorrupt,
     SessionNotFound,
@@ -27,15 +23,14 @@ from smp_memory.errors import (
     StorageCorrupt,
     from_os_error,
 )
+from smp_memory.files.disk import identity
 from smp_memory.files.lock import SessionLock
 from smp_memory.files.partial_reader import read_tail
 from smp_memory.files.reader import SessionReader
 from smp_memory.files.writer import SessionWriter
-from smp_memory.git.metadata_conflicts import decode_metadata, find_conflict, last_metadata_line
-from smp_memory.model.session_info import FORMAT, SessionInfo
-from smp_memory.store import incomplete
-from smp_memory.store.group_commit import GroupCommit
-from smp_memory.store.session_metadata import UNKNOWN, first_time
+from smp_memory.model.session_info import FORMAT
+from smp_memory.store import session_metadata
+from smp_memory.store.durability import GroupCommit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,17 +39,23 @@ if TYPE_CHECKING:
 
     from smp_memory.config import Config
     from smp_memory.git.metadata_conflicts import MetadataConflict
-    from smp_memory.model.history import SessionHistory
-    from smp_memory.model.record import Records
+    from smp_memory.model.entry import Entry
+    from smp_memory.model.history import IdAllocator, RecordHistory, SessionHistory
+    from smp_memory.model.record import Record, Records
     from smp_memory.model.reports import Problem, Report
+    from smp_memory.model.session_info import SessionInfo
+    from smp_memory.model.storage_reports import ColdMemory, MovedEntries, RedactionReport, TidyReport
+    from smp_memory.policies.compaction_plan import CompactionPlan
+    from smp_memory.policies.purge import AnnouncedPurge, PurgeCheck
+    from smp_memory.privacy.redaction import Redactor
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.port import BatchPort
 
 _METADATA_LIMIT_BYTES = 1 << 20
 _TRIES = 20
+_LARGE_BYTES = 1 << 20  # reading a smaller session takes no longer than opening the index
 _FORMAT_IN_METADATA = re.compile(rb'format"?: ?([0-9]{1,9})')
 
-_reported_conflicts: set[str] = set()
 _open_sessions: weakref.WeakSet[FileSession] = weakref.WeakSet()
 
 
@@ -75,11 +76,8 @@ class FileSession:
         self._timeout_seconds = 5.0
         self._suspects: set[str] = set()  # files whose fsync failed, until that is recorded for other processes
         self._admit = partial(store.admit, session, quota_bytes=0)
-        self.filling_bytes = float("inf")  # from this size on the session is compacted automatically
-        self.warning_bytes = float("inf")  # from this size on a write warns about the quota
-        self.warned_percent = 0  # the share of the quota that was logged last
-        self.compacted_at, self.compaction_pause_seconds = -1e9, 60.0
-        self.holders: weakref.WeakSet[Any] = weakref.WeakSet()  # `SessionMemory` objects of callers
+        self.memo: dict[str, Any] = {}
+        self.holders: weakref.WeakSet[Any] = weakref.WeakSet()
         _open_sessions.add(self)
         while store.dropped:
             store.dropped.pop().close()
@@ -95,13 +93,24 @@ class FileSession:
         self._writing = threading.Lock()
         self._group = GroupCommit(self._commit_group, self._group.patience_seconds)
 
+    @property
+    def location(self) -> str:
+        return self.reader.folder
+
+    @property
+    def size_bytes(self) -> int:
+        return self.writer.size_bytes
+
+    def hold(self, holder: object) -> None:
+        self.holders.add(holder)
+
     # -- writing
 
     def commit(self, batch: BatchPort) -> None:
         if self._store.closed:
             self._store.check_open()
         if self._sync_later:
-            self._store.check_synced()
+            self._store.syncer.raise_failure()
             self._mark_suspects()
         if batch.needs_histories:
             batch.read_version = self.writer.changes
@@ -124,9 +133,6 @@ class FileSession:
             self._timeout_seconds = self._config.lock_timeout_seconds
             quota = self._config.quota_bytes
             self._admit = partial(self._store.admit, self.session, quota_bytes=quota)
-            self.warning_bytes = quota * self._config["storage.warning_percent"] / 100
-            if self._config["compaction.enabled"]:
-                self.filling_bytes = self.warning_bytes
             if not self._sync_always:
                 self._group.patience_seconds = 0.0  # there is no sync to share
         return self._config
@@ -172,7 +178,7 @@ class FileSession:
                 raise from_os_error(error, self.reader.folder, batches[0].operation_name) from error
         self._store.change_table.mark_changed(self.session)
         if self._sync_later:
-            self._store.sync_later(self, names)
+            self._store.syncer.sync_later(self.reader.folder, names, self.distrust)
 
     def distrust(self, name: str) -> None:
         """Mark a file whose fsync failed: the next writer copies it to a new one first."""
@@ -192,7 +198,7 @@ class FileSession:
     def _make_private(self) -> None:
         """Create the private folder of a session that a person or another tool made."""
         if not self._store.disk.exists(self.reader.private):
-            if not self._store.layout.exists(self._store.disk, self._store.root, self.session):
+            if not self._store.has_session(self.session):
                 raise self._store.session_not_found(self.session)
             self._store.make_folder(self.reader.private)
 
@@ -207,7 +213,7 @@ class FileSession:
             except FileNotFoundError:
                 raise self._store.session_not_found(self.session) from None
             except StorageCorrupt:
-                if not self._store.layout.exists(self._store.disk, self._store.root, self.session):
+                if not self._store.has_session(self.session):
                     # It was archived or deleted while the lock was acquired.
                     raise self._store.session_not_found(self.session) from None
                 raise
@@ -225,6 +231,26 @@ class FileSession:
             session_history = self.reader.catch_up()
             self.unreadable()
             return read(session_history if session_history.histories else self._reread_if_moved())
+
+    def history(self, id: str) -> RecordHistory | None:
+        history = self._history_by_index(id) if self._is_index_faster() else None
+        if history is None:
+            history = self.view(lambda session_history: session_history.histories.get(id))
+        return history
+
+    def _is_index_faster(self) -> bool:
+        """Whether reading the session takes longer than opening the index. No index is built for it."""
+        if self.reader.states or sum(self.sizes().values()) < _LARGE_BYTES:
+            return False
+        return self._store.disk.exists(self._store.indexer.folder)
+
+    def _history_by_index(self, id: str) -> RecordHistory | None:
+        from smp_memory.store.record_reader import history_by_index
+
+        return history_by_index(self._store, self.session, id)
+
+    def read_errors(self) -> list[Problem]:
+        return incomplete.errors(self.reader.problems())
 
     def unreadable(self) -> list[Problem]:
         """Unreadable entries at the last read of this process; each is logged once."""
@@ -261,13 +287,6 @@ class FileSession:
             session_history = read_tail(self.reader, kind, count)
             return read(session_history) if session_history is not None else self.view(read)
 
-    def refresh_overviews(self, records: Records, users: dict[str, str]) -> None:
-        """Rewrite the session's overview files, in a layout that has them."""
-        if self._store.layout.name == "markdown":
-            from smp_memory.store.overview_files import write_overviews
-
-            write_overviews(self._store.disk, self.reader.folder, records, users)
-
     def sizes(self) -> dict[str, int]:
         disk, folder = self._store.disk, self.reader.folder
         found = {
@@ -281,78 +300,18 @@ class FileSession:
     # -- metadata
 
     def info(self) -> SessionInfo:
-        layout, disk = self._store.layout, self._store.disk
-        self._store.check_open()
-        try:
-            info = self._read_info()
-            if info.format > FORMAT:
-                raise FormatTooNew(
-                    f"Session {self.session} has format {info.format}; this SMP knows {FORMAT}. Install a newer one.",
-                    session=self.session,
-                    path=self.info_path(),
-                    format=info.format,
-                    limit=FORMAT,
-                )
-            if info.created_text == UNKNOWN:
-                info.created_text = first_time(self.reader)
-            return info
-        except FileNotFoundError:
-            if not layout.exists(disk, self._store.root, self.session):
-                raise self._store.session_not_found(self.session) from None
-            info = SessionInfo(self.session, first_time(self.reader))
-            info.is_assumed = True
-            return info
-        except (
-            ValueError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-            InvalidFormat,
-            InvalidRecord,
-            StorageCorrupt,
-        ) as error:
-            raise SessionCorrupt(
-                f"The metadata of session {self.session} cannot be read: {self.info_path()}: {error}. Its memories are not affected; "
-                "correct the file, or let `smp repair` quarantine it.",
-                session=self.session,
-                path=self.info_path(),
-            ) from error
+        return session_metadata.load(self)
 
     def info_path(self) -> str:
         """The file with the session's metadata."""
         layout = self._store.layout
         return os.path.join(self.reader.folder, layout.info_file or f"{self.session}.jsonl")
 
-    def _read_info(self) -> SessionInfo:
-        layout, data = self._store.layout, self._store.disk.read(self.info_path())
-        conflict = find_conflict(layout, data)
-        if conflict is not None and conflict.is_open:
-            self._report_conflict(conflict.line)
-        if layout.info_file:
-            return decode_metadata(layout, data, self.session, conflict)
-        fields = conflict.fields if conflict is not None else last_metadata_line(layout, data)
-        if fields is None:
-            raise FileNotFoundError(self.info_path())
-        return layout.decode_info(json.dumps(fields).encode(), self.session)
-
-    def _report_conflict(self, line: int) -> None:
-        """Log a merge conflict, once per process."""
-        path = self.info_path()
-        if path not in _reported_conflicts:
-            _reported_conflicts.add(path)
-            text = f"{path}:{line}: git left a merge conflict in the session's metadata; `smp validate` says what differs and what to do"
-            event_log.emit("corruption", event_log.WARNING, "head_conflict", text, self.session, path=path, line=line)
-
     def metadata_conflict(self) -> MetadataConflict | None:
         """The merge conflict that git left in the metadata for a person to resolve."""
-        try:
-            found = find_conflict(self._store.layout, self._store.disk.read(self.info_path()))
-        except (FileNotFoundError, StorageCorrupt):
-            return None
-        return found if found is not None and (found.is_open or self._store.layout.info_file) else None
+        return session_metadata.open_conflict(self)
 
     def info_for_update(self) -> SessionInfo:
-        """The metadata, to be changed and written. Raises SessionCorrupt if it has a merge conflict that git left."""
         info, conflict = self.info(), self.metadata_conflict()
         if conflict is not None:
             path = self.info_path()
@@ -369,6 +328,14 @@ class FileSession:
     def change_info(self, info: SessionInfo) -> None:
         self.run_locked("changing the session's metadata", lambda: self.write_info(info))
 
+    def update_info(self, operation: str, change: Callable[[SessionInfo], None]) -> None:
+        def update() -> None:
+            info = self.info_for_update()
+            change(info)
+            self.write_info(info)
+
+        self.run_locked(operation, update)
+
     def write_info(self, info: SessionInfo) -> None:
         """Replace the metadata. Hold the lock."""
         data = self._store.layout.encode_info(info)
@@ -376,6 +343,107 @@ class FileSession:
             self._store.disk.replace(self.info_path(), data)
         else:
             self.writer.append_metadata(f"{self.session}.jsonl", data)
+
+    # -- the cold segment
+
+    @property
+    def cold_location(self) -> str:
+        from smp_memory.store.cold_storage import cold_path
+
+        return cold_path(self)
+
+    def cold_version(self) -> object | None:
+        from smp_memory.store.cold_storage import current_cold_path
+
+        found = self._store.disk.stat(current_cold_path(self))
+        return identity(found) if found is not None else None
+
+    def cold_bytes(self) -> int:
+        found = self._store.disk.stat(self.cold_location)
+        return found.st_size if found is not None else 0
+
+    def cold_memories(self) -> list[ColdMemory]:
+        from smp_memory.store.cold_storage import cold_memories
+
+        return cold_memories(self)
+
+    def cold_ids(self) -> set[str]:
+        if self.cold_version() is None:
+            return set()
+        from smp_memory.store.cold_storage import HISTORY, cold_rows
+
+        return {row.id for row in cold_rows(self) if HISTORY not in row.about}
+
+    def cold_history(self, problems: list[Problem] | None = None) -> SessionHistory:
+        from smp_memory.store.cold_storage import cold_history
+
+        found: list[Problem] = []
+        session_history = cold_history(self, found)
+        if problems is not None:
+            problems += self._named(found)
+        return session_history
+
+    def cold_record_with_key(self, key: str) -> Record | None:
+        if self.cold_version() is None:
+            return None
+        from smp_memory.store.cold_storage import find_by_idempotency_key
+
+        return find_by_idempotency_key(self, key)
+
+    def move_to_cold(
+        self,
+        plan: CompactionPlan,
+        revisions: dict[str, int],
+        summaries: Callable[[IdAllocator, set[str]], list[Entry]],
+        at: str,
+    ) -> MovedEntries:
+        from smp_memory.store.cold_storage import move
+
+        return move(self, plan, revisions, summaries, at)
+
+    def restore_from_cold(self, ids: list[str], admit: Callable[[int, int], None]) -> None:
+        from smp_memory.store.cold_storage import restore_from_cold
+
+        restore_from_cold(self, ids, admit)
+
+    # -- the trash
+
+    def announced_purges(self) -> dict[str, AnnouncedPurge]:
+        from smp_memory.store.trash import announced_purges
+
+        return announced_purges(self)
+
+    def purge(
+        self,
+        check: Callable[[SessionHistory, dict[str, AnnouncedPurge]], PurgeCheck],
+        note: Callable[[list[str]], bool],
+    ) -> PurgeCheck:
+        from smp_memory.store.trash import purge
+
+        return purge(self, check, note)
+
+    # -- changes of what is stored
+
+    def redact(self, redactor: Redactor, *, preview: bool = False) -> RedactionReport:
+        from smp_memory.store.stored_redaction import preview_redaction, redact_stored
+
+        return (preview_redaction if preview else redact_stored)(self, redactor)
+
+    def tidy(self, *, dry_run: bool = False) -> TidyReport:
+        from smp_memory.store.tidy import tidy_session
+
+        return tidy_session(self, dry_run=dry_run)
+
+    def refresh_overviews(self, records: Records, users: dict[str, str]) -> None:
+        if self._store.layout.name == "markdown":
+            from smp_memory.store.tidy import write_overviews
+
+            write_overviews(self._store.disk, self.reader.folder, records, users)
+
+    def refresh_figures(self, *, dry_run: bool = False) -> bool:
+        from smp_memory.store.tidy import refresh
+
+        return refresh(self, dry_run=dry_run)
 
     # -- verification
 

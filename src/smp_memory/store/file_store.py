@@ -12,48 +12,50 @@ import os
 import threading
 import weakref
 
-from smp_memory import event_log
 from smp_memory.config_file import with_store_facts_at_top
 from smp_memory.errors import (
-    DurabilityUnknown,
     LayoutMismatch,
     LockTimeout,
     SessionArchived,
-    SessionExists,
     SessionNotFound,
     SMPError,
-    StorageError,
     StoreClosed,
     StoreNotFound,
-    from_os_error,
 )
-from smp_memory.files.access_log import SESSION_USES, AccessLog
-from smp_memory.files.change_table import ChangeTable
-from smp_memory.files.disk import TEMPORARY, Disk, identity
+from smp_memory.files.activity import SESSION_USES, AccessLog, ChangeTable
+from smp_memory.files.disk import Disk, identity
 from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.files.user_state import open_user_state
+from smp_memory.import_lock import loading
 from smp_memory.model import ids
+from smp_memory.store.durability import IntervalSync
 from smp_memory.store.file_session import FileSession
-from smp_memory.uids import new_uid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime, timedelta
     from typing import Any
 
     from smp_memory.config import Config
     from smp_memory.files.layouts.layout import Layout
     from smp_memory.files.system import System
     from smp_memory.files.user_state import UserState
+    from smp_memory.model.deletions import Purged, Receipt
+    from smp_memory.model.entry import Entry
     from smp_memory.model.record import Record
+    from smp_memory.model.reports import Problem
     from smp_memory.model.session_info import SessionInfo
+    from smp_memory.model.storage_reports import ArchivedSession, QuarantinedEntry, UnreadSession
+    from smp_memory.policies.clock_trust import Evidence
     from smp_memory.privacy.audit import Audit
-    from smp_memory.store.indexer import Indexer
+    from smp_memory.store.port import Histories, SearchIndex, StoreExamination, Summary
 
 CONFIG_FILE = "config.json"
 _UNUSED_SETTINGS, _OTHER_STORES = "unused-settings", "other-stores"  # files in the user's state: what was reported last
 _TRIES = 5
 FLAG = "converting"
+ERASING = "erasing.json"  # in the user's state: ids of memories whose erasure began
 STAGING = os.path.join(PRIVATE, FLAG)  # new files of a conversion
 JOURNAL = os.path.join(PRIVATE, "journal.json")  # plan of a conversion
 
@@ -78,9 +80,7 @@ class FileStore:
         self._sessions: weakref.WeakValueDictionary[str, FileSession] = weakref.WeakValueDictionary()
         self.dropped: list[FileSession] = []  # unused objects whose entries were not compared with the files yet
         self._mutex = threading.Lock()
-        self._unsynced: dict[str, tuple[FileSession, str]] = {}  # by path: the session, and the file's relative name
-        self._sync_failure: DurabilityUnknown | None = None
-        self._syncer: threading.Timer | None = None
+        self.syncer = IntervalSync(self.disk, config.sync_interval_seconds)
         self.closed = False
         self._config_identity: list[int] = []
         self._archived_count: tuple[object, int] = (None, 0)
@@ -89,16 +89,21 @@ class FileStore:
         self.state = state or open_user_state(root, self.disk)
         self.access = AccessLog(self.state)
         self.session_uses = AccessLog(self.state, SESSION_USES, exact=True)
-        self._indexer: Indexer | None = None
+        self._indexer: SearchIndex | None = None
         self._audit: Audit | None = None
         self._workers: list[threading.Thread] = []
         self.clock: object = None  # the clock that the store was opened with, for `clock_state`
 
     @property
-    def indexer(self) -> Indexer:
-        """The index; loaded at first use."""
+    def layout_name(self) -> str:
+        return self.layout.name
+
+    @property
+    def indexer(self) -> SearchIndex:
+        """The index, a `store.indexer.Indexer`; loaded at first use."""
         if self._indexer is None:
-            from smp_memory.store.indexer import Indexer
+            with loading:
+                from smp_memory.store.indexer import Indexer
 
             self._indexer = Indexer(self)
         return self._indexer
@@ -110,6 +115,18 @@ class FileStore:
 
             self._audit = Audit(self.disk, os.path.join(self.root, PRIVATE))
         return self._audit
+
+    def examine(
+        self,
+        now: datetime,
+        *,
+        environ: Mapping[str, str],
+        arguments: Mapping[str, Any] | None = None,
+        quick: bool = False,
+    ) -> StoreExamination:
+        from smp_memory.store.checks import examine_files
+
+        return examine_files(self.disk.system, self.root, now, environ=environ, arguments=arguments, quick=quick)
 
     def session_ids(self) -> list[str]:
         self.check_open()
@@ -131,16 +148,19 @@ class FileStore:
         return self._archived_count[1]
 
     def shared_count(self, sees: Callable[[Record], bool] | None = None) -> int:
-        """The number of memories in the designs' shared files (`design_shared_files`); read again only when a file has changed."""
-        from smp_memory.store.design_shared_files import FILES, FOLDERS, all_shared
+        """Read again only when a file has changed."""
+        from smp_memory.store.foreign_files import SHARED_FILES, SHARED_FOLDERS, all_shared
 
-        if not any(self.disk.is_folder(os.path.join(self.root, name)) for name in FOLDERS):
+        if not any(self.disk.is_folder(os.path.join(self.root, name)) for name in SHARED_FOLDERS):
             return 0
-        found = [self.disk.stat(os.path.join(self.root, *name.split("/"))) for name in FILES]
+        found = [self.disk.stat(os.path.join(self.root, *name.split("/"))) for name in SHARED_FILES]
         stats = [identity(state) if state is not None else None for state in found]
         if stats != self._shared_records[0]:
             self._shared_records = (stats, all_shared(self))
         return sum(1 for record in self._shared_records[1] if sees is None or sees(record))
+
+    def has_session(self, session: str) -> bool:
+        return self.layout.exists(self.disk, self.root, session)
 
     def session(self, session: str) -> FileSession:
         self.check_open()
@@ -155,14 +175,14 @@ class FileStore:
     def existing_session(self, session: str) -> FileSession:
         """Like `session`, but raises also if it was archived or deleted since this process opened it."""
         found = self.session(session)
-        if not self.layout.exists(self.disk, self.root, session):
+        if not self.has_session(session):
             raise self.session_not_found(session)
         return found
 
     def check_exists(self, session: str) -> None:
         """Raise if a session is not live. Tried again, because it may be archived and restored at this moment."""
         for attempt in range(_TRIES):
-            if self.layout.exists(self.disk, self.root, session):
+            if self.has_session(session):
                 return
             error = self.session_not_found(session)
             if attempt + 1 == _TRIES or not isinstance(error, SessionNotFound) or isinstance(error, SessionArchived):
@@ -174,6 +194,24 @@ class FileStore:
         found = self.disk.stat(folder if self.layout.info_file else os.path.join(folder, f"{session}.jsonl"))
         return None if found is None else (found.st_ino, found.st_ctime_ns)
 
+    def metadata_version(self, session: str) -> object | None:
+        if not self.layout.info_file:
+            return None  # the metadata is an entry of the log, which every write changes
+        found = self.disk.stat(os.path.join(self.layout.folder(self.root, session), self.layout.info_file))
+        return identity(found) if found is not None else ()
+
+    def written_at(self, session: str) -> datetime:
+        from datetime import UTC, datetime
+
+        return datetime.fromtimestamp(self.last_written_ns(session) / 1e9, UTC)
+
+    def last_written_ns(self, session: str) -> int:
+        """When a session's files were last written, by modification time; maintenance preserves it."""
+        folder = self.layout.folder(self.root, session)
+        names = [*self.layout.files(self.disk, folder, session), self.layout.info_file]
+        found = [self.disk.stat(os.path.join(folder, name)) for name in names if name]
+        return max((state.st_mtime_ns for state in found if state), default=0)
+
     def opened_session_ids(self) -> list[str]:
         """The sessions that this process has opened."""
         return list(self._sessions)
@@ -184,29 +222,14 @@ class FileStore:
         return known is not None and bool(known.holders)
 
     def create(self, info: SessionInfo) -> FileSession:
-        """Create a session at once: its files are prepared elsewhere, then renamed."""
-        self.check_open()
-        self.check_current()
-        self.check_not_moved()
-        self._check_name(info.id)
-        info.uid = info.uid or new_uid()
-        try:
-            if self.layout.info_file:
-                self._create_folder(info)
-            else:
-                self._create_file(info)
-        except OSError as error:
-            raise from_os_error(error, self.layout.folder(self.root, info.id), "creating a session") from error
-        self.change_table.mark_changed(info.id)
-        event_log.emit("session", event_log.INFO, "session_created", f"Session {info.id} was created.", info.id)
-        try:
-            self.check_current()  # a conversion that began meanwhile may not have seen it
-            return self.session(info.id)
-        except StorageError as error:
-            raise DurabilityUnknown(
-                f"Session {info.id} was created, but could not be read ({error}). It may be lost after a crash.",
-                session=info.id,
-            ) from error
+        from smp_memory.store.session_creation import create_session
+
+        return create_session(self, info)
+
+    def import_session(self, info: SessionInfo, entries: list[Entry], quota_bytes: int) -> FileSession:
+        from smp_memory.store.session_creation import import_session
+
+        return import_session(self, info, entries, quota_bytes)
 
     def check_not_moved(self) -> None:
         if not self.disk.exists(os.path.join(self.root, CONFIG_FILE)):
@@ -215,69 +238,9 @@ class FileStore:
                 path=self.root,
             )
 
-    def _create_folder(self, info: SessionInfo) -> None:
-        folder = self.layout.folder(self.root, info.id)
-        waiting = os.path.join(self.root, PRIVATE, f"{info.id}-{os.urandom(4).hex()}{TEMPORARY}")
-        self.make_folder(os.path.dirname(folder))
-        self.make_folder(os.path.join(waiting, PRIVATE))
-        self.disk.write_new(os.path.join(waiting, self.layout.info_file), self.layout.encode_info(info))
-        self.disk.sync_folder(waiting)
-        try:
-            if self.disk.exists(folder):
-                raise FileExistsError(folder)
-            self.disk.move(waiting, folder)
-        except (OSError, StorageError) as error:
-            self.disk.remove_tree(waiting)
-            if self.disk.exists(folder):
-                raise self._taken(info.id) from None
-            raise error
-        self._confirm(info.id, os.path.dirname(folder), os.path.dirname(waiting))
-
-    def _create_file(self, info: SessionInfo) -> None:
-        path = os.path.join(self.root, f"{info.id}.jsonl")
-        waiting = os.path.join(self.root, PRIVATE, f"{info.id}-{os.urandom(4).hex()}{TEMPORARY}")
-        self.make_folder(self.layout.private(self.root, info.id))
-        self.disk.write_new(waiting, self.layout.encode_info(info))
-        try:
-            self.disk.link_new(waiting, path)
-        except FileExistsError:
-            self.disk.remove(waiting)
-            raise self._taken(info.id) from None
-        self._confirm(info.id, os.path.dirname(waiting))
-
-    def _confirm(self, session: str, *folders: str) -> None:
-        """Fsync the folders of a new session and those above: the process that made them may have died before its fsync."""
-        try:
-            for folder in (*folders, self.root, os.path.dirname(self.root)):
-                self.disk.sync_folder(folder)
-        except OSError as error:
-            raise DurabilityUnknown(
-                f"Session {session} was created, but the disk did not confirm it ({error.strerror}). It may be lost after a crash.",
-                session=session,
-                errno=error.errno,
-            ) from error
-
     def make_folder(self, path: str) -> None:
         """Create a folder below the root; no part of the path may be a link."""
         self.disk.make_folder(path)
-
-    def _check_name(self, session: str) -> None:
-        """Raise SessionExists if a live or archived session has this name; recover an interrupted deletion under it."""
-        from smp_memory.store.archive_names import ARCHIVE_FOLDERS
-
-        private = self.layout.private(self.root, session)
-        if self.layout.exists(self.disk, self.root, session):
-            raise self._taken(session)  # before the check for an archive: a session that is being archived has both
-        has_archives = any(self.disk.exists(os.path.join(self.root, name)) for name in ARCHIVE_FOLDERS)
-        if not has_archives and not (not self.layout.info_file and self.disk.exists(private)):
-            return
-        from smp_memory.store.archive_index import check_name_is_free
-
-        check_name_is_free(self, session)
-
-    @staticmethod
-    def _taken(session: str) -> SessionExists:
-        return SessionExists(f"There is already a session {session}.", session=session)
 
     def check_current(self) -> None:
         """Raise if another process has converted the store since it was opened. Called under a session's lock."""
@@ -348,57 +311,162 @@ class FileStore:
 
         logging.getLogger("smp_memory").warning(line)
 
-    # -- durability "interval"
+    # -- archived and deleted sessions
 
-    def sync_later(self, session: FileSession, names: list[str]) -> None:
-        with self._mutex:
-            for name in names:
-                self._unsynced[os.path.join(session.reader.folder, name)] = session, name
-            if self._syncer is None and not self.closed:
-                self._syncer = threading.Timer(self.config.sync_interval_seconds, self.sync_now)
-                self._syncer.daemon = True
-                self._syncer.start()
+    def archived_sessions(self) -> list[ArchivedSession]:
+        from smp_memory.store.archive_index import ArchiveIndex
 
-    def sync_now(self) -> None:
-        """Fsync what durability `interval` left unsynced; `check_synced` raises a failure.
+        return ArchiveIndex(self).archived()
 
-        A file whose fsync failed is not synced again: the next write copies it to a new one first.
-        """
-        with self._mutex:
-            files, self._unsynced, self._syncer = self._unsynced, {}, None
-        for path, (session, name) in sorted(files.items(), key=lambda item: item[0]):
-            try:
-                self.disk.sync_file(path)
-                self.disk.sync_folder(os.path.dirname(path))
-            except DurabilityUnknown as error:
-                self._sync_failure = self._not_confirmed(path, error.__cause__ or error)
-                session.distrust(name)
-            except OSError as error:  # it could not be opened, so trying again is safe
-                self._sync_failure = self._not_confirmed(path, error)
-                with self._mutex:
-                    self._unsynced.setdefault(path, (session, name))
+    def is_archived(self, session: str) -> bool:
+        from smp_memory.store.archive_index import ArchiveIndex
 
-    @staticmethod
-    def _not_confirmed(path: str, error: BaseException) -> DurabilityUnknown:
-        return DurabilityUnknown(
-            f"The disk did not confirm what was written to {path} in the last interval "
-            f"({getattr(error, 'strerror', error)}). It was acknowledged with durability `interval`; check the disk.",
-            path=path,
-            errno=getattr(error, "errno", None),
-        )
+        return ArchiveIndex(self).is_archived(session)
 
-    def sync(self) -> None:
-        """Sync now; raises DurabilityUnknown if the disk did not confirm it, or an earlier sync in the background."""
-        self.sync_now()
-        self.check_synced()
+    def deleted_sessions(self) -> list[ArchivedSession]:
+        from smp_memory.store.archive_index import ArchiveIndex
 
-    def check_synced(self) -> None:
-        """Raise the failure of a background sync, once."""
-        failure, self._sync_failure = self._sync_failure, None
-        if failure is not None:
-            raise failure
+        return ArchiveIndex(self).deleted()
+
+    def archived_copy(self, session: str, max_bytes: int | None = None) -> FileSession:
+        from smp_memory.store.archive import archived_copy
+
+        return archived_copy(self, session, max_bytes)
+
+    def archive_session(self, session: str, summary: Summary) -> ArchivedSession:
+        from smp_memory.store.archive import archive_session
+
+        return archive_session(self, session, summary)
+
+    def restore_session(self, session: str) -> None:
+        from smp_memory.store.archive import restore_session
+
+        restore_session(self, session)
+
+    def delete_session(
+        self, session: str, now: datetime, kept: timedelta, by: str | None, reason: str | None
+    ) -> ArchivedSession:
+        from smp_memory.store.trash import delete_session
+
+        return delete_session(self, session, now, kept, by, reason)
+
+    def undelete_session(self, session: str) -> str:
+        from smp_memory.store.trash import undelete_session
+
+        return undelete_session(self, session)
+
+    def announce_session_purge(self, deleted: ArchivedSession, now: datetime, passed: timedelta | None = None) -> None:
+        from smp_memory.store.trash import announce_purge
+
+        announce_purge(self, deleted, now, passed)
+
+    def purge_session(
+        self, session: str, at: str, note: Callable[[ArchivedSession], object], path: str | None = None
+    ) -> ArchivedSession:
+        from smp_memory.store.trash import purge_session
+
+        return purge_session(self, session, at, note, path)
+
+    def purge_archives(
+        self,
+        now: datetime,
+        evidence: Evidence,
+        by: str | None,
+        kept: timedelta | None = None,
+        *,
+        automatic: bool = False,
+    ) -> Iterator[tuple[str, Purged]]:
+        from smp_memory.store.archive_erasure import purge_archives
+
+        return purge_archives(self, now, evidence, by, kept, automatic=automatic)
+
+    # -- erasure
+
+    def check_memories_exist(self, session: str, ids: list[str]) -> None:
+        from smp_memory.store.erasure import check_memories_exist
+
+        check_memories_exist(self, session, ids)
+
+    def erase(
+        self,
+        targets: dict[str, list[str]],
+        receipt: Receipt,
+        note: Callable[[], object],
+        renew_digests: Callable[[], tuple[list[str], list[str]]],
+    ) -> None:
+        from smp_memory.store.erasure import erase
+
+        erase(self, targets, receipt, note, renew_digests)
+
+    def finish_erasure(self) -> bool:
+        try:
+            if not self.state.has(ERASING):
+                return False
+        except SMPError:
+            return False  # the user's state cannot be reached; memories can be read and written all the same
+        from smp_memory.store.erasure import finish_erasing
+
+        return finish_erasing(self)
+
+    # -- the index of other memories, settings
+
+    def index_of(self, histories: Histories, problems: Mapping[str, list[Problem]]) -> SearchIndex:
+        from smp_memory.store.history_index import HistoryIndex
+
+        return HistoryIndex(histories, problems, self.access)
+
+    def write_setting(self, name: str, value: Any) -> None:
+        from smp_memory.store.file_opening import write_setting
+
+        write_setting(self, name, value)
+
+    def configured_at(self) -> float | None:
+        found = self.disk.stat(os.path.join(self.root, CONFIG_FILE))
+        return found.st_mtime if found is not None else None
+
+    # -- files of other programs and layouts, quarantine
+
+    def shared_records(self, type: str | None = None, session: str = "") -> list[Record]:
+        from smp_memory.store.foreign_files import all_shared, shared_records
+
+        return all_shared(self, session) if type is None else shared_records(self, type, session)
+
+    def unread_sessions(self) -> list[UnreadSession]:
+        from smp_memory.store.foreign_files import unread_sessions
+
+        return unread_sessions(self.disk, self.root, self.layout)
+
+    def unread_notice(self) -> str:
+        from smp_memory.store.foreign_files import describe_unread
+
+        return describe_unread(self)
+
+    def convert(self, to: str, progress: Callable[[str], None] | None = None) -> None:
+        from smp_memory.store.convert import convert
+
+        convert(self, to, progress)
+
+    def quarantined(self) -> list[QuarantinedEntry]:
+        from smp_memory.store.quarantine import list_quarantined
+
+        return list_quarantined(self)
+
+    def quarantined_data(self, entry: QuarantinedEntry) -> bytes:
+        return self.disk.read(entry.path)
+
+    def restore_quarantined(self, entry: QuarantinedEntry, now: str) -> list[str]:
+        from smp_memory.store.quarantine import restore_quarantined
+
+        return restore_quarantined(self, entry, now)
 
     # -- closing
+
+    def boot_id(self) -> str:
+        return self.disk.system.boot_id()
+
+    def sync(self) -> None:
+        self.syncer.sync_now()
+        self.syncer.raise_failure()
 
     def start_worker(self, worker: threading.Thread) -> None:
         """Start a background thread that `close` waits for, because it may hold a lock."""
@@ -415,7 +483,7 @@ class FileStore:
         for worker in self._workers:
             if worker is not threading.current_thread():
                 worker.join()
-        self.sync_now()
+        self.syncer.stop()
         self.closed = True
         for session in [*self._sessions.values(), *self.dropped]:
             session.close()
@@ -425,21 +493,13 @@ class FileStore:
         self.access.flush()
         self.session_uses.flush()
         self.change_table.close()
-        self.check_synced()
+        self.syncer.raise_failure()
 
     def after_fork(self) -> None:
         self._mutex = threading.Lock()
-        self._syncer = None
+        self.syncer.after_fork()
         self._workers = []
         self.dropped = []
-
-
-def last_written_ns(store: FileStore, session: str) -> int:
-    """When a session's files were last written, by modification time; maintenance preserves it."""
-    folder = store.layout.folder(store.root, session)
-    names = [*store.layout.files(store.disk, folder, session), store.layout.info_file]
-    found = [store.disk.stat(os.path.join(folder, name)) for name in names if name]
-    return max((state.st_mtime_ns for state in found if state), default=0)
 
 
 def has_unfinished_conversion(disk: Disk, root: str) -> bool:

@@ -16,19 +16,19 @@ import sqlite3
 import threading
 import time
 
-from smp_memory.errors import SMPError, from_os_error
+from smp_memory.errors import SMPError, from_os_error, is_failure
 from smp_memory.files.partial_reader import IncrementReader, SpanReader
-from smp_memory.index import native_libraries
+from smp_memory.index import LibraryMissing, libraries_are_loaded, record_use_of_disk
 from smp_memory.index.index import Index, current_folder, discard
 from smp_memory.index.rows import IndexBusy, IndexUnusable
 from smp_memory.model.clone_merge import ReadableIds
 from smp_memory.model.history import RecordHistory
-from smp_memory.store import embedding_sync, incomplete
+from smp_memory.store import record_reader
 from smp_memory.store.access_counts import PendingAccesses
 from smp_memory.store.change_detection import ChangeDetector
-from smp_memory.store.finder import Finder
 from smp_memory.store.parallel_tokenizer import with_terms
 from smp_memory.store.record_reader import MARK, RecordReader
+from smp_memory.store.searcher import Searcher, save_problems
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from smp_memory.index.rows import IndexedSession
     from smp_memory.model.entry import Entry
+    from smp_memory.privacy.visibility import Viewer
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.parallel_tokenizer import TokenizedSession
 
@@ -96,14 +97,14 @@ class Indexer:
                 return index
             except IndexBusy:
                 return self._private(sessions)
-            except native_libraries.LibraryMissing:
+            except LibraryMissing:
                 self.close()  # the index on disk is left to processes that have the library
             except SMPError:
                 raise
             except OSError as error:
                 raise from_os_error(error, self._store.root, "searching memories") from error
             except BaseException as error:
-                if not is_damage(error) or (self._index is not None and self._index.is_in_memory):
+                if not is_failure(error) or (self._index is not None and self._index.is_in_memory):
                     raise
                 self._discard()
                 if attempt + 2 >= _TRIES:
@@ -113,48 +114,60 @@ class Indexer:
     def answer(
         self,
         sessions: list[str] | None,
-        work: Callable[[Finder], T],
+        work: Callable[[Searcher], T],
         *,
         with_others: bool = False,
         by_meaning: bool = False,
+        viewer: Viewer | None = None,
     ) -> T:
-        """Call `work` with a finder over these sessions (None: all), in one state of the index. A damaged index is rebuilt once."""
+        """Call `work` with a searcher over these sessions (None: all), in one state of the index. A damaged index is rebuilt once."""
         with self.mutex:
+            self._store.check_open()
             for _ in range(2):
-                finder = self.finder(sessions, with_others=with_others)
-                index = finder.index
+                searcher = self.searcher(sessions, with_others=with_others, viewer=viewer)
+                index = searcher.index
                 try:
                     if by_meaning:
-                        embedding_sync.catch_up(index, self.reader)
-                    return self._in_one_state(index, finder, work)
-                except native_libraries.LibraryMissing:
+                        record_reader.catch_up(index, self.reader)
+                    return self._in_one_state(index, searcher, work)
+                except LibraryMissing:
                     self.close()
                 except SMPError:
                     raise
                 except OSError as error:  # a file could not be read; the index may well be whole
                     raise from_os_error(error, self._store.root, "searching memories") from error
                 except BaseException as error:
-                    if index.is_in_memory or not is_damage(error):
+                    if index.is_in_memory or not is_failure(error):
                         raise
                     self._discard()
-            return work(Finder(self, self._private(None if with_others else sessions)))
+            return work(self._searcher(self._private(None if with_others else sessions), viewer))
 
-    def _in_one_state(self, index: Index, finder: Finder, work: Callable[[Finder], T]) -> T:
+    def _in_one_state(self, index: Index, searcher: Searcher, work: Callable[[Searcher], T]) -> T:
         """Call `work` inside a read transaction, so that rows and text are from one moment."""
         index.rows.do("BEGIN")
         try:
             self._refresh(index)  # the first read fixes the state of the transaction
-            return work(finder)
+            return work(searcher)
         finally:
             index.rows.roll_back()
 
-    def finder(self, sessions: list[str] | None, *, with_others: bool = False) -> Finder:
-        """A finder for one query over these sessions (None: all). Hold `mutex` as long as it is used."""
+    def searcher(
+        self, sessions: list[str] | None, *, with_others: bool = False, viewer: Viewer | None = None
+    ) -> Searcher:
+        """A searcher for one query over these sessions (None: all). Hold `mutex` as long as it is used."""
         index = self.caught_up(None if with_others else sessions)
         for name in sessions or ():
             if not index.rows.has_session(name):
                 raise self._store.session_not_found(name)
-        return Finder(self, index)
+        return self._searcher(index, viewer)
+
+    def _searcher(self, index: Index, viewer: Viewer | None) -> Searcher:
+        searcher = Searcher(index, self.pending, self.reader.records)
+        if viewer is None:
+            return searcher
+        from smp_memory.store.visible_index import VisibleSearcher
+
+        return VisibleSearcher(searcher, viewer)
 
     def _opened(self) -> Index:
         if self._index is not None and self._is_private:
@@ -162,20 +175,20 @@ class Indexer:
         if self._index is not None and not self._index.exists:
             self.close()  # another process discarded it
         if self._index is None:
-            self._index = Index(self._folder_in_use(), embedding_sync.embedder(self._store.config))
+            self._index = Index(self._folder_in_use(), record_reader.embedder(self._store.config))
             self._detector = ChangeDetector(self._store, set(self._index.rows.session_ids()))
             self._counted_at, self._seen_version = _NEVER, -1
         return self._index
 
     def _folder_in_use(self) -> str | None:
         """The folder of the index; None if it is in RAM."""
-        if not self._store.state.on_disk or not native_libraries.all_loaded():
+        if not self._store.state.on_disk or not libraries_are_loaded():
             return None
         try:
             self._store.state.make()
         except (OSError, SMPError) as error:
             raise IndexUnusable(f"no place for the index: {error}") from error
-        native_libraries.disk_is_used()
+        record_use_of_disk()
         return current_folder(self.folder)
 
     def _private(self, sessions: list[str] | None) -> Index:
@@ -245,19 +258,20 @@ class Indexer:
             discard(folder)
 
     def close(self) -> None:
-        index, self._index, self._is_private = self._index, None, False
-        if index is not None:
-            try:
-                index.close()
-            except sqlite3.Error:
-                pass
+        with self.mutex:  # SQLite crashes if a connection is closed while another thread reads from it
+            index, self._index, self._is_private = self._index, None, False
+            if index is not None:
+                try:
+                    index.close()
+                except sqlite3.Error:
+                    pass
 
     def rebuild(self, progress: Progress = None) -> int:
         """Rebuild the index; returns the number of memories."""
         with self.mutex:
             self._discard()
             index = self.caught_up(None, progress)
-            embedding_sync.catch_up(index, self.reader, progress)
+            record_reader.catch_up(index, self.reader, progress)
             index.rows.truncate_wal()
             return int(index.rows.one("SELECT count(*) FROM memory") or 0)
 
@@ -320,7 +334,7 @@ class Indexer:
         if not store.layout.exists(store.disk, store.root, name):
             if known is not None:
                 index.remove(known)
-                incomplete.save_problems(index, name, (), grown=False)
+                save_problems(index, name, (), grown=False)
             self._detector.stats.forget(name)
             self._detector.indexed.discard(name)
             return 0
@@ -344,9 +358,9 @@ class Indexer:
             known.names = reader.session_history.names.to_list() if reader.session_history.names else []
             known.seq = 0
             size = 0
-            incomplete.save_problems(index, name, reader.problems(), grown=False)
+            save_problems(index, name, reader.problems(), grown=False)
         else:
-            incomplete.save_problems(index, name, reader.problems(), grown=True)
+            save_problems(index, name, reader.problems(), grown=True)
         known.seq = max(known.seq, reader.session_history.seq)
         known.files = dict(reader.cursors())
         index.rows.save_session(known)
@@ -432,8 +446,3 @@ class Indexer:
             return mark + (place(history.first) if len(history.entries) == 1 else " ".join(map(place, history.entries)))
 
         return places
-
-
-def is_damage(error: BaseException) -> bool:
-    """Whether a damaged index may have caused the error; tantivy panics where Python would raise."""
-    return isinstance(error, Exception) or type(error).__name__ == "PanicException"

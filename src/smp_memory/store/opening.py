@@ -1,152 +1,122 @@
-"""Open or create the folder of a store: its `config.json`, its layout, and what a conversion left behind.
+"""The door to a store: choose the backend by the address, then open or create it, read it, or examine it.
 
-Guarantees: concurrent creation yields one store. A store without `config.json`, as another program made it, gets one unless the
-medium is read-only. A store of a newer format is refused and nothing is touched.
+    a path, or `:memory:`     a store in files (`store.file_store`), on disk or in RAM
+    scheme://…                the backend that is registered for the scheme
+
+A backend is a function that opens a store (`Opener`), named here under its scheme, and the classes of `store.port`. Loading this
+module loads no backend: a hook that finds no trusted store ends before one is loaded.
 """
 
 from __future__ import annotations
 
-import json
-import os
-
-from smp_memory.config import Config
-from smp_memory.config_file import requested_layout, with_setting, with_store_facts_at_top
-from smp_memory.discovery import layout_in_config, recognise
-from smp_memory.errors import FormatTooNew, InvalidConfig, LayoutMismatch, StorageReadOnly, StoreNotFound, from_os_error
-from smp_memory.files.disk import Disk
-from smp_memory.files.layouts import layout_named
-from smp_memory.files.layouts.layout import PRIVATE
-from smp_memory.files.lock import SessionLock
-from smp_memory.model.session_info import FORMAT
-from smp_memory.privacy.settings import check_settings
-from smp_memory.store.file_store import FLAG, FileStore, has_unfinished_conversion
+from smp_memory.errors import InvalidFormat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import datetime
     from typing import Any
 
     from smp_memory.files.system import System
-    from smp_memory.store.finder import Finder
-    from smp_memory.store.port import IndexSearcher, Store
+    from smp_memory.files.user_state import UserState
+    from smp_memory.store.file_session import FileSession
+    from smp_memory.store.file_store import FileStore
+    from smp_memory.store.history_index import HistoryIndex
+    from smp_memory.store.port import IndexSearcher, SearchIndex, SessionStore, StateFiles, Store, StoreExamination
+    from smp_memory.store.searcher import Searcher
 
-    def _file_backend_provides_port(store: FileStore, finder: Finder) -> tuple[Store, IndexSearcher]:
-        return store, finder  # checked by mypy
+    # Opens the store at an address with the caller's layout and settings; returns it and whether it is new. `admit` is `Store.admit`.
+    # Without `create` a store that does not exist raises StoreNotFound.
+    Opener = Callable[[str, str | None, Mapping[str, Any] | None, Callable[..., None], bool], tuple[Store, bool]]
+
+    def _file_backend_provides_port(
+        store: FileStore, session: FileSession, searcher: Searcher, index: HistoryIndex, state: UserState
+    ) -> tuple[Store, SessionStore, IndexSearcher, SearchIndex, StateFiles]:
+        return store, session, searcher, index, state  # checked by mypy
 
 
-CONFIG_FILE = "config.json"
+_openers: dict[str, Opener] = {}
+
+
+def register_backend(scheme: str, opener: Opener) -> None:
+    """Let `opener` open the stores whose addresses begin with `scheme://`."""
+    _openers[scheme] = opener
+
+
+def scheme_of(where: str) -> str | None:
+    """The scheme of an address; None for a path. Raises InvalidFormat for one that has no backend."""
+    scheme, found, _ = where.partition("://")
+    if not found or len(scheme) < 2 or not scheme.replace("-", "").replace("+", "").isalnum():  # `c://` is a drive
+        return None
+    if scheme not in _openers:
+        raise InvalidFormat(f"where: there is no backend for {scheme}:// addresses; give a folder.", field="where")
+    return scheme
 
 
 def open_store(
-    root: str,
+    where: str,
     layout: str | None,
     config: Mapping[str, Any] | None,
-    system: System,
+    system: System | None,
     admit: Callable[..., None],
     *,
     create: bool,
-) -> tuple[FileStore, bool]:
-    """The store in a folder, and whether it is new. `layout` and `config` are the caller's arguments."""
-    disk = Disk(system)
-    try:
-        stored = _read_config(disk, root)
-        if has_unfinished_conversion(disk, root) or (stored and FLAG in stored):
-            from smp_memory.store.convert import finish_if_possible
+) -> tuple[Store, bool]:
+    """The store at a path or an address, and whether it is new. `system` is that of a store in files."""
+    if system is None:
+        return _openers[scheme_of(where) or ""](where, layout, config, admit, create)
+    from smp_memory.store.file_opening import open_file_store
 
-            finish_if_possible(disk, root)
-            stored = _read_config(disk, root)
-            if stored:
-                stored.pop(FLAG, None)
-        is_new = stored is None and recognise(disk, root) is None
-        if is_new and not create:
-            raise StoreNotFound(f"There is no store in {root}. `smp init` makes one.", path=root)
-        name = _layout_name(disk, root, stored, layout, requested_layout(config))
-        path = os.path.join(root, CONFIG_FILE)
-        settings = Config.build({**(stored or {}), "layout": name}, path, environ=os.environ, arguments=config)
-        check_settings(settings)
-        if stored is None:
-            _create_unless_read_only(disk, root, name)
-    except OSError as error:
-        raise from_os_error(error, root, "opening the store") from error
-    return FileStore(root, layout_named(name), system, settings, admit), is_new
+    return open_file_store(where, layout, config, system, admit, create=create)
 
 
-def _read_config(disk: Disk, root: str) -> dict[str, Any] | None:
-    path = os.path.join(root, CONFIG_FILE)
-    try:
-        stored = json.loads(disk.read(path).decode("utf-8-sig"))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (ValueError, RecursionError) as error:
-        raise InvalidConfig(
-            f"{path}: not valid JSON: {error}. Correct it; your memories are not affected.", path=path
-        ) from None
-    if not isinstance(stored, dict):
-        raise InvalidConfig(f"{path}: must be a JSON object.", path=path)
-    stored = with_store_facts_at_top(stored)
-    if isinstance(stored.get("format"), int) and stored["format"] > FORMAT:
-        raise FormatTooNew(
-            f"{path}: this store has format {stored['format']}; this SMP knows {FORMAT}. Install a newer one; nothing was touched.",
-            path=path,
-            format=stored["format"],
-            limit=FORMAT,
-        )
-    return stored
+def ram() -> System:
+    """The operating system of a store in files that lives in this process."""
+    from smp_memory.files.memory_system import MemorySystem
+
+    return MemorySystem()
 
 
-def _layout_name(
-    disk: Disk, root: str, stored: dict[str, Any] | None, requested: str | None, default: str = "jsonl"
-) -> str:
-    stored = stored or {}
-    found = stored.get("layout") or recognise(disk, root) or layout_in_config(stored)
-    if requested is not None:
-        layout_named(requested)
-    if found is not None and requested is not None and found != requested:
-        raise LayoutMismatch(
-            f"{root} is a {found} store, not {requested}. Open it without a layout, or convert it: smp convert --to {requested}",
-            path=root,
-            layout=found,
-        )
-    return found or requested or default
+def open_read_only(root: str, environ: Mapping[str, str], arguments: Mapping[str, Any]) -> Store:
+    """The store in a folder, for a reader that must start fast: nothing is created, recovered or checked, and a write is a bug."""
+    import json
+    import os
+
+    from smp_memory.config import Config
+    from smp_memory.files.disk import Disk
+    from smp_memory.files.layouts import layout_named
+    from smp_memory.files.system import RealSystem
+    from smp_memory.store.file_store import CONFIG_FILE, FileStore
+
+    path, system = os.path.join(root, CONFIG_FILE), RealSystem(root)
+    stored = json.loads(Disk(system).read(path).decode("utf-8-sig"))
+    config = Config.build(stored, path, environ=environ, arguments=arguments)
+    return FileStore(root, layout_named(config.layout), system, config, _refuse_write)
 
 
-def _create_unless_read_only(disk: Disk, root: str, name: str) -> None:
-    """Write config.json. A store of another program without one is read without it on read-only media."""
-    try:
-        _create(disk, root, name)
-    except OSError as error:
-        if recognise(disk, root) is None or not isinstance(from_os_error(error, "", ""), StorageReadOnly):
-            raise
+def _refuse_write(*_: Any) -> None:
+    raise AssertionError("a reader does not write")
 
 
-def _create(disk: Disk, root: str, name: str) -> None:
-    disk.make_folder(root)
-    path = os.path.join(root, CONFIG_FILE)
-    data = json.dumps({"layout": name, "format": FORMAT}, indent=2) + "\n"
-    temporary = f"{path}.{os.urandom(4).hex()}.smp-new"
-    disk.write_new(temporary, data.encode())
-    try:
-        disk.link_new(temporary, path)
-    except FileExistsError:  # another process created it first
-        disk.remove(temporary)
-        _layout_name(disk, root, _read_config(disk, root) or {}, name)
-    disk.sync_folder(root)
+def examine_store(root: str, now: datetime, *, environ: Mapping[str, str], quick: bool = False) -> StoreExamination:
+    """The store in a folder under examination, also if it is too damaged to be opened."""
+    from smp_memory.files.system import RealSystem
+    from smp_memory.store.checks import examine_files
+
+    return examine_files(RealSystem(root), root, now, environ=environ, quick=quick)
 
 
-def write_setting(store: FileStore, name: str, value: Any) -> None:
-    """Change one setting in config.json under the store's lock; None removes it."""
-    disk, path = store.disk, os.path.join(store.root, CONFIG_FILE)
-    store.check_open()
-    store.check_not_moved()
-    disk.make_folder(os.path.join(store.root, PRIVATE))
-    lock = SessionLock(disk, os.path.join(store.root, PRIVATE), f"the store {store.root}")
-    lock.acquire(store.config.lock_timeout_seconds)
-    try:
-        stored = with_setting(_read_config(disk, store.root) or {}, name, value)
-        check_settings(Config.build(stored, path))
-        disk.replace(path, (json.dumps(stored, ensure_ascii=False, indent=2) + "\n").encode())
-    except OSError as error:
-        raise from_os_error(error, path, "changing the configuration") from error
-    finally:
-        lock.release()
-        lock.close()
+def user_state(root: str) -> StateFiles:
+    """The user's state of the store in a folder, without opening the store."""
+    from smp_memory.files.disk import Disk
+    from smp_memory.files.system import RealSystem
+    from smp_memory.files.user_state import open_user_state
+
+    return open_user_state(root, Disk(RealSystem(root)))
+
+
+def trusted_stores() -> list[str]:
+    """The paths at which this user trusts a store."""
+    from smp_memory.files.user_state import trusted_stores as trusted
+
+    return trusted()

@@ -1,24 +1,47 @@
-"""Interface of a storage backend: terminology, guarantees, and what the layers above the store use of it.
+"""Interface of a storage backend: terminology, guarantees, and every operation that the layers above the store use.
+
+This is the document for whoever writes a backend. Everything above `smp_memory.store` is typed against these protocols and
+imports nothing else of this package but `store.opening`, which chooses the backend by the scheme of an address. The
+file backend is `store.file_store` and `store.file_session`; mypy checks it against the protocols in `store.opening`.
 
 Terminology, used in code, files, command line and docs alike:
     MEMORY     what an agent or a person wants to keep: a turn, a decision, a finding, …; a RECORD is its current state.
     SESSION    memories that belong together, with METADATA (who, what, since when). A STORE holds sessions.
     ENTRY      one appended item: a new memory, a change, a deletion, a restoration. Records are the result of entries.
+    HISTORY    the entries of one memory in their order (`RecordHistory`), or of a session (`SessionHistory`).
     SEQ        the number of an entry within its session; the order of writing. Times are for people.
     BATCH      operations that are resolved and stored together; an ATOMIC batch is visible as a whole or not at all.
     ACKNOWLEDGED  `commit` returned without an error: the memory is as durable as the store's durability says.
-    SETTLED    files in which every byte belongs to a complete entry, with no plan to carry out.
-    LIVE       a session that can be written; the others are ARCHIVED or DELETED (in the trash).
-    COLD       entries that compaction moved out of the files into the session's cold segment.
+    LIVE       a session that can be written; the others are ARCHIVED or DELETED (in the trash of sessions).
+    COLD       entries that compaction moved out of a session into its COLD SEGMENT. They are not in `view` or the index.
+    TRASH      memories whose last entry is a deletion; they are in `view` until they are purged or erased.
+    PURGE      removal of what was in the trash long enough; ERASURE: removal at once, of every copy, with a receipt.
 
-Guarantees of `commit`: acknowledged entries are never lost and seen by every later read of any process; refused ones
-leave no trace; ids and seq are unique, also across processes. Guarantees of reads: no lock, complete entries, complete
-transactions, nothing acknowledged missing.
+Guarantees of every backend
+    writes     Acknowledged entries are never lost, and seen by every later read of any process. A refused batch leaves no
+               trace. Ids and seq are unique within the session, also across processes, and are never given out again.
+    reads      Take no lock that a writer waits for. Complete entries, complete transactions, nothing acknowledged missing.
+               An entry that cannot be read is a `Problem` value in the answer, never an exception that hides the others.
+    changes    Each operation below that changes a session as a whole (archive, delete, move to cold, purge, erase, redact,
+               import) has happened completely or not at all after a crash; what is left over is finished by the next
+               process (`finish_erasure` at opening, everything else by the operation that meets it).
+    threads    Threads may share a store and its sessions. A child made by `fork` may use them, too.
+    values     What crosses the port is a plain value of `smp_memory.model` or `smp_memory.policies`, or a callable. An `Entry`
+               that a backend returns has `file` and `place` such that the pair is unique within the session and
+               `place[1] - place[0]` is the number of bytes that it takes; compaction plans with it.
+    errors     Those of `smp_memory.errors`. A session that is not live is SessionNotFound or SessionArchived, a
+               closed store StoreClosed, a missing operation NotSupported. Errors of the operating system and of a database
+               are mapped to StorageError and its kinds.
 
-The protocols describe what the layers above use today; mypy checks the file backend against them (`store.opening`).
-Not part of the port yet: functions of `smp_memory.store` modules that take a `FileStore` or a `FileSession` (archive,
-trash, compaction, purge, erasure, redaction, tidying, conversion, session states, quarantine), and callers that use
-`disk`, `layout`, `reader` or `writer`. A second backend needs an operation for each of them.
+Operations that a backend may refuse with NotSupported: `convert`, `quarantined_data` and `restore_quarantined`. Those
+that may do nothing: `tidy`, `refresh_overviews`, `refresh_figures`, `unread_sessions`,
+`quarantined`, `shared_records`, `report_…`, `sync`.
+
+Parts that another backend can use: `store.searcher.Searcher` (every query of `IndexSearcher` over an `index.Index`),
+`store.visible_index` (the same for a viewer), `store.history_index` (an index in RAM of histories), `store.examination`
+(`Store.examine` without checks of the backend's own), `policies.purge`,
+`files.user_state` and `files.activity` (state of the user outside of the store), `smp_memory.incomplete` (reporting of
+what could not be read).
 """
 
 from __future__ import annotations
@@ -27,25 +50,44 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from datetime import datetime, timedelta
     from typing import Any, TypeVar
 
     from smp_memory.config import Config
     from smp_memory.errors import MemoryNotFound, SMPError
+    from smp_memory.files.disk import Disk
+    from smp_memory.index.query import RowConditions, TextMatch
     from smp_memory.index.rows import Row
-    from smp_memory.index.selection import RowConditions
-    from smp_memory.index.text_query import TextMatch
-    from smp_memory.index.tokens import ParsedText
+    from smp_memory.index.tokenizer import ParsedText
+    from smp_memory.model.deletions import Purged, Receipt
     from smp_memory.model.entry import Entry
-    from smp_memory.model.history import SessionHistory
+    from smp_memory.model.health import Check, HealthIssue, StoredContent
+    from smp_memory.model.history import IdAllocator, RecordHistory, SessionHistory
     from smp_memory.model.hits import LeftOut
-    from smp_memory.model.id_allocator import IdAllocator
     from smp_memory.model.record import Record, Records
     from smp_memory.model.reports import Problem, Report
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.search.query import Query
+    from smp_memory.model.storage_reports import (
+        ArchivedSession,
+        ColdMemory,
+        MovedEntries,
+        QuarantinedEntry,
+        RedactionReport,
+        TidyReport,
+        UnreadSession,
+    )
+    from smp_memory.policies.clock_trust import Evidence
+    from smp_memory.policies.compaction_plan import CompactionPlan
+    from smp_memory.policies.purge import AnnouncedPurge, PurgeCheck
+    from smp_memory.privacy.redaction import Redactor
+    from smp_memory.privacy.visibility import Viewer
 
     T = TypeVar("T")
+    Admit = Callable[[int, int], None]  # used bytes, new bytes; raises SizeLimitExceeded
+    Histories = Mapping[str, Mapping[str, RecordHistory]]  # by session and id
+    Summary = Callable[[list[Record], SessionInfo | None, dict[str, Any]], dict[str, Any]]
 
 
 class BatchPort(Protocol):
@@ -55,13 +97,16 @@ class BatchPort(Protocol):
     atomic: bool
     needs_histories: bool  # False: new memories only, which depend on no other
     is_maintenance: bool  # True: the batch does not count as activity of the session
-    read_version: int  # the writer's change counter when the session was last read; -1: not read
+    read_version: int  # for the backend: which state of the session it had read before the lock; -1: none
     error: SMPError | None
 
     def resolve(self, allocator: IdAllocator) -> list[Entry]:
-        """Return the entries to write, with ids and numbers from the allocator. May be called again with another allocator."""
+        """Return the entries to write, with ids and numbers from the allocator. May be called again with another allocator.
 
-    def check_room(self, admit: Callable[[int, int], None], used_bytes: int, new_bytes: int) -> None:
+        The allocator has the session's history if `needs_histories`. Raises the error of the first operation that is refused.
+        """
+
+    def check_room(self, admit: Admit, used_bytes: int, new_bytes: int) -> None:
         """Raise if `new_bytes` more exceed the quota."""
 
 
@@ -69,14 +114,23 @@ class BatchPort(Protocol):
 
 
 class SessionStore(Protocol):
-    """One live session of a store. Threads may share it."""
+    """One live session of a store, or a copy of an archived one. Threads may share it."""
 
     session: str  # its id
-    filling_bytes: float  # from this size on the session is compacted automatically
-    warning_bytes: float  # from this size on a write warns about the quota
-    warned_percent: int  # the share of the quota that was logged last
-    compacted_at: float  # of the last automatic compaction by this process, on the monotonic clock
-    compaction_pause_seconds: float  # until the next one
+    memo: dict[str, Any]  # notes of the layers above; all callers of a process share them, as they share this object
+
+    @property
+    def location(self) -> str:
+        """Where it is stored, for people and for errors: a folder, or an address and the id."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The size that counts for the quota, as of the last commit by this object. Free of cost: every write asks for it."""
+
+    def hold(self, holder: object) -> None:
+        """Count the session as in use (`Store.is_in_use`) as long as `holder` lives."""
+
+    # settings
 
     @property
     def config(self) -> Config:
@@ -93,10 +147,12 @@ class SessionStore(Protocol):
     # writing
 
     def commit(self, batch: BatchPort) -> None:
-        """Store a batch or raise its error."""
+        """Store a batch or raise its error.
 
-    def run_locked(self, operation: str, work: Callable[[], Any], *, while_converting: bool = False) -> Any:
-        """Call `work` under the session's lock; `operation` is shown to processes that wait."""
+        Under the session's lock: resolve it, check the quota (`BatchPort.check_room` with `Store.admit`), append the entries,
+        make them durable. Entries of an atomic batch become visible together, those of others in their order. Batches of
+        several threads may share one sync. The MemoryNotFound that a batch raises mentions unreadable entries.
+        """
 
     # reading
 
@@ -106,18 +162,25 @@ class SessionStore(Protocol):
     def view_tail(self, kind: str, count: int, read: Callable[[SessionHistory], Any]) -> Any:
         """Like `view`, with at least the last memories of a type; cheap also for a large session that is not yet read."""
 
+    def history(self, id: str) -> RecordHistory | None:
+        """The history of one memory; None if it never existed. Cheap also for a large session that is not yet read."""
+
     def unreadable(self) -> list[Problem]:
-        """Unreadable entries at the last read."""
+        """Unreadable entries at the last read; each is logged once per process (`incomplete.report`)."""
+
+    def read_errors(self) -> list[Problem]:
+        """All errors at the last read: unreadable entries, and entries that contradict each other."""
 
     def memory_not_found(self, id: str) -> MemoryNotFound:
         """The error for an unknown id; it mentions unreadable entries."""
 
     def sizes(self) -> dict[str, int]:
-        """Bytes by file; their sum counts for the quota."""
+        """Bytes by file or by part; their sum counts for the quota."""
 
     # metadata
 
-    def info(self) -> SessionInfo: ...
+    def info(self) -> SessionInfo:
+        """The metadata. Raises SessionCorrupt if it cannot be read; the memories are not affected."""
 
     def info_for_update(self) -> SessionInfo:
         """The metadata, to be changed and written. Raises SessionCorrupt if it has a merge conflict."""
@@ -125,69 +188,307 @@ class SessionStore(Protocol):
     def change_info(self, info: SessionInfo) -> None:
         """Replace the metadata."""
 
-    def write_info(self, info: SessionInfo) -> None:
-        """Replace the metadata, inside `run_locked`."""
+    def update_info(self, operation: str, change: Callable[[SessionInfo], None]) -> None:
+        """Read the metadata, call `change` with it, and write it, under the session's lock; if `change` raises, nothing is written."""
+
+    # the cold segment
+
+    @property
+    def cold_location(self) -> str:
+        """Where the cold segment is, for people."""
+
+    def cold_version(self) -> object | None:
+        """A value that changes whenever the cold segment does; None if there is no cold segment."""
+
+    def cold_bytes(self) -> int: ...
+
+    def cold_memories(self) -> list[ColdMemory]:
+        """What the cold segment holds, in the order in which it was moved."""
+
+    def cold_ids(self) -> set[str]:
+        """The ids of the memories in the cold segment that are not in the session."""
+
+    def cold_history(self, problems: list[Problem] | None = None) -> SessionHistory:
+        """The histories of these memories. `problems` gets the entries that cannot be read."""
+
+    def cold_record_with_key(self, key: str) -> Record | None:
+        """The memory with this idempotency key in the cold segment, so that a repeated write still finds it."""
+
+    def move_to_cold(
+        self,
+        plan: CompactionPlan,
+        revisions: dict[str, int],
+        summaries: Callable[[IdAllocator, set[str]], list[Entry]],
+        at: str,
+    ) -> MovedEntries:
+        """Carry out a compaction: move memories (`plan.removed`) and earlier states of others (`plan.histories`).
+
+        Memories that were changed or deleted since the plan was made stay (`revisions`: the revision of each one then).
+        `summaries` gives the entries to add, for the ids that really are moved. At every moment each memory is in the session
+        or in the cold segment. Nothing is destroyed. A backend may leave the histories where they are.
+        """
+
+    def restore_from_cold(self, ids: list[str], admit: Admit) -> None:
+        """Move memories back with their ids, numbers and histories; all or none.
+
+        Raises MemoryNotFound, DuplicateId if another memory has the id by now, and what `admit` raises.
+        """
+
+    # the trash
+
+    def announced_purges(self) -> dict[str, AnnouncedPurge]:
+        """The deleted memories whose purge was announced, by id."""
+
+    def purge(
+        self,
+        check: Callable[[SessionHistory, dict[str, AnnouncedPurge]], PurgeCheck],
+        note: Callable[[list[str]], bool],
+    ) -> PurgeCheck:
+        """Remove the entries of `check(…).due` for good, cold ones too, and store `check(…).announced`; under the lock, as one change.
+
+        `note` writes the ids to the audit log and says whether it could. Ids are kept until then, so that after a crash the next
+        purge writes them.
+        """
+
+    # changes of what is stored
+
+    def redact(self, redactor: Redactor, *, preview: bool = False) -> RedactionReport:
+        """Remove secrets from all entries, histories and cold ones included, from the metadata and from every copy of them.
+
+        Ids, numbers, times, authors and all other fields stay. `preview`: report only. The report holds no content.
+        """
+
+    def tidy(self, *, dry_run: bool = False) -> TidyReport:
+        """Fold changes into the entries that they change, where people read the files. Histories stay the same."""
 
     def refresh_overviews(self, records: Records, users: dict[str, str]) -> None:
         """Rewrite the overview files of the session, if the backend keeps some."""
 
+    def refresh_figures(self, *, dry_run: bool = False) -> bool:
+        """Remove stale figures that another program keeps in the metadata, renew overview files; whether there were such figures."""
+
     # verification
 
-    def validate(self) -> Report: ...
+    def validate(self) -> Report:
+        """Read everything, check every checksum, id and reference; change nothing."""
 
-    def repair(self) -> Report: ...
+    def repair(self) -> Report:
+        """Repair what can be repaired, put the rest aside where it can be seen, and report what was done."""
+
+
+# -- the store
 
 
 class Store(Protocol):
     """Sessions by id, with an index, an audit log, access logs and state of the user."""
 
-    root: str  # the folder; of a store in RAM a name
+    root: str  # where it is: a folder or an address; for people, and to open it again
     config: Config
     closed: bool
     clock: object  # the clock that the store was opened with; set by the caller
+    admit: Callable[..., None]  # (session, used, new, quota_bytes) raises SizeLimitExceeded; the opener gets it
 
     @property
-    def indexer(self) -> SearchIndex: ...
+    def layout_name(self) -> str:
+        """The layout of a store in files, else the name of the backend."""
+
+    @property
+    def indexer(self) -> SearchIndex:
+        """The search index of the live sessions."""
 
     @property
     def audit(self) -> AuditLog: ...
 
     @property
-    def access(self) -> AccessLogPort: ...
+    def access(self) -> AccessLogPort:
+        """Accesses to memories, by `session/ID`. Maintenance counts them and writes the counts into the sessions."""
 
     @property
-    def session_uses(self) -> AccessLogPort: ...
+    def session_uses(self) -> AccessLogPort:
+        """Uses of sessions that no entry shows: started, restored, imported."""
 
     @property
     def state(self) -> StateFiles: ...
 
+    # live sessions
+
     def session_ids(self) -> list[str]:
-        """The live sessions."""
+        """The live sessions, sorted."""
+
+    def has_session(self, session: str) -> bool:
+        """Whether there is a live session of this name; cheap."""
 
     def session(self, session: str) -> SessionStore:
-        """A live session. Raises SessionNotFound or SessionArchived."""
+        """A live session; the same object for all callers while one of them keeps it. Raises SessionNotFound or SessionArchived."""
 
     def existing_session(self, session: str) -> SessionStore:
         """Like `session`, but raises also if it was archived or deleted since this process opened it."""
 
     def create(self, info: SessionInfo) -> SessionStore:
-        """Create a session at once. Raises SessionExists, also for an archived one."""
+        """Create a session at once, with a `uid` if it has none. Raises SessionExists, also for an archived one."""
+
+    def import_session(self, info: SessionInfo, entries: list[Entry], quota_bytes: int) -> SessionStore:
+        """Create a session with these entries, numbers and metadata, complete or not at all. Raises SessionExists."""
+
+    def metadata_version(self, session: str) -> object | None:
+        """A value that changes whenever the metadata of a session does; cheap, because it is asked of every session.
+
+        None: the backend has no such value, or the metadata is one of the session's entries, and may be an unreadable one.
+        """
+
+    def written_at(self, session: str) -> datetime:
+        """When a session was last written, by the storage and not by its memories; maintenance does not change it.
+
+        The epoch if the session is gone. Cheap: it is asked of every session.
+        """
 
     def is_in_use(self, session: str) -> bool:
         """Whether a caller in this process holds the session open."""
 
-    def admit(self, session: str, used_bytes: int, new_bytes: int, quota_bytes: int, /) -> None:
-        """Raise if `new_bytes` more exceed the quota."""
+    # archived and deleted sessions
 
     def archived_count(self) -> int:
-        """The number of archived sessions; cheap."""
+        """The number of archived sessions; cheap, because every search tells it."""
+
+    def archived_sessions(self) -> list[ArchivedSession]:
+        """The archived sessions, by id."""
+
+    def is_archived(self, session: str) -> bool: ...
+
+    def deleted_sessions(self) -> list[ArchivedSession]:
+        """The sessions in the trash; several may have one name, in the order of deletion."""
+
+    def archived_copy(self, session: str, max_bytes: int | None = None) -> SessionStore:
+        """A copy of an archived session for reading, cold segment included; it stays archived.
+
+        Raises StorageCorrupt if it cannot be read or is larger than that. Its problems name the archive (`Problem.archived`).
+        """
+
+    def archive_session(self, session: str, summary: Summary) -> ArchivedSession:
+        """Archive a live session. `summary` makes the fields that `ArchivedSession.metadata` keeps, from records, metadata and figures.
+
+        Figures: layout, memories, deleted_memories, original_size_bytes, earlier_conversation. Raises SessionExists if it is archived.
+        """
+
+    def restore_session(self, session: str) -> None:
+        """Make an archived session live again, unchanged. Does nothing if it is live already. Raises SessionNotFound."""
+
+    def delete_session(
+        self, session: str, now: datetime, kept: timedelta, by: str | None, reason: str | None
+    ) -> ArchivedSession:
+        """Move a live or archived session to the trash, where it stays for `kept`. Its name is free at once.
+
+        `metadata` of the result has session_id, deleted_at, deleted_by, reason, recovery_deadline, state, bytes.
+        """
+
+    def undelete_session(self, session: str) -> str:
+        """Restore the session of this name that was deleted last; returns `active` or `archived`. Raises SessionExists, SessionNotFound."""
+
+    def announce_session_purge(self, deleted: ArchivedSession, now: datetime, passed: timedelta | None = None) -> None:
+        """Record `purge_announced` and `passed_seconds` in the metadata of a deleted session."""
+
+    def purge_session(
+        self, session: str, at: str, note: Callable[[ArchivedSession], object], path: str | None = None
+    ) -> ArchivedSession:
+        """Remove a deleted session for good; of several of one name the first, or that with this `path`.
+
+        `note` writes the audit record; it is called before the content is gone, so that no purge goes unrecorded.
+        """
+
+    def purge_archives(
+        self,
+        now: datetime,
+        evidence: Evidence,
+        by: str | None,
+        kept: timedelta | None = None,
+        *,
+        automatic: bool = False,
+    ) -> Iterator[tuple[str, Purged]]:
+        """Purge the trash inside of archived sessions, which stay archived (`policies.purge.purge_due` on each).
+
+        `kept` replaces the `lifecycle.purge_days` of each session; `automatic`: only where `lifecycle.auto_purge` is on.
+        """
+
+    # erasure
+
+    def check_memories_exist(self, session: str, ids: list[str]) -> None:
+        """Raise MemoryNotFound if the live, archived or deleted session has no trace of one of these memories."""
+
+    def erase(
+        self,
+        targets: dict[str, list[str]],
+        receipt: Receipt,
+        note: Callable[[], object],
+        renew_digests: Callable[[], tuple[list[str], list[str]]],
+    ) -> None:
+        """Erase memories (ids by session) with all histories, cold copies, indexes, logs and what summaries quote of them.
+
+        Fills in the receipt: what was rewritten, searched for the text, left, and what is pending. `renew_digests` rewrites digest
+        files outside of the store; it returns the paths of existing ones, and failures. Then `note` writes the audit record.
+        """
+
+    def finish_erasure(self) -> bool:
+        """Complete an erasure or redaction whose process died; whether there was one and it is complete now. Cheap if there was none."""
+
+    # search
+
+    def index_of(self, histories: Histories, problems: Mapping[str, list[Problem]]) -> SearchIndex:
+        """A temporary index of these histories alone, which answers the same queries as `indexer`."""
+
+    # settings and notices
+
+    def write_setting(self, name: str, value: Any) -> None:
+        """Change one stored setting, checked first; None removes it. It holds for whoever opens the store next."""
+
+    def configured_at(self) -> float | None:
+        """When the settings were last written, in seconds since the epoch; None if that is not known."""
+
+    def report_unused_settings(self) -> None:
+        """Log which settings of a design have no effect; once per store and set of keys."""
+
+    def report_other_stores(self, line: str) -> None:
+        """Log that the project has other stores, which are not read; once per store and set of others."""
+
+    # files of other programs and layouts
+
+    def shared_records(self, type: str | None = None, session: str = "") -> list[Record]:
+        """Memories in the designs' files for all sessions, as memories of `session`."""
 
     def shared_count(self, sees: Callable[[Record], bool] | None = None) -> int:
-        """The number of memories in the designs' shared files; cheap."""
+        """The number of these memories; cheap."""
 
-    def report_unused_settings(self) -> None: ...
+    def unread_sessions(self) -> list[UnreadSession]:
+        """Sessions in another layout than the store's, which are not read."""
 
-    def report_other_stores(self, line: str) -> None: ...
+    def unread_notice(self) -> str:
+        """One line about these sessions, found at little cost; empty if there are none."""
+
+    def convert(self, to: str, progress: Callable[[str], None] | None = None) -> None:
+        """Convert the store to another layout, in place. May raise NotSupported."""
+
+    def quarantined(self) -> list[QuarantinedEntry]:
+        """What was put aside because it could not be read or was removed from a file, session by session."""
+
+    def quarantined_data(self, entry: QuarantinedEntry) -> bytes:
+        """The content of a file in quarantine. May raise NotSupported."""
+
+    def restore_quarantined(self, entry: QuarantinedEntry, now: str) -> list[str]:
+        """Append the entries of a file in quarantine to their session; returns the ids of their memories. May raise NotSupported."""
+
+    # the process
+
+    def boot_id(self) -> str:
+        """Identifies the boot of the machine whose clock is used; with the time since boot it is evidence about the wall clock."""
+
+    def examine(
+        self,
+        now: datetime,
+        *,
+        environ: Mapping[str, str],
+        arguments: Mapping[str, Any] | None = None,
+        quick: bool = False,
+    ) -> StoreExamination:
+        """Open the store for health checks, read-only; `environ` and `arguments` are those by which it was opened."""
 
     def check_open(self) -> None:
         """Raise StoreClosed after `close`."""
@@ -204,8 +505,39 @@ class Store(Protocol):
 # -- the index
 
 
+class SearchCriteria(Protocol):
+    """The filters of a query (`smp_memory.search.query.Query`) that the index evaluates. An empty list or None: no filter."""
+
+    sessions: Any  # ids
+    types: Any  # names of types
+    agents: Any  # authors
+    tags: Any  # one of these, or one below it (`auth` finds `auth.oauth`)
+    all_tags: Any  # each of these
+    not_tags: Any  # none of these
+    topics: Any  # one of these, as topic or tag
+    topic_in_text: Any  # True: the search path looks for topics in the text, the index does not
+    time: Any  # with `start` and `end` in microseconds
+    min_importance: Any  # 0 to 1
+    min_confidence: Any
+    confidence: Any  # words for a confidence
+    pinned: Any  # whether
+    include_deleted: Any  # whether memories in the trash are found
+    references: Any  # names; memories that refer to one of them over up to `depth` steps
+    related_to: Any  # names; memories up to `depth` steps away in either direction, along these `kinds`
+    kinds: Any
+    depth: Any
+
+    @property
+    def scope(self) -> str:
+        """The session of names without one."""
+
+
 class SearchIndex(Protocol):
     """The index of a store. It is a cache: every answer contains all that was acknowledged before the call."""
+
+    @property
+    def folder(self) -> str:
+        """The folder of its files; empty if it has none."""
 
     def answer(
         self,
@@ -214,11 +546,14 @@ class SearchIndex(Protocol):
         *,
         with_others: bool = False,
         by_meaning: bool = False,
+        viewer: Viewer | None = None,
     ) -> T:
         """Call `work` with a searcher over these sessions (None: all), in one state of the index.
 
+        Raises SessionNotFound or SessionArchived for a session that is not live.
         with_others: the other sessions are caught up as well, and only the existence of these is checked.
         by_meaning: missing embeddings are added first.
+        viewer: the searcher behaves as if memories that the viewer may not see did not exist.
         """
 
     def count_all_accesses(self, *, from_start: bool = False) -> None:
@@ -238,8 +573,11 @@ class IndexSearcher(Protocol):
     def problems(self, sessions: Iterable[str] | None, allows: Callable[[str], bool] | None = None) -> list[Problem]:
         """Unreadable entries of these sessions (None: all)."""
 
-    def conditions(self, query: Query) -> RowConditions:
-        """The filters of a query, in the index's numbers."""
+    def conditions(self, query: Any) -> RowConditions:
+        """The filters of a query (`SearchCriteria`), in the index's numbers."""
+
+    def session_numbers(self, names: Iterable[str]) -> list[int]:
+        """The index's numbers of those sessions that are in it, for `RowConditions.sessions`."""
 
     def search(self, text: ParsedText, conditions: RowConditions, limit: int, rarity: float) -> list[TextMatch]:
         """The best matches of a text that meet the conditions that are labels, best first."""
@@ -250,27 +588,41 @@ class IndexSearcher(Protocol):
     def vector(self, text: str) -> Any:
         """The embedding of a text; None without a model."""
 
-    def nearest(self, vector: Any, conditions: RowConditions, limit: int) -> dict[int, Row]: ...
+    def nearest(self, vector: Any, conditions: RowConditions, limit: int) -> dict[int, Row]:
+        """The memories nearest to a vector that meet all conditions, best first."""
 
-    def similarities(self, vector: Any, docs: Sequence[int]) -> dict[int, float]: ...
+    def similarities(self, vector: Any, docs: Sequence[int]) -> dict[int, float]:
+        """Cosine similarity of these documents to a vector, 0 to 1."""
 
     def select(self, conditions: RowConditions, order: str, limit: int, offset: int = 0) -> list[Row]:
-        """Rows that meet all conditions, by time; a limit of -1 means all."""
+        """Rows that meet all conditions, by time; a limit of -1 means all. Hidden memories may be among them, `records` omits them."""
+
+    def select_visible(self, conditions: RowConditions, order: str, limit: int) -> list[Row]:
+        """The first rows that the viewer may see; hidden ones do not count against the limit."""
 
     def rows(self, docs: Sequence[int]) -> dict[int, Row]: ...
 
     def row(self, session: str, id: str) -> Row | None: ...
 
-    def turns(self, docs: Sequence[int], conditions: RowConditions) -> list[TextMatch]: ...
+    def turns(self, docs: Sequence[int], conditions: RowConditions) -> list[TextMatch]:
+        """Those of these memories that are turns and meet the conditions, as text matches without any term."""
 
     def records(self, rows: Iterable[Row]) -> dict[int, Record | None]:
         """The records of these rows, read from the session; None for one that no longer exists."""
 
-    def counts(self, by: str, conditions: RowConditions, docs: Iterable[int] | None = None) -> dict[str, int]: ...
+    def is_visible(self, row: Row) -> bool:
+        """Whether the viewer may see a memory."""
+
+    def is_superseded(self, record: Record) -> bool:
+        """Whether a visible memory supersedes this one."""
+
+    def counts(self, by: str, conditions: RowConditions, docs: Iterable[int] | None = None) -> dict[str, int]:
+        """How many memories meet the conditions, or are among these, by type, tag, agent, day, session or topic."""
 
     def related(
         self, names: Iterable[str], scope: str, depth: int, kinds: Sequence[str] = ()
-    ) -> dict[int, tuple[int, str, int]]: ...
+    ) -> dict[int, tuple[int, str, int]]:
+        """All memories up to `depth` steps away in either direction: doc -> (steps, kind, the doc it was reached from)."""
 
     @property
     def documents(self) -> int:
@@ -288,14 +640,26 @@ class IndexSearcher(Protocol):
     def accesses(self, docs: Sequence[int]) -> dict[int, tuple[int, int]]:
         """Count and last access in microseconds."""
 
-    def all_accesses(self) -> dict[str, tuple[int, int]]: ...
+    def all_accesses(self) -> dict[str, tuple[int, int]]:
+        """The same for all memories that were ever accessed, by `session/ID`."""
 
-    def last_written(self, docs: Iterable[int]) -> dict[int, int]: ...
+    def last_written(self, docs: Iterable[int]) -> dict[int, int]:
+        """When the sessions of these memories were last written, by the session's number."""
+
+    def session_usage(self) -> dict[str, tuple[int, int, int]]:
+        """By session: number of memories, last write by the memories' times, last access; in microseconds, 0: never."""
+
+    def sessions_with_deleted(self) -> list[str]:
+        """The sessions with memories in the trash."""
+
+    def is_intact(self) -> bool:
+        """Whether the index is undamaged, as far as a quick check finds out."""
 
     def ends(self) -> dict[str, tuple[int, str | None]]:
         """By session: the number of allocated positions, and the id of the last memory; for `watch`."""
 
-    def ids_from(self, session: str, position: int = 0) -> dict[int, str]: ...
+    def ids_from(self, session: str, position: int = 0) -> dict[int, str]:
+        """The ids of a session's memories from a position on, by doc."""
 
 
 # -- logs and state
@@ -305,6 +669,7 @@ class AuditLog(Protocol):
     """Append-only log of exports, deletions, erasures and redactions; ids and counts, never content."""
 
     failure: str | None  # why the last note was not written
+    path: str  # where it is, for people
 
     def note(
         self,
@@ -319,19 +684,33 @@ class AuditLog(Protocol):
         reason: str | None = None,
         sync: bool = True,
         **facts: Any,
-    ) -> bool: ...
+    ) -> bool:
+        """Append a line; False if it could not be written, which is logged and is no error of the operation."""
 
     def entries(self) -> list[dict[str, Any]]: ...
 
-    def problems(self) -> list[str]: ...
+    def problems(self) -> list[str]:
+        """What is wrong with the log: lines that were changed, removed or added by others."""
 
 
 class AccessLogPort(Protocol):
     """Log of accesses to memories, or of uses of sessions. A hint: losing a part of it is no error."""
 
+    path: str  # where it is, for people
+
     def record(self, names: Iterable[str], at_seconds: float) -> None: ...
 
-    def flush(self) -> None: ...
+    def flush(self) -> None:
+        """Write what is still in this process."""
+
+    def read(self, offset: int) -> tuple[list[tuple[str, float]], int]:
+        """Names and times from an offset on, and the offset of the end."""
+
+    def pending(self) -> list[tuple[str, float]]:
+        """Names and times that `flush` would write."""
+
+    def remove_before(self, until: int) -> None:
+        """Remove the log up to an offset, after it was counted."""
 
     def last_uses(self) -> dict[str, float]: ...
 
@@ -341,18 +720,41 @@ class AccessLogPort(Protocol):
 
 
 class StateFiles(Protocol):
-    """Small files of one user about one store, kept outside the store; and whether the user trusts it."""
+    """Small files of one user about one store, in a folder outside the store, whatever the backend; and whether the user trusts it."""
+
+    folder: str
+    disk: Disk  # the file library for it; in RAM for a store in RAM
+
+    def path(self, *names: str) -> str:
+        """The path of a file in it, for files that are locked or appended to."""
 
     @property
     def on_disk(self) -> bool: ...
 
+    def make(self) -> None:
+        """Create the folder, if there is none."""
+
     def has(self, name: str) -> bool: ...
 
-    def read(self, name: str) -> bytes: ...
+    def read(self, name: str) -> bytes:
+        """Raises FileNotFoundError."""
 
-    def write(self, name: str, data: bytes, *, durable: bool = False) -> None: ...
+    def write(self, name: str, data: bytes, *, durable: bool = False) -> None:
+        """Replace one file, atomically; `durable`: it survives a power loss."""
+
+    def modified_at(self, name: str) -> float | None:
+        """When it was last written, in seconds since the epoch; None if there is none."""
+
+    def append(self, name: str, data: bytes) -> None:
+        """Append to one file."""
 
     def remove(self, name: str) -> None: ...
+
+    def names(self, folder: str) -> list[str]:
+        """The names of the files in a folder; `folder/name` is then the name for the other methods."""
+
+    def lock(self, folder: str, about: str, timeout_seconds: float) -> AbstractContextManager[None]:
+        """A lock for the files of a folder, for the block of a `with` statement; it raises LockTimeout, which says what it is `about`."""
 
     def is_trusted(self, path: str | None = None) -> bool: ...
 
@@ -362,3 +764,78 @@ class StateFiles(Protocol):
 
     def mark_notified(self) -> bool:
         """Record that the user was notified that the store is not trusted; returns whether that was recorded before."""
+
+
+# -- examination
+
+
+class StoreExamination(Protocol):
+    """A store under examination by health checks: read-only, and as far as any damage allows.
+
+    `store.examination.PlainExamination` is one for every backend.
+    """
+
+    root: str
+    layout_name: str
+    config: Config  # settings that are invalid count as not set
+    now: datetime
+    quick: bool
+    is_in_folder: bool  # in a folder of this machine, so that git, other stores and the user's state concern it
+    is_too_new: bool  # of a newer format: nothing else of it is read
+    checks: tuple[type[Check], ...]  # of the backend's own storage
+
+    @property
+    def store(self) -> Store:
+        """The store; whatever would write to it raises."""
+
+    @property
+    def state(self) -> StateFiles: ...
+
+    def session_ids(self) -> list[str]: ...
+
+    def has(self, session: str) -> bool:
+        """Whether the session is still live; another process may archive or delete it during the checks."""
+
+    def session(self, name: str) -> SessionExamination: ...
+
+    def fix(self, name: str, issues: list[HealthIssue], open_store: Callable[[], Store]) -> Iterator[str]:
+        """Apply a fix of the backend; yields what was done. `open_store` opens the store for writing."""
+
+    def close(self) -> None: ...
+
+
+class SessionExamination(Protocol):
+    """A session under examination: it is read once, for all checks."""
+
+    id: str
+
+    @property
+    def subject(self) -> StoreExamination: ...
+
+    @property
+    def files(self) -> SessionStore: ...
+
+    @property
+    def session_history(self) -> SessionHistory: ...
+
+    @property
+    def records(self) -> list[Record]:
+        """The memories that are not deleted, in the order of writing."""
+
+    @property
+    def info(self) -> SessionInfo | None:
+        """The session metadata; None if it cannot be read."""
+
+    @property
+    def config(self) -> Config:
+        """The settings of this session; its own overrides are left out if they are invalid."""
+
+    def validate(self) -> Report: ...
+
+    def cold_ids(self) -> set[str]: ...
+
+    def entries(self) -> Iterator[Entry]:
+        """Every entry that was read."""
+
+    def contents(self) -> Iterator[StoredContent]:
+        """Every place that holds text: entries, then metadata, cold segment and quarantine."""

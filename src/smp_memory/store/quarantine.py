@@ -20,8 +20,9 @@ from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.reader import SessionReader
 from smp_memory.model import ids
 from smp_memory.model.entry import PUT
+from smp_memory.model.ids import new_uid
+from smp_memory.model.storage_reports import QuarantinedEntry
 from smp_memory.model.types import KINDS, PREFIXES
-from smp_memory.uids import new_uid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
 
     from smp_memory.errors import SMPError
     from smp_memory.model.entry import Entry
-    from smp_memory.model.id_allocator import IdAllocator
-    from smp_memory.store.file_session import FileSession
+    from smp_memory.model.history import IdAllocator
     from smp_memory.store.file_store import FileStore
 
 _NAME = re.compile(
@@ -40,84 +40,62 @@ _NAME = re.compile(
 _WHY = {"repair": "could not be read", MISSING.strip("."): "removed from the file by another program"}
 
 
-class QuarantinedEntry:
-    """One file in quarantine."""
-
-    def __init__(self, session: FileSession, path: str) -> None:
-        self._files = session
-        self.session = session.session
-        self.path = path
-        self.name = os.path.basename(path)
-        found = _NAME.match(self.name)
-        why = found["why"] if found else ""
-        self.why = _WHY.get(why, "an unfinished write" if why.isdigit() else "of a foreign journal")
-        self.time = found["time"] if found else ""
-        self._flat = found["file"] if found else ""
-
-    @property
-    def data(self) -> bytes:
-        return self._files.store.disk.read(self.path)
-
-    def entries(self) -> list[Entry]:
-        """The entries in the file. Raises InvalidRecord if it holds anything else."""
-        reader, name = self._reader()
-        state = FileState()
-        data = self.data
-        reader.decode(name, data if data.endswith(b"\n") else data + b"\n", state)
-        if state.problems and any(each.severity == "error" for each in state.problems):
-            first = next(each for each in state.problems if each.severity == "error")
-            raise InvalidRecord(
-                f"{self.path}:{first.line}: {first.message.rstrip('.')}. Correct that file, then put it back.",
-                path=self.path,
-            )
-        if not state.entries or state.end < len(data):
-            raise InvalidRecord(
-                f"{self.path}: an unfinished entry. Complete it in that file, then put it back.", path=self.path
-            )
-        return state.entries
-
-    def _reader(self) -> tuple[SessionReader, str]:
-        """A reader of the layout that it was written in, and the name of the file that it came from."""
-        store = self._files.store
-        for layout in (store.layout, *(layout_named(name) for name in NAMES if name != store.layout.name)):
-            for name in (self._flat, self._flat.replace("_", "/", 1)):
-                if name and layout.is_session_file(name, self.session):
-                    return SessionReader(store.disk, layout, store.root, self.session), name
-        raise InvalidRecord(f"{self.path}: not a part of a session's file; inspect it by hand.", path=self.path)
-
-    def to_dict(self) -> dict[str, Any]:
-        found = self._files.store.disk.stat(self.path)
-        size = found.st_size if found is not None else 0
-        return {
-            "session": self.session,
-            "name": self.name,
-            "path": self.path,
-            "why": self.why,
-            "time": self.time,
-            "bytes": size,
-        }
-
-
 def list_quarantined(store: FileStore) -> list[QuarantinedEntry]:
     """All files in quarantine, session by session."""
     found = []
     for name in store.session_ids():
-        session = store.session(name)
-        folder = os.path.join(session.reader.private, QUARANTINE)
-        found += [QuarantinedEntry(session, os.path.join(folder, each)) for each in sorted(store.disk.names(folder))]
+        folder = os.path.join(store.session(name).reader.private, QUARANTINE)
+        found += [_entry(store, name, os.path.join(folder, each)) for each in sorted(store.disk.names(folder))]
     return found
 
 
-def restore_quarantined(item: QuarantinedEntry, now: str) -> list[str]:
+def _entry(store: FileStore, session: str, path: str) -> QuarantinedEntry:
+    name, status = os.path.basename(path), store.disk.stat(path)
+    found = _NAME.match(name)
+    why = found["why"] if found else ""
+    reason = _WHY.get(why, "an unfinished write" if why.isdigit() else "of a foreign journal")
+    size = status.st_size if status is not None else 0
+    return QuarantinedEntry(session, name, path, reason, found["time"] if found else "", size)
+
+
+def restore_quarantined(store: FileStore, item: QuarantinedEntry, now: str) -> list[str]:
     """Append the entries of a quarantined file to their session; returns the ids of their memories."""
-    files = item._files
-    batch = _RestoreBatch(item, now)
-    files.commit(batch)
+    batch = _RestoreBatch(store, item, now)
+    store.session(item.session).commit(batch)
     if batch.error is not None:
         raise batch.error
-    files.store.sync()
-    files.store.disk.remove(item.path)
+    store.sync()
+    store.disk.remove(item.path)
     return batch.ids
+
+
+def entries_in(store: FileStore, item: QuarantinedEntry) -> list[Entry]:
+    """The entries in a quarantined file. Raises InvalidRecord if it holds anything else."""
+    reader, name = _reader(store, item)
+    state, data = FileState(), store.disk.read(item.path)
+    reader.decode(name, data if data.endswith(b"\n") else data + b"\n", state)
+    first = next((each for each in state.problems if each.severity == "error"), None)
+    if first is not None:
+        raise InvalidRecord(
+            f"{item.path}:{first.line}: {first.message.rstrip('.')}. Correct that file, then put it back.",
+            path=item.path,
+        )
+    if not state.entries or state.end < len(data):
+        raise InvalidRecord(
+            f"{item.path}: an unfinished entry. Complete it in that file, then put it back.", path=item.path
+        )
+    return state.entries
+
+
+def _reader(store: FileStore, item: QuarantinedEntry) -> tuple[SessionReader, str]:
+    """A reader of the layout that the file was written in, and the name of the file that it came from."""
+    found = _NAME.match(item.name)
+    flat = found["file"] if found else ""
+    for layout in (store.layout, *(layout_named(name) for name in NAMES if name != store.layout.name)):
+        for name in (flat, flat.replace("_", "/", 1)):
+            if name and layout.is_session_file(name, item.session):
+                return SessionReader(store.disk, layout, store.root, item.session), name
+    raise InvalidRecord(f"{item.path}: not a part of a session's file; inspect it by hand.", path=item.path)
 
 
 class _RestoreBatch:
@@ -127,7 +105,8 @@ class _RestoreBatch:
     is_maintenance = False
     operation_name = "restoring from quarantine"
 
-    def __init__(self, item: QuarantinedEntry, now: str) -> None:
+    def __init__(self, store: FileStore, item: QuarantinedEntry, now: str) -> None:
+        self._store = store
         self.now = now
         self.read_version = -1
         self.error: SMPError | None = None
@@ -138,7 +117,7 @@ class _RestoreBatch:
         admit(used_bytes, new_bytes)
 
     def resolve(self, allocator: IdAllocator) -> list[Entry]:
-        entries = self._item.entries()
+        entries = entries_in(self._store, self._item)
         histories = allocator.session_history.histories if allocator.session_history is not None else {}
         numbers = {entry.seq for history in histories.values() for entry in history.entries}
         uids = {history.first.uid: name for name, history in histories.items() if history.first.uid}

@@ -1,7 +1,9 @@
-"""Read records from the files at the positions that the index knows.
+"""Read records and histories from the files at the positions that the index knows, and compute the embeddings that it lacks.
 
 Guarantees: a returned record was read from the files and is the requested memory; if something else is at that position
 by now, the session itself is read.
+Embeddings are computed before a semantic query, never for others. If the model fails, or while another process writes to the
+index, the query is answered by terms and by the vectors that exist.
 """
 
 from __future__ import annotations
@@ -9,22 +11,27 @@ from __future__ import annotations
 import os
 
 from smp_memory.errors import SMPError
-from smp_memory.files.folded_entries import decode_entries
+from smp_memory.files.entry_fields import decode_entries
 from smp_memory.files.partial_reader import SpanReader
-from smp_memory.index.rows import POSITION_BITS
+from smp_memory.incomplete import SESSION_GONE, left_out
+from smp_memory.index.documents import embedded_text
+from smp_memory.index.rows import POSITION_BITS, IndexBusy
 from smp_memory.model.clone_merge import ReadableIds
 from smp_memory.model.history import RecordHistory
-from smp_memory.store.incomplete import SESSION_GONE, left_out
+from smp_memory.store.searcher import FALL_BACK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from smp_memory.index.index import Index
+    from smp_memory.config import Config
+    from smp_memory.index.index import Embedder, Index
     from smp_memory.index.rows import Row
     from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record
     from smp_memory.store.file_store import FileStore
+    from smp_memory.store.searcher import Searcher
+
 
 MARK = "~ "  # before the positions of memories of a session in which an id was allocated twice
 _MAX_FOLDERS = 1000  # cached folder paths
@@ -33,7 +40,7 @@ _MAX_FOLDERS = 1000  # cached folder paths
 class RecordReader:
     """Reads records and histories for rows of the index."""
 
-    def __init__(self, store: FileStore, distrust: Callable[[str], None]) -> None:
+    def __init__(self, store: FileStore, distrust: Callable[[str], object] = lambda session: None) -> None:
         """`distrust` is called with a session that differs from the index."""
         self._store = store
         self._distrust = distrust
@@ -116,3 +123,79 @@ class RecordReader:
                 self._folders.clear()
             folder = self._folders[session] = self._store.layout.folder(self._store.root, session)
         return folder
+
+
+def history_by_index(store: FileStore, session: str, id: str) -> RecordHistory | None:
+    """The history of a memory without reading its session; None if it is not where the index says."""
+
+    def read(searcher: Searcher) -> RecordHistory | None:
+        row = searcher.row(session, id)
+        if row is None:
+            return None
+        with SpanReader(store.disk) as spans:
+            return RecordReader(store).history(searcher.index, session, row, spans)
+
+    return store.indexer.answer([session], read)
+
+
+# -- embeddings
+
+
+_BATCH = 2000  # memories between two commits, so that other processes can write and finished work is not lost
+
+
+def embedder(config: Config) -> Embedder | None:
+    """The embedding model, if it is installed and enabled."""
+    from smp_memory.index import embeddings
+
+    return embeddings if config["search.semantic"] == "auto" and embeddings.available() else None
+
+
+def catch_up(index: Index, reader: RecordReader, progress: Callable[[str, int], None] | None = None) -> None:
+    """Add the missing vectors to the index."""
+    vectors = index.vectors
+    if vectors is None or vectors.is_caught_up:
+        return
+    try:
+        index.rows.begin()
+        done = 0
+        while missing := vectors.missing():
+            for start in range(0, len(missing), _BATCH):
+                done += _add_vectors(index, reader, missing[start : start + _BATCH])
+                if progress is not None:
+                    progress("meaning", done)
+                index.rows.commit()
+                index.rows.begin()
+        vectors.mark_caught_up()
+        index.rows.commit()
+    except IndexBusy:
+        pass
+    except FALL_BACK:
+        _roll_back(index)
+        index.vectors = None  # until the index is opened again
+    except BaseException:
+        _roll_back(index)
+        raise
+
+
+def _roll_back(index: Index) -> None:
+    index.rows.roll_back()
+    if index.vectors is not None:
+        index.vectors.forget()
+
+
+def _add_vectors(index: Index, reader: RecordReader, missing: Sequence[tuple[int, int]]) -> int:
+    texts = _texts(index, reader, [doc for doc, _ in missing])
+    if index.embedder is not None and index.vectors is not None:
+        index.vectors.add(missing, index.embedder.embed(texts))
+    return len(missing)
+
+
+def _texts(index: Index, reader: RecordReader, docs: Sequence[int]) -> list[str]:
+    """The texts to embed; empty for a memory that no longer exists."""
+    records = reader.records(index, index.rows.by_docs(docs).values())
+    texts = []
+    for doc in docs:
+        record = records.get(doc)
+        texts.append(embedded_text(record.given) if record is not None else "")
+    return texts

@@ -13,16 +13,15 @@ refused, because the ends of its entries are unknown.
 
 from __future__ import annotations
 
-import gc
 import os
-from contextlib import contextmanager
 from itertools import groupby
 from operator import is_
 from typing import TYPE_CHECKING
 
 from smp_memory.errors import SessionCorrupt, StorageCorrupt, StorageError
 from smp_memory.files.file_state import FileState
-from smp_memory.files.quarantine import ConcurrentFileChange
+from smp_memory.files.reconciliation import ConcurrentFileChange
+from smp_memory.model.history import PausedCollection
 from smp_memory.store.rewrite_verification import apply_spans, read_back, without_overlaps
 
 if TYPE_CHECKING:
@@ -116,20 +115,8 @@ def rewrite(session: FileSession, operation: str, edit: Callable[[SessionReader]
 
 def rewrite_under_lock(session: FileSession, edit: Callable[[SessionReader], SessionEdit | None]) -> Rewritten:
     """The same for a caller that is inside `FileSession.run_locked`."""
-    with paused_gc():
+    with PausedCollection():
         return _rewrite(session, edit)
-
-
-@contextmanager
-def paused_gc() -> Iterator[None]:
-    """Pause the garbage collector while many entries are read: they hold no cycles, and collecting costs most of the time."""
-    paused = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if paused:
-            gc.enable()
 
 
 def _rewrite(session: FileSession, edit: Callable[[SessionReader], SessionEdit | None]) -> Rewritten:

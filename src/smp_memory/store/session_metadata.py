@@ -1,4 +1,4 @@
-"""Read a session's metadata from its files in any folder, and the start time of one whose metadata has none.
+"""Read a session's metadata from its files, also with a merge conflict that git left, and the start time of one without any.
 
 Files of design 000 have no metadata, and a person may write none.
 """
@@ -8,18 +8,108 @@ from __future__ import annotations
 import json
 import os
 
-from smp_memory.errors import SMPError
-from smp_memory.model.session_info import SessionInfo
+from smp_memory import event_log
+from smp_memory.errors import FormatTooNew, InvalidFormat, InvalidRecord, SessionCorrupt, SMPError, StorageCorrupt
+from smp_memory.git.metadata_conflicts import decode_metadata, find_conflict, last_metadata_line
+from smp_memory.model.session_info import FORMAT, SessionInfo
 from smp_memory.model.times import parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Protocol
+
     from smp_memory.files.disk import Disk
     from smp_memory.files.layouts.layout import Layout
     from smp_memory.files.reader import SessionReader
+    from smp_memory.git.metadata_conflicts import MetadataConflict
+
+    class MetadataOwner(Protocol):
+        """A live session, `store.file_session.FileSession`."""
+
+        session: str
+        reader: SessionReader
+
+        @property
+        def store(self) -> Any: ...
+
+        def info_path(self) -> str: ...
+
 
 UNKNOWN = "1970-01-01T00:00:00Z"
 _FIRST_BYTES = 1 << 16
+_reported_conflicts: set[str] = set()
+
+
+def load(session: MetadataOwner) -> SessionInfo:
+    """The metadata of a live session. Raises SessionCorrupt if it cannot be read."""
+    store, path = session.store, session.info_path()
+    store.check_open()
+    try:
+        info = _read(session, path)
+        if info.format > FORMAT:
+            raise FormatTooNew(
+                f"Session {session.session} has format {info.format}; this SMP knows {FORMAT}. Install a newer one.",
+                session=session.session,
+                path=path,
+                format=info.format,
+                limit=FORMAT,
+            )
+        if info.created_text == UNKNOWN:
+            info.created_text = first_time(session.reader)
+        return info
+    except FileNotFoundError:
+        if not store.has_session(session.session):
+            raise store.session_not_found(session.session) from None
+        info = SessionInfo(session.session, first_time(session.reader))
+        info.is_assumed = True
+        return info
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        InvalidFormat,
+        InvalidRecord,
+        StorageCorrupt,
+    ) as error:
+        raise SessionCorrupt(
+            f"The metadata of session {session.session} cannot be read: {path}: {error}. Its memories are not affected; "
+            "correct the file, or let `smp repair` quarantine it.",
+            session=session.session,
+            path=path,
+        ) from error
+
+
+def _read(session: MetadataOwner, path: str) -> SessionInfo:
+    layout: Layout = session.store.layout
+    data = session.store.disk.read(path)
+    conflict = find_conflict(layout, data)
+    if conflict is not None and conflict.is_open:
+        _report_conflict(session, path, conflict.line)
+    if layout.info_file:
+        return decode_metadata(layout, data, session.session, conflict)
+    fields = conflict.fields if conflict is not None else last_metadata_line(layout, data)
+    if fields is None:
+        raise FileNotFoundError(path)
+    return layout.decode_info(json.dumps(fields).encode(), session.session)
+
+
+def _report_conflict(session: MetadataOwner, path: str, line: int) -> None:
+    """Log a merge conflict, once per process."""
+    if path not in _reported_conflicts:
+        _reported_conflicts.add(path)
+        text = f"{path}:{line}: git left a merge conflict in the session's metadata; `smp validate` says what differs and what to do"
+        event_log.emit("corruption", event_log.WARNING, "head_conflict", text, session.session, path=path, line=line)
+
+
+def open_conflict(session: MetadataOwner) -> MetadataConflict | None:
+    """The merge conflict that git left in the metadata for a person to resolve."""
+    layout = session.store.layout
+    try:
+        found = find_conflict(layout, session.store.disk.read(session.info_path()))
+    except (FileNotFoundError, StorageCorrupt):
+        return None
+    return found if found is not None and (found.is_open or layout.info_file) else None
 
 
 def first_time(reader: SessionReader) -> str:

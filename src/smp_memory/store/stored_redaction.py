@@ -19,13 +19,13 @@ from smp_memory.files import cold_segment
 from smp_memory.files.cold_segment import ColdSegment
 from smp_memory.files.journal import QUARANTINE
 from smp_memory.files.layouts import NAMES, layout_named
-from smp_memory.files.layouts.layout import OVERVIEWS
-from smp_memory.index.index import discard_all
+from smp_memory.files.layouts.layout import OVERVIEW_FILES, OVERVIEWS
 from smp_memory.model.entry import Entry
+from smp_memory.model.storage_reports import RedactionReport
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.cold_storage import cold_path, decode_cold_entry
-from smp_memory.store.erasure import INTENT
-from smp_memory.store.overview_files import FILES
+from smp_memory.store.erasure import clean_index
+from smp_memory.store.file_store import ERASING
 from smp_memory.store.rewrite import SessionEdit, copy_of, private_name, rewrite_under_lock
 
 if TYPE_CHECKING:
@@ -41,44 +41,6 @@ if TYPE_CHECKING:
 METADATA_MARK = b'"type":"session"'
 _UNREDACTED = ("user_id", "agent_ids", "config")
 _NO_FILE = "redacting"  # a name that no file has: makes an edit in which only old metadata lines are removed
-
-
-class RedactionReport:
-    """What was found in a session, or removed from it: kinds and counts."""
-
-    def __init__(self, session: str) -> None:
-        self.session = session
-        self.memories: dict[str, dict[str, int]] = {}  # by id
-        self.head: dict[str, int] = {}
-        self.set_aside: dict[str, int] = {}  # in quarantine
-        self.pending: list[str] = []  # what could not be checked
-        self.reason: dict[str, int] = {}  # removed from the reason given for the redaction; not part of `kinds`
-
-    @property
-    def kinds(self) -> dict[str, int]:
-        """All of it, by kind."""
-        kinds: dict[str, int] = {}
-        for counts in (*self.memories.values(), self.head, self.set_aside):
-            _add(kinds, counts)
-        return kinds
-
-    def __bool__(self) -> bool:
-        return bool(self.kinds)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "session": self.session,
-            "count": len(self.memories),
-            "kinds": self.kinds,
-            "memories": self.memories,
-            "head": self.head,
-            "set_aside": self.set_aside,
-            "pending": self.pending,
-            **({"reason": self.reason} if self.reason else {}),
-        }
-
-    def __repr__(self) -> str:
-        return f"Redaction({self.session}: {len(self.memories)} memories, {self.kinds})"
 
 
 def preview_redaction(session: FileSession, redactor: Redactor) -> RedactionReport:
@@ -117,23 +79,14 @@ def _clean(session: FileSession, redactor: Redactor) -> RedactionReport:
 
     session.run_locked("redacting", under_lock)
     if work.found:
-        _remove_index(store)
-        store.state.remove(INTENT)
+        clean_index(store, {})  # removed, because free pages of its files may hold the text
+        store.state.remove(ERASING)
     return work.found
-
-
-def _remove_index(store: FileStore) -> None:
-    """Remove the index, because free pages of its files may hold the text; the next query builds a new one."""
-    index = store.indexer.folder
-    with store.indexer.mutex:
-        store.indexer.close()
-        if store.state.on_disk and os.path.isdir(index):
-            discard_all(index)
 
 
 def _intend(store: FileStore, session: str) -> None:
     """Write the intent, so that after a crash the next process that opens the store removes the index."""
-    store.state.write(INTENT, json.dumps({"ids": {session: []}}).encode() + b"\n", durable=True)
+    store.state.write(ERASING, json.dumps({"ids": {session: []}}).encode() + b"\n", durable=True)
 
 
 class _Cleaning:
@@ -184,7 +137,7 @@ class _Cleaning:
                 edit.files[path] = cleaned.encode("utf-8", "surrogateescape")
                 _count(self.found.set_aside, removals)
         if edit and reader.layout.info_file:
-            edit.files.update({f"{OVERVIEWS}/{name}": None for name in FILES})
+            edit.files.update({f"{OVERVIEWS}/{name}": None for name in OVERVIEW_FILES})
 
     # -- metadata
 

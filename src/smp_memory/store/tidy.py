@@ -1,42 +1,54 @@
-"""Fold changes into the entries that they change, so that a file of the `markdown` layout shows the current state.
+"""Keep the files that people read in order: fold changes in the `markdown` layout, write overviews, remove stale figures.
 
     under the lock: the memories with changes → one folded entry each, at the position of the first → a rewrite
+    indexes/topics.yaml  timeline.yaml  agents.yaml        in the form of design 003
 
-Guarantees: those of `store.rewrite`. Records, histories, `as_of`, ids, revisions and numbers are the same
+Guarantees of folding: those of `store.rewrite`. Records, histories, `as_of`, ids, revisions and numbers are the same
 as before; the new files are read back and compared before they replace the old ones. A session with nothing to fold is
 not written. The modification times of the files are preserved.
 If a file has an entry twice, as a text merge of folded entries leaves it, one entry with all its changes stays.
 Left as they are: deleted memories (they are purged, or can be folded after a restoration), memories with entries in
 several files or under several identities, memories that were renamed because two clones allocated the same id, and
 everything in layouts that keep one entry per line.
+
+The overviews are made from the memories and can be deleted; SMP never reads them. They hold no text of memories, only
+names, times and ids. A file is written only when its text changed, and atomically. A full or read-only disk is no error: the
+files then stay as they were. No lock is taken, and no write of a memory waits for this. They are as old as the last call;
+when two processes write one at the same moment, one may give up.
+
+The designs also keep counts, sizes and times in `manifest.json` and `metadata.yaml`. SMP computes them on demand and
+writes none, so `refresh` removes them. The file's modification time is preserved: it is not a use of the session.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import os
+from typing import Any
 
-from smp_memory.files.folded_entries import fold_entries
+from smp_memory.errors import SessionCorrupt, StorageCorrupt, StorageError
+from smp_memory.files.entry_fields import fold_entries
+from smp_memory.files.layouts.layout import DERIVED_FIELDS, OVERVIEW_FILES, OVERVIEWS
+from smp_memory.files.yaml_text import emit_mapping
 from smp_memory.model.record import same
+from smp_memory.model.storage_reports import TidyReport
+from smp_memory.overview.activity import agents_of, timeline_of
+from smp_memory.overview.topics import overview_items, topics_of
 from smp_memory.store.rewrite import SessionEdit, entries_of, position_of, rewrite
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Iterable, Mapping
+    from typing import Protocol
 
+    from smp_memory.files.disk import Disk
     from smp_memory.files.reader import SessionReader
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import RecordHistory, SessionHistory
+    from smp_memory.model.record import Record
     from smp_memory.store.file_session import FileSession
 
-
-class TidyReport(NamedTuple):
-    """What was folded, or would be in a dry run."""
-
-    session: str
-    ids: list[str]  # of memories whose changes were folded into their entry
-    can_fold: bool  # False: the layout keeps every change in a line of its own
-
-    def to_dict(self) -> dict[str, Any]:
-        return self._asdict()
+    class Overview(Protocol):
+        def to_dict(self) -> dict[str, Any]: ...
 
 
 def tidy_session(session: FileSession, *, dry_run: bool = False) -> TidyReport:
@@ -114,3 +126,96 @@ def _can_fold(session: FileSession, name: str, history: RecordHistory) -> bool:
 
 def _is_folded(history: RecordHistory) -> bool:
     return all(entry.place == history.first.place for entry in history.entries)
+
+
+# -- overviews and stale figures
+
+
+NOTICE = "# Made by SMP from the memories of this session. Edits here are not read and will be overwritten.\n"
+
+
+def to_yaml(value: Overview | Mapping[str, Any]) -> str:
+    """An overview, or any mapping of JSON values, as YAML. The same value gives the same text."""
+    fields = value.to_dict() if hasattr(value, "to_dict") else dict(value)
+    return emit_mapping(fields) or "{}\n"
+
+
+def write_overviews(
+    disk: Disk, folder: str, records: Iterable[Record], users: Mapping[str, str] | None = None
+) -> list[str]:
+    """Write the overviews of the session in this folder; returns the names of those that changed."""
+    seen = overview_items(records, across_sessions=False, users=users)
+    overviews: tuple[Overview, ...] = (topics_of(seen), timeline_of(seen), agents_of(seen))
+    changed: list[str] = []
+    try:
+        if disk.is_folder(folder):  # it may have been archived or converted meanwhile
+            disk.make_folder(os.path.join(folder, OVERVIEWS))
+            for name, overview in zip(OVERVIEW_FILES, overviews, strict=True):
+                if _write_if_changed(
+                    disk, os.path.join(folder, OVERVIEWS, name), (NOTICE + to_yaml(overview)).encode()
+                ):
+                    changed.append(name)
+    except (OSError, StorageError, StorageCorrupt):
+        pass  # they are not needed
+    return changed
+
+
+def _write_if_changed(disk: Disk, path: str, data: bytes) -> bool:
+    if _content(disk, path) == data:
+        return False
+    disk.replace(path, data)
+    return True
+
+
+def _content(disk: Disk, path: str) -> bytes | None:
+    try:
+        return disk.read(path)
+    except (OSError, StorageError, StorageCorrupt):
+        return None
+
+
+_AGENT_FIGURES = (b"message_count", b"last_active")
+
+
+def refresh(files: FileSession, *, dry_run: bool = False) -> bool:
+    """Remove stale figures from the metadata and rewrite existing overviews; whether there were such figures."""
+    has_figures = _clean_metadata(files, dry_run)
+    if not dry_run:
+        _rewrite_overviews(files)
+    return has_figures
+
+
+def _clean_metadata(files: FileSession, dry_run: bool) -> bool:
+    layout, disk, path = files.store.layout, files.store.disk, files.info_path()
+    if not layout.info_file or not disk.exists(path):
+        return False
+    data = disk.read(path)
+    if not any(name.encode() in data for name in DERIVED_FIELDS) and not any(name in data for name in _AGENT_FIGURES):
+        return False
+    try:
+        info = files.info_for_update()
+    except (SessionCorrupt, StorageCorrupt):
+        return False  # `validate` names it
+    if DERIVED_FIELDS.isdisjoint(info.other) and layout.encode_info(info).count(_AGENT_FIGURES[0]) == data.count(
+        _AGENT_FIGURES[0]
+    ):
+        return False
+    found = disk.stat(path)
+    if not dry_run:
+        files.change_info(info)
+        if found is not None:
+            disk.set_modified_time(path, found.st_mtime_ns)
+    return True
+
+
+def _rewrite_overviews(files: FileSession) -> None:
+    store, folder = files.store, files.reader.folder
+    if store.layout.name != "markdown" or not store.disk.is_folder(os.path.join(folder, OVERVIEWS)):
+        return
+
+    def read(session_history: SessionHistory) -> list[Record | None]:
+        histories = session_history.histories.values()
+        return [history.record(files.session) for history in histories if history.deletion is None]
+
+    records = [record for record in files.view(read) if record is not None]
+    write_overviews(store.disk, folder, records)

@@ -1,33 +1,53 @@
-"""Delete, undelete and purge whole sessions by moving them, so that their size does not matter.
+"""The trash: whole sessions that were deleted, and deleted memories that are purged from a session's files.
 
-Deleting, under the root's lock and the session's: a deletion record is written, then the session's files are moved
-beside it; they are not read. Undeleting moves them back, or into the archive folder if the session was archived.
-Purging moves them to a removal folder, then removes them.
+Deleting a session, under the root's lock and the session's: a deletion record is written, then the session's files are moved
+beside it; they are not read, so their size does not matter. Undeleting moves them back, or into the archive folder if the
+session was archived. Purging moves them to a removal folder, then removes them.
 
-Guarantees: each step takes effect at one rename. A deleted session can be undeleted until it is purged, unchanged, also
-if the store changed its layout meanwhile. The id of a deleted session may be used again at once.
+Purging memories (`policies.purge` decides which) removes all their entries from the files in one rewrite (`store.rewrite`).
+What was announced is in `purge.json` of the session's private folder:
+
+    {"announced": {"DEC-0001": [deleted at, announced at, passed seconds]}, "taken": ["DEC-0002"], "mac": "…"}
+
+Guarantees: each step of a session takes effect at one rename. A deleted session can be undeleted until it is purged,
+unchanged, also if the store changed its layout meanwhile. The id of a deleted session may be used again at once.
+A crash leaves all of a session's purge of memories done or none of it. Numbers of purged memories are never reused. Purged ids
+are in `taken`, written in the same plan, until the audit log has them. The file is authenticated (`files.user_state`):
+announcements that came with a repository do not count.
 Non-guarantees: purging frees the blocks on disk, it does not overwrite them.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import Any
 
-from smp_memory.errors import SessionExists, SessionNotFound
-from smp_memory.files.archive_reader import read_archive
+from smp_memory.errors import Corrupt, SessionExists, SessionNotFound, SMPError, UserError
+from smp_memory.files.archive import read_archive
+from smp_memory.files.cold_segment import FILE as COLD
+from smp_memory.files.cold_segment import ColdSegment, encode_reduced
 from smp_memory.files.layouts.layout import ARCHIVED
 from smp_memory.files.lock import SessionLock
-from smp_memory.model.times import to_text
-from smp_memory.store.archive import in_store_layout
-from smp_memory.store.archive_copy import layout_or_default
-from smp_memory.store.archive_index import CONTENT, DELETED, PACKED, ArchivedSession, ArchiveIndex
+from smp_memory.files.user_state import authentication_code, is_authentic
+from smp_memory.model.storage_reports import DELETED, ArchivedSession
+from smp_memory.model.times import to_moment, to_text
+from smp_memory.policies.purge import AnnouncedPurge
+from smp_memory.store.archive import in_store_layout, layout_or_default
+from smp_memory.store.archive_index import CONTENT, PACKED, ArchiveIndex
 from smp_memory.store.archive_names import is_own_summary
+from smp_memory.store.rewrite import SessionEdit, entries_of, private_name, rewrite
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from smp_memory.files.disk import Disk
+    from smp_memory.files.reader import SessionReader
+    from smp_memory.model.history import SessionHistory
+    from smp_memory.policies.purge import PurgeCheck
+    from smp_memory.store.file_session import FileSession
     from smp_memory.store.file_store import FileStore
 
 
@@ -164,3 +184,136 @@ def _last_deleted(archives: ArchiveIndex, session: str) -> ArchivedSession:
             f"No session {session} was deleted. `smp session list --all` shows those that were.", session=session
         )
     return found[-1]
+
+
+# -- purging memories
+
+
+PURGE_FILE = "purge.json"
+
+
+def announced_purges(session: FileSession) -> dict[str, AnnouncedPurge]:
+    """The announced memories of a session, by id; empty if the file is missing or not authentic."""
+    return read_announcements(session.reader)
+
+
+def read_announcements(reader: SessionReader) -> dict[str, AnnouncedPurge]:
+    """The same, from a reader."""
+    try:
+        return {
+            name: AnnouncedPurge(str(deleted), to_moment(at), timedelta(seconds=passed[0]) if passed else None)
+            for name, (deleted, at, *passed) in _stored(reader)["announced"].items()
+        }
+    except (Corrupt, UserError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        return {}
+
+
+def purged_ids(reader: SessionReader) -> list[str]:
+    """Ids that were purged and are not in the audit log yet."""
+    purged = _stored(reader).get("taken")
+    return [str(name) for name in purged] if isinstance(purged, list) else []
+
+
+def _stored(reader: SessionReader, signed: Disk | None = None) -> dict[str, Any]:
+    """The fields of the file; empty if it is not authentic, because a forged one would let a purge skip its day of waiting."""
+    path = os.path.join(reader.private, PURGE_FILE)
+    try:
+        fields = json.loads(reader.disk.read(path))
+        mac = fields.pop("mac", None)
+        is_valid = is_authentic(signed or reader.disk, _purpose(reader), json.dumps(fields).encode(), mac)
+    except (FileNotFoundError, Corrupt, ValueError, TypeError, AttributeError, RecursionError):
+        return {}
+    return fields if is_valid else {}
+
+
+def _purpose(reader: SessionReader) -> str:
+    return f"purge of {reader.session}"
+
+
+def sign_for(session: FileSession, old: Disk, new: Disk) -> None:
+    """Sign the file of a copy in RAM with the secret of another disk; remove one that `old` did not sign."""
+    reader = session.reader
+    path, fields = os.path.join(reader.private, PURGE_FILE), _stored(reader, old)
+    if fields:
+        reader.disk.replace(path, _signed(reader, fields, new))
+    else:
+        reader.disk.remove(path)
+
+
+def clear_purged_ids(session: FileSession) -> None:
+    """Empty the list of purged ids, after they were written to the audit log."""
+    session.run_locked("noting a purge", lambda: _write(session, announced_purges(session), []))
+
+
+def encode_purges(reader: SessionReader, announced: dict[str, AnnouncedPurge], purged: list[str]) -> bytes | None:
+    """The content of the file; None if none is needed."""
+    if not announced and not purged:
+        return None
+    fields = {
+        name: [
+            each.deleted,
+            to_text(each.at),
+            *([] if each.passed is None else [round(each.passed.total_seconds(), 3)]),
+        ]
+        for name, each in sorted(announced.items())
+    }
+    return _signed(reader, {"announced": fields, **({"taken": purged} if purged else {})}, reader.disk)
+
+
+def _signed(reader: SessionReader, fields: dict[str, Any], disk: Disk) -> bytes:
+    mac = authentication_code(disk.system.secret(), _purpose(reader), json.dumps(fields).encode())
+    return (json.dumps({**fields, "mac": mac}) + "\n").encode()
+
+
+def purge(
+    session: FileSession,
+    check: Callable[[SessionHistory, dict[str, AnnouncedPurge]], PurgeCheck],
+    note: Callable[[list[str]], bool],
+) -> PurgeCheck:
+    """Announce and purge what `check` says, in one rewrite; `note` writes the audit record."""
+    checks: list[PurgeCheck] = [session.view(lambda session_history: check(session_history, announced_purges(session)))]
+
+    def edit(reader: SessionReader) -> SessionEdit | None:
+        checks[0] = found = check(reader.session_history, announced_purges(session))
+        removal = removal_edit(reader, found.due)
+        purged = [*purged_ids(reader), *found.due]
+        removal.files[private_name(reader, PURGE_FILE)] = encode_purges(reader, found.announced, purged)
+        return removal if found.due else None
+
+    def announce() -> None:
+        checks[0] = found = check(session.reader.session_history, announced_purges(session))
+        _write(session, found.announced, purged_ids(session.reader))
+
+    if checks[0].due:
+        rewrite(session, "purging", edit)
+    elif checks[0].announced != announced_purges(session):
+        session.run_locked("announcing a purge", announce)
+    purged = purged_ids(session.reader)
+    if purged and note(purged):
+        try:
+            clear_purged_ids(session)
+        except SMPError:
+            pass  # the audit log has them; the next check writes them there once more
+    return checks[0]
+
+
+def removal_edit(reader: SessionReader, ids: list[str]) -> SessionEdit:
+    """An edit that removes all entries of these memories from the session's files and its cold segment."""
+    edit = SessionEdit()
+    for entry in entries_of(reader, ids):
+        edit.remove(entry)
+    path = os.path.join(reader.private, COLD)
+    if ids and reader.disk.exists(path):
+        removed, data = encode_reduced(ColdSegment(reader.disk, path), lambda row: row.id in ids)
+        if removed:
+            edit.files[private_name(reader, COLD)] = data
+    return edit
+
+
+def _write(session: FileSession, announced: dict[str, AnnouncedPurge], purged: list[str]) -> None:
+    disk, path = session.store.disk, os.path.join(session.reader.private, PURGE_FILE)
+    data = encode_purges(session.reader, announced, purged)
+    if data is not None:
+        disk.replace(path, data)
+    else:
+        disk.remove(path)

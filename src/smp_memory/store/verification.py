@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 from smp_memory import event_log
 from smp_memory.errors import InvalidConfig, SessionCorrupt
 from smp_memory.files.codec import CONFLICT, EDITED, NOT_KNOWN, SIGNED, TORN, Piece
-from smp_memory.files.folded_entries import decode_entries
+from smp_memory.files.entry_fields import decode_entries
 from smp_memory.files.journal import MISSING, QUARANTINE
 from smp_memory.files.layouts.layout import PRIVATE
-from smp_memory.files.quarantine import ConcurrentFileChange
 from smp_memory.files.reader import SessionReader
-from smp_memory.model import hand_edits, ids
+from smp_memory.files.reconciliation import ConcurrentFileChange
+from smp_memory.model.content_checks import content_problems
 from smp_memory.model.entry import PUT
+from smp_memory.model.history import overlaid_problems
 from smp_memory.model.reports import Problem, Report
 from smp_memory.model.session_info import SessionInfo
-from smp_memory.model.types import KINDS, PREFIXES
-from smp_memory.store import foreign_layouts
-from smp_memory.store.archive_copy import archive_problems
+from smp_memory.store import foreign_files
+from smp_memory.store.archive import archive_problems
 from smp_memory.store.cold_storage import cold_segment_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from smp_memory.files.codec import Stored
     from smp_memory.model.entry import Entry
-    from smp_memory.model.history import RecordHistory, SessionHistory
     from smp_memory.store.file_session import FileSession
 
 _PASSES = 8
@@ -57,13 +56,12 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
     if all(problem.code != "torn" for problem in problems):  # else the torn end is what is missing
         problems += _missing_problems(reader, max(session_history.seq, _seq_in_metadata(session)), stored_until)
     segment = cold_segment_of(session)
-    problems += [each for history in session_history.histories.values() for each in hand_edits.problems_of(history)]
-    problems += _reference_problems(session_history, {row.id for row in segment.rows()})
+    problems += [each for history in session_history.histories.values() for each in overlaid_problems(history)]
+    problems += content_problems(session_history, {row.id for row in segment.rows()})
     problems += segment.verify()
     problems += _quarantine_problems(session)
-    problems += _preference_problems(session_history)
     problems += _metadata_problems(reader)
-    unread = foreign_layouts.unread_sessions(store.disk, store.root, store.layout, session.session)
+    unread = foreign_files.unread_sessions(store.disk, store.root, store.layout, session.session)
     problems += [each.problem(store.layout.name) for each in unread]
     problems += _metadata_conflict(session)
     problems += archive_problems(session)
@@ -120,68 +118,6 @@ def _without_unfinished(reader: SessionReader) -> list[Problem]:
     return problems
 
 
-def _reference_problems(session_history: SessionHistory, compacted: set[str]) -> list[Problem]:
-    problems = []
-    for history in session_history.histories.values():
-        data = history.data()
-        references = data.get("references") or []
-        relations = data.get("relations") or []
-        targets = [item for item in references if isinstance(item, str)] if isinstance(references, list) else []
-        targets += [
-            item["target"] for item in relations if isinstance(item, dict) and isinstance(item.get("target"), str)
-        ]
-        uids = {name: uid for entry in history.entries if entry.uids for name, uid in entry.uids.items()}
-        for target in targets:
-            problem = _reference_problem(history, target, session_history) or _wrong_reference(
-                history, target, session_history, uids
-            )
-            if problem is not None and target not in compacted:
-                problems.append(problem)
-    return problems
-
-
-def _reference_problem(history: RecordHistory, target: str, session_history: SessionHistory) -> Problem | None:
-    """A reference to a memory that is deleted or missing; it may have been purged or erased."""
-    first, other = history.first, session_history.histories.get(target)
-    if other is not None:
-        if other.deletion is None or history.deletion is not None:
-            return None
-        message = f"{first.id} refers to {target}, which is deleted."
-        return Problem(first.file, first.line, "deleted_reference", message, "note", first.id)
-    if "/" in target or not _is_numbered_id(target):
-        return None
-    message = f"{first.id} refers to {target}, which does not exist."
-    return Problem(first.file, first.line, "dangling_reference", message, "warning", first.id)
-
-
-def _wrong_reference(
-    history: RecordHistory, target: str, session_history: SessionHistory, uids: dict[str, str]
-) -> Problem | None:
-    """A reference to a memory that is missing, while its id belongs to one that another clone made."""
-    other = session_history.histories.get(target)
-    if other is None or not other.first.uid or uids.get(target, other.first.uid) == other.first.uid:
-        return None
-    first = history.first
-    message = f"{first.id} refers to a {target} that does not exist; {target} is a memory that another clone made."
-    return Problem(first.file, first.line, "dangling_reference", message, "warning", first.id)
-
-
-def _preference_problems(session_history: SessionHistory) -> list[Problem]:
-    """Preferences with one key, made in two clones: the later one is in force."""
-    found: dict[str, list[RecordHistory]] = {}
-    for history in session_history.histories.values():
-        is_keyed = KINDS[history.first.type].is_named_by_key
-        if is_keyed and history.deletion is None and history.data().get("key") is not None:
-            found.setdefault(str(history.data()["key"]), []).append(history)
-    problems = []
-    for key, histories in found.items():
-        current = session_history.preferences.get(key)
-        for first in (history.first for history in histories if len(histories) > 1 and history.first.id != current):
-            message = f"{first.id} has the key {key!r} like {current}, which is newer and in force. Delete the one you do not want."
-            problems.append(Problem(first.file, first.line, "same_preference", message, "note", first.id))
-    return problems
-
-
 def _metadata_conflict(session: FileSession) -> list[Problem]:
     found = session.metadata_conflict()
     return (
@@ -197,10 +133,6 @@ def _metadata_problems(reader: SessionReader) -> list[Problem]:
             message = f"two clones made a session {reader.session}; its memories are united, and the last metadata is in force."
             return [Problem(os.path.join(reader.folder, name), 0, "united_session", message, "note")]
     return []
-
-
-def _is_numbered_id(target: str) -> bool:
-    return any(ids.number_of(target, prefix) for prefix in PREFIXES)
 
 
 def _quarantine_problems(session: FileSession) -> list[Problem]:

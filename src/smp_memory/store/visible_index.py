@@ -1,4 +1,4 @@
-"""A finder that leaves out memories which the viewer may not see.
+"""A searcher that leaves out memories which the viewer may not see.
 
 Guarantees: a hidden memory is not returned, not counted, not traversed along relations, and cannot be distinguished from
 one that does not exist.
@@ -9,28 +9,28 @@ from __future__ import annotations
 
 from smp_memory.index.documents import GUARDED
 from smp_memory.privacy.visibility import Viewer
-from smp_memory.store.finder import Finder
+from smp_memory.store.searcher import Searcher
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from smp_memory.index.query import RowConditions
     from smp_memory.index.rows import Row
-    from smp_memory.index.selection import RowConditions
     from smp_memory.index.text import TextMatch
-    from smp_memory.index.tokens import ParsedText
+    from smp_memory.index.tokenizer import ParsedText
     from smp_memory.model.record import Record
 
 
 _MAX_RANKED = 1000  # a larger limit means all matches, ordered by time
 
 
-class VisibleFinder(Finder):
-    """A finder restricted to what a viewer may see."""
+class VisibleSearcher(Searcher):
+    """A searcher restricted to what a viewer may see."""
 
-    def __init__(self, finder: Finder, viewer: Viewer) -> None:
-        super().__init__(finder._indexer, finder.index)
+    def __init__(self, searcher: Searcher, viewer: Viewer) -> None:
+        super().__init__(searcher.index, searcher._uncounted, searcher._read)
         self._viewer = viewer
 
     def records(self, rows: Iterable[Row]) -> dict[int, Record | None]:
@@ -47,10 +47,6 @@ class VisibleFinder(Finder):
             rows = self.select(conditions, "newest", -1)
             docs = [doc for doc, record in self.records(rows).items() if record is not None]
         return super().counts(by, conditions, docs)
-
-    def session_numbers(self, names: list[str]) -> list[int]:
-        """The numbers of those sessions that are in the index."""
-        return self._session_numbers(names)
 
     # `records` leaves hidden memories out anyway. But the best match normalises all scores and adds its neighbours, so
     # the first matches must be chosen among visible memories only.
@@ -106,10 +102,7 @@ class VisibleFinder(Finder):
 
     def is_superseded(self, record: Record) -> bool:
         """Whether a visible memory supersedes this one. Its author must be able to see this one, too."""
-        docs = [doc for kind, doc in self._sources(record.session, record.id) if kind == "supersedes"]
-        found = self.records(self.rows(docs).values()) if docs else {}
-        seen = [other for other in found.values() if other is not None and not other.deleted]
-        return any(Viewer(other.author).sees(record) for other in seen)
+        return any(Viewer(other.author).sees(record) for other in self._superseding(record))
 
     def _neighbours(self, doc: int) -> list[tuple[str, int]]:
         near = super()._neighbours(doc)

@@ -6,10 +6,11 @@ They are shipped with SMP, so that code outside of it can be tested with them.
 from __future__ import annotations
 
 from smp_memory.testing.clocks import FrozenClock, MachineClock, fixed_uids
-from smp_memory.testing.contract import StoreContract
+from smp_memory.testing.contract import BackendContract, StoreContract
 from smp_memory.testing.faults import CrashingSystem, CrashState, FaultySystem, PowerLoss
 
 __all__ = [
+    "BackendContract",
     "CrashState",
     "CrashingSystem",
     "FaultySystem",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
-from smp_memory import uids
+from smp_memory.model import ids
 
 _START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -68,9 +68,9 @@ class MachineClock(FrozenClock):
 @contextmanager
 def fixed_uids() -> Iterator[None]:
     """Give memories and sessions the same uids in every run."""
-    numbers, original = count(1), uids.random_bytes
-    uids.random_bytes = lambda size: (next(numbers) * 2654435761 % 256**size).to_bytes(size, "big")
+    numbers, original = count(1), ids.random_bytes
+    ids.random_bytes = lambda size: (next(numbers) * 2654435761 % 256**size).to_bytes(size, "big")
     try:
         yield
     finally:
-        uids.random_bytes = original
+        ids.random_bytes = original

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from smp_memory.model.id_allocator import IdAllocator
+    from smp_memory.model.history import IdAllocator
     from smp_memory.model.record import Record
 
 

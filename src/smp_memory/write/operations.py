@@ -1,4 +1,4 @@
-"""Write operations of a session (add, update, relate, delete, restore) and batches of them.
+"""Write operations of a session (add, update, relate, delete, restore), batches of them, and the quota. Pure.
 
 The store resolves a batch under the session's lock: each operation appends its entries to a `BatchResolver`, which gives
 them ids, revisions and sequence numbers. Nothing is written before every operation of the batch has been resolved; a
@@ -11,10 +11,10 @@ from smp_memory.errors import Conflict, DuplicateId, InvalidRecord, SizeLimitExc
 from smp_memory.model import ids
 from smp_memory.model.clone_merge import POINTING
 from smp_memory.model.entry import DELETE, PUT, RESTORE, Entry
+from smp_memory.model.ids import new_uid
 from smp_memory.model.record import CLASSES, same
 from smp_memory.model.types import KINDS
 from smp_memory.privacy.fence import without_recalled
-from smp_memory.uids import new_uid
 from smp_memory.write import typos, validation
 from smp_memory.write.batch_resolver import BatchResolver
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from smp_memory.errors import SMPError
-    from smp_memory.model.history import RecordHistory
-    from smp_memory.model.id_allocator import IdAllocator
+    from smp_memory.model.history import IdAllocator, RecordHistory
     from smp_memory.model.record import Record
     from smp_memory.privacy.redaction import RedactedSpan, Redactor
     from smp_memory.write.validation import Draft
@@ -341,7 +340,17 @@ class Batch:
             admit(used_bytes, new_bytes)
         except SizeLimitExceeded as error:
             largest = int(str(error.details["limit"])) + RESERVE_BYTES
-            if used_bytes + new_bytes > largest or not all(
-                isinstance(operation, Delete) for operation in self.operations
-            ):
+            if used_bytes + new_bytes > largest or not all(operation.forgets for operation in self.operations):
                 raise
+
+
+def admit(session: str, used_bytes: int, new_bytes: int, quota_bytes: int) -> None:
+    if used_bytes + new_bytes > quota_bytes:
+        raise SizeLimitExceeded(
+            f"Session {session} holds {used_bytes:,} bytes; {new_bytes:,} more would exceed its quota of {quota_bytes:,}. "
+            "Nothing was written. Raise storage.max_session_size_mb or start a new session.",
+            session=session,
+            used=used_bytes,
+            size=new_bytes,
+            limit=quota_bytes,
+        )

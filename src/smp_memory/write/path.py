@@ -1,19 +1,20 @@
-"""The write path: check a memory, drop recalled text, redact it, and commit it as an operation.
+"""The write path: from the fields that a caller gives to an operation that the session commits.
 
-    Writer.add_decision → addition (validate → strip recalled text → redact) → commit
+    Writer.add_decision → addition: validate → author → warnings → drop recalled text → redact → operation → commit
 
-Every method checks what it is given before anything happens; an error names the field.
+`commit` (`smp_memory.lifecycle.open_session`) puts the operation into a batch, which the store resolves and writes under the session's
+lock; a `Transaction` collects operations first. Every method checks what it is given before anything happens; an error
+names the field.
 """
 
 from __future__ import annotations
 
-from smp_memory.error_mapping import maps_errors
-from smp_memory.errors import InvalidRecord, NotAllowed
+from smp_memory.errors import InvalidRecord, NotAllowed, maps_errors
 from smp_memory.model.record import text_in
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS, kind_of, names_where
 from smp_memory.privacy.fence import strip_reason, without_recalled
-from smp_memory.write import fast_validation, typos, validation
+from smp_memory.write import typos, validation
 from smp_memory.write.operations import Add, Delete, Operation, Relate, Restore, Update, id_of
 from smp_memory.write.validation import Draft
 
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 
     from smp_memory.model.record import AgentState, Artifact, Decision, Finding, Learning, Preference, Record, Turn
     from smp_memory.model.types import Kind
-    from smp_memory.privacy.redaction import RedactedSpan, Redactor
-    from smp_memory.write.fields import (
+    from smp_memory.options import (
         ArtifactFields,
         CommonFields,
         DecisionFields,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         PreferenceFields,
         TurnFields,
     )
+    from smp_memory.privacy.redaction import RedactedSpan, Redactor
 
     class WriteRules(Protocol):
         """What a writer needs to know of the session."""
@@ -60,6 +61,70 @@ class Writer:
         self._rules = rules
         self._commit = commit
         self._author = author
+
+    # -- the path of a new memory
+
+    def _add(self, kind: Kind, given: dict[str, Any]) -> Any:
+        return self._commit(self.addition(kind, given), kind.adding)
+
+    def addition(self, kind: Kind, given: dict[str, Any]) -> Operation:
+        """A new memory, without what was recalled and without its secrets: from here on nobody sees them."""
+        return self._in_one_pass(kind, given) or self._step_by_step(kind, given)
+
+    def _in_one_pass(self, kind: Kind, given: dict[str, Any]) -> Operation | None:
+        """The same result for texts and tags that need no closer look; None for anything else."""
+        form = validation.plain_form(kind, tuple(given))
+        if form is None:
+            return None
+        rules = self._rules
+        data = validation.plain_fields(form, given, self._default_author, rules.content_limit, rules.redactor)
+        if data is None:
+            return None
+        self._set_author_kind(data)
+        operation = Add(Draft(kind, None, None, data))
+        if form.may_warn:
+            operation.warnings = typos.warnings(kind, data)
+        return operation
+
+    def _step_by_step(self, kind: Kind, given: dict[str, Any]) -> Operation:
+        rules = self._rules
+        draft = validation.draft(kind, given, rules.content_limit)
+        data = self._with_author(kind, draft.data)
+        warnings = typos.warnings(kind, data)
+        data = without_recalled(kind, data)
+        draft.data, removals = (data, []) if rules.redactor is None else rules.redactor.redact_fields(data)
+        operation = Add(draft)
+        operation.removals, operation.warnings = removals, warnings
+        return operation
+
+    def _with_author(self, kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
+        """The fields with the default author if none is given, and without a text that is computed (`Record.to_dict()` has one)."""
+        if "text" in data and data["text"] == text_in(kind, data):
+            del data["text"]
+        if "author" not in data:
+            author = self._default_author(data.get("role"))
+            if author is not None:
+                data = {"author": author, **data}
+        self._set_author_kind(data)
+        return data
+
+    def _default_author(self, role: str | None) -> str | None:
+        if role is None:
+            return self._author
+        if role == "user":
+            return self._rules.user or "user"
+        return self._author or role
+
+    def _set_author_kind(self, data: dict[str, Any]) -> None:
+        """Whether a person, a program or the system wrote it, where that is known."""
+        if "author_kind" not in data:
+            role = data.get("role")
+            if role in ("system", "tool"):
+                data["author_kind"] = role
+            elif role is None and self._rules.user is not None and data.get("author") == self._rules.user:
+                data["author_kind"] = "user"
+
+    # -- new memories, type by type
 
     def add(self, type: str | Mapping[str, Any], data: Mapping[str, Any] | str | None = None, **fields: Any) -> Any:
         """Add a memory of any type: `add("decision", {"decision": "Use OAuth", "tags": ["auth"]})`, or all in one object."""
@@ -115,6 +180,17 @@ class Writer:
         """Add a pattern that an agent learned."""
         result: Learning = self._add_named(KINDS["learning"], {"learning": learning}, fields)
         return result
+
+    def _add_named(self, kind: Kind, positional: dict[str, Any], fields: Mapping[str, object]) -> Any:
+        """Add a memory from positional arguments and keywords. The first argument may be an object with all fields."""
+        first = next(iter(positional))
+        given = positional[first]
+        if isinstance(given, str) or not hasattr(given, "keys"):
+            return self._commit(self.addition(kind, {**fields, **positional}), kind.adding)
+        rest = {name: value for name, value in positional.items() if name != first and value is not None}
+        return self._add(kind, {**given_fields(kind, given), **fields, **rest})
+
+    # -- changes of memories
 
     def update(self, id: Any, expected_revision: int | None = None, *, by: str | None = None, **changes: Any) -> Any:
         """Change fields of a memory; None removes one. With `expected_revision`, only if nobody was quicker."""
@@ -185,72 +261,10 @@ class Writer:
     def restore(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
         return self._commit(Restore(id_or_operation(id), by or self._author, *self._reason(reason)), "restoring")
 
-    def _add_named(self, kind: Kind, positional: dict[str, Any], fields: Mapping[str, object]) -> Any:
-        """Add a memory from positional arguments and keywords. The first argument may be an object with all fields."""
-        first = next(iter(positional))
-        given = positional[first]
-        if isinstance(given, str) or not hasattr(given, "keys"):
-            return self._add(kind, {**fields, **positional})
-        rest = {name: value for name, value in positional.items() if name != first and value is not None}
-        return self._add(kind, {**given_fields(kind, given), **fields, **rest})
-
-    def _add(self, kind: Kind, given: dict[str, Any]) -> Any:
-        return self._commit(self.addition(kind, given), kind.adding)
-
-    def addition(self, kind: Kind, given: dict[str, Any]) -> Operation:
-        """A new memory, without what was recalled and without its secrets: from here on nobody sees them."""
-        form = fast_validation.form_of(kind, tuple(given))
-        if form is not None:
-            data = fast_validation.fields(
-                form, given, self._default_author, self._rules.content_limit, self._rules.redactor
-            )
-            if data is not None:
-                self._set_author_kind(data)
-                operation = Add(Draft(kind, None, None, data))
-                if form.may_warn:
-                    operation.warnings = typos.warnings(kind, data)
-                return operation
-        return self._validated(kind, given)
-
-    def _validated(self, kind: Kind, given: dict[str, Any]) -> Operation:
-        draft = validation.draft(kind, given, self._rules.content_limit)
-        data = draft.data
-        if "text" in data and data["text"] == text_in(kind, data):
-            del data["text"]  # computed, as in `Record.to_dict()`
-        if "author" not in data:
-            author = self._default_author(data.get("role"))
-            if author is not None:
-                data = {"author": author, **data}
-        self._set_author_kind(data)
-        warnings = typos.warnings(kind, data)
-        draft.data = data = without_recalled(kind, data)
-        removals: list[RedactedSpan] = []
-        if self._rules.redactor is not None:
-            draft.data, removals = self._rules.redactor.redact_fields(data)
-        operation = Add(draft)
-        operation.removals, operation.warnings = removals, warnings
-        return operation
-
-    def _set_author_kind(self, data: dict[str, Any]) -> None:
-        """Whether a person, a program or the system wrote it, where that is known."""
-        if "author_kind" not in data:
-            role = data.get("role")
-            if role in ("system", "tool"):
-                data["author_kind"] = role
-            elif role is None and self._rules.user is not None and data.get("author") == self._rules.user:
-                data["author_kind"] = "user"
-
     def _reason(self, reason: str | None) -> tuple[str | None, list[RedactedSpan]]:
         """Why a memory is deleted or restored, as it may be stored, and what was taken out of it."""
         reason, redactor = strip_reason(reason), self._rules.redactor
         return redactor.redact(reason) if redactor is not None and type(reason) is str else (reason, [])
-
-    def _default_author(self, role: str | None) -> str | None:
-        if role is None:
-            return self._author
-        if role == "user":
-            return self._rules.user or "user"
-        return self._author or role
 
 
 def given_fields(kind: Kind, data: Any) -> dict[str, Any]:

@@ -295,7 +295,7 @@ def test_repeated_recall_and_storage_does_not_grow() -> None:
     assert session.context(task="login").text.count("Use OAuth for the login") == 1
 
 
-def test_is_only_recalled() -> None:
+def test_text_of_fences_alone_is_recognised() -> None:
     assert is_only_recalled(f" {RECALLED}\n")
     assert not is_only_recalled(f"{RECALLED} more")
     assert not is_only_recalled("")

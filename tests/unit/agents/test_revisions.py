@@ -54,11 +54,11 @@ def _mcp_history(agent: AgentMemory, case: Case) -> Any:
 
 def _mcp_resources(agent: AgentMemory, case: Case) -> Any:
     pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
-    from smp_memory.integrations.mcp import resources
+    from smp_memory.integrations.mcp import server
     from smp_memory.integrations.mcp.request_context import RequestContext
 
     caller = RequestContext(case.memory, author=agent.agent).caller(None)
-    return [resources.read_uri(caller, uri) for uri in ("memory://session/s1", f"memory://memory/s1/{case.id}")]
+    return [server.read_uri(caller, uri) for uri in ("memory://session/s1", f"memory://memory/s1/{case.id}")]
 
 
 PATHS: dict[str, Callable[[AgentMemory, Case], Any]] = {

@@ -15,7 +15,7 @@ import smp_memory
 from smp_memory.agent_memory import AgentMemory
 from smp_memory.errors import MemoryNotFound, NotAllowed, SMPError
 from smp_memory.index.documents import GUARDED
-from smp_memory.index.selection import RowConditions
+from smp_memory.index.query import RowConditions
 from smp_memory.model.types import KINDS
 from smp_memory.privacy import fence
 from smp_memory.privacy.visibility import Viewer
@@ -215,31 +215,32 @@ def case_without(kind: str) -> Case:
     return case
 
 
-@pytest.mark.parametrize(("name", "kind"), EVERY)
-def test_private_memory_is_invisible_to_another_agent(name: str, kind: str) -> None:
-    case = Case(kind) if name == "watch" else case_of(kind)
-    try:
-        found = shown(READS[name](case.other, case, kind))
-    except SMPError as error:
-        found = str(error) + repr(error.details)
-    assert SECRET not in found
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_private_memory_is_invisible_to_another_agent(kind: str) -> None:
+    for name in [name for name, each in EVERY if each == kind]:
+        case = Case(kind) if name == "watch" else case_of(kind)
+        try:
+            found = shown(READS[name](case.other, case, kind))
+        except SMPError as error:
+            found = str(error) + repr(error.details)
+        assert SECRET not in found, name
 
 
-@pytest.mark.parametrize(("name", "kind"), EVERY)
-def test_errors_do_not_reveal_a_private_memory(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_errors_do_not_reveal_a_private_memory(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is hidden and what does not exist look the same: answers and errors, but for the id that was asked for."""
     case, empty = case_of(kind), case_without(kind)
     monkeypatch.setattr(fence, "new_nonce", lambda: "1f2e3d4c")
 
-    def tried(case: Case) -> str:
+    def tried(name: str, case: Case) -> str:
         try:
             return "found " + shown(READS[name](case.other, case, kind))
         except SMPError as error:
             return f"{type(error).__name__} {error}"
 
-    if name in ("watch", "export"):  # its own memories; numbers that were given out
-        return
-    assert _without_times(tried(case)) == _without_times(tried(empty))
+    for name in [name for name, each in EVERY if each == kind]:
+        if name not in ("watch", "export"):  # its own memories; numbers that were given out
+            assert _without_times(tried(name, case)) == _without_times(tried(name, empty)), name
 
 
 def _without_times(text: str) -> str:
@@ -520,10 +521,10 @@ def test_index_marks_memories_with_a_visibility() -> None:
     ]
     later = session.add_decision("not any more", author="owner")
     marked.append(session.update(later.id, visibility="private"))
-    facts = memory.store.indexer.answer(None, lambda finder: {row.id: row.facts for row in _all_rows(finder)})
+    facts = memory.store.indexer.answer(None, lambda searcher: {row.id: row.facts for row in _all_rows(searcher)})
     assert {id for id, number in facts.items() if number & GUARDED} == {record.id for record in marked}
     assert plain.id in facts
 
 
-def _all_rows(finder: Any) -> list[Any]:
-    return list(finder.select(RowConditions(), "newest", -1))
+def _all_rows(searcher: Any) -> list[Any]:
+    return list(searcher.select(RowConditions(), "newest", -1))

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from smp_memory.config import Config
-from smp_memory.decay.inputs import DecayInputs, impact_level
-from smp_memory.decay.policies import POLICIES, importance_of, policy_of
+from smp_memory.decay import POLICIES, DecayInputs, impact_level, importance_of, policy_of
 from smp_memory.errors import InvalidConfig
 from smp_memory.model.entry import PUT, Entry
 from smp_memory.model.record import CLASSES, Record

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from smp_memory.files.access_log import FILE, AccessLog
+from smp_memory.files.activity import ACCESSES, AccessLog
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import UserState
@@ -62,16 +62,16 @@ def test_names_in_memory_are_bounded(log: AccessLog) -> None:
 def test_log_is_not_created_without_a_use(log: AccessLog, tmp_path: Path) -> None:
     log.record([], 5)
     log.flush()
-    assert not (tmp_path / FILE).exists()
+    assert not (tmp_path / ACCESSES).exists()
     assert log.read(0) == ([], 0)
     assert log.size_bytes() == 0
 
 
 def test_unfinished_line_is_read_later(log: AccessLog, tmp_path: Path) -> None:
-    (tmp_path / FILE).write_bytes(b"5 s1/a\n6 s1/b")
+    (tmp_path / ACCESSES).write_bytes(b"5 s1/a\n6 s1/b")
     found, end = log.read(0)
     assert (found, end) == ([("s1/a", 5)], 7)
-    with (tmp_path / FILE).open("ab") as file:
+    with (tmp_path / ACCESSES).open("ab") as file:
         file.write(b"\n")
     assert log.read(end)[0] == [("s1/b", 6)]
 
@@ -81,7 +81,7 @@ def test_unfinished_line_is_read_later(log: AccessLog, tmp_path: Path) -> None:
     [b"\xff\xfe\n", b"x s1/a\n", b"\n\n\n", b"99999999999999999999 s1/a\n", b"-5 s1/a\n", b"\xd9\xa1 s1/a\n", b"5\n", b"\0" * 100 + b"\n", b"1e5 s1/a\n", b"\xc2\xb2 s1/a\n"],
 )  # fmt: skip
 def test_invalid_lines_are_skipped(log: AccessLog, tmp_path: Path, data: bytes) -> None:
-    (tmp_path / FILE).write_bytes(data + b"7 s1/good\n")
+    (tmp_path / ACCESSES).write_bytes(data + b"7 s1/good\n")
     found, end = log.read(0)
     assert found[-1] == ("s1/good", 7)
     assert all(name != "s1/a" for name, _ in found)
@@ -89,7 +89,7 @@ def test_invalid_lines_are_skipped(log: AccessLog, tmp_path: Path, data: bytes) 
 
 
 def test_offset_after_the_end_returns_nothing(log: AccessLog, tmp_path: Path) -> None:
-    (tmp_path / FILE).write_bytes(b"5 s1/a\n")
+    (tmp_path / ACCESSES).write_bytes(b"5 s1/a\n")
     assert log.read(100) == ([], 100)
 
 
@@ -106,7 +106,7 @@ def test_failing_disk_does_not_fail_readers() -> None:
 
 
 def test_folder_in_place_of_the_log_does_not_fail_readers(log: AccessLog, tmp_path: Path) -> None:
-    (tmp_path / FILE).mkdir()
+    (tmp_path / ACCESSES).mkdir()
     log.record(["s1/a"], 5)
     log.flush()
     assert log.read(0)[0] == []
@@ -114,7 +114,7 @@ def test_folder_in_place_of_the_log_does_not_fail_readers(log: AccessLog, tmp_pa
 
 def test_link_in_place_of_the_log_is_not_followed(log: AccessLog, tmp_path: Path) -> None:
     (tmp_path / "other").write_bytes(b"precious")
-    (tmp_path / FILE).symlink_to(tmp_path / "other")
+    (tmp_path / ACCESSES).symlink_to(tmp_path / "other")
     log.record(["s1/a"], 5)
     log.flush()
     assert (tmp_path / "other").read_bytes() == b"precious"

@@ -142,7 +142,7 @@ def test_signed_plan_with_a_path_outside_the_folder_is_not_applied(tmp_path: Pat
 def test_announcement_of_a_purge_counts_only_if_this_user_wrote_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from smp_memory.store.purge import read_announcements
+    from smp_memory.store.trash import read_announcements
 
     session = smp_memory.open(tmp_path).create_session("s1")
     session.add_decision("Deleted by mistake")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from smp_memory.files.change_table import FILE, ChangeTable, changed_slots, slot_of
+from smp_memory.files.activity import CHANGES, ChangeTable, changed_slots, slot_of
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.files.system import RealSystem
 from smp_memory.testing import FaultySystem
@@ -64,7 +64,7 @@ def test_table_of_another_size_reports_changes(folder: str, size: int) -> None:
     marks = ChangeTable(RealSystem(), folder)
     marks.mark_changed("s1")
     before = marks.read()
-    path = Path(folder, FILE)
+    path = Path(folder, CHANGES)
     path.write_bytes(bytes([7]) * size)
     now = marks.read()
     slots = changed_slots(before, now)
@@ -83,7 +83,7 @@ def test_writes_to_a_table_that_replaces_a_removed_one_are_seen(folder: str) -> 
     first = ChangeTable(RealSystem(), folder)
     first.mark_changed("s1")
     before = reader.read()
-    Path(folder, FILE).unlink()
+    Path(folder, CHANGES).unlink()
     second = ChangeTable(RealSystem(), folder)
     second.mark_changed("s2")
     assert slot_of("s2") in changed_slots(before, reader.read())

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from smp_memory.files.correction_hints import with_hint
-from tests.conformance.places import blocks, decisions_file, filled, opened, texts
+from smp_memory.files.file_state import with_hint
+from tests.conformance.layout_files import blocks, decisions_file, filled, opened, texts
 
 SLIPS = [
     ("markdown", "  - decision: Last: 8 hours\n    made_by: a\n", 'in quotes: decision: "…"'),

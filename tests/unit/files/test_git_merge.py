@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.files.codec import CONFLICT, Codec
-from smp_memory.files.json_lines import JsonLines
+from smp_memory.files.codec import CONFLICT, Codec, JsonLines
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.git.entry_files import CannotMerge, NotAStoreFile
 from smp_memory.git.merge import merge
 from smp_memory.testing import FrozenClock
-from tests.conformance.places import FOLDERS, blocks, decisions_file
+from tests.conformance.layout_files import FOLDERS, blocks, decisions_file
 
 Change = Callable[[smp_memory.SessionMemory], Any]
 FAST = {"durability": "os"}

@@ -15,7 +15,7 @@ from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.partial_reader import TICK_NS, Cursor, IncrementReader
 from smp_memory.files.system import RealSystem
-from tests.conformance.places import decisions_file
+from tests.conformance.layout_files import decisions_file
 
 
 class Counting(RealSystem):
@@ -55,7 +55,7 @@ def ids(found: IncrementReader) -> list[str]:
     return list(found.session_history.histories)
 
 
-def test_only_what_is_new_is_read(store: smp_memory.Memory) -> None:
+def test_only_new_bytes_are_read(store: smp_memory.Memory) -> None:
     cursors = begun(store)
     again = reader(store, cursors)
     again.catch_up()
@@ -186,3 +186,10 @@ def test_torn_end_is_read_when_it_is_complete(store: smp_memory.Memory) -> None:
     more = reader(store, json.loads(json.dumps(torn.cursors())))
     more.catch_up()
     assert (ids(more), more.reread) == (["DEC-0051"], False)
+
+
+def test_file_that_is_gone_since_it_was_listed_is_not_unchanged(store: smp_memory.Memory) -> None:
+    more = reader(store, begun(store))
+    for name in more.identities():
+        os.remove(os.path.join(more.folder, name))
+        assert not more.has_checksum(name)

@@ -8,9 +8,8 @@ import logging
 import pytest
 
 from smp_memory.errors import DurabilityUnknown, SMPError, StorageError
-from smp_memory.files.disk import Disk
+from smp_memory.files.disk import PAUSES_SECONDS, TRANSIENT, Disk, retry
 from smp_memory.files.memory_system import MemorySystem
-from smp_memory.files.retry import PAUSES_SECONDS, TRANSIENT, retry
 from smp_memory.memory import open_memory
 from smp_memory.testing import FaultySystem
 

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.files import writer_state
 from smp_memory.files.layouts import NAMES, layout_named
-from smp_memory.files.lock import HOLDER_BYTES
+from smp_memory.files.lock import HOLDER_BYTES, WriterState, decode_state
 
 GOOD: list[Any] = ["boot", 7, 100, "", {"DEC": 3}, [], {"decisions.jsonl": [1, 100, 5, 5, 9]}, "abc"]
 LAYOUT = layout_named("jsonl")
@@ -24,9 +23,9 @@ def encoded(said: Any) -> bytes:
     return b"%08x %b\n" % (zlib.crc32(text), text)
 
 
-def decoded(said: Any, layout: str = "jsonl") -> writer_state.WriterState:
+def decoded(said: Any, layout: str = "jsonl") -> WriterState:
     kind = layout_named(layout)
-    return writer_state.decode(encoded(said), "boot", lambda name: kind.is_session_file(name, "s"))
+    return decode_state(encoded(said), "boot", lambda name: kind.is_session_file(name, "s"))
 
 
 def test_valid_state_is_decoded() -> None:
@@ -34,7 +33,7 @@ def test_valid_state_is_decoded() -> None:
     assert (found.seq, found.size, found.numbers, found.lineage) == (7, 100, {"DEC": 3}, "abc")
     assert found.files == {"decisions.jsonl": [1, 100, 5, 5, 9]}
     assert decoded(GOOD[:7]).seq == 7, "notes without a lineage, as earlier versions wrote them"
-    again = writer_state.decode(found.encode(), "boot", lambda name: True)
+    again = decode_state(found.encode(), "boot", lambda name: True)
     assert (again.seq, again.files, again.lineage) == (found.seq, found.files, found.lineage)
 
 

@@ -16,10 +16,20 @@ from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import NAMES
 from smp_memory.files.lock import SessionLock
 from smp_memory.files.system import RealSystem
-from smp_memory.health.doctor import CHECKS
-from smp_memory.health.report import HealthReport
+from smp_memory.model.health import HealthReport
 from smp_memory.privacy.fence import fence
-from tests.unit.health.planted import QUICKLY, TOKEN, aged, checked, fill, in_days, made, only, unchanged
+from tests.unit.health.sample_store import (
+    QUICKLY,
+    TOKEN,
+    aged,
+    checked,
+    every_check,
+    fill,
+    in_days,
+    made,
+    only,
+    unchanged,
+)
 from tests.user_state import state_folder
 
 every_layout = pytest.mark.parametrize("layout", NAMES)
@@ -45,7 +55,7 @@ def test_healthy_store_has_no_issues_and_is_not_modified(tmp_path: Path, layout:
             report = memory.doctor()
         assert report.findings == []
         assert (report.ok, report.severity, report.sessions, report.memories) == (True, "ok", 1, 8)
-        assert [check.name for check in report.checks] == [kind.name for kind in CHECKS]
+        assert [check.name for check in report.checks] == [kind.name for kind in every_check()]
         assert "8 memories compared, 1 of 1 session" in [check.said for check in report.checks]
     with unchanged(memory.root):
         assert checked(memory.root).findings == []
@@ -134,7 +144,7 @@ def test_title_of_a_check_that_raised_states_that_it_is_incomplete(
 
 
 def test_every_check_has_a_title_for_both_results() -> None:
-    for check in CHECKS:
+    for check in every_check():
         assert check.title
         assert check.failed
         assert check.title != check.failed
@@ -314,6 +324,18 @@ def test_secret_typed_into_a_file_is_reported(memory: smp_memory.Memory) -> None
     path.write_text(path.read_text().replace("no rate limit", f"the key {TOKEN}"))
     [finding] = memory.doctor().of("secrets")
     assert (finding.ids, finding.path, finding.line) == (("FIND-0001",), str(path), 1)
+
+
+def test_entries_count_as_checked_for_secrets_if_the_quarantine_cannot_be_read(tmp_path: Path) -> None:
+    with smp_memory.open(tmp_path / "store") as memory:
+        session = memory.create_session("s")
+        session.add_decision("one")
+        session.add_decision("two")
+        quarantine = Path(session.folder, ".smp", "quarantine")
+        quarantine.symlink_to(tmp_path)
+        [check] = [check for check in memory.doctor().checks if check.name == "secrets"]
+    assert check.title == "secrets could not be checked completely"
+    assert check.said == "2 entries checked"
 
 
 def test_secrets_in_quarantine_and_cold_segment_are_reported(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from smp_memory.files.layouts import NAMES
-from smp_memory.health import content
-from smp_memory.health.doctor import CHECKS
-from tests.crash.stories import depth
-from tests.unit.health.planted import TOKEN, checked, made, unchanged
+from smp_memory.files.system import RealSystem
+from smp_memory.store.checks import examination
+from tests.crash.scenarios import depth
+from tests.unit.health.sample_store import TOKEN, checked, every_check, made, unchanged
 
 every_layout = pytest.mark.parametrize("layout", NAMES)
 
@@ -100,7 +100,7 @@ def test_doctor_handles_any_damaged_file(
         damage(store / path, chance)
         report = checked(store)
         assert report.layout in NAMES, path
-        assert {finding.check for finding in report.findings} <= {kind.name for kind in CHECKS}
+        assert {finding.check for finding in report.findings} <= {kind.name for kind in every_check()}
         shutil.rmtree(store)
 
 
@@ -124,7 +124,7 @@ def test_failing_check_becomes_an_issue_and_others_run(tmp_path: Path, monkeypat
         def broken(*_: object) -> None:
             raise ValueError(f"unexpected {TOKEN}")
 
-        monkeypatch.setattr(content, "validate", broken)
+        monkeypatch.setattr(examination, "validate", broken)
         report = memory.doctor()
     assert [(finding.check, finding.severity) for finding in report.findings] == [
         ("contents", "problem"),
@@ -156,14 +156,14 @@ def test_no_secret_is_reported_whatever_is_damaged(tmp_path: Path, layout: str) 
 def test_folder_that_cannot_be_listed_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with made(tmp_path) as memory:
         root = memory.root
-    listed = os.listdir
+    listed = RealSystem.listdir
 
-    def refused(path: str) -> list[str]:
-        if str(path).endswith("sessions"):
+    def refused(system: RealSystem, path: str) -> list[str]:
+        if path.endswith("sessions"):
             raise PermissionError(13, "Permission denied", path)
-        return listed(path)
+        return listed(system, path)
 
-    monkeypatch.setattr(os, "listdir", refused)
+    monkeypatch.setattr(RealSystem, "listdir", refused)
     report = checked(root)
     assert {"contents", "permissions"} <= {finding.check for finding in report.findings}
     assert not report.ok

@@ -13,7 +13,7 @@ import smp_memory
 from smp_memory.errors import InvalidRecord
 from smp_memory.files.journal import Journal
 from smp_memory.files.layouts import NAMES
-from tests.unit.health.planted import QUICKLY, TOKEN, aged, checked, digest, in_days, made, memories
+from tests.unit.health.sample_store import QUICKLY, TOKEN, aged, checked, digest, in_days, made, memories
 from tests.user_state import state_folder
 
 every_layout = pytest.mark.parametrize("layout", NAMES)

@@ -7,8 +7,8 @@ import threading
 from pathlib import Path
 
 import smp_memory
-from tests.crash.stories import depth
-from tests.unit.health.planted import QUICKLY, checked
+from tests.crash.scenarios import depth
+from tests.unit.health.sample_store import QUICKLY, checked
 
 
 def test_store_is_healthy_while_being_written(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from smp_memory.cli.main import main
-from smp_memory.integrations.hooks.install.file_edit import command_here, environment_of
+from smp_memory.integrations.hooks.file_edit import command_here, environment_of
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="programs are files that may be run")
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smp_memory.integrations.hooks.install import json_edit
-from smp_memory.integrations.hooks.install.json_edit import NotPlainJson
+from smp_memory.integrations.hooks import json_edit
+from smp_memory.integrations.hooks.json_edit import NotPlainJson
 
 NAMES = st.text(st.sampled_from('ab"\\é\n{}[],: 😀'), max_size=4)
 VALUES = st.recursive(

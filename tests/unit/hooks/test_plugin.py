@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from smp_memory.cli.commands import COMMANDS
-from smp_memory.integrations.hooks.install.claude_code import hooks
-from smp_memory.integrations.hooks.install.file_edit import server_command
+from smp_memory.integrations.hooks.file_edit import server_command
+from smp_memory.integrations.hooks.hosts import ClaudeCode
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PLUGIN = REPOSITORY / "plugin"
@@ -26,7 +26,9 @@ def read(name: str) -> Any:
 
 
 def test_plugin_hooks_equal_those_that_install_writes() -> None:
-    assert read("hooks/hooks.json")["hooks"] == {event: [group] for event, group in hooks("smp hook").items()}
+    assert read("hooks/hooks.json")["hooks"] == {
+        event: [group] for event, group in ClaudeCode().hooks("smp hook").items()
+    }
     assert set(read("hooks/hooks.json")) <= {"description", "hooks"}  # Codex refuses any other
 
 

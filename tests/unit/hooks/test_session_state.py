@@ -13,7 +13,7 @@ from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import UserState, open_user_state
 from smp_memory.integrations.hooks import session_state
-from smp_memory.integrations.hooks.failures import FILE, LIMIT_BYTES, log_failure
+from smp_memory.integrations.hooks.session_state import LOG, LOG_BYTES, log_failure
 
 
 def user_state(root: Path) -> UserState:
@@ -85,7 +85,7 @@ def test_failures_are_logged_without_their_messages(tmp_path: Path) -> None:
         raise ValueError(secret)
     except ValueError as error:
         log_failure(str(tmp_path), "codex", "Stop", error)
-    text = Path(user_state(tmp_path).path(FILE)).read_text()
+    text = Path(user_state(tmp_path).path(LOG)).read_text()
     lines = [json.loads(line) for line in text.splitlines()]
     assert secret not in text
     assert [set(line) for line in lines] == [{"at", "client", "event", "error"}] * 3
@@ -95,12 +95,12 @@ def test_failures_are_logged_without_their_messages(tmp_path: Path) -> None:
 
 
 def test_log_of_failures_stays_within_its_limit(tmp_path: Path) -> None:
-    path = Path(user_state(tmp_path).path(FILE))
-    path.parent.mkdir()
-    path.write_bytes(b'{"at": "before"}\n' * (LIMIT_BYTES // 17))
+    path = Path(user_state(tmp_path).path(LOG))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b'{"at": "before"}\n' * (LOG_BYTES // 17))
     for number in range(30):
         log_failure(str(tmp_path), "codex", f"Stop{number}", ValueError())
-    assert path.stat().st_size <= LIMIT_BYTES
+    assert path.stat().st_size <= LOG_BYTES
     lines = [json.loads(line) for line in path.read_bytes().splitlines()]
     assert [line["event"] for line in lines[-30:]] == [f"Stop{number}" for number in range(30)]
 
@@ -110,6 +110,7 @@ def test_failure_that_cannot_be_logged_raises_nothing(tmp_path: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.write_text("in the way")
     log_failure(str(tmp_path), "codex", "Stop", ValueError())
+    assert folder.read_text() == "in the way"
 
 
 @pytest.mark.parametrize("name", ["x\nDo as I say.", "../../etc", "", 5, "a b"])

@@ -20,7 +20,7 @@ from smp_memory.importers.markdown_items import items
 from smp_memory.integrations.bmad.project import find_project
 from smp_memory.memory import Memory
 from smp_memory.privacy.fence import fence
-from tests.unit.bmad import trees
+from tests.unit.bmad import projects
 
 
 @pytest.fixture
@@ -42,13 +42,13 @@ def said(memory: Memory, type: str) -> list[str]:
 @pytest.mark.parametrize(
     ("make", "added"),
     [
-        (trees.v4, {"finding": 4, "learning": 1}),
-        (trees.alpha, {"artifact": 1, "learning": 1}),
-        (lambda root: trees.alpha(root, ".bmad"), {"artifact": 1, "learning": 1}),
-        (trees.plain, {"preference": 1, "decision": 1, "learning": 1}),
-        (trees.skills, {"decision": 1, "preference": 1, "learning": 1, "artifact": 1, "summary": 1}),
+        (projects.v4, {"finding": 4, "learning": 1}),
+        (projects.alpha, {"artifact": 1, "learning": 1}),
+        (lambda root: projects.alpha(root, ".bmad"), {"artifact": 1, "learning": 1}),
+        (projects.plain, {"preference": 1, "decision": 1, "learning": 1}),
+        (projects.skills, {"decision": 1, "preference": 1, "learning": 1, "artifact": 1, "summary": 1}),
         (
-            trees.newest,
+            projects.newest,
             {
                 "artifact": 2,
                 "finding": 9,
@@ -85,7 +85,7 @@ def test_every_generation_is_imported_once(
 
 
 def test_memlog_entries_become_memories(memory: Memory, tmp_path: Path) -> None:
-    imported(memory, trees.newest(tmp_path))
+    imported(memory, projects.newest(tmp_path))
     session = memory.session(SESSION)
     decision = next(record for record in session.records("decision") if record.author == "pm")
     assert (decision.decision, decision.topic, decision.memlog_type) == ("use OAuth 2.0", "Login", "decision")
@@ -104,7 +104,7 @@ def test_memlog_entries_become_memories(memory: Memory, tmp_path: Path) -> None:
 
 
 def test_sprint_status_is_followed(memory: Memory, tmp_path: Path) -> None:
-    imported(memory, trees.newest(tmp_path))
+    imported(memory, projects.newest(tmp_path))
     session = memory.session(SESSION)
     status = next(record for record in session.records("artifact") if record.name == "Sprint status")
     assert status.content == "epic-1: in-progress\n1-1-login: done\n1-2-cart: backlog"
@@ -128,7 +128,7 @@ def test_sprint_status_is_followed(memory: Memory, tmp_path: Path) -> None:
 
 
 def test_closed_or_deleted_memories_stay_so(memory: Memory, tmp_path: Path) -> None:
-    imported(memory, trees.newest(tmp_path))
+    imported(memory, projects.newest(tmp_path))
     session = memory.session(SESSION)
     for record in session.records("finding"):
         session.resolve(record.id, "done here") if record.status == "open" else session.delete(record.id)
@@ -139,7 +139,7 @@ def test_closed_or_deleted_memories_stay_so(memory: Memory, tmp_path: Path) -> N
 
 
 def test_identical_entries_are_all_kept_and_new_ones_are_added(memory: Memory, tmp_path: Path) -> None:
-    trees.newest(tmp_path)
+    projects.newest(tmp_path)
     log = tmp_path / "_bmad-output/specs/spec-login/.memlog.md"
     log.write_text("---\ntopic: x\n---\n\n- (note) again\n- (note) again\n")
     imported(memory, tmp_path)
@@ -149,7 +149,7 @@ def test_identical_entries_are_all_kept_and_new_ones_are_added(memory: Memory, t
 
 
 def test_secret_is_redacted_and_a_mirrored_file_is_not_updated_for_it(memory: Memory, tmp_path: Path) -> None:
-    trees.skills(tmp_path)
+    projects.skills(tmp_path)
     (tmp_path / "_bmad/memory/sage/PERSONA.md").write_text("# Persona\n\nMail ada@example.org about it.\n")
     imported(memory, tmp_path)
     assert "ada@example.org" not in str([record.to_dict() for record in memory.session(SESSION).records()])
@@ -174,7 +174,7 @@ MALFORMED = {
 @pytest.mark.parametrize("name", MALFORMED)
 def test_lines_that_are_not_understood_are_reported(memory: Memory, tmp_path: Path, name: str) -> None:
     content, lines = MALFORMED[name]
-    trees.put(trees.newest(tmp_path), {name: content})
+    projects.put(projects.newest(tmp_path), {name: content})
     done = imported(memory, tmp_path)
     assert [(each.file, each.line) for each in done.unread] == [(name, line) for line in lines]
     assert all(each.why for each in done.unread)
@@ -182,13 +182,13 @@ def test_lines_that_are_not_understood_are_reported(memory: Memory, tmp_path: Pa
 
 
 def test_a_memlog_in_another_shape_is_read_as_markdown(memory: Memory, tmp_path: Path) -> None:
-    trees.put(trees.newest(tmp_path), {"_bmad-output/b/.memlog.md": "# Log\n\n## Decisions\n\n- take tea\n"})
+    projects.put(projects.newest(tmp_path), {"_bmad-output/b/.memlog.md": "# Log\n\n## Decisions\n\n- take tea\n"})
     imported(memory, tmp_path)
     assert "take tea" in said(memory, "decision")
 
 
 def test_binary_files_links_and_large_files_are_reported(memory: Memory, tmp_path: Path) -> None:
-    trees.newest(tmp_path)
+    projects.newest(tmp_path)
     (tmp_path / "_bmad-output/b").mkdir()
     (tmp_path / "_bmad-output/b/.memlog.md").write_bytes(b"---\n---\n\n- ok\n- \xff\n")
     (tmp_path / "_bmad-output/c.memlog.md").write_bytes(b"---\n---\n" + b"- x\n" * (1 << 20) + b"- y\n")
@@ -202,7 +202,7 @@ def test_binary_files_links_and_large_files_are_reported(memory: Memory, tmp_pat
 
 
 def test_too_long_or_recalled_entry_does_not_stop_the_import(memory: Memory, tmp_path: Path) -> None:
-    trees.newest(tmp_path)
+    projects.newest(tmp_path)
     recalled = fence("- old news").replace("\n", " ")
     long = "long " * (memory.config.content_limit_bytes // 5 + 1)
     (tmp_path / "_bmad-output/specs/spec-login/.memlog.md").write_text(
@@ -215,7 +215,7 @@ def test_too_long_or_recalled_entry_does_not_stop_the_import(memory: Memory, tmp
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 def test_time_of_a_line_comes_from_git(memory: Memory, tmp_path: Path) -> None:
-    trees.newest(tmp_path)
+    projects.newest(tmp_path)
     log = tmp_path / "_bmad-output/specs/spec-login/.memlog.md"
 
     def git(*words: str, day: str = "2026-02-01") -> None:
@@ -240,7 +240,7 @@ def test_time_of_a_line_comes_from_git(memory: Memory, tmp_path: Path) -> None:
 
 
 def test_a_dry_run_leaves_an_archived_session_in_its_archive(tmp_path: Path) -> None:
-    root = trees.skills(tmp_path / "shop")
+    root = projects.skills(tmp_path / "shop")
     with smp_memory.open(tmp_path / "store") as memory:
         imported(memory, root)
         memory.archive_session(SESSION)
@@ -254,7 +254,7 @@ def test_a_dry_run_leaves_an_archived_session_in_its_archive(tmp_path: Path) -> 
 
 
 def test_compacted_memory_counts_as_known(tmp_path: Path) -> None:
-    root = trees.skills(tmp_path / "shop")
+    root = projects.skills(tmp_path / "shop")
     events = "".join(f"- (event) step {number} of a long morning\n" for number in range(300))
     (root / "long.memlog.md").write_text(f"---\ntopic: x\nupdated: 2024-06-07T14:22\n---\n\n{events}")
     with smp_memory.open(tmp_path / "store") as memory:
@@ -269,7 +269,7 @@ def test_compacted_memory_counts_as_known(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not here")
 def test_filters_of_a_repository_are_not_run(memory: Memory, tmp_path: Path) -> None:
-    root = trees.newest(tmp_path / "shop")
+    root = projects.newest(tmp_path / "shop")
 
     def git(*words: str) -> None:
         subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.c", *words], cwd=root, check=True, capture_output=True)  # fmt: skip
@@ -287,7 +287,7 @@ def test_filters_of_a_repository_are_not_run(memory: Memory, tmp_path: Path) -> 
 
 
 def test_pipe_in_place_of_a_memlog_does_not_block(memory: Memory, tmp_path: Path) -> None:
-    root = trees.skills(tmp_path / "shop")
+    root = projects.skills(tmp_path / "shop")
     os.mkfifo(root / "planted.memlog.md")
     taken = imported(memory, root)
     assert [(each.file, each.why) for each in taken.unread] == [("planted.memlog.md", "not a plain file")]

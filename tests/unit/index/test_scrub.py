@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.index import unindexed
+from smp_memory.index import inspection, unindexed
 from smp_memory.index.engine import TantivyEngine
 from smp_memory.index.index import current_folder
 from smp_memory.index.rows import Rows
@@ -152,9 +153,9 @@ def test_accesses_are_counted_once_after_the_log_was_rewritten(memory: Memory) -
     session = memory.session("s1")
     ids = [record.id for record in session.records()]
 
-    def uses(finder: Any) -> dict[str, int]:
-        docs = {id: finder.row("s1", id).doc for id in ids if finder.row("s1", id) is not None}
-        found = finder.accesses(list(docs.values()))
+    def uses(searcher: Any) -> dict[str, int]:
+        docs = {id: searcher.row("s1", id).doc for id in ids if searcher.row("s1", id) is not None}
+        found = searcher.accesses(list(docs.values()))
         return {id: found[doc][0] for id, doc in docs.items() if doc in found}
 
     for word in WORDS:
@@ -170,3 +171,20 @@ def test_accesses_are_counted_once_after_the_log_was_rewritten(memory: Memory) -
     memory.store.indexer.count_all_accesses()
     del before[erased]
     assert memory.store.indexer.answer(None, uses) == before
+
+
+def test_folder_is_removed_again_if_a_thread_writes_into_it_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, remove, calls = tmp_path / "inspected", shutil.rmtree, []
+    folder.mkdir()
+
+    def interrupted_once(path: str, ignore_errors: bool = False) -> None:
+        calls.append(path)
+        if len(calls) > 1:
+            remove(path, ignore_errors)
+
+    monkeypatch.setattr(inspection.shutil, "rmtree", interrupted_once)
+    inspection._remove_folder(str(folder))
+    assert len(calls) == 2
+    assert not folder.exists()

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from smp_memory.index import text as text_module
 from smp_memory.index.rows import IndexUnusable, Rows
 from smp_memory.index.text import TextIndex, TextMatch, TextQuery
-from smp_memory.index.tokens import joined_terms, parse
-from tests.crash.stories import depth
+from smp_memory.index.tokenizer import joined_terms, parse
+from tests.crash.scenarios import depth
 
 DOCUMENTS = {
     1: "Use OAuth2 for the login, see auth_service.py",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smp_memory.index.text_query import TextQuery, Weights
+from smp_memory.index.query import TextQuery, Weights
 from smp_memory.index.unindexed import UnindexedText
 
 WORDS = st.sampled_from(["a", "b", "bb", "auth", "auth_service.py", "x"])

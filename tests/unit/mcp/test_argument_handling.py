@@ -21,17 +21,6 @@ from smp_memory.model.types import KINDS
 from smp_memory.testing.clocks import FrozenClock
 
 
-@pytest.fixture
-def memory() -> Any:
-    with smp_memory.open(":memory:") as memory:
-        yield memory
-
-
-@pytest.fixture
-def caller(memory: Any) -> Caller:
-    return RequestContext(memory).caller("tester")
-
-
 def call(caller: Caller, name: str, /, **given: Any) -> dict[str, Any]:
     tool = TOOLS[name]
     answer = tool.call(caller, given)

@@ -11,7 +11,7 @@ pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
 
 import smp_memory
 from smp_memory.errors import InvalidRecord, MemoryNotFound, NotAllowed, SessionArchived, SMPError
-from smp_memory.integrations.mcp import resources
+from smp_memory.integrations.mcp import server
 from smp_memory.integrations.mcp.graph import KnowledgeGraph
 from smp_memory.integrations.mcp.request_context import Caller, RequestContext
 from smp_memory.integrations.mcp.tools import TOOLS
@@ -157,7 +157,7 @@ def test_counts_include_only_visible_memories(memory: Any) -> None:
                 for found in [call(dev, "recall", session="shop", limit=limit, **given)]
             ),
             call(dev, "forget", types=["learning"], session="shop", preview=True),
-            inside(resources.read_uri(dev, "memory://session/shop")),
+            inside(server.read_uri(dev, "memory://session/shop")),
         ]  # fmt: skip
 
     call(dev, "remember", type="learning", text="for all", session="shop")
@@ -213,7 +213,7 @@ def test_hidden_memory_in_the_trash_is_not_found(memory: Any, dev: Caller) -> No
             errors.append(missing.value.message.replace(id, "ID"))
         assert errors[0] == errors[1]
     with pytest.raises(MemoryNotFound, match="does not exist"):
-        resources.read_uri(dev, "memory://memory/shop/LEARN-0001")
+        server.read_uri(dev, "memory://memory/shop/LEARN-0001")
     session.delete("DEC-0001")
     with pytest.raises(MemoryNotFound, match="is deleted in session shop; restore it first"):
         call(dev, "get", ids=["DEC-0001"])
@@ -236,9 +236,9 @@ def test_read_of_an_archived_session_does_not_restore_it(memory: Any, dev: Calle
     with pytest.raises(SessionArchived, match="smp session restore old"):
         call(dev, tool, **READS_OF_A_SESSION[tool])
     with pytest.raises(SessionArchived):
-        resources.read_uri(dev, "memory://session/old")
+        server.read_uri(dev, "memory://session/old")
     with pytest.raises(SessionArchived):
-        resources.read_uri(dev, "memory://memory/old/DEC-0001")
+        server.read_uri(dev, "memory://memory/old/DEC-0001")
     with pytest.raises(SessionArchived):
         call(dev, "forget", action="delete", ids=["old/DEC-0001"], preview=True)
     assert [away.session for away in memory.archived_sessions()] == ["old"]

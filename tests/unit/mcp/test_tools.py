@@ -14,6 +14,7 @@ pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
 import jsonschema
 
 import smp_memory
+from smp_memory.context.budget import count_tokens
 from smp_memory.errors import (
     InvalidRecord,
     MemoryNotFound,
@@ -25,21 +26,9 @@ from smp_memory.errors import (
 )
 from smp_memory.integrations.mcp.answers import Reply
 from smp_memory.integrations.mcp.arguments import schema_of
-from smp_memory.integrations.mcp.read_tools import reply_tokens
 from smp_memory.integrations.mcp.request_context import Caller, RequestContext
 from smp_memory.integrations.mcp.tools import INSTRUCTIONS, TOOLS
 from smp_memory.privacy.fence import MARK, closing, find, opening, strip
-
-
-@pytest.fixture
-def memory() -> Any:
-    with smp_memory.open(":memory:") as memory:
-        yield memory
-
-
-@pytest.fixture
-def caller(memory: Any) -> Caller:
-    return RequestContext(memory).caller("tester")
 
 
 def call(caller: Caller, name: str, **given: Any) -> dict[str, Any]:
@@ -52,6 +41,11 @@ def reply(caller: Caller, name: str, **given: Any) -> Reply:
     answer = tool.call(caller, given)
     jsonschema.validate(json.loads(json.dumps(answer.data)), schema_of(tool.answer_model))
     return answer
+
+
+def reply_tokens(reply: Reply) -> int:
+    """The tokens of a reply as text or as JSON, whichever takes more."""
+    return max(count_tokens(reply.text), count_tokens(json.dumps(reply.data, ensure_ascii=False)))
 
 
 # -- the set

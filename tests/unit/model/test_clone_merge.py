@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import permutations
 from typing import Any
 
+from smp_memory.model.content_checks import content_problems
 from smp_memory.model.entry import CHANGE, PUT, Entry
 from smp_memory.model.history import SessionHistory
-from smp_memory.store.verification import _reference_problems
 
 
 def put(seq: int, uid: str, second: int, id: str = "FIND-0002", **data: Any) -> Entry:
@@ -93,7 +93,7 @@ def test_references_follow_their_memory() -> None:
 def test_reference_to_a_missing_memory_is_reported_when_another_has_its_id() -> None:
     pointing = put(5, "p", 30, "FIND-0001", references=["FIND-0002"])
     pointing.uids = {"FIND-0002": "other"}
-    problems = _reference_problems(history_from(put(2, "first", 5), pointing), set())
+    problems = content_problems(history_from(put(2, "first", 5), pointing), set())
     assert [problem.code for problem in problems] == ["dangling_reference"]
 
 

@@ -12,8 +12,7 @@ import pytest
 import smp_memory
 from smp_memory.cli.main import main
 from smp_memory.context.digest import digest_text
-from smp_memory.decay.inputs import DecayInputs
-from smp_memory.decay.policies import POLICIES, policy_of
+from smp_memory.decay import POLICIES, DecayInputs, policy_of
 from smp_memory.errors import InvalidRecord
 from smp_memory.files.layouts import NAMES
 from smp_memory.model import types
@@ -73,7 +72,7 @@ def filled(memory: smp_memory.Memory) -> smp_memory.SessionMemory:
 # -- Python
 
 
-def test_it_is_added_read_found_changed_resolved_and_deleted(tmp_path: Path) -> None:
+def test_new_type_is_added_read_found_changed_resolved_and_deleted(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         session = filled(memory)
         first, second = session.records("risks")
@@ -115,7 +114,7 @@ def test_bad_input_is_rejected_by_the_facts_of_its_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", NAMES)
-def test_each_layout_stores_it_and_reads_it_back(tmp_path: Path, layout: str) -> None:
+def test_each_layout_stores_a_new_type_and_reads_it_back(tmp_path: Path, layout: str) -> None:
     with opened(tmp_path, layout) as memory:
         session = filled(memory)
         session.resolve("RISK-0002", "Rotated", status="mitigated")
@@ -129,7 +128,7 @@ def test_each_layout_stores_it_and_reads_it_back(tmp_path: Path, layout: str) ->
         assert session.query("rotated").ids == ["RISK-0002"]
 
 
-def test_converting_through_all_layouts_keeps_it(tmp_path: Path) -> None:
+def test_converting_through_all_layouts_keeps_a_new_type(tmp_path: Path) -> None:
     memory = opened(tmp_path)
     filled(memory)
     before = [record.to_dict() for record in memory.session("s1").records("risk")]
@@ -154,7 +153,7 @@ def test_an_export_can_be_imported(tmp_path: Path, format: str) -> None:
 # -- for agents and people
 
 
-def test_open_ones_are_in_the_context_and_the_digest_with_severity_and_reason(tmp_path: Path) -> None:
+def test_open_records_of_a_new_type_are_in_the_context_and_the_digest(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         session = filled(memory)
         session.resolve("RISK-0002", status="accepted")
@@ -164,7 +163,7 @@ def test_open_ones_are_in_the_context_and_the_digest_with_severity_and_reason(tm
             in text
         )
         assert text.index("## Open risks") < text.index("## Decisions")
-        page = digest_text(memory)
+        page = digest_text(memory.scope)
         assert (
             "## Risks\n\n- 2026-01-01 s1/RISK-0001 [critical] (ada): The vendor may close (against it: Keep an export)\n"
             in page
@@ -179,7 +178,7 @@ def test_open_ones_are_in_the_context_and_the_digest_with_severity_and_reason(tm
         assert list(known["open_risks"]) == ["critical"]
 
 
-def test_the_command_line_adds_lists_and_finds_it(
+def test_command_line_adds_lists_and_finds_a_new_type(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -202,7 +201,7 @@ def test_the_command_line_adds_lists_and_finds_it(
     assert ", summary, risk\n" in run("add", "--help")
 
 
-def test_mcp_defines_stores_and_recalls_it(tmp_path: Path) -> None:
+def test_mcp_defines_stores_and_recalls_a_new_type(tmp_path: Path) -> None:
     pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp.request_context import RequestContext
     from smp_memory.integrations.mcp.tools import TOOLS
@@ -227,7 +226,7 @@ def test_mcp_defines_stores_and_recalls_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_every_policy_decays_it_by_its_row(policy: str) -> None:
+def test_every_policy_decays_a_new_type_by_its_row(policy: str) -> None:
     day = 86_400_000_000
     plain, critical = DecayInputs("risk", 0), DecayInputs("risk", 0, severity="critical")
     chosen = policy_of({"policy": policy})
@@ -242,7 +241,7 @@ def test_every_policy_decays_it_by_its_row(policy: str) -> None:
         assert chosen.explain(plain, 0)["importance"] == 0.9
 
 
-def test_compaction_keeps_open_ones_and_takes_closed_ones(tmp_path: Path) -> None:
+def test_compaction_keeps_open_records_of_a_new_type_and_removes_closed_ones(tmp_path: Path) -> None:
     clock = FrozenClock()
     with opened(tmp_path, clock=clock) as memory:
         session = filled(memory)
@@ -260,7 +259,7 @@ def test_compaction_keeps_open_ones_and_takes_closed_ones(tmp_path: Path) -> Non
         assert session.query("leak", include_archived=True).ids == ["RISK-0002"]
 
 
-def test_retention_expires_closed_ones_after_the_days_of_its_row(tmp_path: Path) -> None:
+def test_retention_expires_closed_records_after_the_days_of_the_row(tmp_path: Path) -> None:
     from smp_memory.policies.retention import due
 
     clock = FrozenClock()
@@ -280,7 +279,7 @@ def test_near_duplicates_are_found_and_keep_the_highest_severity(tmp_path: Path)
         assert session.merge(group).severity == "high"
 
 
-def test_an_agent_writes_it_in_its_own_name_and_may_keep_it_private(tmp_path: Path) -> None:
+def test_agent_writes_a_new_type_in_its_own_name_and_may_keep_it_private(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         session = memory.create_session("s1")
         session.agent("veritas").add("risk", "The key may leak", visibility="private")
@@ -288,14 +287,14 @@ def test_an_agent_writes_it_in_its_own_name_and_may_keep_it_private(tmp_path: Pa
         assert session.agent("architect").records("risk") == []
 
 
-def test_it_can_hold_in_all_sessions(tmp_path: Path) -> None:
+def test_new_type_can_be_promoted_to_all_sessions(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         filled(memory)
         promoted = memory.global_memory.promote("s1/RISK-0001")
         assert (promoted.type, promoted.text, promoted.category) == ("learning", "The vendor may close", "risk")
 
 
-def test_hooks_tell_it_at_a_prompt(tmp_path: Path) -> None:
+def test_hooks_inject_a_new_type_at_a_prompt(tmp_path: Path) -> None:
     from smp_memory.integrations.hooks.events import read
     from smp_memory.integrations.hooks.recall import Reader, recall_for_event
 

@@ -7,6 +7,7 @@ from typing import Any, get_type_hints
 import pytest
 
 import smp_memory
+from smp_memory import options as typed
 from smp_memory.cli.commands.read import display_text
 from smp_memory.model.record import CLASSES, Field, Status
 from smp_memory.model.types import (
@@ -19,7 +20,6 @@ from smp_memory.model.types import (
     SEVERITY_WEIGHTS,
     severity_rank,
 )
-from smp_memory.write import fields as typed
 
 TYPED = {
     "conversation": (typed.TurnFields, {"role", "content"}),

@@ -10,11 +10,11 @@ import pytest
 from smp_memory.errors import InvalidRecord
 from smp_memory.model import ids
 from smp_memory.model.entry import PUT, Entry
-from smp_memory.model.id_allocator import IdAllocator
+from smp_memory.model.history import IdAllocator
 from smp_memory.model.record import CLASSES, copied, same
 from smp_memory.model.reports import Problem, Report, Stats
 from smp_memory.model.session_info import SessionInfo
-from smp_memory.model.times import EPOCH, parse, system_clock, system_text, to_moment, to_text
+from smp_memory.model.times import parse, system_clock, to_moment, to_text
 from smp_memory.model.types import KINDS, PREFIXES, kind_of
 
 
@@ -189,20 +189,3 @@ def test_session_info_compares_by_value() -> None:
     assert one != SessionInfo("s", "2026-01-01T00:00:00Z")
     one.to_dict()["context"]["x"] = 1
     assert one.context == {}
-
-
-def test_system_text_equals_the_system_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    before, said, after = to_text(system_clock()), system_text(), to_text(system_clock())
-    assert to_moment(before) <= to_moment(said) <= to_moment(after)
-    for nanoseconds in (
-        0,
-        999,
-        1_000,
-        999_999_999,
-        1_000_000_000,
-        1_794_830_400_000_500_000,
-        253_402_300_799_999_999_999,
-    ):
-        monkeypatch.setattr("smp_memory.model.times.time_ns", lambda nanoseconds=nanoseconds: nanoseconds)
-        moment = EPOCH + timedelta(microseconds=nanoseconds // 1000)
-        assert system_text() == system_text() == to_text(moment)

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.decay.inputs import DecayInputs
-from smp_memory.decay.policies import POLICIES, NoDecayPolicy, policy_of
+from smp_memory.decay import POLICIES, DecayInputs, NoDecayPolicy, policy_of
 from smp_memory.errors import SizeLimitExceeded
 from smp_memory.files.layouts import NAMES
 from smp_memory.policies.compaction_plan import FADED, SETTLED, plan

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from smp_memory.policies import retention
-from smp_memory.policies.compaction_plan import CompactionPlan, estimate_gain, plan
+from smp_memory.policies.compaction_plan import MAX_TURNS, CompactionPlan, estimate_gain, groups, plan, runs, summaries
 from smp_memory.policies.retention import PreservationRules, WeighedMemory, preserved
-from smp_memory.policies.turn_summaries import MAX_TURNS, groups, runs, summaries
 from tests.unit.policies.records import NOW, record, weighed
 
 EVERYTHING = 1 << 60
@@ -50,7 +49,7 @@ def turn(number: int, days: float, *, priority: float = 0.5, size: int = 1000, *
         ("summary", {"summary": "x"}, "a summary"),
     ],
 )
-def test_seed_003_9_3_what_is_never_removed(type: str, data: dict[str, Any], why: str) -> None:
+def test_seed_003_9_3_memories_that_are_never_removed(type: str, data: dict[str, Any], why: str) -> None:
     memory = weighed(record(type, 1, 500, **data), priority=0.01)
     found = plan([memory], EVERYTHING, NOW)
     assert removed(found) == []
@@ -64,7 +63,7 @@ def test_seed_003_9_3_the_last_24_hours_of_conversation_stay() -> None:
     assert removed(found) == ["TURN-0002"]
 
 
-def test_seed_003_9_3_what_was_used_in_the_last_48_hours_stays() -> None:
+def test_seed_003_9_3_memories_used_in_the_last_48_hours_stay() -> None:
     old = record("conversation", 1, 50)
     assert preserved([weighed(old, priority=0.1, used_days=1.9)], NOW) == {"TURN-0001": retention.RECENTLY_USED}
     assert preserved([weighed(old, priority=0.1, used_days=2.1)], NOW) == {}
@@ -167,7 +166,7 @@ def every_stage() -> list[WeighedMemory]:
     ]
 
 
-def test_seed_003_9_3_the_order() -> None:
+def test_seed_003_9_3_order_of_removal() -> None:
     found = plan(every_stage(), EVERYTHING, NOW)
     assert [(removal.id, removal.stage) for removal in found.removed] == [
         ("ART-0006", "faded"),
@@ -300,7 +299,7 @@ def test_groups_end_at_pauses_and_are_not_too_large() -> None:
     assert [len(group) for group in groups(talk(1000))] == [MAX_TURNS, MAX_TURNS, 200]
 
 
-def test_a_summary_never_costs_what_it_saves() -> None:
+def test_summary_is_smaller_than_the_turns_it_replaces() -> None:
     assert summaries(talk(5)) == []
     for count in (10, 30, 300):
         for summary in summaries(talk(count)):

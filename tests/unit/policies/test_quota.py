@@ -80,7 +80,7 @@ def test_locks_and_temporary_files_do_not_count(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["conversation.jsonl", "padlock", "artifacts/lock.md", ".smp/quarantine/x"])
-def test_all_else_counts(path: str) -> None:
+def test_all_other_files_count(path: str) -> None:
     assert is_counted(path)
 
 

@@ -36,18 +36,23 @@ def test_the_set_is_large_and_covers_every_kind() -> None:
     assert sorted(kinds - {sample.kind for sample in POSITIVES}) == []
 
 
-@pytest.mark.parametrize("sample", POSITIVES, ids=lambda sample: sample.kind)
-def test_labelled_secrets_are_redacted(sample: Positive) -> None:
+def is_redacted(sample: Positive) -> bool:
+    """The secret is replaced by its kind, reported, and what remains holds no other."""
     text, removals = redactor.redact(sample.text)
-    assert sample.secret not in text
-    assert f"[REDACTED:{sample.kind}]" in text
-    assert sample.kind in [removal.kind for removal in removals]
-    assert redactor.redact(text) == (text, [])
+    return (
+        sample.secret not in text
+        and f"[REDACTED:{sample.kind}]" in text
+        and sample.kind in [removal.kind for removal in removals]
+        and redactor.redact(text) == (text, [])
+    )
 
 
-@pytest.mark.parametrize("text", NEGATIVES)
-def test_labelled_harmless_texts_are_kept(text: str) -> None:
-    assert redactor.redact(text) == (text, [])
+def test_labelled_secrets_are_redacted() -> None:
+    assert [sample for sample in POSITIVES if not is_redacted(sample)] == []
+
+
+def test_labelled_harmless_texts_are_kept() -> None:
+    assert [text for text in NEGATIVES if redactor.redact(text) != (text, [])] == []
 
 
 def test_text_around_a_secret_is_kept() -> None:
@@ -262,7 +267,7 @@ def seconds(rule: Any, text: str) -> float:
 
 
 @pytest.mark.parametrize("name", GENERATORS)
-def test_work_is_linear_in_the_text(name: str) -> None:
+def test_redaction_takes_linear_time(name: str) -> None:
     """Four times the text: four times the work; a quadratic rule would take sixteen times. Below 3 ms nobody cares."""
     small, large = GENERATORS[name](20_000), GENERATORS[name](80_000)
     for rule in every_rule():

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import smp_memory
+from smp_memory.privacy.key_value_rules import is_arguments, item_name, replace_spans, value_name
 from smp_memory.privacy.redaction import Redactor
-from smp_memory.privacy.structured_values import is_arguments, item_name, replace_spans, value_name
 
 REDACTOR = Redactor()
 GONE = "[REDACTED:password]"

@@ -305,7 +305,7 @@ def test_missing_fields(field: str) -> None:
 
 
 @pytest.mark.parametrize(("field", "there"), [("empty", False), ("tags", True), ("pinned", True), ("nothing", False)])
-def test_what_exists_is_not_empty(field: str, there: bool) -> None:
+def test_exists_is_false_for_missing_and_empty_fields(field: str, there: bool) -> None:
     assert fits({field: {"exists": True}}) is there
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import smp_memory
 from smp_memory.testing import FrozenClock
-from tests.conformance.places import by_hand, decisions_file, opened
+from tests.conformance.layout_files import by_hand, decisions_file, opened
 
 
 def new_session(**options: Any) -> smp_memory.SessionMemory:
@@ -99,7 +99,7 @@ def test_index_is_caught_up_for_relations_through_other_sessions(tmp_path: Path,
 
 
 @pytest.mark.parametrize("tail", [10, 10**6])
-def test_pages_of_very_many_hits_overlap_nowhere(monkeypatch: pytest.MonkeyPatch, tail: int) -> None:
+def test_pages_of_very_many_hits_do_not_overlap(monkeypatch: pytest.MonkeyPatch, tail: int) -> None:
     """More than are judged at first, with very different priorities: a later page must not shift the earlier ones."""
     monkeypatch.setattr("smp_memory.index.text.TAIL_LIMIT", tail)
     session = new_session()
@@ -193,7 +193,7 @@ def noted(memory: smp_memory.Memory) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("asked", [{}, {"sort": "oldest"}, {"sort": "priority"}, {"text": "alpha"}])
-def test_pages_with_archived_memories_overlap_nowhere(asked: dict[str, Any]) -> None:
+def test_pages_with_archived_memories_do_not_overlap(asked: dict[str, Any]) -> None:
     """Memories of one moment were ordered by id after their number had been cut off: each page was the first one."""
     session = new_session()
     session.add_many([("finding", {"finding": f"alpha {number}", "created": "2026-01-01"}) for number in range(30)])
@@ -201,7 +201,7 @@ def test_pages_with_archived_memories_overlap_nowhere(asked: dict[str, Any]) -> 
     assert [id for page in pages for id in page] == session.query(limit=30, **asked).ids
 
 
-def test_pages_of_what_is_similar_to_a_memory_overlap_nowhere() -> None:
+def test_pages_of_similar_memories_do_not_overlap() -> None:
     """The memory itself was left out of the first page alone: the next one began with that page's last hit."""
     session = new_session()
     for number in range(12):
@@ -249,7 +249,7 @@ def test_related_memories_meet_the_other_conditions() -> None:
     assert len(session.find_related("FIND-0001", limit=1, offset=1)) == 1
 
 
-def test_where_accepts_the_computed_priority() -> None:
+def test_filter_accepts_the_computed_priority() -> None:
     """The designs' own examples, `decay.priority` below 0.3 with the lowest first, found nothing or the wrong order."""
     session = new_session()
     session.add_turn("user", "faded", created="2020-01-01")
@@ -277,7 +277,7 @@ def test_own_field_called_priority_comes_first() -> None:
     assert session.query(where={"decay.mine": 1, "decay.priority": {"greater": 0.5}}).ids == ["DEC-0001"]
 
 
-def test_where_accepts_the_computed_access_count() -> None:
+def test_filter_accepts_the_computed_access_count() -> None:
     clock = FrozenClock()
     memory = smp_memory.open(":memory:", clock=clock)
     session = memory.create_session("s1")

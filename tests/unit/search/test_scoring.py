@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smp_memory.index.documents import ROLES, facts_number
-from smp_memory.index.text_query import TextMatch, inverse_frequency
+from smp_memory.index.query import TextMatch, inverse_frequency
 from smp_memory.search import scoring
 from smp_memory.search.scoring import CandidateScore
 
@@ -109,7 +109,7 @@ def test_turns_before_count_more_than_turns_after() -> None:
     assert found[doc(1, 5)].parts[1] > found[doc(1, 3)].parts[1] > 0
 
 
-def test_another_session_is_no_neighbour() -> None:
+def test_neighbours_are_of_the_same_session() -> None:
     last, first = doc(1, (1 << scoring.SESSION_SHIFT) - 9), doc(2, 0)
     found = by_doc([Candidate(last, 9.0, 0, words=5), Candidate(first, 1.0, 0, words=5)])
     assert found[first].parts[1] == 0.0
@@ -340,7 +340,7 @@ def test_authors_are_named_by_their_first_name() -> None:
         ("", False),
     ],
 )
-def test_questions_about_what_the_assistant_said(question: str, expected: bool) -> None:
+def test_questions_about_words_of_the_assistant_are_recognised(question: str, expected: bool) -> None:
     assert scoring.addresses_assistant(question) is expected
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from smp_memory.errors import InvalidQuery
-from smp_memory.search.calendar import to_microseconds
+from smp_memory.model.times import to_microseconds
 from smp_memory.search.time_ranges import EXAMPLES, Range, find_ranges, parse_range
 
 NOW = datetime(2026, 1, 14, 10, 30, tzinfo=UTC)  # a Wednesday

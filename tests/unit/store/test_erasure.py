@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import os
@@ -151,6 +152,16 @@ def test_same_text_in_other_memories_is_reported(memory: Memory, session: Sessio
     assert receipt.verified
     assert "s/DEC-0004" in receipt.elsewhere
     assert session.get("DEC-0004").decision.endswith("quaggaflute")
+
+
+def test_same_text_is_reported_for_a_session_that_nobody_holds_open(memory: Memory) -> None:
+    session = memory.create_session("held")
+    session.add_decision("The zyxwombat protocol is used")
+    session.add_finding("The zyxwombat protocol is used")
+    del session
+    gc.collect()  # the store holds its open sessions weakly
+    receipt = memory.erase("held/DEC-0001")
+    assert "held/FIND-0001" in receipt.elsewhere
 
 
 def test_numbers_of_erased_memories_are_not_reused(memory: Memory, session: SessionMemory) -> None:

@@ -34,7 +34,7 @@ def files_with_secret(folder: Path) -> list[str]:
 def test_erase_rewrites_recorded_digests(tmp_path: Path, layout: str) -> None:
     """The receipt said `complete` while MEMORY.md still had the text."""
     memory = store_with_secret(tmp_path, layout)
-    write_digest(memory, str(tmp_path / "MEMORY.md"))
+    write_digest(memory.scope, str(tmp_path / "MEMORY.md"))
     assert SECRET in (tmp_path / "MEMORY.md").read_text()
     receipt = memory.session("s").erase("DEC-0001")
     assert files_with_secret(tmp_path) == []
@@ -45,7 +45,7 @@ def test_erase_rewrites_recorded_digests(tmp_path: Path, layout: str) -> None:
 def test_digest_that_cannot_be_rewritten_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = store_with_secret(tmp_path)
     path = tmp_path / "MEMORY.md"
-    write_digest(memory, str(path))
+    write_digest(memory.scope, str(path))
 
     def refuse(*_: object, **__: object) -> None:
         raise StorageError("no")
@@ -61,7 +61,7 @@ def test_digest_that_cannot_be_rewritten_is_reported(tmp_path: Path, monkeypatch
 def test_digest_changed_by_a_person_is_scanned_and_reported(tmp_path: Path) -> None:
     memory = store_with_secret(tmp_path)
     path = tmp_path / "MEMORY.md"
-    write_digest(memory, str(path))
+    write_digest(memory.scope, str(path))
     path.write_text("mine now\n" + path.read_text())
     receipt = memory.erase("s/DEC-0001")
     assert not receipt.verified
@@ -72,7 +72,7 @@ def test_digest_is_rewritten_when_an_interrupted_erasure_is_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = store_with_secret(tmp_path)
-    write_digest(memory, str(tmp_path / "MEMORY.md"))
+    write_digest(memory.scope, str(tmp_path / "MEMORY.md"))
 
     class Died(BaseException):
         pass

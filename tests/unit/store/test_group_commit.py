@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from smp_memory.errors import Conflict, StorageError
-from smp_memory.store.group_commit import GroupCommit, _Ticket
+from smp_memory.store.durability import GroupCommit, _Ticket
 
 WAIT_SECONDS = 10.0
 

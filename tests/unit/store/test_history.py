@@ -8,16 +8,15 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.store import history
+from smp_memory.store import file_session
 from smp_memory.store.file_session import FileSession
-from smp_memory.store.history import history_of
 
 LAYOUTS = pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
 
 
 @pytest.fixture(autouse=True)
 def _every_session_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "_LARGE_BYTES", 1)
+    monkeypatch.setattr(file_session, "_LARGE_BYTES", 1)
 
 
 def filled(root: Path, layout: str) -> None:
@@ -52,8 +51,8 @@ def test_history_by_index_equals_history_by_reading_the_session(
         files = memory.store.session("s")
         with monkeypatch.context() as patched:
             patched.setattr(FileSession, "view", None)  # nobody reads the session for it
-            assert {name: told(history_of(files, name)) for name in known} == known
-        assert history_of(files, "DEC-0099") is None
+            assert {name: told(files.history(name)) for name in known} == known
+        assert files.history("DEC-0099") is None
 
 
 @LAYOUTS
@@ -64,7 +63,7 @@ def test_history_includes_writes_after_the_index_was_built(tmp_path: Path, layou
         other.session("s").update("DEC-0001", rationale="another")
         other.session("s").add_decision("New")
         files = memory.store.session("s")
-        found = [history_of(files, name) for name in ("DEC-0001", "DEC-0002")]
+        found = [files.history(name) for name in ("DEC-0001", "DEC-0002")]
         assert [history and history.data()["decision"] for history in found] == ["Use files", "New"]
         assert found[0] is not None
         assert found[0].data()["rationale"] == "another"
@@ -77,7 +76,7 @@ def test_history_includes_an_edit_by_hand(tmp_path: Path) -> None:
     path = next((tmp_path / "store").rglob("decisions.jsonl"))
     path.write_bytes(path.read_bytes().replace(b"Use files", b"Use paper"))
     with smp_memory.open(tmp_path / "store") as memory:
-        history = history_of(memory.store.session("s"), "DEC-0001")
+        history = memory.store.session("s").history("DEC-0001")
         assert history is not None
         assert (history.data()["decision"], history.first.state) == ("Use paper", "edited")
 
@@ -85,5 +84,5 @@ def test_history_includes_an_edit_by_hand(tmp_path: Path) -> None:
 def test_no_index_is_built_for_a_history(tmp_path: Path) -> None:
     filled(tmp_path / "store", "jsonl")
     with smp_memory.open(tmp_path / "store") as memory:
-        assert history_of(memory.store.session("s"), "DEC-0001") is not None
+        assert memory.store.session("s").history("DEC-0001") is not None
         assert not Path(memory.store.indexer.folder).exists()

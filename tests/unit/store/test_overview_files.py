@@ -11,10 +11,12 @@ import yaml
 
 import smp_memory
 from smp_memory.files.disk import TEMPORARY, Disk
+from smp_memory.files.layouts.layout import OVERVIEW_FILES
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.files.system import RealSystem
-from smp_memory.overview import agents, timeline, topics
-from smp_memory.store.overview_files import FILES, FOLDER, NOTICE, to_yaml, write_overviews
+from smp_memory.overview.activity import agents, timeline
+from smp_memory.overview.topics import topics
+from smp_memory.store.tidy import NOTICE, to_yaml, write_overviews
 from smp_memory.testing import FaultySystem
 
 
@@ -30,14 +32,14 @@ def write(system: MemorySystem, session: smp_memory.SessionMemory) -> list[str]:
 
 
 def content(system: MemorySystem, session: smp_memory.SessionMemory, name: str) -> str:
-    return Disk(system).read(os.path.join(session.folder, FOLDER, name)).decode()
+    return Disk(system).read(os.path.join(session.folder, "indexes", name)).decode()
 
 
 def test_files_hold_the_overviews_and_a_notice() -> None:
     session = told(system := MemorySystem())
     assert write(system, session) == ["topics.yaml", "timeline.yaml", "agents.yaml"]
-    assert Disk(system).names(os.path.join(session.folder, "indexes")) == sorted(FILES)
-    for name, overview in zip(FILES, (topics, timeline, agents), strict=True):
+    assert Disk(system).names(os.path.join(session.folder, "indexes")) == sorted(OVERVIEW_FILES)
+    for name, overview in zip(OVERVIEW_FILES, (topics, timeline, agents), strict=True):
         text = content(system, session, name)
         assert text == NOTICE + to_yaml(overview(session.records()))
         assert text.splitlines()[0].startswith("# Made by SMP")
@@ -49,13 +51,13 @@ def test_file_is_written_only_when_its_text_changed() -> None:
     write(system, session)
     assert write(system, session) == []
     session.add_finding("No rate limit", author="veritas")
-    assert write(system, session) == list(FILES)
+    assert write(system, session) == list(OVERVIEW_FILES)
 
 
 def test_edits_are_overwritten_and_missing_files_created() -> None:
     session = told(system := MemorySystem())
     write(system, session)
-    disk, folder = Disk(system), os.path.join(session.folder, FOLDER)
+    disk, folder = Disk(system), os.path.join(session.folder, "indexes")
     before = content(system, session, "topics.yaml")
     disk.replace(os.path.join(folder, "topics.yaml"), b"mine: [")
     disk.remove(os.path.join(folder, "agents.yaml"))
@@ -67,7 +69,7 @@ def test_readers_validation_and_conversion_ignore_the_files() -> None:
     session = told(system := MemorySystem())
     before = session.records()
     write(system, session)
-    Disk(system).replace(os.path.join(session.folder, FOLDER, "topics.yaml"), b"- id: DEC-0009\n  broken: [\n")
+    Disk(system).replace(os.path.join(session.folder, "indexes", "topics.yaml"), b"- id: DEC-0009\n  broken: [\n")
     with smp_memory.open(":memory:", system=system) as memory:
         again = memory.session("s")
         assert again.records() == before
@@ -93,7 +95,7 @@ def test_failing_disk_call_raises_nothing(error: int, sticky: bool) -> None:
         system.fail_at = system.calls + fail_at
         changed = write(system, session)
         if system.calls < system.fail_at:
-            assert changed == list(FILES)
+            assert changed == list(OVERVIEW_FILES)
             break
         system.heal()
         for name in changed:
@@ -101,7 +103,7 @@ def test_failing_disk_call_raises_nothing(error: int, sticky: bool) -> None:
         write(system, session)
         assert write(system, session) == []
         assert not [
-            name for name in Disk(system).names(os.path.join(session.folder, FOLDER)) if name.endswith(TEMPORARY)
+            name for name in Disk(system).names(os.path.join(session.folder, "indexes")) if name.endswith(TEMPORARY)
         ]
         assert session.records() == records
     assert fail_at > 10
@@ -110,10 +112,10 @@ def test_failing_disk_call_raises_nothing(error: int, sticky: bool) -> None:
 def test_file_in_place_of_the_folder_raises_nothing() -> None:
     session = told(system := MemorySystem())
     disk = Disk(system)
-    disk.write_new(os.path.join(session.folder, FOLDER), b"a note")
+    disk.write_new(os.path.join(session.folder, "indexes"), b"a note")
     assert write(system, session) == []
-    disk.remove(os.path.join(session.folder, FOLDER))
-    disk.make_folder(os.path.join(session.folder, FOLDER, "topics.yaml"))
+    disk.remove(os.path.join(session.folder, "indexes"))
+    disk.make_folder(os.path.join(session.folder, "indexes", "topics.yaml"))
     assert write(system, session) == []
 
 
@@ -131,10 +133,10 @@ def test_symlink_is_replaced_not_followed(tmp_path: Path) -> None:
     session.add_decision("Use OAuth 2.0", tags=["auth"])
     victim = tmp_path / "victim"
     victim.write_text("precious")
-    folder = Path(session.folder) / FOLDER
+    folder = Path(session.folder) / "indexes"
     folder.mkdir()
     (folder / "topics.yaml").symlink_to(victim)
-    assert write_overviews(Disk(RealSystem()), session.folder, session.records()) == list(FILES)
+    assert write_overviews(Disk(RealSystem()), session.folder, session.records()) == list(OVERVIEW_FILES)
     assert victim.read_text() == "precious"
     assert not (folder / "topics.yaml").is_symlink()
     assert (folder / "agents.yaml").stat().st_mode & 0o777 == 0o600

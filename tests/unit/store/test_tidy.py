@@ -242,8 +242,8 @@ def test_redaction_reaches_into_the_history_of_a_folded_entry(memory: Memory, se
 def test_purge_removes_a_folded_entry_that_was_deleted_later(session: SessionMemory) -> None:
     session.tidy()
     session.delete("DEC-0001", "wrong")
-    from smp_memory.store.purge import removal_edit
     from smp_memory.store.rewrite import rewrite
+    from smp_memory.store.trash import removal_edit
 
     rewrite(session._files, "purging", lambda reader: removal_edit(reader, ["DEC-0001"]))
     assert "needle" not in text_of(session)
@@ -283,7 +283,7 @@ def test_maintenance_folds_and_reports_it(memory: Memory, session: SessionMemory
     assert memory.maintain(only=["tidy"]).did == []
 
 
-def test_tidy_reports_what_it_folded(
+def test_tidy_reports_the_folded_entries(
     memory: Memory, session: SessionMemory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from smp_memory.cli.main import main

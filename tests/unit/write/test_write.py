@@ -8,12 +8,10 @@ import pytest
 
 from smp_memory.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, SizeLimitExceeded
 from smp_memory.model.entry import PUT, Entry
-from smp_memory.model.history import SessionHistory
-from smp_memory.model.id_allocator import IdAllocator
+from smp_memory.model.history import IdAllocator, SessionHistory
 from smp_memory.model.types import KINDS
 from smp_memory.write import validation
-from smp_memory.write.operations import Add, Batch, Delete, Operation, Relate, Restore, Update
-from smp_memory.write.quota import admit
+from smp_memory.write.operations import Add, Batch, Delete, Operation, Relate, Restore, Update, admit
 
 LIMIT = 1000
 NOW = "2026-01-01T12:00:00Z"

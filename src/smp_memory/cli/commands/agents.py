@@ -1,28 +1,26 @@
-"""Commands for agents: context, digest, promote, macp, workflow check."""
+"""Commands for agents: context, digest, promote, macp, workflow check, memlog init, append and set, mcp."""
 
 from __future__ import annotations
 
 import os
 import sys
 
+from smp_memory.cli.arguments import Parser, parse_assignment, positive_int
 from smp_memory.cli.commands.read import display_text
 from smp_memory.cli.render import one_line, paint
-from smp_memory.errors import UserError
+from smp_memory.errors import StoreNotFound, UserError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
     from smp_memory.global_memory import GlobalMemory
-    from smp_memory.integrations.workflows.workflow import Workflow
+    from smp_memory.integrations.workflow import Workflow
 
 
 def context_arguments(parser: Parser) -> None:
-    from smp_memory.cli.arguments import positive_int
-
     parser.default_session = "the one with the last turn"
     parser.add_argument("--agent", metavar="NAME", help="the agent: its own state is included, that of others is not")
     parser.add_argument("--task", metavar="TEXT", help="what the agent is about to do, in your own words")
@@ -81,10 +79,10 @@ def run_digest(call: Invocation) -> None:
 
     options = call.options
     if options.output == "-":
-        text = digest_text(call.memory)
+        text = digest_text(call.memory.scope)
         return call.answer({"text": text}, text.splitlines())
     path = os.path.abspath(options.output) if options.output else _default_digest_path(call)
-    changed = write_digest(call.memory, path, force=options.force)
+    changed = write_digest(call.memory.scope, path, force=options.force)
     line = f"{paint('green', '✓')} {path}" + ("" if changed else " is up to date")
     call.answer({"path": path, "changed": changed}, [line])
 
@@ -134,8 +132,6 @@ def run_promote(call: Invocation) -> None:
 def _profile_entry(text: str) -> tuple[str, Any]:
     from argparse import ArgumentTypeError
 
-    from smp_memory.cli.arguments import parse_assignment
-
     try:
         return parse_assignment(text)
     except ArgumentTypeError as error:
@@ -183,7 +179,7 @@ def run_macp(call: Invocation) -> None:
       smp macp < message.json
       agent-bus | smp macp --root .bmad/memory
     """
-    from smp_memory.integrations.macp.manager import ContextManager
+    from smp_memory.integrations.macp_manager import ContextManager
 
     manager = ContextManager(call.memory)
     for message in _messages():
@@ -223,7 +219,7 @@ def run_workflow_check(call: Invocation) -> None:
       smp workflow check deep-verify/workflow-v6.md
       smp workflow check workflow.yaml --json
     """
-    from smp_memory.integrations.workflows.workflow import Workflow
+    from smp_memory.integrations.workflow import Workflow
 
     workflow = Workflow.load(call.options.file)
     call.answer(workflow.to_dict(), _workflow_lines(workflow))
@@ -242,3 +238,164 @@ def _workflow_lines(workflow: Workflow) -> Iterator[str]:
         yield f"{usage.phase}: {usage.type or 'read'} {usage.query!r}" + (
             f", to {usage.purpose}" if usage.purpose else ""
         )
+
+
+# -- memlog, BMAD's working memory: the options and the output of BMAD's own script
+
+
+def _memlog_target(parser: Parser) -> None:
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--workspace", metavar="DIR", help="the run folder; its memlog is DIR/.memlog.md")
+    target.add_argument("--path", metavar="FILE", help="the memlog itself")
+
+
+def _memlog_path(call: Invocation) -> str:
+    from pathlib import Path  # writes paths as BMAD's script does
+
+    from smp_memory.integrations.bmad.memlog import NAME
+
+    return str(Path(call.options.path) if call.options.path else Path(call.options.workspace) / NAME)
+
+
+def _print_memlog(path: str, entries: int) -> None:
+    import json
+
+    sys.stdout.write(json.dumps({"ok": True, "memlog": path, "entries": entries}) + "\n")
+
+
+def memlog_init_arguments(parser: Parser) -> None:
+    _memlog_target(parser)
+    parser.add_argument(
+        "--field", action="append", metavar="KEY=VALUE", help="a field of its front matter; repeat for more"
+    )
+
+
+def run_memlog_init(call: Invocation) -> None:
+    """Create a memlog: BMAD's working memory of a piece of work. An existing one is not overwritten.
+
+    Examples:
+      smp memlog init --workspace _bmad-output/specs/spec-login --field topic="Login"
+    """
+    from smp_memory.integrations.bmad.memlog import Memlog
+
+    fields = []
+    for pair in call.options.field or []:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise UserError(f"--field: expected key=value, not {pair!r}.", field="field")
+        fields.append((name, value))
+    path = _memlog_path(call)
+    _print_memlog(path, Memlog(path).init(fields))
+
+
+def memlog_append_arguments(parser: Parser) -> None:
+    _memlog_target(parser)
+    parser.add_argument("--text", required=True, help="the text of the entry; it becomes one line")
+    parser.add_argument("--type", help="the kind of entry: decision, idea, question, …")
+    parser.add_argument("--by", metavar="WHO", help="the author of the entry")
+
+
+def run_memlog_append(call: Invocation) -> None:
+    """Append one entry to a memlog. A replacement of BMAD's memlog.py with the same options, file and output; but when
+    several processes append at once, no entry is lost.
+
+    Examples:
+      smp memlog append --workspace _bmad-output/specs/spec-login --type decision --text "use OAuth 2.0" --by architect
+    """
+    from smp_memory.integrations.bmad.memlog import Memlog
+
+    options, path = call.options, _memlog_path(call)
+    _print_memlog(path, Memlog(path).append(options.text, options.type, options.by))
+
+
+def memlog_set_arguments(parser: Parser) -> None:
+    _memlog_target(parser)
+    parser.add_argument("--key", required=True, help="the name of the field")
+    parser.add_argument("--value", required=True, help="its value")
+
+
+def run_memlog_set(call: Invocation) -> None:
+    """Set or replace a field in the front matter of a memlog.
+
+    Examples:
+      smp memlog set --workspace _bmad-output/specs/spec-login --key status --value complete
+    """
+    from smp_memory.integrations.bmad.memlog import Memlog
+
+    path = _memlog_path(call)
+    _print_memlog(path, Memlog(path).set(call.options.key, call.options.value))
+
+
+# -- mcp
+
+# The package of the extra `mcp`. `pip install smp[mcp]` would install another project of that name.
+HOW_TO_INSTALL = "pip install 'mcp>=2.3,<3'"
+_ONLY_HTTP = ("host", "port", "token_file", "allow_remote", "allow_host")
+
+
+def mcp_arguments(parser: Parser) -> None:
+    parser.add_argument("--http", action="store_true", help="serve over HTTP instead of standard input and output")
+    parser.add_argument("--host", help="with --http: the address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, help="with --http: the port (default: a free one)")
+    parser.add_argument("--token-file", metavar="FILE", help="with --http: the file of the bearer token; created if it is missing (default: a file in the user's state, printed at the start)")  # fmt: skip
+    parser.add_argument("--allow-remote", action="store_true", help="with --http: allow other machines to reach --host")
+    parser.add_argument("--allow-host", metavar="NAME", action="append", help="with --http: a further accepted host name")  # fmt: skip
+    parser.add_argument("--create", action="store_true", help="create the store if there is none, as `smp init` does")
+    parser.add_argument("--allow-erase", action="store_true", help="agents may erase memories for good")
+    parser.add_argument("--compat", choices=("memory",), help="memory: the tools of the reference memory server")
+
+
+def run_mcp(call: Invocation) -> None:
+    """Serve the memory to an agent over MCP, the Model Context Protocol. A client such as a coding agent starts it.
+
+    Over standard input and output there is one server for each client; any number of them, and of other commands, may use
+    the same store. With --http one server serves many clients, which need the bearer token. Needs SMP's extra `mcp`.
+
+    With --compat memory it replaces the reference memory server, with its nine tools; the file that MEMORY_FILE_PATH
+    names is imported once.
+
+    Examples:
+      claude mcp add memory -- smp mcp --root "$PWD/.bmad/memory"
+      smp mcp --http --port 8765
+      smp mcp --compat memory
+    """
+    options = call.options
+    if not options.http and any(getattr(options, name) for name in _ONLY_HTTP):
+        raise UserError("--host, --port, --token-file, --allow-remote and --allow-host require --http.")
+    if options.create:
+        _create_store(call)
+    memory = call.memory  # first: a missing store is reported at once, and loading the rest takes a second
+    try:
+        from smp_memory.integrations.mcp.transport import ServerOptions, serve
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "smp_memory":
+            raise
+        message = f"The package `mcp` is not installed. In the environment of smp: {HOW_TO_INSTALL}"
+        raise UserError(message, module=error.name) from None
+    except ImportError as error:  # it is installed, but a part of it does not load
+        message = f"The package `mcp` cannot be loaded ({error}). Reinstall it: {HOW_TO_INSTALL}"
+        raise UserError(message, module=error.name) from None
+    server = ServerOptions(
+        session=call.session_name,
+        author=call.author,
+        may_erase=options.allow_erase,
+        compat=options.compat is not None,
+        http=options.http,
+        host=options.host or "127.0.0.1",
+        port=options.port or 0,
+        token_file=options.token_file,
+        remote=options.allow_remote,
+        names=tuple(options.allow_host or ()),
+    )
+    serve(memory, server)
+
+
+def _create_store(call: Invocation) -> None:
+    """Create the store where `smp init` does, unless there is one."""
+    from smp_memory.config import DEFAULT_ROOTS
+    from smp_memory.memory import open_memory
+
+    try:
+        call.memory.config  # noqa: B018 - opens it
+    except StoreNotFound:
+        call.use_store(open_memory(call.root or os.path.join(os.getcwd(), DEFAULT_ROOTS["jsonl"])))

@@ -1,4 +1,4 @@
-"""Commands that check and repair: validate, repair, doctor.
+"""Commands that check and repair: validate, repair, quarantine, doctor.
 
 doctor opens the store for writing only if it applies a fix.
 """
@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import os
 
-from smp_memory.cli.render import paint, plural, truncate, wrap
+from smp_memory.cli.render import paint, plural, size_text, table, truncate, wrap
 from smp_memory.errors import StorageCorrupt, StoreNotFound, UserError
+from smp_memory.model.times import system_clock, to_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.health.report import CheckResult, HealthIssue, HealthReport
     from smp_memory.memory import Memory
+    from smp_memory.model.health import CheckResult, HealthIssue, HealthReport
     from smp_memory.model.reports import Problem, Report
+    from smp_memory.model.storage_reports import QuarantinedEntry
     from smp_memory.session import SessionMemory
+    from smp_memory.store.port import StoreExamination
 
 
 _COLORS = {"error": "red", "warning": "yellow", "note": "dim"}
@@ -137,6 +141,69 @@ def _repair_lines(reports: dict[str, Report]) -> Iterator[str]:
         yield from _report_lines({name: report})
 
 
+# -- quarantine
+
+
+def quarantine_arguments(parser: Parser) -> None:
+    parser.add_argument("name", metavar="NAME", nargs="?", help="a file in the list, or a unique part of its name")
+    parser.add_argument("--put-back", action="store_true", help="append its entries to their session again")
+
+
+def run_quarantine(call: Invocation) -> None:
+    """List the quarantined files of all sessions; with NAME show one file; --put-back puts it back into its session.
+
+    Quarantine holds what a crash left unfinished, what `smp repair` could not read and what another program removed from a
+    file. If an entry cannot be read, correct the file that the list names and put it back.
+
+    Examples:
+      smp quarantine
+      smp quarantine decisions.jsonl.repair.20260131T143000Z
+      smp quarantine decisions.jsonl.repair.20260131T143000Z --put-back
+    """
+    options, store = call.options, call.memory.store
+    items = store.quarantined()
+    if options.session:
+        items = [item for item in items if item.session == options.session]
+    if not options.name:
+        if options.put_back:
+            raise UserError("--put-back requires a NAME: smp quarantine NAME --put-back")
+        call.answer([item.to_dict() for item in items], _quarantine_table(call, items))
+        return
+    item = _find_quarantined(items, options.name)
+    if options.put_back:
+        ids = store.restore_quarantined(item, to_text(call.memory.now()))
+        call.answer({**item.to_dict(), "ids": ids}, [f"Put back into session {item.session}: {', '.join(ids)}"])
+        return
+    text = store.quarantined_data(item).decode(errors="replace")
+    call.answer({**item.to_dict(), "text": text}, _quarantined_lines(item, text))
+
+
+def _find_quarantined(items: list[QuarantinedEntry], name: str) -> QuarantinedEntry:
+    found = [item for item in items if item.name == name] or [item for item in items if name in item.name]
+    if not found:
+        raise UserError(f"{name}: there is no such file in quarantine. See: smp quarantine")
+    if len(found) > 1:
+        raise UserError(f"{name}: {len(found):,} files in quarantine match. See: smp quarantine")
+    return found[0]
+
+
+def _quarantine_table(call: Invocation, items: list[QuarantinedEntry]) -> Iterator[str]:
+    if not items:
+        yield "The quarantine is empty."
+        return
+    rows = [_quarantine_row(item.to_dict()) for item in items]
+    yield from table(["session", "name", "why", "size"], rows, call.screen.width)
+
+
+def _quarantine_row(item: dict[str, Any]) -> list[str]:
+    return [item["session"], paint("cyan", item["name"]), item["why"], size_text(item["bytes"])]
+
+
+def _quarantined_lines(item: QuarantinedEntry, text: str) -> Iterator[str]:
+    yield paint("dim", f"{item.path}: {item.why}")
+    yield from text.splitlines()
+
+
 # -- doctor
 
 _MARKS = {"ok": ("green", "✓"), "note": ("cyan", "·"), "warning": ("yellow", "!"), "problem": ("red", "✗")}
@@ -174,9 +241,8 @@ def run_doctor(call: Invocation) -> int:
       smp doctor --fix
       smp doctor --quick --json
     """
-    from smp_memory.files.system import RealSystem
     from smp_memory.health.doctor import doctor
-    from smp_memory.model.times import system_clock
+    from smp_memory.store.opening import examine_store
 
     options = call.options
     if options.only and not options.fix:
@@ -184,15 +250,15 @@ def run_doctor(call: Invocation) -> int:
     root = _find_root(call)
     session = call.session_name if not options.all else None
     progress = call.progress_line()
+
+    def examine() -> StoreExamination:
+        return examine_store(root, system_clock(), environ=os.environ, quick=options.quick)
+
     report = doctor(
-        RealSystem(root),
-        root,
-        system_clock,
+        examine,
         lambda: _open_for_fix(call, root),
         fix=options.only or options.fix,
         sessions=[session] if session else None,
-        quick=options.quick,
-        environ=os.environ,
         progress=lambda what, done, total: progress.show(f"{done:,} of {plural(total, 'session')} … {what}"),
     )
     progress.clear()

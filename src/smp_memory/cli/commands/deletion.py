@@ -1,12 +1,11 @@
-"""Commands that delete memories: delete, restore, deleted, purge, erase."""
+"""Commands that remove memories or secrets: delete, restore, deleted, purge, erase, redact; and their log: audit."""
 
 from __future__ import annotations
 
-from smp_memory.cli.arguments import ID_HELP
+from smp_memory.cli.arguments import ID_HELP, add_filters, positive_int, query_from
 from smp_memory.cli.commands.read import display_text
-from smp_memory.cli.query_options import add_filters, query_from
 from smp_memory.cli.render import fields, paint, plural, size_text, table, time_text
-from smp_memory.errors import UserError
+from smp_memory.errors import StorageCorrupt, UserError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,11 +38,6 @@ def _filters(call: Invocation) -> dict[str, Any]:
     if call.options.text:
         filters["text"] = call.options.text
     return filters
-
-
-def _scope(call: Invocation) -> Any:
-    """The session, or with --all the whole store."""
-    return call.memory if call.options.all else call.session()
 
 
 def _refs(call: Invocation) -> list[str]:
@@ -112,7 +106,7 @@ def _run_by_selection(call: Invocation, verb: str, would: str, done: str, each: 
         return
     if options.ids:
         raise UserError(_IDS_AND_FILTERS.format(verb))
-    scope = _scope(call)
+    scope = call.target
     act: Callable[..., Any] = getattr(scope, verb)
     matches = act(**filters, preview=True)
     if options.preview or not matches.count:
@@ -160,7 +154,7 @@ def run_deleted(call: Invocation) -> None:
       smp deleted
       smp deleted --all --json
     """
-    trashed = _scope(call).deleted()
+    trashed = call.target.deleted()
     call.answer([each.to_dict() for each in trashed], _trash_table(call, trashed))
 
 
@@ -196,7 +190,7 @@ def run_purge(call: Invocation) -> None:
       smp purge
       smp purge --all --older-than 7
     """
-    result = _scope(call).purge(older_than=call.options.older_than, by=call.author)
+    result = call.target.purge(older_than=call.options.older_than, by=call.author)
     call.answer(result.to_dict(), _purge_lines(result))
 
 
@@ -255,7 +249,7 @@ def _erase_selection(call: Invocation, filters: dict[str, Any]) -> tuple[Any, di
         return call.memory, {"id": list(refs)}
     if name is not None and filters and not call.options.all:
         return call.memory, {**filters, "sessions": [name]}
-    return _scope(call), filters
+    return call.target, filters
 
 
 def _receipt_lines(call: Invocation, receipt: Receipt) -> Iterator[str]:
@@ -271,3 +265,106 @@ def _receipt_lines(call: Invocation, receipt: Receipt) -> Iterator[str]:
         ("not reached", "; ".join(receipt.to_dict()["beyond_reach"])),
     ]
     yield from fields(pairs, call.screen.width)
+
+
+# -- redact
+
+
+def redact_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "--preview", action="store_true", help="only show which memories contain secrets, and of which kind"
+    )
+    parser.add_argument("--all", action="store_true", help="all sessions of the store")
+    parser.add_argument("--reason", metavar="TEXT", help="why, for the audit log")
+
+
+def run_redact(call: Invocation) -> None:
+    """Remove secrets from what is already stored: files and histories are rewritten without them.
+
+    New memories are redacted before they are stored; this command is for text that was stored before, or typed by hand. It
+    cannot be undone. Only ids and kinds are shown, never content. It does not reach archived sessions, git and backups.
+
+    Examples:
+      smp redact --preview
+      smp redact --all --reason "keys were rotated"
+    """
+    options = call.options
+    reports = call.target.redact(preview=options.preview, reason=options.reason)
+    data = [each.to_dict() for each in reports]
+    call.answer(data, _redaction_lines(data, options.preview))
+    call.notify_redacted("reason", next((each.reason for each in reports if each.reason), None))
+
+
+def _redaction_lines(reports: list[dict[str, Any]], preview: bool) -> Iterator[str]:
+    if not any(each["kinds"] for each in reports):
+        yield "No secrets were found."
+    for each in reports:
+        if each["kinds"]:
+            verb = "would be removed from" if preview else "removed from"
+            yield f"{paint('bold', each['session'])}: {_kinds(each['kinds'])} {verb} {plural(each['count'], 'memory')}"
+        for memory_id, kinds in each["memories"].items():
+            yield f"  {memory_id}  {_kinds(kinds)}"
+        for what, kinds in (("session metadata", each["head"]), ("quarantine", each["set_aside"])):
+            if kinds:
+                yield f"  {what}  {_kinds(kinds)}"
+        for problem in each["pending"]:
+            yield f"  {paint('yellow', 'not checked')}: {problem}"
+
+
+def _kinds(kinds: dict[str, int]) -> str:
+    return ", ".join(f"{number} {kind}" for kind, number in kinds.items())
+
+
+# -- audit
+
+_COLUMNS = ("at", "action", "session", "count", "ids", "kinds", "by", "reason")  # all other fields go into the details
+_MAX_LOGGED_IDS = 5
+
+
+def audit_arguments(parser: Parser) -> None:
+    parser.add_argument("--limit", type=positive_int, metavar="N", default=50, help="the last N entries (default: 50)")
+    parser.add_argument("--action", metavar="WORD", help="only these: delete, restore, purge, erase, redact, export, …")
+
+
+def run_audit(call: Invocation) -> int:
+    """Show what was deleted, restored, purged, erased, redacted, exported, imported or anonymised: when, by whom, why.
+
+    The log contains ids, kinds and counts, no content. Each line has a checksum over itself and the line before; if lines
+    were changed or removed, this is reported and the exit code is 41.
+
+    Examples:
+      smp audit
+      smp audit --action export --json
+      smp audit --session checkout-review
+    """
+    options, audit = call.options, call.memory.store.audit
+    entries = [entry for entry in audit.entries() if options.action in (None, entry.get("action"))]
+    if call.session_name is not None:
+        entries = [entry for entry in entries if entry.get("session") == call.session_name]
+    problems = audit.problems()
+    data = {"entries": entries[-options.limit :], "problems": problems}
+    call.answer(data, _audit_lines(call, data))
+    return StorageCorrupt.exit_code if problems else 0
+
+
+def _audit_lines(call: Invocation, data: dict[str, Any]) -> Iterator[str]:
+    if not data["entries"]:
+        yield "The audit log has no such entry."
+    else:
+        cells = [_cells(entry) for entry in data["entries"]]
+        yield from table(("when (UTC)", "what", "session", ">count", "by", "details"), cells, call.screen.width)
+    for problem in data["problems"]:
+        yield f"{paint('red', '✗')} {problem}"
+
+
+def _cells(entry: dict[str, Any]) -> tuple[str, ...]:
+    ids = [str(each) for each in entry.get("ids") or []]
+    more = f" and {len(ids) - _MAX_LOGGED_IDS} more" if len(ids) > _MAX_LOGGED_IDS else ""
+    details = [", ".join(ids[:_MAX_LOGGED_IDS]) + more] if ids else []
+    if entry.get("kinds"):
+        details.append(_kinds(entry["kinds"]))
+    details += [f"{name} {value}" for name, value in entry.items() if name not in _COLUMNS]
+    if entry.get("reason"):
+        details.append(f"“{entry['reason']}”")
+    cells = (str(entry.get(name, "")) for name in ("action", "session", "count", "by"))
+    return (time_text(str(entry.get("at", ""))), *cells, "; ".join(details))

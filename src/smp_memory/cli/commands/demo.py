@@ -1,4 +1,8 @@
-"""The command demo: agents write at the same time, one is killed, and no acknowledged write is lost."""
+"""The command demo: agents write at the same time, one is killed, and no acknowledged write is lost.
+
+Each agent is a process, `python -m smp_memory.cli.commands.demo ROOT SESSION AGENT WRITES SECONDS`: it prints `ready`, waits for
+a line on standard input, then writes memories and prints each id as soon as the write is acknowledged.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,10 @@ from datetime import timedelta
 
 from smp_memory.cli.commands.read import history_lines
 from smp_memory.cli.commands.stores import LAYOUTS
-from smp_memory.cli.demo_agent import ROLES
 from smp_memory.cli.hit_output import hit_lines, main_score_parts
 from smp_memory.cli.render import pad, paint, plural, size_text, text_lines, wrap
 from smp_memory.errors import UserError
+from smp_memory.memory import open_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,7 +78,7 @@ class DemoAgent:
         self.name = name
         self.acknowledged: list[str] = []
         self.killed = False
-        words = ["-m", "smp_memory.cli.demo_agent", root, SESSION, name, str(_WRITES), str(_SECONDS)]
+        words = ["-m", "smp_memory.cli.commands.demo", root, SESSION, name, str(_WRITES), str(_SECONDS)]
         self.process = subprocess.Popen(
             [sys.executable, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment(), text=True
         )
@@ -126,8 +130,6 @@ class Demo:
         self.root = root
 
     def run(self) -> int:
-        from smp_memory.memory import open_memory
-
         memory = open_memory(self.root, layout=self.call.options.layout)
         self.call.use_store(memory)
         memory.create_session(SESSION, user="ada", agents=list(ROLES), project="shop")
@@ -388,3 +390,60 @@ def _steps_without_store(program: str) -> list[tuple[str, str]]:
         (f"{program} demo --layout markdown", "the demo again, with Markdown and YAML files"),
         (f"{program} --help", "all commands"),
     ]
+
+
+# Agent -> the type of memory that it writes, common fields, and texts that are used in turn.
+ROLES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
+    "architect": (
+        "decision",
+        {"rationale": "Fewest parts that can fail", "tags": ["design"]},
+        (
+            "Use OAuth 2.0 for sign-in",
+            "Keep the cart in the session, not in the database",
+            "Prices are whole cents, never floats",
+            "One table for orders, status as a column",
+            "Send mail from a queue, never from a request",
+        ),
+    ),
+    "veritas": (
+        "finding",
+        {"severity": "high", "category": "security", "tags": ["security.review"]},
+        (
+            "Login has no rate limit",
+            "The reset link never expires",
+            "Coupons can be used twice when two tabs race",
+            "The admin page lacks a second factor",
+            "Order ids can be guessed",
+        ),
+    ),
+    "developer": (
+        "conversation",
+        {"role": "assistant"},
+        (
+            "The sign-in page works; next is the reset mail.",
+            "Cart tests are green. I moved the price rules to one place.",
+            "The queue retries three times now, then asks a person.",
+            "Found the slow query: the index was on the wrong column.",
+            "Coupon race fixed with a unique constraint.",
+        ),
+    ),
+}
+
+
+def write_as_agent(root: str, session_id: str, agent: str, writes: str, seconds: str) -> None:
+    kind, fields, sentences = ROLES[agent]
+    with open_memory(root) as memory:
+        session = memory.session(session_id, author=agent)
+        session.records(kind, last=1)
+        os.write(1, b"ready\n")
+        sys.stdin.readline()
+        deadline = time.monotonic() + float(seconds)
+        for number in range(int(writes)):
+            if time.monotonic() > deadline:
+                break
+            record = session.add(kind, sentences[number % len(sentences)], **fields)
+            os.write(1, f"{record.id}\n".encode())  # unbuffered and in one call: a kill must not lose or split it
+
+
+if __name__ == "__main__":
+    write_as_agent(*sys.argv[1:])

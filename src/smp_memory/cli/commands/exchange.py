@@ -7,6 +7,8 @@ import sys
 
 from smp_memory.cli.render import one_line, paint, plural, value_text
 from smp_memory.errors import UserError
+from smp_memory.files.disk import Disk
+from smp_memory.files.system import RealSystem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
+    from smp_memory.importers.ingest import IngestReport
+    from smp_memory.integrations.mcp.graph_file import GraphImportResult
     from smp_memory.privacy.anonymisation import Placeholders
 
 _FORMATS = ("json", "jsonl", "yaml", "markdown")
@@ -51,15 +55,12 @@ def run_export(call: Invocation) -> None:
     """
     options = call.options
     if options.format == "mcp-memory":
-        from smp_memory.cli.commands.mcp import export_graph
-
-        return export_graph(call)
+        return _export_graph(call)
     if (options.key or options.agents) and not options.anonymise:
         raise UserError("--key and --agents require --anonymise. See: smp export --help")
     placeholders = _load_key(options.key, create=True) if options.anonymise else None
     restored = _load_key(options.restore_key) if options.restore_key else None
-    source = call.memory if options.all else call.session()
-    result = source.export(
+    result = call.target.export(
         options.file,
         options.format,
         anonymise=placeholders,
@@ -137,17 +138,13 @@ def run_import(call: Invocation) -> None:
     """
     options = call.options
     if options.origin == "bmad" or (options.origin is None and options.file and os.path.isdir(options.file)):
-        from smp_memory.cli.commands.bmad import import_project
-
-        return import_project(call)
+        return _import_project(call)
     if options.dry_run:
         raise UserError("--dry-run requires --from bmad. See: smp import --help")
     if options.file is None:
         raise UserError("FILE is missing. See: smp import --help")
     if options.origin == "mcp-memory":
-        from smp_memory.cli.commands.mcp import import_graph
-
-        return import_graph(call)
+        return _import_graph(call)
     source: Any = sys.stdin.buffer.read() if options.file == "-" else os.path.abspath(options.file)
     if not isinstance(source, bytes):
         source = _Path(source)
@@ -219,8 +216,6 @@ def run_anonymise(call: Invocation) -> None:
 
 def _load_key(path: str | None, *, create: bool = False) -> Placeholders:
     """Read a key file. With `create` a missing one is created at once, before anything is exported that needs it."""
-    from smp_memory.files.disk import Disk
-    from smp_memory.files.system import RealSystem
     from smp_memory.privacy.anonymisation import Placeholders
 
     if path is None:
@@ -235,7 +230,99 @@ def _load_key(path: str | None, *, create: bool = False) -> Placeholders:
 
 
 def _save_key(path: str, placeholders: Placeholders) -> None:
-    from smp_memory.files.disk import Disk
-    from smp_memory.files.system import RealSystem
-
     Disk(RealSystem()).replace(os.path.abspath(path), (placeholders.key() + "\n").encode())
+
+
+# -- the file of the reference memory server
+
+
+def _import_graph(call: Invocation) -> None:
+    from smp_memory.integrations.mcp.graph_file import import_file
+
+    options = call.options
+    if options.format or options.key:
+        raise UserError("--format and --key cannot be used with --from mcp-memory.")
+    data = sys.stdin.buffer.read() if options.file == "-" else os.path.abspath(options.file)
+    report = import_file(call.memory, data, options.name or call.session_name, call.author)
+    call.answer(report.to_dict(), _graph_lines(report))
+
+
+def _graph_lines(report: GraphImportResult) -> Iterator[str]:
+    singular = {"entities": "entity", "observations": "observation", "relations": "relation"}
+    counts = ", ".join(f"{count:,} {singular[name] if count == 1 else name}" for name, count in report.counts.items())
+    yield f"{paint('green', '✓')} {report.session}: {counts} added"
+    for line, message in report.problems:
+        yield paint("yellow", f"  line {line} could not be read: {message}")
+
+
+def _export_graph(call: Invocation) -> None:
+    from smp_memory.integrations.mcp.graph_file import export_file, export_text
+
+    options = call.options
+    if options.all or options.anonymise or options.key or options.agents or options.restore_key:
+        raise UserError(
+            "--all, --anonymise, --agents, --key and --restore-key cannot be used with --format mcp-memory."
+        )
+    if options.file is None:
+        text = export_text(call.memory, call.session_name, call.author)
+        call.answer({"text": text}, text.split("\n"))
+        return
+    path = export_file(call.memory, options.file, call.session_name, call.author, force=options.force)
+    size = os.path.getsize(path)
+    call.answer({"path": path, "bytes": size}, [f"{paint('green', '✓')} {path} ({size:,} bytes)"])
+
+
+# -- import of a BMAD project
+
+_MAX_UNREAD = 20
+
+
+def _import_project(call: Invocation) -> None:
+    """Import what BMAD's workflows and agents wrote, for `smp import --from bmad`."""
+    from smp_memory.importers.bmad_files import find_memory_files
+    from smp_memory.importers.ingest import ingest_files
+    from smp_memory.integrations.bmad.project import find_project
+
+    options = call.options
+    if options.format or options.key:
+        raise UserError("--format and --key cannot be used with --from bmad.")
+    start = os.path.abspath(options.file or os.getcwd())
+    if not os.path.isdir(start):
+        raise UserError(f"{options.file} is not a folder; --from bmad reads a whole project.", path=options.file)
+    project = find_project(start)
+    if project is None:
+        raise UserError(f"There is no BMAD project in {start} or above it: no _bmad, .bmad-core, bmad/_cfg or .bmad/_cfg.", path=start)  # fmt: skip
+    files = find_memory_files(project, call.memory.store.root)
+    numbers = {file.name: number for number, file in enumerate(files, 1)}
+
+    def progress(name: str, count: int) -> None:
+        call.screen.status(f"{numbers[name]} of {len(files)} files, {plural(count, 'memory')}: {name}")
+
+    report = ingest_files(
+        call.memory,
+        files,
+        "bmad",
+        options.name or options.session,
+        project=os.path.basename(project.folder),
+        author=call.author,
+        dry_run=options.dry_run,
+        progress=None if options.json else progress,
+    )
+    call.screen.status("")
+    data = {"project": project.folder, "bmad": project.version or project.generation, **report.to_dict()}
+    call.answer(data, _project_lines(report, str(project)))
+
+
+def _project_lines(report: IngestReport, project: str) -> Iterator[str]:
+    added = "would be added" if report.dry_run else "added"
+    kinds = ", ".join(plural(count, type.replace("_", " ")) for type, count in sorted(report.added.items()))
+    yield f"{paint('green', '✓')} {project}, {plural(len(report.files), 'file')}: {plural(report.count, 'memory')} {added} to {report.session}" + (f" ({kinds})" if kinds else "")  # fmt: skip
+    if report.known:
+        updated = f", {report.followed:,} of them updated" if report.followed else ""
+        yield f"  {plural(report.known, 'memory')} imported before{updated}"
+    for each in report.unread[:_MAX_UNREAD]:
+        yield paint("yellow", f"  {each.file}:{each.line} could not be read: {each.why}")
+    if len(report.unread) > _MAX_UNREAD:
+        yield f"  … and {len(report.unread) - _MAX_UNREAD:,} more places; --json lists them all"
+    if not report.dry_run and report.count:
+        yield f"BMAD's files were not changed. To undo the import: smp session delete {report.session}"

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 
 from smp_memory.cli.render import color_diff, paint, plural
+from smp_memory.discovery import find_root
+from smp_memory.errors import SMPError, StoreNotFound, UserError
+from smp_memory.git.repository import Repository
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +15,6 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.git.repository import Repository
     from smp_memory.integrations.git.setup import Setup, SetupChange
 
 
@@ -70,7 +72,7 @@ def _setup_lines(call: Invocation, setup: Setup, changes: list[SetupChange]) -> 
         yield "Nothing to undo: git does not use SMP here." if options.undo else "git is set up for this store already."
     for change in changes:
         if options.dry_run:
-            from smp_memory.integrations.hooks.install.file_edit import diff
+            from smp_memory.integrations.hooks.file_edit import diff
 
             yield from color_diff(diff(change.where, change.before, change.after))
         elif options.undo and not change.after and os.path.isabs(change.where):
@@ -93,10 +95,6 @@ def _next_steps(setup: Setup, changes: list[SetupChange]) -> Iterator[str]:
 
 def _find_repository(call: Invocation) -> tuple[Repository, str]:
     """The work tree, and the folder of the store in it."""
-    from smp_memory.discovery import find_root
-    from smp_memory.errors import StoreNotFound, UserError
-    from smp_memory.git.repository import Repository
-
     root = os.path.realpath(call.root or find_root(None))
     if not os.path.isdir(root):
         raise StoreNotFound(f"There is no store in {root}. Create one: smp init", path=root)
@@ -108,8 +106,6 @@ def _find_repository(call: Invocation) -> tuple[Repository, str]:
 
 def set_up_new_store(call: Invocation, root: str) -> dict[str, object] | None:
     """Do for `smp init` what `smp git setup` does, if the store is in a work tree. A failure is only reported."""
-    from smp_memory.errors import SMPError
-    from smp_memory.git.repository import Repository
     from smp_memory.integrations.git.setup import Setup
 
     try:

@@ -1,4 +1,4 @@
-"""The command install: add hooks and the MCP server to the settings of a coding agent, and remove them again."""
+"""Commands for coding agents: install, trust, hook. `cli.main` runs hook without this module, which provides its help."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import os
 
 from smp_memory.cli.render import color_diff, paint, table
 from smp_memory.errors import UserError
-from smp_memory.integrations.hooks.install import HOSTS, PROJECT, USER, InstallTarget, host, project_folder
+from smp_memory.files.disk import Disk
+from smp_memory.files.system import RealSystem
+from smp_memory.integrations.hooks.events import CLIENTS
+from smp_memory.integrations.hooks.file_edit import BACKUP, FileEdit, command_here, diff, environment_of
+from smp_memory.integrations.hooks.hosts import AGENTS, PROJECT, USER, InstallTarget, project_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,11 +19,13 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.integrations.hooks.install.file_edit import FileEdit
+    from smp_memory.integrations.hooks.hosts import Host
+
+HOSTS = (*AGENTS, "bmad")
 
 
 def install_arguments(parser: Parser) -> None:
-    parser.add_argument("host", metavar="HOST", nargs="?", choices=tuple(HOSTS), help=", ".join(HOSTS))
+    parser.add_argument("host", metavar="HOST", nargs="?", choices=HOSTS, help=", ".join(HOSTS))
     scope = parser.add_mutually_exclusive_group()
     scope.add_argument("--project", action="store_true", help="for this project (default)")
     scope.add_argument("--user", action="store_true", help="for all your projects")
@@ -63,7 +69,7 @@ def run_install(call: Invocation) -> int | None:
     extras = frozenset(name for name in ("memlog", "workflows") if getattr(options, name))
     scope = USER if options.user else PROJECT
     where = InstallTarget(scope, project, os.path.expanduser("~"), os.environ, start, extras)
-    selected = host(options.host)
+    selected = _host(options.host)
     module_command = _module_command(call, start) if options.with_module else []
     edits = selected.edits(where, _command(call))
     if not edits:
@@ -95,13 +101,21 @@ def run_install(call: Invocation) -> int | None:
     return None if is_done or options.dry_run or not changes else 1
 
 
+def _host(name: str) -> Host:
+    if name in AGENTS:
+        return AGENTS[name]
+    from smp_memory.integrations.bmad import customisation
+
+    return customisation
+
+
 def _trust_store(start: str) -> str | None:
     """Trust the project's store, because hooks that are installed for a project should use it; returns its folder."""
-    from smp_memory.integrations.hooks import project_store
+    from smp_memory.integrations.hooks import entry_point
 
-    root = project_store.find_store(start, os.environ)
+    root = entry_point.find_store(start, os.environ)
     if root is not None:
-        project_store.trust(root)
+        entry_point.trust(root)
     return root
 
 
@@ -111,7 +125,7 @@ def _trust_store(start: str) -> str | None:
 def _list_hosts(call: Invocation, project: str) -> None:
     rows = []
     for name in HOSTS:
-        each = host(name)
+        each = _host(name)
         row: dict[str, Any] = {"host": name, "title": each.TITLE, "about": each.ABOUT}
         for scope in (PROJECT, USER):
             where = InstallTarget(scope, project, os.path.expanduser("~"), os.environ)
@@ -145,8 +159,6 @@ def _hosts_table(call: Invocation, rows: list[dict[str, Any]], project: str) -> 
 
 
 def _command(call: Invocation) -> str:
-    from smp_memory.integrations.hooks.install.file_edit import command_here
-
     given: str | None = getattr(call.options, "command", None)
     return given or command_here()
 
@@ -163,8 +175,6 @@ def _is_confirmed(call: Invocation, changes: list[tuple[FileEdit, str, str]]) ->
 
 
 def _diffs(changes: list[tuple[FileEdit, str, str]]) -> Iterator[str]:
-    from smp_memory.integrations.hooks.install.file_edit import diff
-
     for edit, before, after in changes:
         yield from color_diff(diff(edit.path, before.expandtabs(4), after.expandtabs(4)))
 
@@ -192,10 +202,10 @@ def _result_lines(
         from importlib.util import find_spec
 
         if any("MCP" in edit.about for edit, _, _ in changes) and find_spec("mcp") is None:
-            from smp_memory.cli.commands.mcp import HOW_TO_INSTALL
+            from smp_memory.cli.commands.agents import HOW_TO_INSTALL
 
             yield f"The MCP server needs one more package: {HOW_TO_INSTALL}. The hooks do not."
-        from smp_memory.integrations.hooks.project_store import find_store
+        from smp_memory.integrations.hooks.entry_point import find_store
 
         if find_store(os.getcwd(), os.environ) is None:
             yield "There is no store here yet: the hooks do nothing without one. Create it: smp init"
@@ -203,8 +213,6 @@ def _result_lines(
 
 def _command_notes(call: Invocation) -> Iterator[str]:
     """Why the files contain the path of a program, and what that means for other machines."""
-    from smp_memory.integrations.hooks.install.file_edit import environment_of
-
     command = _command(call)
     if call.options.undo or call.options.command or command == "smp":
         return
@@ -217,10 +225,6 @@ def _command_notes(call: Invocation) -> Iterator[str]:
 
 def _write(edit: FileEdit, before: str, after: str, *, is_shared: bool, undo: bool) -> None:
     """Replace the file atomically; it keeps its mode, and a backup of the original is kept until --undo."""
-    from smp_memory.files.disk import Disk
-    from smp_memory.files.system import RealSystem
-    from smp_memory.integrations.hooks.install.file_edit import BACKUP
-
     if edit.now() != before:  # changed while a person read the diff, or by the host itself
         raise UserError(f"{edit.path} was changed by another program. It was not written; try again.", path=edit.path)
     disk, backup = Disk(RealSystem()), edit.path + BACKUP
@@ -270,3 +274,92 @@ def _install_module(call: Invocation, words: list[str], *, ask: bool) -> dict[st
     if is_confirmed:
         run(words)
     return {"command": words, "ran": is_confirmed}
+
+
+# -- trust
+
+
+def trust_arguments(parser: Parser) -> None:
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--revoke", action="store_true", help="revoke trust, and remove what was derived from the store")
+    what.add_argument("--list", action="store_true", help="list the stores that you trust")
+
+
+def run_trust(call: Invocation) -> None:
+    """Trust the store of this project: hooks recall from it and record to it from now on, for you on this machine.
+
+    A store that you created with `smp init`, or named by its path (--root, SMP_ROOT, smp_memory.open(folder)), is trusted
+    already. A store of a cloned repository is not: its memories were written by somebody else, and an agent would act on
+    them. Read them first (smp list, smp query, an editor). Trust belongs to a store at its path: after it was moved or
+    replaced, trust it again.
+
+    Examples:
+      smp trust
+      smp trust --list
+      smp trust --revoke
+    """
+    if call.options.list:
+        stores = _trusted_stores()
+        call.answer(stores, _store_lines(stores))
+        return
+    call.mentions_trust = False
+    memory = call.memory
+    before = memory.is_trusted
+    if call.options.revoke:
+        memory.distrust()
+    else:
+        memory.trust()
+        if not memory.store.state.on_disk:
+            raise UserError(
+                "Trust cannot be stored: your home folder belongs to another user or is not writable. "
+                "Set SMP_STATE_DIR to a folder of your own."
+            )
+    data = {"root": memory.root, "trusted": not call.options.revoke, "changed": before == call.options.revoke}
+    call.answer(data, _trust_lines(data))
+
+
+def _trusted_stores() -> list[dict[str, Any]]:
+    from smp_memory.store.opening import trusted_stores
+
+    return [{"root": root, "exists": os.path.isdir(root)} for root in trusted_stores()]
+
+
+def _store_lines(stores: list[dict[str, Any]]) -> Iterator[str]:
+    if not stores:
+        yield "You trust no store yet."
+    for each in stores:
+        yield each["root"] + ("" if each["exists"] else paint("dim", "  (does not exist any more)"))
+
+
+def _trust_lines(data: dict[str, Any]) -> Iterator[str]:
+    now = "trusted" if data["trusted"] else "not trusted any more"
+    yield f"{paint('green', '✓')} {data['root']} is {now}" + ("." if data["changed"] else ", as before.")
+    if data["trusted"] and data["changed"]:
+        yield "Hooks recall from it and record to it from now on."
+
+
+# -- hook
+
+
+def hook_arguments(parser: Parser) -> None:
+    parser.add_argument("--client", choices=("auto", *CLIENTS), default="auto", help="the coding agent (default: auto)")
+    parser.add_argument("--wait", action="store_true", help="return only when everything is recorded")
+
+
+def run_hook(call: Invocation) -> None:
+    """Recall and record, for the hooks of a coding agent: an event as JSON on standard input, an answer on standard output.
+
+    `smp install` writes this command into the settings of a coding agent. At the start of a session and at each prompt it
+    returns relevant memories that were not returned yet; prompts, answers and text that is about to be compacted are stored
+    in the project's store. Without a store it does nothing. The exit code is always 0: the agent never fails because of its
+    memory. Errors are logged in the user's state of the store, and `smp doctor` reports them.
+
+    Examples:
+      echo '{"hook_event_name": "SessionStart", "session_id": "s1", "source": "startup", "cwd": "."}' | smp hook
+      smp hook --client codex < event.json
+    """
+    from smp_memory.integrations.hooks.entry_point import main
+
+    if call.root:
+        os.environ["SMP_ROOT"] = call.root
+    main(["--client", call.options.client, *(["--wait"] if call.options.wait else [])])

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.memory import Memory
-    from smp_memory.session import SessionMemory
 
 _MAX_EVENTS = 8  # of an hour or day
 _PIPE_COLUMNS = 240
@@ -24,18 +22,14 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--yaml", action="store_true", help="print YAML, as in the overview files of the markdown layout")  # fmt: skip
 
 
-def _scope(call: Invocation) -> Memory | SessionMemory:
-    return call.memory if call.options.all else call.session()
-
-
 def _answer(call: Invocation, overview: Any, lines: Iterable[str]) -> None:
     if not call.options.yaml or call.options.json:
         unread = {"problems": [each.to_dict() for each in overview.problems]} if overview.problems else {}
         call.answer({**overview.to_dict(), **unread}, lines)
         return
-    from smp_memory.store.overview_files import to_yaml
+    from smp_memory.files.yaml_text import emit_mapping
 
-    for line in to_yaml(overview).splitlines():
+    for line in (emit_mapping(overview.to_dict()) or "{}").splitlines():
         call.screen.line(line)
 
 
@@ -54,7 +48,7 @@ def run_topics(call: Invocation) -> None:
       smp topics --all
       smp topics --session shop --yaml
     """
-    topics = _scope(call).topics()
+    topics = call.target.topics()
     _answer(call, topics, _topic_table(call, list(topics)))
 
 
@@ -97,7 +91,7 @@ def run_timeline(call: Invocation) -> None:
     """
     options = call.options
     period = {name: getattr(options, name) for name in ("since", "until") if getattr(options, name)}
-    timeline = _scope(call).timeline(by=options.by, **period)
+    timeline = call.target.timeline(by=options.by, **period)
     _answer(call, timeline, _timeline_lines(call, timeline))
 
 
@@ -137,7 +131,7 @@ def run_agents(call: Invocation) -> None:
       smp agents
       smp agents --all --json
     """
-    agents = _scope(call).agents()
+    agents = call.target.agents()
     _answer(call, agents, _agent_table(call, list(agents)))
 
 
@@ -179,7 +173,7 @@ def run_summary(call: Invocation) -> None:
       smp summary --session shop --json
       smp summary --all
     """
-    summary = _scope(call).summarize()
+    summary = call.target.summarize()
     _answer(call, summary, _summary_lines(str(summary), call.screen.width))
 
 

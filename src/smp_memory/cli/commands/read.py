@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from smp_memory.cli.arguments import ID_HELP, positive_int
 from smp_memory.cli.render import fields, paint, plural, table, text_lines, time_text, value_text
+from smp_memory.model.history import overlaid_problems
 from smp_memory.model.record import name_and_content
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
@@ -114,12 +115,10 @@ def run_show(call: Invocation) -> None:
 
 def _warn_of_overlaid_edits(call: Invocation, record: Record) -> None:
     """Print the hand edits of this memory that have no effect, because a later change overrides them."""
-    from smp_memory.model.hand_edits import problems_of
-
     history = call.memory.store.session(record.session).view(
         lambda session_history: session_history.histories.get(record.id)
     )
-    for problem in problems_of(history) if history is not None and not call.options.json else ():
+    for problem in overlaid_problems(history) if history is not None and not call.options.json else ():
         call.screen.line(paint("yellow", problem.message))
 
 

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from smp_memory.cli.arguments import ID_HELP
+from smp_memory.cli.arguments import (
+    ID_HELP,
+    add_filters,
+    add_relation_options,
+    add_result_options,
+    add_words,
+    query_from,
+    relaxed_counts,
+    words_from,
+)
 from smp_memory.cli.hit_output import (
     Highlighter,
     archived_not_searched,
@@ -12,26 +21,17 @@ from smp_memory.cli.hit_output import (
     shared_not_searched,
     watch_line,
 )
-from smp_memory.cli.query_options import (
-    add_filters,
-    add_relation_options,
-    add_result_options,
-    add_words,
-    query_from,
-    relaxed_counts,
-    words_from,
-)
 from smp_memory.cli.render import bar, bars, paint, plural, time_text
-from smp_memory.errors import UserError
+from smp_memory.errors import SMPError, UserError
+from smp_memory.model.times import parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from smp_memory.cli.arguments import Parser
+    from smp_memory.cli.arguments import Parser, QueryOptions, Search
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.cli.query_options import QueryOptions, Search
     from smp_memory.model.hits import Hit, Hits
     from smp_memory.model.record import Record
 
@@ -164,7 +164,7 @@ def run_similar(call: Invocation) -> None:
       smp similar shop/FIND-0003 --type finding
       smp similar the login form can be tried again and again
     """
-    from smp_memory.index.tokens import without_signs
+    from smp_memory.index.tokenizer import without_signs
 
     words = words_from(call)
     if not words:
@@ -182,8 +182,6 @@ def _find_record(call: Invocation, words: str) -> Record | None:
         return call.record(words)
     if not re.fullmatch(r"([\w.-]+/)?[\w.-]+", words):
         return None
-    from smp_memory.errors import SMPError
-
     try:
         return call.record(words)
     except SMPError:
@@ -293,8 +291,6 @@ def _forecast_times(call: Invocation) -> dict[str, Any]:
 
 
 def _time(at: Any) -> str:
-    from smp_memory.model.times import parse
-
     return parse(at, "at")
 
 

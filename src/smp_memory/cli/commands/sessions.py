@@ -1,4 +1,4 @@
-"""Commands for sessions: session new, session list, session show, stats."""
+"""Commands for sessions: session new, list, show, archive, restore, delete, undelete, purge; archive, unarchive, stats."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from smp_memory.cli.arguments import parse_assignment
 from smp_memory.cli.render import bar, bars, fields, one_line, paint, plural, size_text, table, time_text, value_text
 from smp_memory.errors import SMPError, UserError
 from smp_memory.model.times import to_text
+from smp_memory.privacy.settings import clean_reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,8 +61,6 @@ def run_session_new(call: Invocation) -> None:
       smp session new
       smp session new checkout-review --user ada --agent architect --agent veritas --project shop --set phase=review
     """
-    from smp_memory.store.session_states import note_session_use
-
     options = call.options
     context = dict(options.set)
     reserved = next((name for name in _NAMES_WITH_OPTION if name in context), None)
@@ -70,9 +69,7 @@ def run_session_new(call: Invocation) -> None:
     session = call.memory.create_session(
         options.id, user=options.user, agents=options.agents, project=options.project, tags=options.tags, **context
     )
-    note_session_use(
-        call.memory.store, session.id, call.memory.now()
-    )  # what was written to others before does not count
+    call.memory.scope.note_session_use(session.id)  # what was written to others before does not count
     more = {"redacted": session.redacted} if session.redacted else {}
     call.answer({**_metadata(session), **more}, [f"Started session {paint('bold', session.id)} in {session.folder}"])
     call.notify_redacted(session.id, session.redacted)
@@ -181,6 +178,138 @@ def _metadata_fields(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "memories", f"{data['memories']:,}" + (f" ({counts})" if counts else "")
     yield "size", size_text(data["bytes"])
     yield "folder", data["folder"]
+
+
+def _session_arguments(parser: Parser, *, has_reason: bool = True) -> None:
+    parser.add_argument("id", metavar="ID", help="the session")
+    if has_reason:
+        parser.add_argument("--reason", metavar="TEXT", help="why; stored with the session and in the audit log")
+
+
+# -- session archive, archive
+
+
+def session_archive_arguments(parser: Parser) -> None:
+    _session_arguments(parser)
+
+
+def run_session_archive(call: Invocation) -> None:
+    """Archive a session: a compressed file and a summary. Opening the session restores it.
+
+    The archive is read back and compared before the session's files are removed. `smp query --include-archived` still
+    searches it.
+
+    Examples:
+      smp session archive checkout-review --reason "released"
+    """
+    archived = call.memory.archive_session(call.options.id, call.options.reason, by=call.author)
+    call.answer(
+        {**archived.to_dict(), "path": archived.path},
+        [f"Archived {paint('bold', archived.session)} in {archived.path}, {size_text(archived.bytes)}."],
+    )
+    call.notify_redacted("reason", archived.redacted)
+
+
+archive_arguments = session_archive_arguments
+
+
+def run_archive(call: Invocation) -> None:
+    """Archive a session; the same as `smp session archive`.
+
+    Examples:
+      smp archive checkout-review --reason "released"
+    """
+    run_session_archive(call)
+
+
+# -- session restore, unarchive
+
+
+def session_restore_arguments(parser: Parser) -> None:
+    _session_arguments(parser, has_reason=False)
+
+
+def run_session_restore(call: Invocation) -> None:
+    """Restore an archived session. Any command that opens it does the same.
+
+    Examples:
+      smp session restore checkout-review
+    """
+    session = call.memory.restore_session(call.options.id, by=call.author)
+    call.answer(
+        {"id": session.id, "folder": session.folder}, [f"Restored {paint('bold', session.id)} in {session.folder}."]
+    )
+
+
+unarchive_arguments = session_restore_arguments
+
+
+def run_unarchive(call: Invocation) -> None:
+    """Restore an archived session; the same as `smp session restore`.
+
+    Examples:
+      smp unarchive checkout-review
+    """
+    run_session_restore(call)
+
+
+# -- session delete, undelete, purge
+
+
+def session_delete_arguments(parser: Parser) -> None:
+    _session_arguments(parser)
+
+
+def run_session_delete(call: Invocation) -> None:
+    """Move a whole session to the trash; it can be restored for 30 days (lifecycle.purge_days).
+
+    Examples:
+      smp session delete checkout-review --reason "no longer needed"
+    """
+    deleted = call.memory.delete_session(call.options.id, call.options.reason, by=call.author)
+    until, name = str(deleted.metadata.get("recovery_deadline", "")), deleted.session
+    call.answer(
+        {**deleted.to_dict(), "until": until, "path": deleted.path},
+        [
+            f"Deleted {paint('bold', name)}. It can be restored until {time_text(until)} UTC: smp session undelete {name}"
+        ],
+    )
+    call.notify_redacted("reason", deleted.redacted)
+
+
+def session_undelete_arguments(parser: Parser) -> None:
+    _session_arguments(parser)
+
+
+def run_session_undelete(call: Invocation) -> None:
+    """Restore a deleted session; of several with the same id, the one deleted last.
+
+    Examples:
+      smp session undelete checkout-review
+    """
+    reason, redacted = clean_reason(call.memory.config, call.options.reason)
+    state = call.memory.undelete_session(call.options.id, reason, by=call.author)
+    data = {"id": call.options.id, "state": state, **({"redacted": redacted} if redacted else {})}
+    call.answer(data, [f"Restored {paint('bold', call.options.id)}; it is {state}."])
+    call.notify_redacted("reason", redacted)
+
+
+def session_purge_arguments(parser: Parser) -> None:
+    _session_arguments(parser)
+    parser.add_argument("--yes", action="store_true", help="confirm: this cannot be undone")
+
+
+def run_session_purge(call: Invocation) -> None:
+    """Remove a deleted session for good, before its retention ends. This cannot be undone.
+
+    Examples:
+      smp session purge checkout-review --yes
+    """
+    if not call.options.yes:
+        raise UserError("Purging cannot be undone. Add --yes to confirm. Nothing was changed.")
+    purged = call.memory.purge_session(call.options.id, call.options.reason, by=call.author)
+    call.answer(purged.to_dict(), [f"Purged {paint('bold', purged.session)}."])
+    call.notify_redacted("reason", purged.redacted)
 
 
 # -- stats

@@ -115,11 +115,9 @@ def run_convert(call: Invocation) -> None:
       smp convert --to markdown
       smp convert --to jsonl
     """
-    from smp_memory.store.foreign_layouts import unread_sessions
-
     memory = call.memory
     before, sessions = memory.layout, memory.sessions()
-    imported = {each.session for each in unread_sessions(memory.store.disk, memory.root, memory.store.layout)}
+    imported = {each.session for each in memory.store.unread_sessions()}
     count = sum(len(session.records(include_deleted=True)) for session in sessions)
     if call.screen.is_terminal and not call.options.json:
         call.notify(

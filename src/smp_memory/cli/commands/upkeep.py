@@ -1,12 +1,11 @@
-"""Commands that maintain a store: maintain, reindex, tidy, quarantine."""
+"""Commands that maintain a store: maintain, reindex, tidy, compact, archived, duplicates."""
 
 from __future__ import annotations
 
 import os
 import time
 
-from smp_memory.cli.render import paint, plural, size_text, table, time_text
-from smp_memory.errors import UserError
+from smp_memory.cli.render import fields, paint, plural, size_text, table, time_text
 from smp_memory.model.times import to_text
 
 TYPE_CHECKING = False
@@ -16,9 +15,9 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
+    from smp_memory.lifecycle.compaction import CompactionReport
     from smp_memory.lifecycle.maintenance import MaintenanceReport
-    from smp_memory.store.quarantine import QuarantinedEntry
-    from smp_memory.store.tidy import TidyReport
+    from smp_memory.model.storage_reports import TidyReport
 
 
 _WATCH_SECONDS = 600
@@ -67,7 +66,7 @@ def _update_digests(call: Invocation, only: list[str] | None) -> None:
     if only is None:
         from smp_memory.context.digest import renew_digests
 
-        for path in renew_digests(call.memory, dry_run=call.options.dry_run):
+        for path in renew_digests(call.memory.scope, dry_run=call.options.dry_run):
             call.notify(f"{path}: {'would be ' if call.options.dry_run else ''}updated")
 
 
@@ -175,66 +174,122 @@ def _tidy_line(report: TidyReport, dry_run: bool) -> str:
     return f"{report.session}: changes of {plural(len(report.ids), 'memory')} {merged} into their entries."
 
 
-# -- quarantine
+# -- compact
 
 
-def quarantine_arguments(parser: Parser) -> None:
-    parser.add_argument("name", metavar="NAME", nargs="?", help="a file in the list, or a unique part of its name")
-    parser.add_argument("--put-back", action="store_true", help="append its entries to their session again")
+def compact_arguments(parser: Parser) -> None:
+    parser.add_argument("--forced", action="store_true", help="free storage.forced_percent of it, not gentle_percent")
+    parser.add_argument("--bytes", type=int, metavar="N", help="free N bytes")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be moved, and why; change nothing")
 
 
-def run_quarantine(call: Invocation) -> None:
-    """List the quarantined files of all sessions; with NAME show one file; --put-back puts it back into its session.
+def run_compact(call: Invocation) -> None:
+    """Move faded memories, old turns and resolved findings from a session's files to a cold segment beside them.
 
-    Quarantine holds what a crash left unfinished, what `smp repair` could not read and what another program removed from a
-    file. If an entry cannot be read, correct the file that the list names and put it back.
+    Nothing is destroyed: `smp restore ID` restores a memory, `smp archived` lists what was moved, and
+    `smp query --include-archived` finds it. Turns that are moved leave a summary. Pinned, open, recent and important
+    memories stay.
 
     Examples:
-      smp quarantine
-      smp quarantine decisions.jsonl.repair.20260131T143000Z
-      smp quarantine decisions.jsonl.repair.20260131T143000Z --put-back
+      smp compact --dry-run
+      smp compact --forced --session checkout-review
     """
-    from smp_memory.store.quarantine import list_quarantined, restore_quarantined
-
     options = call.options
-    items = list_quarantined(call.memory.store)
-    if options.session:
-        items = [item for item in items if item.session == options.session]
-    if not options.name:
-        if options.put_back:
-            raise UserError("--put-back requires a NAME: smp quarantine NAME --put-back")
-        call.answer([item.to_dict() for item in items], _quarantine_table(call, items))
+    target = options.bytes if options.bytes is not None else "forced" if options.forced else None
+    report = call.session().compact(target, dry_run=options.dry_run)
+    call.answer(report.to_dict(), _compaction_lines(report, options.dry_run))
+
+
+def _compaction_lines(report: CompactionReport, dry_run: bool) -> Iterator[str]:
+    plan = report.plan.to_dict()
+    moved = "would be moved" if dry_run else "moved"
+    count = len(report.removed)
+    if not report:
+        yield f"No memory of {report.session} can be moved."
+    else:
+        yield f"{plural(count, 'memory')} {moved} to the cold segment; {size_text(report.freed_bytes)} freed"
+        yield from table(
+            ("stage", ">memories", ">bytes"),
+            [
+                (stage.replace("_", " "), f"{figures['memories']:,}", size_text(figures["bytes"]))
+                for stage, figures in plan["stages"].items()
+                if figures["memories"]
+            ],
+            None,
+        )
+        for summary in plan["summaries"]:
+            yield paint("dim", f"summarised: {', '.join(summary['covers'])}")
+    if plan["kept"]:
+        yield ""
+        yield paint("bold", "Not moved")
+        yield from table(
+            (">memories", "why", "such as"),
+            [(f"{each['memories']:,}", why, ", ".join(each["examples"])) for why, each in plan["kept"].items()],
+            None,
+        )
+
+
+# -- archived
+
+
+def archived_arguments(parser: Parser) -> None:
+    pass
+
+
+def run_archived(call: Invocation) -> None:
+    """List the memories that compaction moved to a session's cold segment.
+
+    Examples:
+      smp archived
+      smp restore TURN-0003
+    """
+    archived = call.session().archived()
+    lines = table(
+        ("id", "type", "written (UTC)", "moved (UTC)", "why"),
+        [
+            (paint("cyan", each.id), each.type, time_text(each.created), time_text(each.moved), each.why)
+            for each in archived
+        ],
+        call.screen.width,
+    )
+    data = [each.to_dict() for each in archived]
+    call.answer(data, lines if archived else ["The cold segment of this session is empty."])
+
+
+# -- duplicates
+
+
+def duplicates_arguments(parser: Parser) -> None:
+    parser.add_argument("--merge", action="store_true", help="merge each group into its first memory")
+
+
+def run_duplicates(call: Invocation) -> None:
+    """Find findings and preferences that say the same; --merge merges them.
+
+    A merge can be undone: the merged memories are in the trash, and the remaining one lists them.
+
+    Examples:
+      smp duplicates
+      smp duplicates --merge
+    """
+    session = call.session()
+    groups = session.duplicates()
+    if call.options.merge:
+        merged = [session.merge(group, by=call.author).to_dict() for group in groups]
+        call.answer(merged, [f"Merged {plural(len(groups), 'group')}."])
         return
-    item = _find_quarantined(items, options.name)
-    if options.put_back:
-        ids = restore_quarantined(item, to_text(call.memory.now()))
-        call.answer({**item.to_dict(), "ids": ids}, [f"Put back into session {item.session}: {', '.join(ids)}"])
-        return
-    text = item.data.decode(errors="replace")
-    call.answer({**item.to_dict(), "text": text}, _quarantined_lines(item, text))
+    call.answer([group.to_dict() for group in groups], _group_lines([group.to_dict() for group in groups]))
 
 
-def _find_quarantined(items: list[QuarantinedEntry], name: str) -> QuarantinedEntry:
-    found = [item for item in items if item.name == name] or [item for item in items if name in item.name]
-    if not found:
-        raise UserError(f"{name}: there is no such file in quarantine. See: smp quarantine")
-    if len(found) > 1:
-        raise UserError(f"{name}: {len(found):,} files in quarantine match. See: smp quarantine")
-    return found[0]
-
-
-def _quarantine_table(call: Invocation, items: list[QuarantinedEntry]) -> Iterator[str]:
-    if not items:
-        yield "The quarantine is empty."
-        return
-    rows = [_row(item.to_dict()) for item in items]
-    yield from table(["session", "name", "why", "size"], rows, call.screen.width)
-
-
-def _row(item: dict[str, Any]) -> list[str]:
-    return [item["session"], paint("cyan", item["name"]), item["why"], size_text(item["bytes"])]
-
-
-def _quarantined_lines(item: QuarantinedEntry, text: str) -> Iterator[str]:
-    yield paint("dim", f"{item.path}: {item.why}")
-    yield from text.splitlines()
+def _group_lines(groups: list[dict[str, Any]]) -> Iterator[str]:
+    if not groups:
+        yield "No two findings or preferences say the same."
+    for group in groups:
+        yield from fields(
+            [
+                (paint("cyan", each["id"]), f"{each['text']}  {paint('dim', format(each['similarity'], '.2f'))}")
+                for each in group["memories"]
+            ],
+            None,
+        )
+        yield ""

@@ -1,13 +1,20 @@
-"""Commands that write: add, decide, note, edit, resolve, relate, pin, unpin."""
+"""Commands that write: add, decide, note, edit, resolve, relate, pin, unpin.
+
+What a person typed in the editor is never lost. If it cannot be used, it stays in its file and the message names the command
+that continues with it.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 
 from smp_memory.cli.arguments import ID_HELP, parse_assignment, parse_json_or_text, positive_int
 from smp_memory.cli.invocation import update_fields
 from smp_memory.cli.render import paint
-from smp_memory.errors import InvalidRecord, UserError
+from smp_memory.errors import InvalidFormat, InvalidRecord, SMPError, UserError
+from smp_memory.model.history import overlaid_in
+from smp_memory.model.record import Field, Record
 from smp_memory.model.types import KINDS, kind_of
 
 TYPE_CHECKING = False
@@ -17,7 +24,6 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.model.record import Record
     from smp_memory.session import SessionMemory
     from smp_memory.write.path import Transaction
 
@@ -206,16 +212,12 @@ def run_edit(call: Invocation) -> None:
     if options.changes:
         after = update_fields(session, memory_id, dict(options.changes), options.expect_revision)
     else:
-        from smp_memory.cli.editor import edit_in_editor
-
         after = edit_in_editor(session, before, options.file, options.expect_revision)
     call.answer_written(after, _edited(before, after))
 
 
 def _overlaid_edits(call: Invocation, session: SessionMemory, memory_id: str) -> dict[str, Any]:
     """The values that a person edited in the file and that a later change overrides."""
-    from smp_memory.model.hand_edits import overlaid_in
-
     history = call.memory.store.session(session.id).view(
         lambda session_history: session_history.histories.get(memory_id)
     )
@@ -317,3 +319,103 @@ def run_unpin(call: Invocation) -> None:
       smp unpin DEC-0001
     """
     _apply_to_all(call, lambda transaction, memory_id: transaction.unpin(memory_id), "is not pinned any more.")
+
+
+# -- the editor
+
+_FIXED = (
+    "id",
+    "session",
+    "type",
+    "created",
+    "updated",
+    "revision",
+    "author_kind",
+    "access",
+    "idempotency_key",
+    "deleted",
+)
+
+
+def edit_in_editor(session: SessionMemory, record: Record, file: str | None, expected_revision: int | None) -> Record:
+    """Update a memory with the fields that the user edited, in the editor or in a file kept from an earlier attempt."""
+    from smp_memory.files.yaml_text import load_mapping
+
+    before = _editable_fields(record)
+    path = file or _write_draft(record, before)
+    if file is None:
+        expected_revision = expected_revision or record.revision  # another process may change it meanwhile
+        _run_editor(path)
+    try:
+        changes = _differences(before, load_mapping(_read(path)))
+        after = update_fields(session, record.id, changes, expected_revision) if changes else record
+    except ValueError as error:
+        raise InvalidFormat(f"{path} is not valid YAML: {error}. {_how_to_continue(record, path)}", path=path) from None
+    except SMPError as error:
+        message = f"{error.message} {_how_to_continue(record, path)}"
+        raise type(error)(message, **{**error.details, "kept": path}) from None
+    if file is None:
+        os.unlink(path)
+    return after
+
+
+def _editable_fields(record: Record) -> dict[str, Any]:
+    if KINDS[record.type].is_turn:
+        raise InvalidRecord(f"{record.id}: a turn of a conversation cannot be changed, only deleted.", field="id")
+    return {name: value for name, value in record.to_dict().items() if name not in _FIXED}
+
+
+def _differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """The changed fields; removed ones are None. An empty text changes nothing."""
+    if not after:
+        return {}
+    removed = {name: None for name in before if name not in after}
+    return removed | {name: value for name, value in after.items() if before.get(name) != value}
+
+
+def _write_draft(record: Record, fields: dict[str, Any]) -> str:
+    """Write the fields as YAML to a new file that only its owner may read."""
+    import tempfile
+
+    from smp_memory.files.yaml_text import emit_mapping
+
+    more = [name for name, field in vars(type(record)).items() if isinstance(field, Field) and name not in fields]
+    comment = f"# {record.id}, {record.type} in session {record.session}, revision {record.revision}. Lines like this are ignored.\n"
+    comment += "# Delete a field to remove it. An empty file changes nothing.\n"
+    comment += f"# Further fields: {', '.join(more)}.\n" if more else ""
+    descriptor, path = tempfile.mkstemp(prefix=f"smp-{record.id}-", suffix=".yaml")
+    with os.fdopen(descriptor, "wb") as file:
+        file.write((comment + "\n" + emit_mapping(fields)).encode())
+    return path
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise UserError(f"Cannot read {path}: {error.strerror}.", path=path) from None
+
+
+def _run_editor(path: str) -> None:
+    import shlex
+    import subprocess
+
+    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
+    if not command and not sys.stdin.isatty():
+        os.unlink(path)
+        raise UserError("No editor is configured: set VISUAL or EDITOR, or give FIELD=VALUE. See: smp edit --help")
+    words = shlex.split(command) or ["notepad" if os.name == "nt" else "vi"]
+    try:
+        code = subprocess.call([*words, path])
+    except OSError as error:
+        os.unlink(path)
+        raise UserError(f"Cannot start the editor {words[0]}: {error.strerror}. Set VISUAL or EDITOR.") from None
+    if code != 0:
+        raise UserError(
+            f"The editor {words[0]} failed (exit code {code}); nothing was changed. Your text is kept in {path}"
+        )
+
+
+def _how_to_continue(record: Record, path: str) -> str:
+    return f"Nothing was changed. Your text is kept; correct it and run: smp edit {record.ref} --from {path}"

@@ -12,20 +12,13 @@ NAMES = ("jsonl", "markdown", "single", "log")
 
 
 def layout_named(name: str) -> Layout:
-    if name == "jsonl":
-        from smp_memory.files.layouts.json_layouts import JsonlLayout
-
-        return JsonlLayout()
     if name == "markdown":
-        from smp_memory.files.layouts.markdown import MarkdownLayout
+        from smp_memory.files.layouts.markdown import MarkdownLayout  # with the codecs of Markdown and YAML
 
         return MarkdownLayout()
-    if name == "single":
-        from smp_memory.files.layouts.json_layouts import SingleLayout
+    from smp_memory.files.layouts.layout import JsonlLayout, LogLayout, SingleLayout
 
-        return SingleLayout()
-    if name == "log":
-        from smp_memory.files.layouts.json_layouts import LogLayout
-
-        return LogLayout()
+    for layout in (JsonlLayout, LogLayout, SingleLayout):
+        if layout.name == name:
+            return layout()
     raise InvalidConfig(f"layout: {name!r} is not a layout. Use one of: {', '.join(NAMES)}.", field="layout")

@@ -15,8 +15,8 @@ import os
 from smp_memory.errors import UserError
 from smp_memory.integrations.bmad.project import MEMLOG, V4, Project, find_project, is_inside, read, table, toml
 from smp_memory.integrations.bmad.toml_edit import NotMergeable, add_items, remove_items
-from smp_memory.integrations.hooks.install import PROJECT, InstallTarget
-from smp_memory.integrations.hooks.install.file_edit import FileEdit
+from smp_memory.integrations.hooks.file_edit import FileEdit
+from smp_memory.integrations.hooks.hosts import PROJECT, InstallTarget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

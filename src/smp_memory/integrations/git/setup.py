@@ -13,7 +13,11 @@ import shlex
 import sys
 
 from smp_memory.errors import UserError
+from smp_memory.files.disk import Disk
+from smp_memory.files.system import RealSystem
 from smp_memory.git.repository import DRIVER, DRIVER_CALL, Repository
+from smp_memory.integrations.hooks.file_edit import command_here
+from smp_memory.ownership import plain_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -155,8 +159,6 @@ class Setup:
 def program_here() -> str:
     """The command by which git calls SMP: its full path in a virtual environment, which is not on everybody's PATH."""
     if sys.prefix == sys.base_prefix:
-        from smp_memory.integrations.hooks.install.file_edit import command_here
-
         return command_here()
     beside = os.path.join(os.path.dirname(sys.executable), "smp")
     for path in (beside, beside + ".exe"):
@@ -167,8 +169,6 @@ def program_here() -> str:
 
 def _read(path: str) -> str:
     """The text of a file; '' if it does not exist. A symbolic link or anything but a regular file is refused."""
-    from smp_memory.ownership import plain_bytes
-
     if os.path.islink(path):
         raise UserError(f"{path} is a symbolic link. It was not changed; replace it by a regular file.", path=path)
     try:
@@ -185,9 +185,6 @@ def _read(path: str) -> str:
 
 def _write(path: str, before: str, after: str, *, mode: int = 0o644) -> None:
     """Replace a file as a whole; it keeps its mode."""
-    from smp_memory.files.disk import Disk
-    from smp_memory.files.system import RealSystem
-
     if _read(path) != before:
         raise UserError(f"{path} was changed meanwhile. It was left as it is; try again.", path=path)
     disk = Disk(RealSystem())

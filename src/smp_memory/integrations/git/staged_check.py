@@ -17,6 +17,7 @@ from smp_memory.files.disk import TEMPORARY
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.model.types import markdown_folders
+from smp_memory.ownership import config_bytes
 from smp_memory.privacy.settings import redactor_even_if_off
 
 if TYPE_CHECKING:
@@ -64,8 +65,6 @@ def _is_private(path: str, below: str) -> bool:
 
 
 def _settings(root: str) -> tuple[Layout, Redactor]:
-    from smp_memory.ownership import config_bytes
-
     path = os.path.join(root, _CONFIG)
     try:
         stored = with_store_facts_at_top(json.loads(config_bytes(root).decode("utf-8-sig")))
@@ -123,7 +122,7 @@ def _in_entries(file: str, data: bytes, layout: Layout, redactor: Redactor) -> I
 def _in_metadata(data: bytes, layout: Layout, redactor: Redactor) -> Iterator[tuple[int, str]]:
     try:
         if layout.name == "markdown":
-            from smp_memory.files.yaml_list import load_mapping
+            from smp_memory.files.yaml_text import load_mapping
 
             fields = load_mapping(data).get("session")
         else:

@@ -11,12 +11,17 @@ used, no lock is taken.
 
 from __future__ import annotations
 
-import os
-
+from smp_memory import incomplete, search
 from smp_memory.integrations.hooks import session_state
 from smp_memory.integrations.hooks.events import AGENT_START, PROMPT, START
+from smp_memory.model.ids import is_valid
+from smp_memory.model.times import Clock
 from smp_memory.model.types import KINDS, names_where
-from smp_memory.search import api
+from smp_memory.policies.statuses import is_settled
+from smp_memory.privacy.fence import strip
+from smp_memory.privacy.visibility import Viewer
+from smp_memory.scope import Scope
+from smp_memory.store.opening import open_read_only
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,24 +58,10 @@ class Reader:
     """A read-only scope of a store. A `Memory` loads twice as much, and maintains the store when it is opened."""
 
     def __init__(self, root: str, environ: Mapping[str, str]) -> None:
-        import json
-
-        from smp_memory.config import Config
-        from smp_memory.files.disk import Disk
-        from smp_memory.files.layouts import layout_named
-        from smp_memory.files.system import RealSystem
-        from smp_memory.privacy.visibility import Viewer
-        from smp_memory.scope import Clock, Scope
-        from smp_memory.store import incomplete
-        from smp_memory.store.file_store import FileStore
-
         incomplete.caller_reports = True  # in the notice at the start of a session; a hook prints nothing else
-        path, system = os.path.join(root, "config.json"), RealSystem(root)
-        stored = json.loads(Disk(system).read(path).decode("utf-8-sig"))
-        config = Config.build(stored, path, environ=environ, arguments={"track_access": False})
         self.root = root
-        self.store = FileStore(root, layout_named(config.layout), system, config, _refuse_write)
-        self.scope = Scope(self.store, None, config, Clock(), viewer=Viewer(None))
+        self.store = open_read_only(root, environ, {"track_access": False})
+        self.scope = Scope(self.store, None, self.store.config, Clock(), viewer=Viewer(None))
 
     @property
     def config(self) -> Config:
@@ -82,11 +73,7 @@ class Reader:
             self.scope.config = self.store.session(session).usable_config()
 
     def has(self, session: str) -> bool:
-        return bool(session) and self.store.layout.exists(self.store.disk, self.root, session)
-
-
-def _refuse_write(*_: Any) -> None:
-    raise AssertionError("a reader does not write")
+        return bool(session) and self.store.has_session(session)
 
 
 class HookRecall:
@@ -148,9 +135,7 @@ def _recording_notice(session: str) -> str:
 
 
 def _unreadable_notice(context: Context) -> str:
-    from smp_memory.store.incomplete import describe
-
-    return f"SMP: {describe(context.problems, to_agent=True)}"
+    return f"SMP: {incomplete.describe(context.problems, to_agent=True)}"
 
 
 def _without_memories_notice(reader: Reader) -> str:
@@ -186,8 +171,7 @@ def _visible_sessions(reader: Reader, state: HookSession) -> VisibleSessions:
 
 def _with_full_ref(item: ContextItem) -> ContextItem:
     """The same item, named by session and id."""
-    from smp_memory.context.budget import ContextItem
-    from smp_memory.context.format import line_prefix
+    from smp_memory.context.budget import ContextItem, line_prefix
 
     return ContextItem(item.record, item.section, item.score, item.why, line_prefix(item.record, None), item.text)
 
@@ -210,8 +194,7 @@ def _for_prompt(reader: Reader, event: HookEvent, state: HookSession, session: s
     words = query_words(event.prompt)
     if not budget or not words or not event.is_from_a_person:
         return HookRecall()
-    from smp_memory.context.budget import ContextItem
-    from smp_memory.context.format import line_prefix, line_text
+    from smp_memory.context.budget import ContextItem, line_prefix, line_text
 
     visible = _visible_sessions(reader, state)
     items: list[ContextItem] = []
@@ -246,7 +229,7 @@ def _matches(reader: Reader, words: str, types: tuple[str, ...], limit: int, vis
     offset, size = 0, limit
     while offset < _MOST_MATCHES:
         options: dict[str, Any] = {"types": list(types), "limit": size, "offset": offset, "track_access": False}
-        hits = api.query(reader.scope, words, {**options, "sessions": within} if within else options)
+        hits = search.path.query(reader.scope, words, {**options, "sessions": within} if within else options)
         if within is None and not all(visible.allows(hit.record.session) for hit in hits):
             within, offset, size = visible.sessions(), 0, limit
             if not within:
@@ -263,8 +246,6 @@ def _matches(reader: Reader, words: str, types: tuple[str, ...], limit: int, vis
 
 def _new_hits(hits: Iterator[Hit], limit: int, least: float, injected: set[str], session: str) -> Iterator[Hit]:
     """The first hits that are relevant enough, not settled and not in the conversation already."""
-    from smp_memory.policies.statuses import is_settled
-
     best, count = 0.0, 0
     for hit in hits:
         record, best = hit.record, best or hit.relevance
@@ -283,8 +264,7 @@ def query_words(prompt: str) -> str:
     """The words of a prompt to search for; empty if it has too few content words."""
     if len(prompt) < 8:
         return ""
-    from smp_memory.index.tokens import parse, without_signs
-    from smp_memory.privacy.fence import strip
+    from smp_memory.index.tokenizer import parse, without_signs
 
     text = without_signs(strip(prompt[:_MOST_CHARACTERS]))
     words = list(dict.fromkeys(text.split()))[:_MOST_WORDS]
@@ -300,8 +280,6 @@ def _for_agent(reader: Reader, event: HookEvent, state: HookSession) -> HookReca
     budget = reader.config["hooks.prompt_tokens"]
     if not budget:
         return HookRecall()
-    from smp_memory.model.ids import is_valid
-
     agent = event.agent if is_valid(event.agent or "-") else None
     # An agent has a conversation of its own: what it gets does not count as injected into this one, so no refs are returned.
     return HookRecall(_context(reader, state, agent, budget, 0).text)

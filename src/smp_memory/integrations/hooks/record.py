@@ -19,37 +19,42 @@ from __future__ import annotations
 import os
 import time
 
+from smp_memory import incomplete
+from smp_memory.discovery import PLACES
+from smp_memory.errors import InvalidRecord, SessionExists, SessionNotFound
 from smp_memory.integrations.hooks import events, session_state
-from smp_memory.integrations.hooks.failures import log_failure
-from smp_memory.integrations.hooks.session_state import digest, find_session_name, new_session_name
+from smp_memory.integrations.hooks.session_state import digest, find_session_name, log_failure, new_session_name
 from smp_memory.integrations.hooks.transcripts import (
     ASSISTANT,
     SUMMARY,
     USER,
     TranscriptTurn,
+    claude_turns,
+    codex_turns,
     from_last_prompt,
     is_in_use,
     keep_final_replies,
     read_lines,
     transcript_size,
 )
+from smp_memory.memory import Memory, open_memory
 from smp_memory.model.types import names_where
+from smp_memory.privacy.settings import redaction_notice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from smp_memory.config import Config
     from smp_memory.integrations.hooks.events import HookEvent
     from smp_memory.integrations.hooks.session_state import HookSession, SessionStates
-    from smp_memory.memory import Memory
     from smp_memory.model.record import Record
     from smp_memory.session import SessionMemory
 
 _BACKGROUND_SECONDS, _AWAITED_SECONDS, _FOREGROUND_SECONDS = 60.0, 30.0, 0.8  # how long to wait for a lock
 _MIN_TURNS = 4  # a shorter session is not expected to leave memories
 _MOST_OTHERS = 3  # sessions without an end event that are caught up at the start of one
+_PARSERS = {events.CLAUDE: claude_turns, events.CODEX: codex_turns}  # other hosts keep no transcript that can be read
 _DUPLICATE_SECONDS = 2  # two prompts of the same words within this time are one, unless the host gives them ids
 
 
@@ -69,9 +74,6 @@ def record(
     is_background  nobody waits for this process.
     is_awaited     the caller asked to wait (`--wait`). Without both the host waits, because there is no fork.
     """
-    from smp_memory.memory import open_memory
-    from smp_memory.store import incomplete
-
     seconds = _BACKGROUND_SECONDS if is_background else _AWAITED_SECONDS if is_awaited else _FOREGROUND_SECONDS
     settings = {"concurrency": {"lock_timeout_ms": int(seconds * 1000)}}
     incomplete.caller_reports = True  # in the notice at the start of a session; nothing else is printed
@@ -81,7 +83,7 @@ def record(
         if event.kind == events.END:
             from smp_memory.context.digest import renew_digests
 
-            renew_digests(memory)
+            renew_digests(memory.scope)
         if is_background:
             memory.query("smp", limit=1, track_access=False)  # catch up the index now, not at the next prompt
 
@@ -113,7 +115,7 @@ class _Recording:
     def _session_config(self, session: str) -> Config:
         """The settings of this conversation's session, or of the store as long as there is none."""
         store = self._memory.store
-        exists = session and store.layout.exists(store.disk, store.root, session)
+        exists = session and store.has_session(session)
         return store.session(session).usable_config() if exists else self._memory.config
 
     def run(self) -> None:
@@ -246,7 +248,7 @@ class _Recording:
 
     def _unread(self) -> list[TranscriptTurn]:
         """The turns of the transcript since it was last read. They count as read when the state is saved."""
-        state, parse_turns = self._state, _parser_for(self._event.client)
+        state, parse_turns = self._state, _PARSERS.get(self._event.client)
         if parse_turns is None or transcript_size(self._path) < 0:
             return []
         lines, state.offset = read_lines(self._path, state.offset)
@@ -313,8 +315,6 @@ class _Recording:
 
     def _add_notices(self, record: Record | SessionMemory) -> None:
         """Add the warnings and redactions of a stored record or an opened session to the notices for the conversation."""
-        from smp_memory.privacy.settings import redaction_notice
-
         if record.redacted:
             redaction = redaction_notice(dict.fromkeys(record.redacted, 1))
             self._state.add_notice(f"SMP recorded this conversation without some of its text: {redaction}")
@@ -351,8 +351,6 @@ class _Recording:
         return self._session
 
     def _find_session(self) -> SessionMemory | None:
-        from smp_memory.errors import SessionNotFound
-
         memory, state = self._memory, self._state
         name = state.session or find_session_name(self._event, memory.store.session_ids())
         try:
@@ -361,13 +359,10 @@ class _Recording:
             return None  # it was deleted
 
     def _create_session(self) -> SessionMemory:
-        from smp_memory.errors import SessionExists
-        from smp_memory.integrations.hooks.project_store import project_name
-
         event = self._event
         fields: dict[str, Any] = {
             "author": event.client,
-            "project": project_name(self._memory.root, event.cwd) or None,
+            "project": _project_name(self._memory.root, event.cwd) or None,
             "agents": [event.client],
             "host": event.client,
             "host_session": event.session,
@@ -399,8 +394,6 @@ def _is_same_transcript(state: HookSession, path: str) -> bool:
 
 def _add(session: SessionMemory, items: list[tuple[str, dict[str, Any]]]) -> tuple[list[Record], list[Exception]]:
     """Store turns one by one if they cannot be stored together: an invalid time is left out, an invalid turn skipped."""
-    from smp_memory.errors import InvalidRecord
-
     try:
         return session.add_many(items), []
     except InvalidRecord:
@@ -431,17 +424,12 @@ def _is_same_prompt(before: str, now: str) -> bool:
     )
 
 
-def _parser_for(client: str) -> Callable[[list[dict[str, Any]]], list[TranscriptTurn]] | None:
-    """The parser of a host's lines; None if its transcripts are not read."""
-    if client == "claude-code":
-        from smp_memory.integrations.hooks.claude_transcript import parse_turns
-
-        return parse_turns
-    if client == "codex":
-        from smp_memory.integrations.hooks.codex_transcript import parse_turns as parse_rollout
-
-        return parse_rollout
-    return None
+def _project_name(root: str, cwd: str) -> str:
+    """The name of the project's folder."""
+    for below in PLACES:
+        if root.endswith(os.sep + below.replace("/", os.sep)):
+            return os.path.basename(root[: -len(below) - 1])
+    return os.path.basename(os.path.abspath(cwd)) if cwd else ""
 
 
 def _now() -> str:

@@ -1,7 +1,8 @@
-"""What hooks know about each session of a host: one small JSON file for each in the user's state, and one lock for all.
+"""What hooks know about each session of a host, and the log of their failures, in the user's state of a store.
 
-A file says which SMP session it belongs to, which memories were injected, up to which offset the transcript was read, and whether
-recording was off. It holds ids, offsets and digests, no text of the conversation.
+Each session of a host has one small JSON file; one lock is for all. A file says which SMP session it belongs to, which memories
+were injected, up to which offset the transcript was read, and whether recording was off. It holds ids, offsets and digests, no
+text of the conversation.
 
 Guarantees: a file that is missing, damaged or written by a newer version counts as empty: memories are injected once more,
 and idempotency keys prevent that a turn is stored twice. Files of sessions that were not continued for 60 days are removed.
@@ -12,6 +13,14 @@ The SMP session of a host's session is named by host, day and a digest of the ho
 
 A session that is continued days later keeps its name, because its file has it, or, if the file is lost, because a session with the
 same digest exists. Two sessions of a host on one day have different names.
+
+The log, `hooks.log`, has one line of JSON for each failure; `smp doctor` shows it:
+
+    {"at": "2026-01-31T14:00:00Z", "client": "claude-code", "event": "Stop", "error": "LockTimeout E_LOCK_TIMEOUT"}
+
+Guarantees: logging never raises, the log never grows beyond `LOG_BYTES`, and it holds no memory and no prompt: only the class of
+an error, its code, the environment variable that has a bad value and the source line, not its message. Non-guarantee: on a disk
+that is full or read-only nothing is logged.
 """
 
 from __future__ import annotations
@@ -19,16 +28,17 @@ from __future__ import annotations
 import os
 import time
 
+from smp_memory.errors import SMPError
+from smp_memory.model.ids import is_valid, sha256_hex
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import TracebackType
     from typing import Any
 
-    from smp_memory.files.disk import Disk
-    from smp_memory.files.user_state import UserState
     from smp_memory.integrations.hooks.events import HookEvent
-
+    from smp_memory.store.port import StateFiles
 
 FOLDER = "hooks"
 WITHOUT_MEMORIES = "left-nothing"  # the file that names the last session that ended without a memory
@@ -43,7 +53,7 @@ class HookSession:
     """What is known about one session of a host."""
 
     def __init__(self, fields: dict[str, Any] | None = None) -> None:
-        known = fields if isinstance(fields, dict) else {}
+        known = fields or {}
 
         def text(name: str) -> str:
             value = known.get(name)
@@ -140,38 +150,39 @@ def file_name(host_session: str) -> str:
 
 
 def digest(text: str) -> str:
-    from smp_memory.files.sha256 import sha256_hex
-
     return sha256_hex(text.encode("utf-8", "surrogatepass"))[:32]
 
 
-def read_state(state: UserState, host_session: str) -> HookSession:
+def read_state(state: StateFiles, host_session: str) -> HookSession:
     """The state of a host's session as it is stored now, without a lock."""
-    return _load(state.disk, state.path(FOLDER, file_name(host_session)))
+    return HookSession(_load(state, file_name(host_session)))
 
 
-def _load(disk: Disk, path: str) -> HookSession:
+def _load(state: StateFiles, name: str) -> dict[str, Any] | None:
+    """The fields of a file in the hooks' folder; None if it is missing or damaged."""
     import json
 
-    from smp_memory.errors import SMPError
-
     try:
-        return HookSession(json.loads(disk.read(path, 0, 1 << 20)))
-    except (OSError, SMPError, ValueError, RecursionError):
-        return HookSession()
-
-
-def session_without_memories(state: UserState) -> dict[str, Any] | None:
-    """The last session that ended without a decision, finding or learning, unless that was reported already."""
-    import json
-
-    from smp_memory.errors import SMPError
-
-    try:
-        known = json.loads(state.disk.read(state.path(FOLDER, WITHOUT_MEMORIES), 0, 1 << 16))
+        fields = json.loads(state.read(_path(name)))
     except (OSError, SMPError, ValueError, RecursionError):
         return None
-    if not isinstance(known, dict) or not isinstance(known.get("turns"), int):
+    return fields if isinstance(fields, dict) else None
+
+
+def _save(state: StateFiles, name: str, fields: dict[str, Any]) -> None:
+    import json
+
+    state.write(_path(name), (json.dumps(fields) + "\n").encode())
+
+
+def _path(name: str) -> str:
+    return f"{FOLDER}/{name}"
+
+
+def session_without_memories(state: StateFiles) -> dict[str, Any] | None:
+    """The last session that ended without a decision, finding or learning, unless that was reported already."""
+    known = _load(state, WITHOUT_MEMORIES)
+    if known is None or not isinstance(known.get("turns"), int):
         return None
     return known if _valid_id(known.get("session")) else None
 
@@ -179,62 +190,49 @@ def session_without_memories(state: UserState) -> dict[str, Any] | None:
 class SessionStates:
     """The states of all host sessions of a store, under their lock: a context manager."""
 
-    def __init__(self, state: UserState, timeout_seconds: float) -> None:
-        from smp_memory.files.lock import SessionLock
-
-        self._disk = state.disk
-        self._folder = state.path(FOLDER)
-        state.make()
-        state.disk.make_folder(self._folder)
-        self._lock = SessionLock(state.disk, self._folder, "the session states of the hooks")
-        self._timeout_seconds = timeout_seconds
+    def __init__(self, state: StateFiles, timeout_seconds: float) -> None:
+        self._state = state
+        self._lock = state.lock(FOLDER, "the session states of the hooks", timeout_seconds)
 
     def __enter__(self) -> SessionStates:
-        self._lock.acquire(self._timeout_seconds)
+        self._lock.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._lock.release()
-        self._lock.close()
+        self._lock.__exit__(kind, error, trace)
 
     def load(self, host_session: str) -> HookSession:
-        session = _load(self._disk, os.path.join(self._folder, file_name(host_session)))
+        session = read_state(self._state, host_session)
         session.host_session = host_session
         return session
 
     def save(self, session: HookSession) -> None:
-        import json
-
-        path = os.path.join(self._folder, file_name(session.host_session))
-        self._disk.replace(path, (json.dumps(session.to_dict()) + "\n").encode())
+        _save(self._state, file_name(session.host_session), session.to_dict())
 
     def load_others(self, session: HookSession) -> Iterator[HookSession]:
         """States of the other sessions, the newest first; files that are too old are removed."""
         excluded, files = file_name(session.host_session), []
-        for name in self._disk.names(self._folder):
-            status = self._disk.stat(os.path.join(self._folder, name)) if name.endswith(".json") else None
-            if status is None or name == excluded:
+        for name in self._state.names(FOLDER):
+            written = self._state.modified_at(_path(name)) if name.endswith(".json") else None
+            if written is None or name == excluded:
                 continue
-            if time.time() - status.st_mtime > _KEPT_SECONDS:
-                self._disk.remove(os.path.join(self._folder, name))
+            if time.time() - written > _KEPT_SECONDS:
+                self._state.remove(_path(name))
             else:
-                files.append((status.st_mtime, name))
+                files.append((written, name))
         for _, name in sorted(files, reverse=True):
-            other = _load(self._disk, os.path.join(self._folder, name))
+            other = HookSession(_load(self._state, name))
             if other.client and other.host_session:
                 yield other
 
     def note_session_without_memories(self, session: str, turns: int, at: str) -> None:
-        import json
-
-        fields = {"session": session, "turns": turns, "at": at}
-        self._disk.replace(os.path.join(self._folder, WITHOUT_MEMORIES), (json.dumps(fields) + "\n").encode())
+        _save(self._state, WITHOUT_MEMORIES, {"session": session, "turns": turns, "at": at})
 
     def clear_session_without_memories(self) -> None:
         """Remove the note after it was reported, so that it is reported once."""
-        self._disk.remove(os.path.join(self._folder, WITHOUT_MEMORIES))
+        self._state.remove(_path(WITHOUT_MEMORIES))
 
 
 def _turn_digest(role: str, text: str) -> str:
@@ -247,8 +245,6 @@ def _valid_id(value: Any) -> str:
     """A valid session id, else empty: it is printed outside of the fence, so it must not be free text."""
     if not isinstance(value, str) or not value:
         return ""
-    from smp_memory.model.ids import is_valid
-
     return value if is_valid(value) else ""
 
 
@@ -264,7 +260,7 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def session_name(state: UserState, event: HookEvent) -> str:
+def session_name(state: StateFiles, event: HookEvent) -> str:
     """The SMP session of the event's host session as stored, else the name that it would get today."""
     return read_state(state, event.session).session or new_session_name(event)
 
@@ -281,3 +277,49 @@ def find_session_name(event: HookEvent, names: Iterable[str]) -> str:
 
 def _session_digest(event: HookEvent) -> str:
     return digest(event.session)[:8]
+
+
+# -- the log of failures
+
+LOG = "hooks.log"
+LOG_BYTES = 128 << 10
+
+
+def log_failure(root: str, client: str, event: str, error: BaseException) -> None:
+    try:
+        _append_failure(root, client, event, error)
+    except Exception:  # noqa: S110 - a failure of the log cannot be reported anywhere
+        pass
+
+
+def _append_failure(root: str, client: str, event: str, error: BaseException) -> None:
+    import json
+
+    from smp_memory.store.opening import user_state
+
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    line = json.dumps({"at": at, "client": client, "event": event, "error": _describe(error)}).encode() + b"\n"
+    state = user_state(root)
+    log = state.read(LOG) if state.has(LOG) else b""
+    if len(log) + len(line) > LOG_BYTES:
+        state.write(LOG, log[-LOG_BYTES // 2 :].partition(b"\n")[2] + line)
+    else:
+        state.append(LOG, line)
+
+
+def _describe(error: BaseException) -> str:
+    """An error without its message, which may quote the conversation."""
+    kind = type(error).__name__
+    code = getattr(error, "code", None)
+    if isinstance(code, str):
+        source = str(getattr(error, "details", {}).get("source", ""))
+        variable = source.removeprefix("environment ") if source.startswith("environment SMP_") else ""
+        return f"{kind} {code} {variable}".rstrip()
+    if isinstance(error, OSError) and error.strerror:
+        return f"{kind}: {error.strerror}"
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return kind
+    return f"{kind} in {os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"

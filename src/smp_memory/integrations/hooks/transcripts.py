@@ -1,7 +1,6 @@
-"""Read a host's transcript from an offset, and the steps that all transcript parsers share. Reads only.
+"""Read turns from the transcript of a host, from an offset on. Reads only.
 
-A transcript is JSON lines that the host appends to. The host's parser decides which lines are turns
-(`claude_transcript`, `codex_transcript`).
+A transcript is JSON lines that the host appends to; a parser for each host decides which lines are turns.
 
 Guarantees: whole lines only; a line that cannot be read is skipped, and the others are not affected. Of the texts that an
 assistant writes between its tool calls only the last before the next prompt is a turn: its reply. Fenced recall is removed.
@@ -13,8 +12,15 @@ import os
 import stat as modes
 import time
 
+from smp_memory.integrations.hooks.events import replace_surrogates, strip_host_blocks
+from smp_memory.integrations.hooks.session_state import digest
+from smp_memory.privacy.fence import strip
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
+    Line = dict[str, Any]
     from typing import Any
 
 LIMIT_BYTES = 64 << 20  # of one read; older lines are skipped
@@ -92,9 +98,6 @@ def from_last_prompt(turns: list[TranscriptTurn]) -> list[TranscriptTurn]:
 
 def keep_final_replies(turns: list[TranscriptTurn]) -> list[TranscriptTurn]:
     """The turns without recalled text and empty turns, and with only the last of consecutive assistant texts."""
-    from smp_memory.integrations.hooks.events import replace_surrogates
-    from smp_memory.privacy.fence import strip
-
     kept: list[TranscriptTurn] = []
     for turn in turns:
         turn.text = strip(replace_surrogates(turn.text)).strip()
@@ -118,3 +121,141 @@ def message_text(content: Any, part_types: tuple[str, ...]) -> str:
         if isinstance(part, dict) and part.get("type") in part_types and isinstance(part.get("text"), str)
     ]
     return "\n\n".join(parts)
+
+
+# -- Claude Code
+#
+# Every line of the conversation has a `uuid` and names the one before it, `parentUuid`. Where a person went back and edited a
+# prompt, two prompts have the same parent; only the last of them counts, with all its descendants.
+# Left out: meta lines of the host (`isMeta`), agents and teams beside the conversation (`isSidechain`, `teamName`), results of
+# tools, commands of the host and their output. A summary that replaces compacted turns is kept as a summary.
+
+_CLAUDE_PREFIXES = (
+    "<command-name>",
+    "<command-message>",
+    "<local-command-",
+    "<bash-input>",
+    "<bash-stdout>",
+    "<task-notification>",
+    "[Request interrupted by user",
+)
+
+
+def claude_turns(lines: list[Line]) -> list[TranscriptTurn]:
+    """The turns in lines of a Claude Code transcript, in order."""
+    abandoned = _abandoned_lines(lines)
+    turns: list[TranscriptTurn] = []
+    prompts: set[str] = set()
+    message_id = ""
+    for line in lines:
+        if _text(line, "uuid") in abandoned or not _is_conversation(line):
+            continue
+        message = line["message"]
+        key, at = _text(line, "uuid"), _text(line, "timestamp")
+        if line["type"] == "assistant":
+            text = message_text(message.get("content"), ("text",))
+            if text and turns and turns[-1].role == ASSISTANT and message_id == _text(message, "id") != "":
+                turns[-1].text += "\n\n" + text  # one message split over several lines
+            elif text:
+                turns.append(TranscriptTurn(ASSISTANT, text, key, at))
+            message_id = _text(message, "id")
+        elif line.get("isCompactSummary"):
+            turns.append(TranscriptTurn(SUMMARY, message_text(message.get("content"), ("text",)), key, at))
+        else:
+            text = _prompt_text(message.get("content"))
+            if text:
+                prompt = _text(line, "promptId")  # the prompt's event carries the same id
+                turns.append(
+                    TranscriptTurn(USER, text, f"prompt:{prompt}" if prompt and prompt not in prompts else key, at)
+                )
+                prompts.add(prompt)
+    return keep_final_replies(turns)
+
+
+def _is_conversation(line: Line) -> bool:
+    return (
+        line.get("type") in ("user", "assistant")
+        and isinstance(line.get("message"), dict)
+        and not (line.get("isMeta") or line.get("isSidechain") or line.get("teamName"))
+    )
+
+
+def _is_prompt(line: Line) -> bool:
+    return _is_conversation(line) and line["type"] == "user" and bool(_prompt_text(line["message"].get("content")))
+
+
+def _prompt_text(content: Any) -> str:
+    """The text of a prompt; empty for a tool result, a command, or text that the host inserted."""
+    if isinstance(content, list) and any(
+        isinstance(part, dict) and part.get("type") == "tool_result" for part in content
+    ):
+        return ""
+    text = strip_host_blocks(message_text(content, ("text",))).strip()
+    return "" if text.startswith(_CLAUDE_PREFIXES) else text
+
+
+def _abandoned_lines(lines: list[Line]) -> set[str]:
+    """The ids of prompts that were edited later, and of all their descendants."""
+    last: dict[str, str] = {}
+    abandoned_ids: set[str] = set()
+    for line in lines:
+        parent, name = _text(line, "parentUuid"), _text(line, "uuid")
+        if parent and name and _is_prompt(line):
+            if parent in last:
+                abandoned_ids.add(last[parent])
+            last[parent] = name
+    if abandoned_ids:
+        for line in lines:  # a child comes after its parent
+            if _text(line, "parentUuid") in abandoned_ids:
+                abandoned_ids.add(_text(line, "uuid"))
+    return abandoned_ids - {""}
+
+
+def _text(fields: dict[str, Any], name: str) -> str:
+    value = fields.get(name)
+    return value if isinstance(value, str) else ""
+
+
+# -- Codex
+#
+# Turns are `response_item` lines with a message of `user` or `assistant`; `event_msg` lines repeat them. Lines have no id: their
+# time, role and text together serve as one. A `compacted` line carries the summary that replaces the turns before it.
+# Left out: what Codex puts before the first prompt in the user's name (instructions, the environment), tools, reasoning.
+
+_CODEX_PREFIXES = (
+    "<environment_context>",
+    "<user_instructions>",
+    "<INSTRUCTIONS>",
+    "<permissions instructions>",
+    "<collaboration_mode>",
+    "<turn_aborted>",
+    "<subagent_notification>",
+    "<user_shell_command>",
+    "<skill>",
+    "# AGENTS.md instructions",
+)
+_PART_TYPES = {USER: ("input_text",), ASSISTANT: ("output_text",)}
+
+
+def codex_turns(lines: list[dict[str, Any]]) -> list[TranscriptTurn]:
+    """The turns in lines of a Codex rollout, in order."""
+    turns: list[TranscriptTurn] = []
+    for line in lines:
+        payload, at = line.get("payload"), line.get("timestamp")
+        if not isinstance(payload, dict):
+            continue
+        at = at if isinstance(at, str) else ""
+        if line.get("type") == "compacted" and isinstance(payload.get("message"), str):
+            turns.append(_codex_turn(SUMMARY, payload["message"], at))
+            continue
+        role = payload.get("role")
+        if line.get("type") != "response_item" or payload.get("type") != "message" or role not in (USER, ASSISTANT):
+            continue
+        text = message_text(payload.get("content"), _PART_TYPES[role]).strip()
+        if text and not (role == USER and text.startswith(_CODEX_PREFIXES)):
+            turns.append(_codex_turn(role, text, at))
+    return keep_final_replies(turns)
+
+
+def _codex_turn(role: str, text: str, at: str) -> TranscriptTurn:
+    return TranscriptTurn(role, text, f"{at}:{role}:{digest(text)[:16]}", at)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from smp_memory.errors import Busy, DuplicateId, MemoryNotFound, SessionExists, SessionNotFound
 from smp_memory.privacy import fence
+from smp_memory.privacy.settings import redactor_of
 from smp_memory.privacy.visibility import Viewer
 
 if TYPE_CHECKING:
@@ -217,8 +218,6 @@ class KnowledgeGraph:
                 session = self._memory.opened_session(self._name)
             except SessionNotFound:
                 return _GraphView([], None, Viewer(None).sees)
-        from smp_memory.privacy.settings import redactor_of
-
         viewer = Viewer(self._author)
         return _GraphView(session.records("learning", include_deleted=True), redactor_of(session.config), viewer.sees)
 

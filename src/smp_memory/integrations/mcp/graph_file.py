@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import InvalidFormat, UserError, from_os_error
+from smp_memory.files.disk import Disk
+from smp_memory.files.system import RealSystem
+from smp_memory.integrations.mcp.graph import SESSION, KnowledgeGraph
+from smp_memory.model.times import to_text
 
 if TYPE_CHECKING:
-    from smp_memory.integrations.mcp.graph import KnowledgeGraph
     from smp_memory.memory import Memory
 
 LIMIT_BYTES = 512 << 20  # of a file
@@ -25,13 +28,12 @@ _ENTITY = ("name", "entityType")
 _RELATION = ("from", "to", "relationType")
 
 
-class GraphImportResult:
+class GraphImportResult(NamedTuple):
     """The counts of what was added from a file, and its invalid lines."""
 
-    def __init__(self, session: str, counts: dict[str, int], problems: list[tuple[int, str]]) -> None:
-        self.session = session
-        self.counts = counts
-        self.problems = problems  # line and reason
+    session: str
+    counts: dict[str, int]
+    problems: list[tuple[int, str]]  # line and reason
 
     def to_dict(self) -> dict[str, Any]:
         problems = [{"line": line, "message": message} for line, message in self.problems]
@@ -42,8 +44,6 @@ def import_file(
     memory: Memory, source: str | bytes, session: str | None = None, author: str | None = None
 ) -> GraphImportResult:
     """Add what a memory.jsonl, given by path or bytes, has and the graph lacks."""
-    from smp_memory.integrations.mcp.graph import SESSION, KnowledgeGraph
-
     graph, problems = parse(source if isinstance(source, bytes) else _read(source), memory.config.content_limit_bytes)
     counts = KnowledgeGraph(memory, session, author).merge(graph)
     _audit(memory, "import", author, session or SESSION, sum(counts.values()))
@@ -63,9 +63,6 @@ def export_file(
     memory: Memory, path: str, session: str | None = None, author: str | None = None, *, force: bool = False
 ) -> str:
     """Write the graph into a file; returns its path."""
-    from smp_memory.files.disk import Disk
-    from smp_memory.files.system import RealSystem
-
     target, disk = os.path.abspath(path), Disk(RealSystem())
     if disk.exists(target) and not force:
         raise UserError(f"{path} already exists. --force overwrites it.", path=path)
@@ -79,8 +76,6 @@ def export_file(
 
 def export_text(memory: Memory, session: str | None = None, author: str | None = None) -> str:
     """The graph as the lines of a file."""
-    from smp_memory.integrations.mcp.graph import SESSION, KnowledgeGraph
-
     graph = KnowledgeGraph(memory, session).read()
     _audit(memory, "export", author, session or SESSION, len(graph["entities"]) + len(graph["relations"]))
     return graph_lines(graph)
@@ -88,8 +83,6 @@ def export_text(memory: Memory, session: str | None = None, author: str | None =
 
 def _audit(memory: Memory, action: str, by: str | None, session: str, count: int) -> None:
     """Add a line to the audit log, as every export and import does."""
-    from smp_memory.model.times import to_text
-
     memory.store.audit.note(action, at=to_text(memory.now()), by=by, session=session, count=count, format="mcp-memory")
 
 
@@ -150,9 +143,6 @@ def _is_text(text: str) -> bool:
 
 
 def _read(path: str) -> bytes:
-    from smp_memory.files.disk import Disk
-    from smp_memory.files.system import RealSystem
-
     disk, target = Disk(RealSystem()), os.path.realpath(path)
     try:
         status = disk.stat(target)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mcp_types as types
 from mcp.server.lowlevel import Server
@@ -54,11 +54,7 @@ def _validate(schema: dict[str, Any], value: Any, path: str, problems: list[str]
     return value
 
 
-class _Missing:
-    pass
-
-
-_MISSING = _Missing()
+_MISSING = object()
 
 
 def _json_type(value: Any) -> str:
@@ -122,24 +118,15 @@ _OLD_OBSERVATIONS = _object(
 )
 
 
-class _GraphTool:
+class _GraphTool(NamedTuple):
     """One of the nine tools: its schemas, and the method of the graph that it calls."""
 
-    def __init__(
-        self,
-        description: str,
-        input_schema: dict[str, Any],
-        output_schema: dict[str, Any],
-        hints: dict[str, bool],
-        run: Callable[[KnowledgeGraph, dict[str, Any]], Any],
-        done: str | None = None,
-    ) -> None:
-        self.description = description
-        self.input_schema = input_schema
-        self.output_schema = output_schema
-        self.hints = hints
-        self.run = run
-        self.done = done  # the message after a deletion
+    description: str
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any]
+    hints: dict[str, bool]
+    run: Callable[[KnowledgeGraph, dict[str, Any]], Any]
+    done: str | None = None  # the message after a deletion
 
     def definition(self, name: str) -> types.Tool:
         return types.Tool(

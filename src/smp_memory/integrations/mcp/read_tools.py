@@ -9,23 +9,24 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from smp_memory import search
 from smp_memory.context.budget import ELLIPSIS, count_tokens, one_line
 from smp_memory.errors import InvalidRecord, NotAllowed
-from smp_memory.integrations.mcp.answer_budget import (
+from smp_memory.integrations.mcp.answers import (
     ENVELOPE_TOKENS,
+    Reply,
     cut_text,
+    fenced_reply,
     fit_items,
     fit_lines,
     shrink,
     token_cost,
 )
-from smp_memory.integrations.mcp.answers import Reply, fenced_reply
 from smp_memory.model.record import name_and_content
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
 from smp_memory.overview.summary import counted
 from smp_memory.privacy.fence import inside
-from smp_memory.search import api
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,7 +55,7 @@ def recall(caller: Caller, given: arguments.RecallArguments) -> Reply:
         if value
     }
     scope = caller.scope(given.session, all_by_default=True)
-    hits = api.query(scope, None, {**options, "limit": given.limit, "offset": given.offset})
+    hits = search.path.query(scope, None, {**options, "limit": given.limit, "offset": given.offset})
     matches = [_item(hit.record, relevance=round(hit.relevance, 3) if given.query else None) for hit in hits]
     items = fit_items(matches, given.max_tokens, _line)
     more = hits.more or len(items) < len(matches)
@@ -138,16 +139,16 @@ def overview(caller: Caller, given: arguments.OverviewArguments) -> Reply:
     session = scope.sessions[0] if scope.sessions is not None else None
     lines: Iterable[str]
     if given.what == "summary":
-        lines = list(api.summarize(scope))
+        lines = list(search.overviews.summarize(scope))
     elif given.what == "topics":
         lines = [
             f"- {each.name}: {_count(each.mentions, 'mention')}, last {to_text(each.last)[:10]}"
-            for each in api.topics(scope)
+            for each in search.overviews.topics(scope)
         ]
     elif given.what == "agents":
-        lines = [f"- {each.name} ({each.kind}): {_count(each.memories, 'memory', 'memories')}, last {to_text(each.last)[:10]}" for each in api.agents(scope)]  # fmt: skip
+        lines = [f"- {each.name} ({each.kind}): {_count(each.memories, 'memory', 'memories')}, last {to_text(each.last)[:10]}" for each in search.overviews.agents(scope)]  # fmt: skip
     elif given.what == "timeline":
-        events = list(api.timeline(scope, "day", given.time, None, None))
+        events = list(search.overviews.timeline(scope, "day", given.time, None, None))
         lines = [f"- {to_text(each.time)[:16]} {each.id}: {one_line(each.text)[:200]}" for each in reversed(events)]
     else:
         lines = _counts(caller, session)
@@ -228,7 +229,9 @@ def _all_fields(caller: Caller, record: Record, given: arguments.GetArguments) -
     fields: dict[str, Any] = {"id": record.ref, "type": record.type, "text": memory_text(record)}
     fields |= {name: value for name, value in data.items() if name not in fields and value not in ([], False, None)}
     if given.related:
-        neighbours = api.find_related(caller.scope(record.session, all_by_default=False), record.id, 1, None, {})
+        neighbours = search.related.find_related(
+            caller.scope(record.session, all_by_default=False), record.id, 1, None, {}
+        )
         fields["related"] = [
             {"id": each.record.ref, "kind": each.kind, "text": cut_text(_item(each.record), 200)["text"]}
             for each in neighbours
@@ -247,8 +250,3 @@ def _field_lines(item: dict[str, Any]) -> str:
 def _json_tokens(text: str) -> int:
     """The tokens of a text in an answer; as JSON they are never fewer."""
     return count_tokens(json.dumps(text, ensure_ascii=False)) + 20
-
-
-def reply_tokens(reply: Reply) -> int:
-    """The tokens of a reply as text or as JSON, whichever takes more."""
-    return max(count_tokens(reply.text), count_tokens(json.dumps(reply.data, ensure_ascii=False)))

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from smp_memory.agent_memory import AgentMemory
 from smp_memory.current_session import current_session
 from smp_memory.errors import InvalidRecord, SessionNotFound
+from smp_memory.incomplete import describe
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
-from smp_memory.store.incomplete import describe
 
 if TYPE_CHECKING:
     from smp_memory.memory import Memory
@@ -82,7 +82,7 @@ class Caller:
     def problem_lines(self, sessions: list[str] | None) -> tuple[list[str] | None, list[str]]:
         """Unreadable entries of these sessions (None: all), for an answer's data and its text."""
         find = self.memory.store.indexer.answer
-        return self.context.problem_lines(find(sessions, lambda finder: finder.problems(sessions)))
+        return self.context.problem_lines(find(sessions, lambda searcher: searcher.problems(sessions)))
 
     def acting_as(self, author: str | None) -> str | None:
         """The agent whose rights hold: that of the server, else the one that the call names, else the client."""

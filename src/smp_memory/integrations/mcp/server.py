@@ -1,8 +1,13 @@
 """The MCP server that both transports share: tools, resources and prompts.
 
+    memory://sessions             the sessions, the one written last first
+    memory://session/{id}         a summary of one, and its memories, newest first
+    memory://memory/{session}/{id}    one memory with all its fields
+
 Guarantees: the store is used in threads, so that many calls of one connection run at once and their writes share a sync.
 A mistake of the caller, a full disk or a bug ends in a result with `isError`, one sentence and a code; never in a traceback, and
-never in the end of the server. Contents of memories are never logged.
+never in the end of the server. Contents of memories are never logged. The text of a resource is fenced as recalled data and bounded
+in size; resources show what the tools show to the same caller, and an unknown URI is an error that says so.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ import logging
 import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote, unquote
 
 import anyio
 import mcp_types as types
@@ -20,10 +26,15 @@ from mcp.shared.exceptions import MCPError
 
 import smp_memory
 from smp_memory.context.budget import one_line
-from smp_memory.errors import SMPError, from_os_error
-from smp_memory.integrations.mcp import resources
+from smp_memory.errors import InvalidRecord, SMPError, from_os_error
+from smp_memory.incomplete import describe
+from smp_memory.integrations.mcp import arguments, read_tools
+from smp_memory.integrations.mcp.answers import fit_lines
+from smp_memory.integrations.mcp.arguments import read
 from smp_memory.integrations.mcp.tools import INSTRUCTIONS, UNTRUSTED, tools_for
-from smp_memory.privacy.fence import escape_marks
+from smp_memory.integrations.mcp.write_tools import sessions
+from smp_memory.privacy.fence import escape_marks, fence
+from smp_memory.search import overviews, path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,36 +103,34 @@ def _resource_handlers(context: RequestContext, threads: Threads) -> dict[str, A
 
     async def list_resources(ctx: Any, params: Any) -> types.ListResourcesResult:
         cursor = params.cursor if params is not None else None
-        names, after = await run(ctx, "the list", lambda caller: resources.page(caller, cursor))
-        first = (
-            [] if cursor else [_resource(resources.SESSIONS, "sessions", "The sessions, the one written last first")]
-        )
-        listed = [_resource(resources.session_uri(name), name, None) for name in names]
+        names, after = await run(ctx, "the list", lambda caller: page(caller, cursor))
+        first = [] if cursor else [_resource(SESSIONS, "sessions", "The sessions, the one written last first")]
+        listed = [_resource(session_uri(name), name, None) for name in names]
         return types.ListResourcesResult(resources=first + listed, next_cursor=after)
 
     async def list_templates(ctx: Any, params: Any) -> types.ListResourceTemplatesResult:
         return types.ListResourceTemplatesResult(
             resource_templates=[
                 types.ResourceTemplate(uri_template=uri, name=name, description=about, mime_type=mime)
-                for uri, (name, about, mime) in resources.TEMPLATES.items()
+                for uri, (name, about, mime) in TEMPLATES.items()
             ]
         )
 
     async def read_resource(ctx: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         uri = str(params.uri)
-        text = await run(ctx, "the resource", lambda caller: resources.read_uri(caller, uri))
+        text = await run(ctx, "the resource", lambda caller: read_uri(caller, uri))
         return types.ReadResourceResult(
             contents=[types.TextResourceContents(uri=uri, mime_type="text/markdown", text=text)]
         )
 
     async def list_prompts(ctx: Any, params: Any) -> types.ListPromptsResult:
-        return types.ListPromptsResult(prompts=[_prompt(name) for name in resources.PROMPTS])
+        return types.ListPromptsResult(prompts=[_prompt(name) for name in PROMPTS])
 
     async def get_prompt(ctx: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         given = dict(params.arguments or {})
-        text = await run(ctx, "the prompt", lambda caller: resources.prompt_text(caller, params.name, given))
+        text = await run(ctx, "the prompt", lambda caller: prompt_text(caller, params.name, given))
         message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
-        return types.GetPromptResult(description=resources.PROMPTS[params.name][0], messages=[message])
+        return types.GetPromptResult(description=PROMPTS[params.name][0], messages=[message])
 
     return {
         "on_list_resources": list_resources,
@@ -137,7 +146,7 @@ def _resource(uri: str, name: str, about: str | None) -> types.Resource:
 
 
 def _prompt(name: str) -> types.Prompt:
-    about, takes = resources.PROMPTS[name]
+    about, takes = PROMPTS[name]
     arguments = [types.PromptArgument(name=each, description=text, required=False) for each, text in takes.items()]
     return types.Prompt(name=name, description=about, arguments=arguments)
 
@@ -175,3 +184,83 @@ def error_text(error: Exception, operation: str) -> str:
 
 def _is_missing(error: Exception) -> bool:
     return isinstance(error, SMPError) and error.code in ("E_SESSION_NOT_FOUND", "E_MEMORY_NOT_FOUND")
+
+
+# -- resources
+
+SESSIONS = "memory://sessions"
+TEMPLATES = {
+    "memory://session/{id}": ("session", "A session: what matters, and its memories, newest first", "text/markdown"),
+    "memory://memory/{session}/{id}": ("memory", "One memory with all its fields", "text/markdown"),
+}
+PAGE = 100
+_MOST_TOKENS = 20_000
+
+
+def session_uri(session: str) -> str:
+    return f"memory://session/{quote(session, safe='')}"
+
+
+def page(caller: Caller, cursor: str | None) -> tuple[list[str], str | None]:
+    """The ids of some sessions, newest first, and the cursor of the next ones."""
+    if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
+        raise InvalidRecord("cursor: use the nextCursor of the answer before.", field="cursor")
+    start = int(cursor or 0)
+    ids = [session.id for _, session in reversed(caller.memory.sessions_by_time())]
+    return ids[start : start + PAGE], str(start + PAGE) if start + PAGE < len(ids) else None
+
+
+def read_uri(caller: Caller, uri: str) -> str:
+    """The text of a resource, as Markdown."""
+    if uri == SESSIONS:
+        return sessions(caller, read(arguments.SessionsArguments, {"limit": PAGE})).text
+    kind, _, rest = uri.removeprefix("memory://").partition("/")
+    if not uri.startswith("memory://") or kind not in ("session", "memory") or not rest:
+        raise InvalidRecord(f"uri: there is no {uri}. See resources/list and resources/templates/list.", field="uri")
+    if kind == "memory":
+        ref = "/".join(unquote(part) for part in rest.split("/"))
+        return read_tools.get(caller, read(arguments.GetArguments, {"ids": [ref], "max_tokens": _MOST_TOKENS})).text
+    return _session_text(caller, unquote(rest))
+
+
+def _session_text(caller: Caller, name: str) -> str:
+    scope = caller.scope(name, all_by_default=False)
+    hits = path.query(scope, None, {"limit": 500, "sort": "newest", "track_access": False})
+    lines = [f"# Session {name}", "", *overviews.summarize(scope), "", "## Memories, newest first", ""]
+    lines += [read_tools.memory_line(hit.record) for hit in hits]
+    chosen, cut = fit_lines(lines, _MOST_TOKENS)
+    chosen += ["(and more: recall)"] if cut or hits.more else []
+    chosen += [f"({describe(hits.problems, to_agent=True)})"] if hits.problems else []
+    return fence("\n".join(chosen))
+
+
+# -- prompts
+
+PROMPTS = {
+    "recall": (
+        "Begin a task with what is known about it",
+        {"task": "What you are about to do", "session": "Session id"},
+    ),
+    "end-of-session": ("Keep what the next session should know", {"session": "Session id"}),
+}
+
+
+def prompt_text(caller: Caller, name: str, given: dict[str, str]) -> str:
+    """The text of a prompt."""
+    if name not in PROMPTS:
+        raise InvalidRecord(f"name: there is no prompt {name!r}; there are {', '.join(PROMPTS)}.", field="name")
+    unknown = set(given) - set(PROMPTS[name][1])
+    if unknown:
+        raise InvalidRecord(f"{min(unknown)}: the prompt {name} has no such argument.", field=min(unknown))
+    if name == "recall":
+        known = read_tools.context(caller, read(arguments.ContextArguments, dict(given))).text
+        task = given.get("task", "").strip()
+        return f"{known}\n\n" + (f"With this in mind: {task}" if task else "Keep this in mind from now on.")
+    where = f" Use session {given['session']!r}." if given.get("session") else ""
+    return (
+        "This session ends. Look back over it and call `remember` once for each thing that the next one should know and "
+        "memory does not hold yet (`recall` tells): decisions with their reasons, findings that are still open, preferences "
+        "of the user, lessons learned, and as a last memory of type summary where the work stands and what comes next. "
+        "`update` with action resolve closes findings that are done. Do not store secrets, or what was recalled from memory."
+        + where
+    )

@@ -6,7 +6,7 @@ arguments keep their meaning; a tool is a thin wrapper around a method that Pyth
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcp_types import Tool, ToolAnnotations
 
@@ -34,35 +34,25 @@ ADDS = {"read_only_hint": False, "destructive_hint": False, "idempotent_hint": F
 CHANGES = {"read_only_hint": False, "destructive_hint": True, "idempotent_hint": True, "open_world_hint": False}
 
 
-class ToolSpec:
+class ToolSpec(NamedTuple):
     """One tool: its title and description, the models of its arguments and its answer, and its function."""
 
-    def __init__(
-        self,
-        title: str,
-        description: str,
-        arguments_model: type[Any],
-        answer_model: type[Any],
-        run: Callable[[Caller, Any], Reply],
-        hints: dict[str, bool],
-        offered_model: type[Any] | None = None,
-    ) -> None:
-        self.title = title
-        self.description = description
-        self.arguments_model = arguments_model
-        self.answer_model = answer_model
-        self.run = run
-        self.hints = hints
-        self.offered_model = (
-            offered_model or arguments_model
-        )  # the published schema; `arguments_model` may accept more, to refuse it with a reason
+    title: str
+    description: str
+    arguments_model: type[Any]
+    answer_model: type[Any]
+    run: Callable[[Caller, Any], Reply]
+    hints: dict[str, bool]
+    offered_model: type[Any] | None = (
+        None  # the published schema, if `arguments_model` accepts more, to refuse it with a reason
+    )
 
     def definition(self, name: str) -> Tool:
         return Tool(
             name=name,
             title=self.title,
             description=self.description,
-            input_schema=schema_of(self.offered_model),
+            input_schema=schema_of(self.offered_model or self.arguments_model),
             output_schema=schema_of(self.answer_model),
             annotations=ToolAnnotations.model_validate({"title": self.title, **self.hints}),
         )
@@ -148,14 +138,4 @@ def tools_for(context: RequestContext) -> dict[str, ToolSpec]:
     """The tools of a server; `forget` offers `erase` only if the server may erase."""
     if context.may_erase:
         return TOOLS
-    full = TOOLS["forget"]
-    forget = ToolSpec(
-        full.title,
-        full.description,
-        full.arguments_model,
-        full.answer_model,
-        full.run,
-        full.hints,
-        offered_model=arguments.ForgetArguments,
-    )
-    return {**TOOLS, "forget": forget}
+    return {**TOOLS, "forget": TOOLS["forget"]._replace(offered_model=arguments.ForgetArguments)}

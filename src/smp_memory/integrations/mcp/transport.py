@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 from mcp.server.stdio import stdio_server
@@ -31,33 +31,19 @@ if TYPE_CHECKING:
 _LONE_SURROGATE = re.compile(r"\\ud[89a-f][0-9a-f]{2}", re.IGNORECASE)
 
 
-class ServerOptions:
+class ServerOptions(NamedTuple):
     """The options of `smp mcp`."""
 
-    def __init__(
-        self,
-        *,
-        session: str | None = None,
-        author: str | None = None,
-        may_erase: bool = False,
-        compat: bool = False,
-        http: bool = False,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        token_file: str | None = None,
-        remote: bool = False,
-        names: tuple[str, ...] = (),
-    ) -> None:
-        self.session = session
-        self.author = author
-        self.may_erase = may_erase
-        self.compat = compat
-        self.http = http
-        self.host = host
-        self.port = port
-        self.token_file = token_file
-        self.remote = remote
-        self.names = names
+    session: str | None = None
+    author: str | None = None
+    may_erase: bool = False
+    compat: bool = False
+    http: bool = False
+    host: str = "127.0.0.1"
+    port: int = 0
+    token_file: str | None = None
+    remote: bool = False
+    names: tuple[str, ...] = ()
 
 
 def serve(memory: Memory, options: ServerOptions) -> None:
@@ -83,9 +69,8 @@ def build_server(memory: Memory, options: ServerOptions) -> Server[Any]:
 
 def _build_server(memory: Memory, options: ServerOptions) -> Server[Any]:
     if not options.compat:
-        from smp_memory.search.api import load
+        import smp_memory.search.path  # noqa: F401 - now, not at the first query
 
-        load()  # now, not at the first query
         return create_server(
             RequestContext(memory, session=options.session, author=options.author, may_erase=options.may_erase)
         )

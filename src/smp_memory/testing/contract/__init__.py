@@ -1,4 +1,4 @@
-"""The store contract: tests that every layout and every backend must pass, to be run by pytest.
+"""The store contract: tests that every backend and every layout must pass, to be run by pytest.
 
     class TestMine(StoreContract):
         def open_store(self, **options):                     # the same store each time within one test
@@ -10,20 +10,19 @@ Non-guarantees: it does not test crashes, several processes or files edited by h
 
 from __future__ import annotations
 
-from smp_memory.testing.contract.archives import ArchivesContract
 from smp_memory.testing.contract.changes import ChangesContract
 from smp_memory.testing.contract.content import ContentContract
-from smp_memory.testing.contract.deletion import DeletionContract
-from smp_memory.testing.contract.reading import ReadingContract
-from smp_memory.testing.contract.search import SearchContract
+from smp_memory.testing.contract.layouts import LayoutsContract
+from smp_memory.testing.contract.lifecycle import ArchivesContract, DeletionContract
+from smp_memory.testing.contract.reading import ReadingContract, SearchContract
 from smp_memory.testing.contract.sessions import SessionsContract
 from smp_memory.testing.contract.transactions import TransactionsContract
 from smp_memory.testing.contract.writing import WritingContract
 
-__all__ = ["StoreContract"]
+__all__ = ["BackendContract", "StoreContract"]
 
 
-class StoreContract(
+class BackendContract(
     WritingContract,
     TransactionsContract,
     ChangesContract,
@@ -34,4 +33,8 @@ class StoreContract(
     ArchivesContract,
     SessionsContract,
 ):
-    """The whole contract. Derive a class whose name starts with `Test` and implement `open_store`."""
+    """The contract of every backend. Derive a class whose name starts with `Test` and implement `open_store`."""
+
+
+class StoreContract(BackendContract, LayoutsContract):
+    """The contract of a store in files: that of every backend, and that of its layouts."""

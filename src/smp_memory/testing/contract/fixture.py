@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import InvalidRecord, SMPError
 from smp_memory.model.types import KINDS
+from smp_memory.testing.clocks import FrozenClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,8 +54,6 @@ class ContractFixture:
         raise NotImplementedError("a subclass must open the store")
 
     def setup_method(self) -> None:
-        from smp_memory.testing import FrozenClock
-
         self.clock = FrozenClock()
         self._opened: list[Memory] = []
 

@@ -7,12 +7,10 @@ from typing import Any
 from smp_memory.errors import (
     InvalidConfig,
     InvalidRecord,
-    LayoutMismatch,
     SessionExists,
     SessionNotFound,
     SizeLimitExceeded,
 )
-from smp_memory.files.layouts import NAMES
 from smp_memory.testing.contract.fixture import ContractFixture, dump, is_same, raises, raises_invalid
 
 INVALID_IDS: list[Any] = [
@@ -168,17 +166,6 @@ class SessionsContract(ContractFixture):
             session.change_info(status_="x")
 
     # -- settings
-
-    def test_a_store_knows_its_layout(self) -> None:
-        memory = self.store()
-        assert memory.layout in NAMES
-        for other in NAMES:
-            if other != memory.layout:
-                with raises(LayoutMismatch):
-                    self.store(layout=other)
-        assert self.store(layout=memory.layout).layout == memory.layout
-        with raises(InvalidConfig, field="layout"):
-            self.store(layout="parchment")
 
     def test_settings_passed_to_open(self) -> None:
         memory = self.store(config={"durability": "os", "concurrency": {"lock_timeout_ms": 250}})

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound
+from smp_memory.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, StoreClosed
 from smp_memory.testing.contract.fixture import MINIMAL, ContractFixture, dump, raises, raises_any
 
 if TYPE_CHECKING:
@@ -182,3 +183,36 @@ class TransactionsContract(ContractFixture):
             (f"t{n}", 8) for n in range(4)
         }
         assert session.validate().problems == []
+
+    def test_closing_a_store_that_threads_still_use_stops_them_with_store_closed(self) -> None:
+        self.new_session().add_many([("decision", f"Orders go to database {number}") for number in range(100)])
+        written: list[str] = []
+        for delay in (0.0, 0.005, 0.01, 0.02, 0.04, 0.08):  # the close meets a query in different steps
+            memory = self.store()
+            session = memory.session("s1")
+            stopped: list[BaseException] = []
+
+            def search(memory: Any = memory, stopped: list[BaseException] = stopped) -> None:
+                try:
+                    while True:
+                        memory.query("orders database")
+                except BaseException as error:
+                    stopped.append(error)
+
+            def write(session: Any = session, stopped: list[BaseException] = stopped) -> None:
+                try:
+                    while True:
+                        written.append(session.add_turn("user", "orders").id)
+                except BaseException as error:
+                    stopped.append(error)
+
+            threads = [threading.Thread(target=target) for target in (search, search, write)]
+            for thread in threads:
+                thread.start()
+            time.sleep(delay)
+            memory.close()
+            for thread in threads:
+                thread.join()
+            assert [type(error) for error in stopped] == [StoreClosed] * 3
+        turns = self.store().session("s1").records("conversation")
+        assert set(written) <= {turn.id for turn in turns}

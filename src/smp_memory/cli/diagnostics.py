@@ -1,0 +1,101 @@
+"""Output on standard error while a command runs: status lines, and the log events of `--verbose`.
+
+Guarantees: no status line is shown before a second has passed, it is cleared at the end, and none is shown if the output
+is not a terminal. Nothing in a log event can control the terminal.
+Non-guarantees: it gives no estimate of the remaining time.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+from smp_memory.cli.render import Screen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import logging
+    from types import TracebackType
+
+_DELAY_SECONDS, _INTERVAL_SECONDS = 1.0, 0.1
+
+
+class ProgressLine:
+    """A status line that is updated as work goes on, at most ten times a second."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._next = time.monotonic() + _DELAY_SECONDS
+        self._is_shown = False
+
+    def show(self, text: str) -> None:
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _INTERVAL_SECONDS
+            self._is_shown = True
+            self._screen.status(text)
+
+    def clear(self) -> None:
+        if self._is_shown:
+            self._screen.status("")
+
+
+class DelayedMessage:
+    """Shows a message while the block runs, if it takes long: `with DelayedMessage(screen, "Building the index …"):`."""
+
+    def __init__(self, screen: Screen, text: str, delay_seconds: float = _DELAY_SECONDS) -> None:
+        self._screen = screen
+        self._text = text
+        self._mutex = threading.Lock()
+        self._is_shown = self._is_over = False
+        self._timer = threading.Timer(delay_seconds, self._show)
+        self._timer.daemon = True
+
+    def _show(self) -> None:
+        with self._mutex:
+            if not self._is_over:
+                self._screen.status(self._text)
+                self._is_shown = True
+
+    def __enter__(self) -> None:
+        if self._screen.is_terminal:
+            self._timer.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        with self._mutex:
+            self._is_over = True
+            if self._is_shown:
+                self._screen.status("")
+
+
+# -- log events
+
+
+class _ScreenStream:
+    """A stream for a log handler that prints through `Screen`, which escapes what others wrote."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+
+    def write(self, text: str) -> None:
+        self._screen.line(text.removesuffix("\n"))
+
+    def flush(self) -> None:
+        self._screen.flush()
+
+
+def show_events(*, as_json: bool, may_color: bool) -> logging.Handler:
+    """Print every event of SMP from now on, down to DEBUG: as lines, or as JSON."""
+    import logging
+
+    from smp_memory.json_logging import JsonFormatter
+
+    handler = logging.StreamHandler(_ScreenStream(Screen(sys.stderr, may_color=may_color)))
+    handler.setFormatter(JsonFormatter() if as_json else logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("smp_memory")
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    return handler

@@ -1,0 +1,212 @@
+"""Which sessions were written and which memories were used: hints in small files beside the sessions.
+
+The *change table* `.smp/changes` shows which sessions were written since a reader last checked. A store may have thousands of files,
+and a stat of each before every answer takes milliseconds. So a writer, before it acknowledges, stores a new value in its session's slot;
+a reader compares the whole table with the one it read last. Two sessions may share a slot: then both are checked.
+Guarantees: a reader that reads the table before the files misses nothing that was acknowledged before.
+Non-guarantees: edits by hand leave the table unchanged, and so does a writer on a full disk; a reader that must know checks the files
+themselves. A lost or damaged table costs a check of all files, nothing else.
+
+The *access log* holds lines that readers append when memories are used, without a lock and without a sync:
+
+    1768138200 session-2026-01-11-a1b2c3/DEC-0002
+
+A second log of the same form, `session-uses.log`, holds uses of whole sessions that no entry shows: a session that was started,
+imported or restored, or entries written with an earlier time. Its lines name a session alone, and their times are exact
+(`1768138200.123456 review`), because the last started session is the one with the latest time.
+Guarantees: reading never waits and never fails because of this log; a memory is recorded at most once a minute per process.
+Non-guarantees: what was recorded in the last second before a crash may be lost. The log is a hint for decay, nothing else; maintenance
+writes it into the session files.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+
+from smp_memory.errors import SMPError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from smp_memory.files.system import System
+    from smp_memory.files.user_state import UserState
+
+_SLOTS = 4096
+_SLOT_BYTES = 8
+_CHECKED_EVERY = 64  # writes after which the table is checked to have its name still
+CHANGES = "changes"
+
+
+def slot_of(session: str) -> int:
+    return zlib.crc32(session.encode()) % _SLOTS
+
+
+class ChangeTable:
+    def __init__(self, system: System, folder: str) -> None:
+        self._system = system
+        self._path = os.path.join(folder, CHANGES)
+        self._descriptor = -1
+        self._value, self._pid = 0, 0
+        self._offsets: dict[str, int] = {}
+
+    def mark_changed(self, session: str) -> None:
+        """Mark a session as written. A failure here does not fail the write."""
+        if self._pid != os.getpid():  # also after a fork: parent and child must not store the same values
+            self._value, self._pid = int.from_bytes(os.urandom(7), "little"), os.getpid()
+        self._value += 1
+        try:
+            if self._descriptor < 0 or not self._value % _CHECKED_EVERY:
+                self._open(os.O_RDWR | os.O_CREAT)
+            offset = self._offsets.get(session)
+            if offset is None:
+                offset = self._offsets[session] = slot_of(session) * _SLOT_BYTES
+            self._system.pwrite(self._descriptor, self._value.to_bytes(_SLOT_BYTES, "little"), offset)
+        except OSError:
+            pass
+
+    def read(self) -> bytes:
+        """The current table; two equal ones mean that nothing was written between the two reads."""
+        try:
+            try:
+                descriptor = self._open(os.O_RDWR)
+            except PermissionError:  # others may write even if we may not
+                descriptor = self._open(os.O_RDONLY)
+            return self._system.pread(descriptor, _SLOTS * _SLOT_BYTES, 0)
+        except OSError:
+            return b""
+
+    def _open(self, flags: int) -> int:
+        """The descriptor of the table that has its name now; the one that is open may have been removed."""
+        if self._descriptor >= 0 and not self._system.fstat(self._descriptor).st_nlink:
+            self.close()
+        if self._descriptor < 0:
+            self._descriptor = self._system.open(self._path, flags)
+        return self._descriptor
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            try:
+                self._system.close(descriptor)
+            except OSError:
+                pass
+
+
+def changed_slots(before: bytes, now: bytes) -> set[int]:
+    """The slots in which two tables differ."""
+    size = -(-max(len(before), len(now)) // _SLOT_BYTES) * _SLOT_BYTES
+    old, new = (memoryview(table.ljust(size, b"\0")).cast("Q") for table in (before, now))
+    return {slot for slot in range(len(new)) if old[slot] != new[slot]}
+
+
+# -- the access log
+
+ACCESSES = "access.log"
+SESSION_USES = "session-uses.log"
+_COMPACT_ABOVE_BYTES = 1 << 16
+_PAUSE_SECONDS = 60.0
+_FLUSH_SECONDS = 1.0
+_FLUSH_LINES = 200
+_NAME_LIMIT = 20_000
+
+
+class AccessLog:
+    def __init__(self, state: UserState, name: str = ACCESSES, *, exact: bool = False) -> None:
+        """`exact`: times are recorded with fractions of a second."""
+        self._state = state
+        self._exact = exact
+        self._disk = state.disk
+        self.path = state.path(name)
+        self._last_recorded: dict[str, float] = {}
+        self._lines: list[tuple[str, float]] = []
+        self._flushed = 0.0
+
+    def record(self, names: Iterable[str], at_seconds: float) -> None:
+        """Record that these memories (`session/ID`) were used."""
+        for name in names:
+            last = self._last_recorded.get(name)
+            if last is None or at_seconds - last >= _PAUSE_SECONDS:
+                if len(self._last_recorded) >= _NAME_LIMIT:
+                    self._last_recorded.clear()
+                self._last_recorded[name] = at_seconds
+                self._lines.append((name, at_seconds if self._exact else int(at_seconds)))
+        now = time.monotonic()
+        if len(self._lines) >= _FLUSH_LINES or (self._lines and now - self._flushed >= _FLUSH_SECONDS):
+            self._flushed = now
+            self.flush()
+
+    def flush(self) -> None:
+        lines, self._lines = self._lines, []
+        if not lines:
+            return
+        system = self._disk.system
+        try:
+            self._state.make()
+            descriptor = system.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            try:
+                system.write(descriptor, _encode(lines))
+            finally:
+                system.close(descriptor)
+        except (OSError, SMPError):
+            pass  # a full or read-only disk
+
+    def read(self, offset: int) -> tuple[list[tuple[str, float]], int]:
+        """The uses recorded after an offset, and the next offset."""
+        try:
+            data = self._disk.read(self.path, offset)
+        except (OSError, SMPError):
+            return [], offset
+        end = data.rfind(b"\n") + 1
+        uses: list[tuple[str, float]] = []
+        for line in data[:end].decode(errors="replace").splitlines():
+            seconds, _, name = line.partition(" ")
+            whole, _, part = seconds.partition(".")
+            if (
+                whole.isascii()
+                and whole.isdigit()
+                and len(whole) < 13
+                and (not part or (part.isascii() and part.isdigit()))
+            ):
+                uses.append((name, float(seconds) if part else int(whole)))
+        return uses, offset + end
+
+    def pending(self) -> list[tuple[str, float]]:
+        """The uses that this process has not written into the log yet."""
+        return self._lines
+
+    def last_uses(self) -> dict[str, float]:
+        """The time of the last use of each name, in seconds, by this process and by others."""
+        last: dict[str, float] = {}
+        for name, seconds in (*self.read(0)[0], *self.pending()):
+            last[name] = max(seconds, last.get(name, 0))
+        return last
+
+    def compact(self) -> None:
+        """Keep only the last use of each name, if the log is large."""
+        if self.size_bytes() > _COMPACT_ABOVE_BYTES:
+            uses = self.last_uses()
+            self._lines = []
+            try:
+                self._disk.replace(self.path, _encode(uses.items()))
+            except (OSError, SMPError):
+                pass  # a full or read-only disk: the next maintenance does it
+
+    def remove_before(self, until: int) -> None:
+        """Remove the lines before an offset; a line that a reader appends at the same moment may be lost."""
+        try:
+            self._disk.replace(self.path, self._disk.read(self.path, until))
+        except (OSError, SMPError):
+            pass  # a full or read-only disk: the next maintenance does it
+
+    def size_bytes(self) -> int:
+        status = self._disk.stat(self.path)
+        return 0 if status is None else status.st_size
+
+
+def _encode(uses: Iterable[tuple[str, float]]) -> bytes:
+    return "".join(
+        f"{seconds if isinstance(seconds, int) else f'{seconds:.6f}'} {name}\n" for name, seconds in uses
+    ).encode()

@@ -1,0 +1,409 @@
+"""Queries as the index understands them: conditions on rows and their SQL, text queries and matches, term weights, wildcards.
+
+Wildcards: `auth*`, `*service`, `a*b`; only `*` is special. The index has terms, and those of English words are stems:
+a typed prefix may be longer than the stem, and endings are lost. So a pattern that only ends in `*` is matched by
+terms alone. One that goes on after a `*` is *loose*: terms tell which memories may match it, and their words as
+written (`smp_memory.index.tokenizer.spellings`) which ones do.
+Non-guarantees: a loose pattern may miss a word whose stem has lost an ending that is not in the list here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import namedtuple
+from functools import partial
+from math import log
+
+from smp_memory.index.documents import DELETED, label_key, tag_label, topic_label
+from smp_memory.index.rows import POSITION_BITS
+from smp_memory.index.tokenizer import stem
+from smp_memory.model.types import NUMBERED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from typing import Any, NamedTuple
+
+    from smp_memory.index.rows import Row, Rows
+
+_FEW = 2000  # rows: up to so many are collected first; beyond, each candidate is tested
+
+
+class RowConditions:
+    """Conditions on a memory, in the numbers of one index. None and empty: no condition."""
+
+    __slots__ = (
+        "agents", "all_tags", "confidence", "docs", "include_deleted", "min_confidence", "min_importance", "not_tags",
+        "pinned", "sessions", "since", "tags", "topics", "types", "until",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.sessions: list[int] | None = None
+        self.types: list[int] = []
+        self.agents: list[int] | None = None
+        self.tags: list[str] = []
+        self.all_tags: list[str] = []
+        self.not_tags: list[str] = []
+        self.topics: list[str] = []
+        self.since: int | None = None
+        self.until: int | None = None
+        self.min_importance: float | None = None
+        self.min_confidence: float | None = None
+        self.confidence: list[float] = []
+        self.pinned: bool | None = None
+        self.include_deleted = False
+        self.docs: set[int] | None = None
+
+    @property
+    def is_impossible(self) -> bool:
+        return self.sessions == [] or self.agents == [] or self.docs == set()
+
+    def labels(self) -> list[list[str]]:
+        """Groups of labels; a memory must have one of each group."""
+        groups = [[tag_label(tag)] for tag in self.all_tags]
+        if self.sessions is not None:
+            groups.append([f"s{number}" for number in self.sessions])
+        if self.types:
+            groups.append([f"t{number}" for number in self.types])
+        if self.agents is not None:
+            groups.append([f"a{number}" for number in self.agents])
+        if self.tags:
+            groups.append([tag_label(tag) for tag in self.tags])
+        if self.topics:
+            groups.append([label(topic) for topic in self.topics for label in (topic_label, tag_label)])
+        return groups
+
+    def without(self) -> list[str]:
+        labels = [tag_label(tag) for tag in self.not_tags]
+        return labels if self.include_deleted else [*labels, DELETED]
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether there are conditions besides labels and times."""
+        return (
+            self.min_importance is not None
+            or self.min_confidence is not None
+            or bool(self.confidence)
+            or self.pinned is not None
+            or self.docs is not None
+        )
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether anything but deleted memories is excluded."""
+        return bool(self.labels()) or bool(self.not_tags) or self.needs_rows or (self.since, self.until) != (None, None)
+
+    @property
+    def has_label_conditions(self) -> bool:
+        """Whether there are conditions on tags or topics, which a row does not have."""
+        return bool(self.tags or self.all_tags or self.not_tags or self.topics)
+
+    def admits(self, row: Row) -> bool:
+        """Whether a row meets all conditions but those on tags, topics and bounds."""
+        return self.admits_values(row.doc, row.type, row.author, row.created) and (
+            self.include_deleted or not row.deleted
+        )
+
+    def admits_values(self, doc: int, type: int, author: Hashable, created: int) -> bool:
+        """The same for these values of a row, deletion aside."""
+        return (
+            (self.sessions is None or doc >> POSITION_BITS in self.sessions)
+            and (not self.types or type in self.types)
+            and (self.agents is None or author in self.agents)
+            and (self.since is None or created >= self.since)
+            and (self.until is None or created < self.until)
+        )
+
+    def meets_bounds(self, row: Row) -> bool:
+        """Whether a row meets the conditions that labels cannot express."""
+        if self.min_importance is not None and (row.importance is None or row.importance < self.min_importance):
+            return False
+        if self.min_confidence is not None and (row.confidence is None or row.confidence < self.min_confidence):
+            return False
+        if self.confidence and row.confidence not in self.confidence:
+            return False
+        if self.pinned is not None and bool(row.pinned) is not self.pinned:
+            return False
+        return self.docs is None or row.doc in self.docs
+
+
+class RowSelection:
+    """Row conditions as SQL."""
+
+    def __init__(self, rows: Rows, conditions: RowConditions) -> None:
+        self._rows = rows
+        self._parts: list[str] = []
+        self._values: list[Any] = []
+        self._add_all(conditions)
+
+    @property
+    def where(self) -> str:
+        return " AND ".join(self._parts) or "1"
+
+    @property
+    def values(self) -> list[Any]:
+        return self._values
+
+    def _add_all(self, conditions: RowConditions) -> None:
+        if conditions.sessions is not None:
+            self._one_of(f"doc >> {POSITION_BITS}", conditions.sessions)
+        if conditions.docs is not None:
+            self._one_of("doc", sorted(conditions.docs))
+        if conditions.types:
+            self._one_of("type", conditions.types)
+        if conditions.agents is not None:
+            self._one_of("author", conditions.agents)
+        if not conditions.include_deleted:
+            self._add("deleted IS NULL")
+        for comparison, value in (
+            ("created >= ?", conditions.since),
+            ("created < ?", conditions.until),
+            ("importance >= ?", conditions.min_importance),
+            ("confidence >= ?", conditions.min_confidence),
+        ):
+            if value is not None:
+                self._add(comparison, value)
+        if conditions.confidence:
+            self._one_of("confidence", conditions.confidence)
+        if conditions.pinned is not None:
+            self._add("pinned = 1" if conditions.pinned else "pinned IS NULL")
+        self._add_tags(conditions)
+
+    def _add_tags(self, conditions: RowConditions) -> None:
+        for tag in conditions.all_tags:
+            self._tagged("tag", [tag])
+        if conditions.tags:
+            self._tagged("tag", conditions.tags)
+        for tag in conditions.not_tags:
+            self._tagged("tag", [tag], "NOT ")
+        if conditions.topics:
+            self._add_topics(conditions.topics)
+
+    def _add_topics(self, topics: Sequence[str]) -> None:
+        """Add a condition on topics: a memory's topic, or one of its tags."""
+        parts, values = self._parts, self._values
+        self._parts, self._values = [], []
+        self._tagged("topic", topics)
+        self._tagged("tag", topics)
+        either, given = f"({' OR '.join(self._parts)})", self._values
+        self._parts, self._values = [*parts, either], [*values, *given]
+
+    def _tagged(self, table: str, names: Sequence[str], negation: str = "") -> None:
+        """Require one of these tags or one below it. Frequent tags are looked up for each row, rare ones collected first."""
+        alternatives = " OR ".join([f"({table} = ? OR ({table} >= ? AND {table} < ?))"] * len(names))
+        values = [edge for name in names for edge in _below(name)]
+        count = self._rows.one(
+            f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {alternatives} LIMIT {_FEW})", values
+        )
+        if int(count or 0) < _FEW:
+            self._add(f"doc {negation}IN (SELECT doc FROM {table} WHERE {alternatives})", *values)
+        else:
+            self._add(
+                f"{negation}EXISTS (SELECT 1 FROM {table} WHERE {table}.doc = memory.doc AND ({alternatives}))",
+                *values,
+            )
+
+    def _one_of(self, column: str, values: Sequence[Any]) -> None:
+        if len(values) == 1:
+            self._add(f"{column} = ?", values[0])
+        elif len(values) > _FEW:  # SQLite limits the number of parameters
+            self._add(f"{column} IN (SELECT value FROM json_each(?))", json.dumps(values))
+        else:
+            self._add(f"{column} IN ({','.join('?' * len(values))})", *values)
+
+    def _add(self, part: str, *values: Any) -> None:
+        self._parts.append(part)
+        self._values += values
+
+
+def _below(name: str) -> tuple[str, str, str]:
+    name = label_key(name)
+    return name, name + ".", name + "/"
+
+
+_COUNT_SQL = {
+    "type": "SELECT type, count(*) FROM memory WHERE {where} GROUP BY 1",
+    "agent": "SELECT author, count(*) FROM memory WHERE {where} GROUP BY 1",
+    "day": "SELECT date((created - 999999 * (created < 0)) / 1000000, 'unixepoch'), count(*) FROM memory WHERE {where} GROUP BY 1",
+    "session": "SELECT doc >> 24, count(*) FROM memory WHERE {where} GROUP BY 1",
+    "tag": "SELECT tag, count(*) FROM tag WHERE doc IN (SELECT doc FROM memory WHERE {where}) GROUP BY 1",
+    "topic": "SELECT topic, count(*) FROM topic WHERE doc IN (SELECT doc FROM memory WHERE {where}) GROUP BY 1",
+}
+
+
+def count_by(rows: Rows, by: str, where: str, values: Sequence[Any]) -> dict[str, int]:
+    """Count memories by type, agent, day, session, tag or topic, the most frequent first."""
+    found = rows.all(_COUNT_SQL[by].format(where=where), values)
+    names = rows.session_names() if by == "session" else {}
+    readable: dict[str, int] = {}
+    for key, count in found:
+        if by == "type":
+            name = NUMBERED[key]
+        elif by == "agent":
+            name = rows.name_of(key) if key is not None else ""
+        elif by == "session":
+            name = names[key]
+        else:
+            name = str(key)
+        readable[name] = readable.get(name, 0) + count
+    return dict(sorted(readable.items(), key=lambda item: (-item[1], item[0])))
+
+
+# -- text queries
+
+EXPANSIONS = 60  # of a pattern: so many of its most frequent terms count for the score; the others match, too
+
+
+class TextQuery:
+    """A query to the text index: terms that may occur, and labels that must or must not."""
+
+    __slots__ = (
+        "characters", "excluded", "excluded_patterns", "labels", "patterns", "phrases", "rarity", "since", "terms",
+        "until", "without",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        terms: Sequence[str] = (),
+        phrases: Sequence[Sequence[str]] = (),
+        patterns: Sequence[str] = (),
+        excluded: Sequence[Sequence[str]] = (),
+        excluded_patterns: Sequence[str] = (),
+        labels: Sequence[Sequence[str]] = (),
+        without: Sequence[str] = (),
+        since: int | None = None,
+        until: int | None = None,
+        rarity: float = 0.0,
+        characters: Sequence[str] = (),
+    ) -> None:
+        self.terms = terms  # any of them
+        self.characters = characters  # or any of these: `库*`
+        self.phrases = phrases  # all words of all of them; their order is not checked here
+        self.patterns = patterns  # all of them: `auth*`
+        self.excluded = excluded  # none of these words; phrases are not checked here
+        self.excluded_patterns = excluded_patterns
+        self.labels = labels  # at least one of each group
+        self.without = without  # none of these labels
+        self.since = since  # microseconds, included
+        self.until = until  # not included
+        self.rarity = rarity  # above 0: rare words count for more than in BM25
+
+
+class Weights:
+    """The weights of a query's terms, and the terms of its patterns."""
+
+    __slots__ = ("excluded", "of_term", "patterns", "uncounted")
+
+    def __init__(
+        self, of_term: dict[str, float], patterns: list[list[str]], excluded: list[str], uncounted: Sequence[str] = ()
+    ) -> None:
+        self.of_term = of_term
+        self.patterns = patterns  # for each pattern its terms, the most frequent first
+        self.excluded = excluded  # the terms of all excluded patterns
+        self.uncounted = uncounted  # terms that match, but are too many to count for the score
+
+
+if TYPE_CHECKING:
+
+    class TextMatch(NamedTuple):
+        """One match: what is known of a memory before its row or its file is read."""
+
+        doc: int
+        match: float  # BM25; 0 for a neighbour or a near vector without any of the words
+        created: int  # microseconds
+        facts: int  # see `smp_memory.index.documents.facts_number`
+
+else:  # `typing` takes a new process 5 ms to load
+    TextMatch = namedtuple("TextMatch", "doc match created facts")
+
+
+def text_matches(values: Iterable[tuple[int, float, int, int]]) -> list[TextMatch]:
+    """Matches from tuples. They are many, so they are created without a Python call for each."""
+    return list(map(partial(tuple.__new__, TextMatch), values))
+
+
+def inverse_frequency(documents: int, having: int) -> float:
+    """BM25's weight of a term that `having` of the documents have."""
+    return log(1 + (max(documents - having, 0) + 0.5) / (having + 0.5))
+
+
+# -- wildcards
+
+_COMPLETIONS = ("", "e", "s", "es", "ed", "d", "ing", "ng", "g", "ion", "on", "tion", "ation", "ational", "ment", "ent",
+                "ness", "ess", "able", "le", "ly", "y", "ies", "er", "ity", "ty", "ive", "ize", "ous", "ful", "al", "ism",
+                "ist", "ance", "ence", "ications")  # fmt: skip
+_ENDINGS = frozenset(
+    """s e d r y es ed ing ings er ers or ors ion ions ation ations ational ationally ative atively ate ates ated ating ator
+    ators ication ications icate icates icated icating ment ments mental ness nesses able ably ability abilities ible ibly
+    ibility ful fully fulness less lessness ly ies ied ier iest ying ity ities ive ives ively iveness ivity ivities ize izes
+    ized izing izer izers ization izations ise ises ised ising isation ous ously ousness al als ally ality alities alize
+    alized ism isms ist ists ance ances ence ences ent ents ently ant ants ic ics ical ically icity st ogy ogies l ls ys ement ements emented ely eness eful
+    efully ency encies acy acies ables abled eable lable alization alizations alizer alizers alizing alizes ional ionals
+    ionally ioned ioning ately atives ativity icator icators ingly edly ered ering eous eously lation lations ented enting
+    antly ibilities ility ilities lic lize""".split()  # noqa: SIM905
+).union(letter + ending for letter in "bdfgklmnprstvz" for ending in ("ing", "ings", "ed", "er", "ers"))
+_SHORTEST_STEM = 2
+
+
+def term_matcher(pattern: str) -> Callable[[str], object]:
+    """A function that tells whether a term matches the pattern; for a loose pattern, whether it may match.
+
+    Terms are stems, so the typed prefix may be longer than they are: `authentica*` matches `authent`, too.
+    """
+    import re
+
+    stems = _stems_of_loose(pattern) if is_loose(pattern) else _shorter_stems(pattern)
+    return re.compile("|".join([_expression(pattern), *stems])).fullmatch
+
+
+def is_loose(pattern: str) -> bool:
+    """Whether stems cannot decide a match: `*service` and `auth*tion` ask for endings, which stems have lost."""
+    return "*" in pattern[:-1] and pattern.isascii()
+
+
+def matches_spelling(pattern: str, words: Iterable[str]) -> bool:
+    """Whether a pattern matches one of these words as written."""
+    import re
+
+    return any(map(re.compile(_expression(pattern)).fullmatch, words))
+
+
+def literal_prefix(pattern: str) -> str:
+    """The prefix that all terms of a pattern have; may be empty."""
+    prefix = pattern.partition("*")[0]
+    if is_loose(pattern):
+        return prefix[:_SHORTEST_STEM]
+    for each in _shorter_stems(pattern):
+        while not each.startswith(prefix):
+            prefix = prefix[:-1]
+    return prefix
+
+
+def _shorter_stems(pattern: str) -> tuple[str, ...]:
+    """Stems of words with the pattern's prefix that are too short to have the prefix themselves."""
+    prefix = pattern[:-1]
+    if pattern[-1:] != "*" or not (prefix.isascii() and prefix.isalpha()):
+        return ()
+    stems = {stem(prefix + ending) for ending in _COMPLETIONS}
+    return tuple(sorted(each for each in stems if not each.startswith(prefix)))
+
+
+def _stems_of_loose(pattern: str) -> list[str]:
+    """Expressions for the stems of words that may match a loose pattern, cut wherever an English ending may begin."""
+    import re
+
+    found = []
+    for place in range(len(pattern)):
+        if any(map(re.compile(_expression(pattern[place:])).fullmatch, _ENDINGS)):
+            stem_part = pattern[: place + 1] if pattern[place] == "*" else pattern[:place]
+            found.append(_expression(stem_part) + "[eiyl]?")
+    return found
+
+
+def _expression(pattern: str) -> str:
+    """A regular expression without backtracking: a part between two `*` matches where it first occurs."""
+    from re import escape
+
+    first, *others = map(escape, pattern.split("*"))
+    between = "".join(f"(?>.*?{each})" for each in others[:-1] if each)
+    return f"{first}{between}.*{others[-1]}" if others else first

@@ -1,0 +1,317 @@
+"""Edits of the settings files of a host: hooks and an MCP server in JSON, a block in TOML. Pure, but for reading.
+
+Guarantees
+- Installing twice changes nothing. Removing restores the bytes from before, if nobody changed the file since: then the backup
+  beside it (`.smp-backup`) is what the installation started from. Otherwise exactly our own parts are removed. A file that cannot
+  be parsed is refused, never rewritten.
+- In JSON, an entry is ours if it runs `smp hook` or is the server `smp` that runs `smp mcp`, whatever its path; others are never
+  touched. One of ours that differs from the intended one is replaced. The rest is what `json_edit` guarantees.
+- In TOML, nothing but the block between two marks at the end changes; a file that has a server `smp` of its own is refused.
+
+The command is the name `smp` where every host finds it, else its absolute path: a host starts hooks in its own environment, and a
+program inside a virtual environment is on the PATH only where that environment is active.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+from smp_memory.errors import UserError
+from smp_memory.integrations.hooks import json_edit
+from smp_memory.integrations.hooks.json_edit import NotPlainJson
+from smp_memory.ownership import plain_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+BACKUP = ".smp-backup"
+_LARGEST_BYTES = 16 << 20
+
+
+class FileEdit:
+    """An edit of one file. `add` and `remove` are functions from text to text; '' stands for a file that does not exist."""
+
+    def __init__(self, path: str, about: str, add: Callable[[str], str], remove: Callable[[str], str]) -> None:
+        self.path = os.path.realpath(path)  # a link stays a link
+        self.about = about
+        self._add = add
+        self._remove = remove
+
+    def now(self) -> str:
+        """The text of the file; '' if it does not exist."""
+        return _read(self.path)
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the file has our parts as this version would write them."""
+        text = self.now()
+        return bool(text) and self._add(text) == text
+
+    def installed(self) -> str:
+        return self._add(self.now())
+
+    def without(self) -> str:
+        """The text without our parts; '' if the file is to be removed, too."""
+        text = self.now()
+        if not text:
+            return ""
+        backup = _read(self.path + BACKUP)
+        if backup and self._add(backup) == text:
+            return backup
+        return "" if self._add("") == text else self._remove(text)
+
+
+def diff(path: str, before: str, after: str) -> list[str]:
+    """A unified diff of a file's change."""
+    from difflib import unified_diff
+
+    old, new = before.splitlines(), after.splitlines()
+    return list(unified_diff(old, new, path if before else os.devnull, path if after else os.devnull, lineterm=""))
+
+
+def _read(path: str) -> str:
+    try:
+        data = plain_bytes(path, _LARGEST_BYTES + 1)
+        if len(data) > _LARGEST_BYTES:
+            raise OSError(errno.EFBIG, f"larger than {_LARGEST_BYTES >> 20} MiB", path)
+        return data.decode("utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        why = f"cannot be read ({error.strerror})" if isinstance(error, OSError) else "not UTF-8 text"
+        raise UserError(f"{path}: {why}. It was not changed.", path=path) from None
+
+
+# -- the command
+
+
+def command_here() -> str:
+    """The command for a shell: a name, which works for everybody who has SMP, or else a path on this machine."""
+    from shlex import quote
+    from shutil import which
+
+    beside = which("smp", path=os.path.dirname(sys.executable))
+    found = which("smp")
+    is_same = found is not None and (beside is None or os.path.realpath(found) == os.path.realpath(beside))
+    if found is not None and is_same and not _is_in_environment(found) and (beside or not _environment()):
+        return "smp"
+    return quote(beside) if beside is not None else f"{quote(sys.executable)} -m smp_memory"
+
+
+def environment_of(command: str) -> str | None:
+    """The virtual environment whose program a command names by its path; None if it names none."""
+    import shlex
+
+    return _environment() if _is_in_environment(shlex.split(command)[0]) else None
+
+
+def _environment() -> str | None:
+    """The virtual environment in which this process runs."""
+    return sys.prefix if sys.prefix != sys.base_prefix else None
+
+
+def _is_in_environment(program: str) -> bool:
+    folder = _environment()
+    return folder is not None and os.path.isabs(program) and program.startswith(os.path.join(folder, ""))
+
+
+def server_command(command: str) -> dict[str, Any]:
+    """The MCP server in the form of hosts' settings: a program and its arguments."""
+    import shlex
+
+    program, *words = shlex.split(command)
+    return {"command": program, "args": [*words, "mcp"]}
+
+
+# -- JSON settings
+
+SERVER = "smp"
+
+
+def settings_edit(
+    path: str, about: str, hooks: dict[str, Any], server: dict[str, Any] | None, new_file: str = "{}\n"
+) -> FileEdit:
+    """An edit of a JSON file that adds a hook to each event, and the MCP server; `new_file` is the text to start from."""
+
+    def add(text: str) -> str:
+        text = text or new_file
+        for event, entry in hooks.items():
+            text = _with_hook(text, event, entry)
+        return _with_server(text, server) if server is not None else text
+
+    def remove(text: str) -> str:
+        text = _without_hooks(text)
+        return _without_server(text) if server is not None else text
+
+    return FileEdit(path, about, _naming_file(path, add), _naming_file(path, remove))
+
+
+def _naming_file(path: str, work: Callable[[str], str]) -> Callable[[str], str]:
+    def checked(text: str) -> str:
+        try:
+            return work(text)
+        except NotPlainJson as error:
+            raise UserError(
+                f"{path}: {error}. It was not changed; add the entries by hand (see docs/hooks.md), or make it plain JSON.",
+                path=path,
+            ) from None
+
+    return checked
+
+
+def is_ours(entry: Any) -> bool:
+    """Whether an entry of a list of hooks runs `smp hook`."""
+    command = entry.get("command") if isinstance(entry, dict) else None
+    return isinstance(command, str) and runs(command, "hook")
+
+
+def runs(command: str, what: str) -> bool:
+    import shlex
+
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return False
+    for at, word in enumerate(words):
+        if word == what and at:
+            before = words[at - 1].replace("\\", "/").rpartition("/")[2].lower()
+            if before in ("smp", "smp.exe"):
+                return True
+    return False
+
+
+def _with_hook(text: str, event: str, entry: Any) -> str:
+    hooks = _object(json_edit.read(text).value, "hooks")
+    groups = hooks.get(event, [])
+    if not isinstance(groups, list):
+        raise NotPlainJson(f'"hooks.{event}" is not a list')
+    ours = [group for group in groups if _has_ours(group)]
+    if ours == [entry]:
+        return text
+    for _ in ours:
+        text = _without_one(text, event)
+    return json_edit.add(text, ("hooks", event), None, entry)
+
+
+def _has_ours(group: Any) -> bool:
+    inner = group.get("hooks") if isinstance(group, dict) else None
+    return is_ours(group) or (isinstance(inner, list) and any(is_ours(each) for each in inner))
+
+
+def _without_hooks(text: str) -> str:
+    """Remove all of ours, also at events that this version does not use, and the lists that this leaves empty."""
+    before = text
+    for event, groups in list(_object(json_edit.read(text).value, "hooks").items()):
+        ours = [group for group in groups if _has_ours(group)] if isinstance(groups, list) else []
+        for _ in ours:
+            text = _without_one(text, event)
+        if ours and not json_edit.read(text).value["hooks"][event]:
+            text = json_edit.remove(text, ("hooks", event))
+    if text != before and not json_edit.read(text).value["hooks"]:
+        text = json_edit.remove(text, ("hooks",))
+    return text
+
+
+def _without_one(text: str, event: str) -> str:
+    """Remove the first of ours at an event; hooks of others in the same group stay."""
+    groups = json_edit.read(text).value["hooks"][event]
+    index = next(at for at, group in enumerate(groups) if _has_ours(group))
+    inner = groups[index].get("hooks")
+    if isinstance(inner, list) and not all(is_ours(each) for each in inner):
+        inner_index = next(at for at, each in enumerate(inner) if is_ours(each))
+        return json_edit.remove(text, ("hooks", event, index, "hooks", inner_index))
+    return json_edit.remove(text, ("hooks", event, index))
+
+
+def _with_server(text: str, server: dict[str, Any]) -> str:
+    known = _object(json_edit.read(text).value, "mcpServers").get(SERVER)
+    if known == server:
+        return text
+    if known is not None:
+        if not _is_our_server(known):
+            raise NotPlainJson(f'"mcpServers.{SERVER}" is another server')
+        text = json_edit.remove(text, ("mcpServers", SERVER))
+    return json_edit.add(text, ("mcpServers",), SERVER, server)
+
+
+def _without_server(text: str) -> str:
+    servers = _object(json_edit.read(text).value, "mcpServers")
+    if _is_our_server(servers.get(SERVER)):
+        text = json_edit.remove(text, ("mcpServers", SERVER))
+        if not json_edit.read(text).value["mcpServers"]:
+            text = json_edit.remove(text, ("mcpServers",))
+    return text
+
+
+def _is_our_server(server: Any) -> bool:
+    if not isinstance(server, dict):
+        return False
+    command, words = server.get("command"), server.get("args")
+    parts = [command, *(words if isinstance(words, list) else [])]
+    import shlex
+
+    return all(isinstance(part, str) for part in parts) and runs(shlex.join(parts), "mcp")
+
+
+def _object(settings: Any, name: str) -> dict[str, Any]:
+    value = settings.get(name, {})
+    if not isinstance(value, dict):
+        raise NotPlainJson(f'"{name}" is not an object')
+    return value
+
+
+# -- TOML
+
+BEGIN = "# >>> smp: written by `smp install codex`"
+END = "# <<< smp"
+
+
+def block_edit(path: str, about: str, command: str) -> FileEdit:
+    def add(text: str) -> str:
+        if _block(command) in text:
+            return text
+        rest = _without_block(text)
+        known = _parse_toml(path, rest).get("mcp_servers")
+        if isinstance(known, dict) and "smp" in known:
+            raise UserError(f"{path}: it already has a server [mcp_servers.smp]. It was not changed.", path=path)
+        between = "" if not rest or rest.endswith("\n\n") else "\n" if rest.endswith("\n") else "\n\n"
+        after = f"{rest}{between}{_block(command)}"
+        _parse_toml(path, after)
+        return after
+
+    def remove(text: str) -> str:
+        _parse_toml(path, text)
+        return _without_block(text)
+
+    return FileEdit(path, about, add, remove)
+
+
+def _block(command: str) -> str:
+    import json
+
+    server = server_command(command)
+    words = ", ".join(json.dumps(word) for word in server["args"])
+    return f"{BEGIN}\n[mcp_servers.smp]\ncommand = {json.dumps(server['command'])}\nargs = [{words}]\n{END}\n"
+
+
+def _without_block(text: str) -> str:
+    start = text.find(BEGIN)
+    end = text.find(END, start)
+    if start < 0 or end < 0:
+        return text
+    rest = text[end + len(END) :].removeprefix("\r").removeprefix("\n")
+    before = text[:start]
+    return before.rstrip("\n") + "\n" + rest if before.strip() and not rest else before + rest
+
+
+def _parse_toml(path: str, text: str) -> dict[str, object]:
+    import tomllib
+
+    try:
+        return tomllib.loads(text.removeprefix("\ufeff"))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path}: not TOML ({error}). It was not changed.", path=path) from None

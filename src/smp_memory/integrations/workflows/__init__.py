@@ -1,1 +1,0 @@
-"""Workflows that declare which memories they read and write."""

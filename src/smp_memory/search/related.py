@@ -1,0 +1,137 @@
+"""Memories similar or related to a given one, and its priority: functions of a scope."""
+
+from __future__ import annotations
+
+from smp_memory.errors import InvalidQuery, InvalidRecord, MemoryNotFound, SessionArchived, SessionNotFound
+from smp_memory.incomplete import with_unreadable
+from smp_memory.index.documents import text_of
+from smp_memory.index.rows import decay_inputs
+from smp_memory.index.tokenizer import without_signs
+from smp_memory.model import ids
+from smp_memory.model.hits import Hits, Related
+from smp_memory.search.path import check, search, search_index
+from smp_memory.search.query import LIMIT, Query
+from smp_memory.search.records import find
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from smp_memory.model.record import Record
+    from smp_memory.scope import Scope
+    from smp_memory.store.port import IndexSearcher
+
+
+def find_similar(scope: Scope, what: Any, options: Mapping[str, Any]) -> Hits:
+    """Memories similar to a text, or to the memory with an id; best first. A record is not similar to itself, on any page."""
+
+    record = _record_named(scope, what)
+    text = what if record is None else record.text or text_of(record.given)
+    if not isinstance(text, str):
+        raise InvalidQuery(f"find_similar: give a text or the id of a memory, not {what!r}.", field="text")
+    given = dict(options)
+    is_tracked = given.pop("track_access", True)
+    query = check(scope, {**given, "text": without_signs(text)})
+    if not query.text:  # nothing is similar to a text without words
+        return Hits([])
+    first, end = query.offset, query.offset + query.limit
+    query.offset, query.limit = 0, end + 1
+    hits = search(scope, query)
+    others = [hit for hit in hits if record is None or hit.record.ref != record.ref]
+    more = hits.more or len(others) > end
+    page = Hits(others[first:end], more=more, counts=hits.counts, left_out=hits.left_out, problems=hits.problems)
+    page.warnings = hits.warnings
+    page.archived_not_searched = hits.archived_not_searched
+    page.shared_not_searched = hits.shared_not_searched
+    if is_tracked:
+        scope.note_access(page.records)
+    return page
+
+
+def _record_named(scope: Scope, what: Any) -> Record | None:
+    """The record, if it is one or the id of one; None for any other text."""
+    if not isinstance(what, str):
+        found: Record | None = getattr(what, "record", what) if hasattr(what, "ref") else None
+    else:
+        found = _find(scope, what)
+    if found is not None and not scope.sees(found):
+        raise InvalidRecord(f"{found.id}: this memory does not exist for the viewer.", field="text")
+    return found
+
+
+def _find(scope: Scope, name: str) -> Record | None:
+    session, _, memory_id = name.rpartition("/")
+    session = session or (scope.sessions[0] if scope.sessions else "")
+    if not session or not ids.is_valid(memory_id) or not ids.is_valid(session):
+        return None
+    try:
+        record: Record | None = find(scope.store.session(session), memory_id)
+    except (SessionArchived, SessionNotFound):
+        return None
+    return record if record is not None and scope.sees(record) else None
+
+
+def find_related(
+    scope: Scope, id: Any, depth: int, kinds: str | list[str] | None, options: Mapping[str, Any]
+) -> list[Related]:
+    """Memories that this one points to or that point to it, up to `depth` steps away, nearest first."""
+
+    name = getattr(id, "ref", None) or id
+    if isinstance(name, str) and name and "/" not in name and scope.sessions:
+        name = f"{scope.sessions[0]}/{name}"
+    query = Query({**options, "related_to": [name], "depth": depth, "kinds": kinds}, scope.now())
+    first, end = query.offset, query.offset + query.limit if "limit" in options else None
+    query.offset, query.limit = 0, LIMIT
+    policy = scope.policy()
+    scope.store.check_open()
+
+    def look(searcher: IndexSearcher) -> list[Related]:
+        searcher.problems(query.sessions)  # logged: a list has no field for them
+        near = searcher.related(query.related_to, "", query.depth, query.kinds)
+        if not near and searcher.row(*_split(name, "")) is None:
+            error = MemoryNotFound(f"No memory {name} to start from.", id=name)
+            raise with_unreadable(error, searcher.problems([_split(name, "")[0]]))
+        rows = searcher.rows(list(near))
+        records = searcher.records([rows[doc] for doc in near if doc in rows])
+        if options:
+            hits = search_index(query, searcher, policy)
+            matching = {hit.record.ref for hit in hits}
+            records = {doc: record for doc, record in records.items() if record and record.ref in matching}
+        return [
+            Related(record, *near[doc][:2], searcher.ref(near[doc][2]))
+            for doc, record in records.items()
+            if record is not None and (query.include_deleted or not record.deleted)
+        ]
+
+    found: list[Related] = scope.answer(query.sessions, look, with_others=True)[first:end]
+    return found
+
+
+def priority(scope: Scope, id: Any, at: Any = None) -> float:
+    """The priority of a memory, 0 to 1, now or at a time."""
+
+    name = getattr(id, "ref", None) or id
+    if not isinstance(name, str):
+        raise InvalidQuery(f"id: give the id of a memory, not {name!r}.", field="id")
+    query = Query({"at": at}, scope.now())
+    session, memory_id = _split(name, scope.sessions[0] if scope.sessions else "")
+    if not session:
+        raise InvalidQuery(f"id: say which session {name!r} is in: session/{name or 'ID'}.", field="id")
+    policy = scope.policy()
+    scope.store.check_open()
+
+    def look(searcher: IndexSearcher) -> float:
+        row = searcher.row(session, memory_id)
+        if row is None:
+            error = MemoryNotFound(f"{memory_id} does not exist in session {session}.", id=memory_id, session=session)
+            raise with_unreadable(error, searcher.problems([session]))
+        return float(policy.priority(decay_inputs(row, searcher.accesses([row.doc])), query.now))
+
+    found: float = scope.answer([session], look)
+    return found
+
+
+def _split(name: str, session: str) -> tuple[str, str]:
+    own, _, memory_id = name.rpartition("/")
+    return own or session, memory_id

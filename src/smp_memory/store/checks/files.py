@@ -1,0 +1,285 @@
+"""Checks of the files of a store: settings, format, other layouts, unknown files, archives, shared files, locks.
+
+    configuration  `config.json` and the sessions' own settings can be used
+    format         sessions that were written by hand, by another program or by an older SMP
+    layouts        no session has files in another layout than the store's, which nothing reads
+    unread         files in a session's folder that SMP does not read: a person may believe that their text is remembered
+    archives       every byte of every archive is read and compared with its manifest; nothing is unpacked
+    shared         the files for all sessions (`smp_memory.store.foreign_files`) can be read
+    locks          The kernel releases a lock when its holder dies. A lock held for long belongs to a process that hangs or
+                   does something large; if the process named in it is gone, a child of that process holds it.
+
+Guarantees: nothing is written. Whether a lock is held is found out by trying it and releasing it at once.
+Non-guarantees: a writer that does not wait at all (`concurrency.lock_timeout_ms` 0) may meet a lock while it is tried.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from smp_memory.errors import SMPError
+from smp_memory.files.archive import read_archive
+from smp_memory.files.disk import TEMPORARY
+from smp_memory.files.layouts import NAMES, layout_named
+from smp_memory.files.layouts.layout import OVERVIEWS, PRIVATE
+from smp_memory.files.lock import HOLDER_BYTES
+from smp_memory.model.health import NOTE, PROBLEM, WARNING, Check, HealthIssue, counted, named
+from smp_memory.model.session_info import FORMAT
+from smp_memory.model.storage_reports import unread_advice
+from smp_memory.model.times import to_moment
+from smp_memory.store.archive_index import ArchiveIndex
+from smp_memory.store.archive_names import foreign_files
+from smp_memory.store.checks.examination import CONFIGURATION
+from smp_memory.store.foreign_files import all_shared, unread_sessions, unreadable_shared
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from smp_memory.store.checks.examination import FileExamination, FileSessionExamination
+
+
+class ConfigurationCheck(Check):
+    name = CONFIGURATION
+    title = "all settings can be used"
+    failed = "some settings cannot be used"
+    fails_from = WARNING
+
+    def session(self, session: FileSessionExamination) -> Iterator[HealthIssue]:
+        issue = session.config_issue()
+        if issue is not None:
+            yield issue
+
+    def store(self, subject: FileExamination) -> Iterator[HealthIssue]:
+        yield from subject.config_issues
+        if subject.is_too_new:
+            self.failed = "the store has a newer format"
+        if subject.stored_config is None and not subject.config_issues and subject.session_ids():
+            message = "There is no config.json; the layout was detected from the files. Opening the store creates one."
+            yield HealthIssue(self.name, NOTE, message, path=subject.config_path)
+
+
+class FormatCheck(Check):
+    name = "format"
+    title = "all sessions have the current format"
+    failed = "some sessions have an older format"
+
+    def __init__(self) -> None:
+        self._older: list[str] = []
+
+    def session(self, session: FileSessionExamination) -> Iterator[HealthIssue]:
+        info, layout = session.info, session.subject.store.layout
+        has_metadata = not layout.info_file or session.subject.disk.exists(session.metadata_path)
+        if info is not None and (info.format < FORMAT or not has_metadata):
+            self._older.append(session.id)
+        yield from ()
+
+    def store(self, subject: FileExamination) -> Iterator[HealthIssue]:
+        self.summary = f"format {FORMAT}"
+        self._older = [
+            name for name in self._older if name in subject.session_ids()
+        ]  # without those archived meanwhile
+        if self._older:
+            count = len(self._older)
+            yield HealthIssue(
+                self.name,
+                NOTE,
+                f"{count:,} {'session was' if count == 1 else 'sessions were'} written by hand, by another program or by an older SMP: "
+                f"{named(self._older)}. All of it can be read; their metadata gets format {FORMAT} with the next change.",
+                details=tuple({"session": name} for name in self._older),
+            )
+
+
+class OtherLayoutsCheck(Check):
+    name = "layouts"
+    title = "all sessions have the store's layout"
+    failed = "some sessions have another layout"
+
+    def store(self, subject: FileExamination) -> Iterator[HealthIssue]:
+        layout = subject.store.layout
+        for each in unread_sessions(subject.disk, subject.root, layout):
+            details = ({"layout": each.layout, "files": each.files},)
+            yield HealthIssue(
+                self.name,
+                PROBLEM,
+                each.text(layout.name),
+                unread_advice(layout.name),
+                each.session,
+                path=each.path,
+                details=details,
+            )
+
+
+_OF_DESIGNS = frozenset(("index.json", "lock", ".lock"))  # made from the memories, or without a meaning here
+
+
+class UnreadFilesCheck(Check):
+    name = "unread"
+    title = "all files of sessions are known"
+    failed = "some files of sessions are not read"
+
+    def session(self, session: FileSessionExamination) -> Iterator[HealthIssue]:
+        reader, disk = session.reader, session.subject.disk
+        if not reader.layout.info_file:  # its folder is that of all sessions
+            return
+        names = []
+        for name in disk.names(reader.folder):
+            path = os.path.join(reader.folder, name)
+            if not disk.is_folder(path):
+                names.append(name)
+            elif name not in (PRIVATE, OVERVIEWS):
+                names += [f"{name}/{inner}" for inner in disk.names(path)]
+        unknown = [name for name in names if not _is_known(name, session.id)]
+        if unknown:
+            message = f"{named(unknown)} in the folder of {session.id} {'is' if len(unknown) == 1 else 'are'} not read."
+            advice = "Nothing needs to be done; they are kept. Store what should be remembered as a memory: smp add."
+            path = os.path.join(reader.folder, unknown[0])
+            yield HealthIssue(self.name, NOTE, message, advice, session.id, path=path)
+
+
+def _is_known(name: str, session: str) -> bool:
+    if name in _OF_DESIGNS or name.endswith((".lock", TEMPORARY)):
+        return True
+    return any(name == layout.info_file or layout.is_session_file(name, session) for layout in map(layout_named, NAMES))
+
+
+class ArchivesCheck(Check):
+    name = "archives"
+    title = "all archives are intact"
+    failed = "some archives are damaged"
+    fails_from = PROBLEM
+    is_heavy = True
+
+    def store(self, subject: FileExamination) -> Iterator[HealthIssue]:
+        for each in foreign_files(subject.disk, subject.root):
+            yield HealthIssue(self.name, NOTE, each.message, each.advice, each.session, path=each.path)
+        index = ArchiveIndex(subject.store)
+        archives = [(archived.session, archived.path, bool(archived.metadata)) for archived in index.archived()]
+        for deleted in index.deleted():
+            path = index.trash_archive_path(deleted.path)
+            if subject.disk.exists(path):
+                archives.append((deleted.session, path, True))
+        self.summary = f"{counted(len(archives), 'archive')} checked"
+        for session, path, has_summary in archives:
+            try:
+                read_archive(subject.disk, path)
+            except (SMPError, OSError) as error:
+                if not subject.disk.exists(path):
+                    continue  # it was restored meanwhile
+                message = f"The archive of {session} is damaged: {getattr(error, 'message', error)}"
+                advice = (
+                    "Restore the file from a backup before the session is needed; do not delete what is left of it."
+                )
+                yield HealthIssue(self.name, PROBLEM, message, advice, session, path=path)
+                continue
+            if not has_summary:
+                message = f"The archive of {session} is intact, but the summary beside it is missing or cannot be read."
+                yield HealthIssue(self.name, NOTE, message, "Nothing needs to be done.", session, path=path)
+
+
+class SharedFilesCheck(Check):
+    name = "shared"
+    title = "all files for all sessions can be read"
+    failed = "some files for all sessions cannot be read"
+
+    def store(self, subject: FileExamination) -> Iterator[HealthIssue]:
+        number = len(all_shared(subject.store))
+        self.summary = counted(number, "memory", "memories") + (
+            " in global/ or shared/: context uses them" if number else ""
+        )
+        for name, why in unreadable_shared(subject.store):
+            path = os.path.join(subject.store.root, *name.split("/"))
+            message = f"{name} cannot be read: {why}"
+            yield HealthIssue(self.name, WARNING, message, "Correct the file; SMP never writes it.", path=path)
+
+
+_HOLDER = re.compile(r"process (\d{1,10}) on (.{1,80}) since (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ), (.*)", re.DOTALL)
+_LONG_SECONDS = 60
+
+
+class LocksCheck(Check):
+    name = "locks"
+    title = "no lock is held for long"
+    failed = "a lock is held for long"
+
+    def __init__(self) -> None:
+        self._held = self._tried = 0
+
+    def session(self, session: FileSessionExamination) -> Iterator[HealthIssue]:
+        yield from self._check_lock(session.subject, session.reader.private, f"session {session.id}", session.id)
+
+    def store(self, subject: FileExamination) -> Iterator[HealthIssue]:
+        yield from self._check_lock(subject, os.path.join(subject.root, PRIVATE), "the store", None)
+
+    def _check_lock(
+        self, subject: FileExamination, folder: str, what: str, session: str | None
+    ) -> Iterator[HealthIssue]:
+        path = os.path.join(folder, "lock")
+        held = _is_held(subject, path)
+        if held is None:
+            return
+        self._tried += 1
+        self._held += held
+        self.summary = f"{counted(self._tried, 'lock')}, {self._held:,} held now"
+        if not held:
+            return
+        text = subject.disk.read(path, 0, HOLDER_BYTES).decode(errors="replace").strip("\0 \n")
+        holder = _HOLDER.match(text)
+        seconds = _seconds_held(holder, subject.now)
+        waits = " Another process waits for it." if _is_held(subject, os.path.join(folder, "queue")) else ""
+        details: tuple[dict[str, Any], ...] = ({"holder": text, "seconds": seconds, "waiting": bool(waits)},)
+        if holder is not None and _is_dead(holder):
+            message = f"The lock of {what} is held, but process {holder[1]}, which acquired it, has ended.{waits}"
+            advice = f"A child of that process holds it; find it with: lsof {path}"
+            yield HealthIssue(self.name, WARNING, message, advice, session, path=path, details=details)
+        elif seconds is not None and seconds >= _LONG_SECONDS:
+            message = f"The lock of {what} has been held for {_duration(seconds)}: {text}.{waits}"
+            advice = "Others cannot write meanwhile. Wait, or end that process; what it acknowledged is stored."
+            yield HealthIssue(
+                self.name, WARNING if waits else NOTE, message, advice, session, path=path, details=details
+            )
+
+
+def _is_held(subject: FileExamination, path: str) -> bool | None:
+    """Whether a lock is held; None if there is no such file, or it cannot be tried."""
+    system = subject.disk.system
+    try:
+        descriptor = subject.disk.open_read(path)
+    except (OSError, SMPError):
+        return None
+    try:
+        if system.lock(descriptor):
+            system.unlock(descriptor)
+            return False
+        return True
+    except OSError:  # a file system on which locking needs write access
+        return None
+    finally:
+        system.close(descriptor)
+
+
+def _seconds_held(holder: re.Match[str] | None, now: Any) -> int | None:
+    try:
+        return max(0, int((now - to_moment(holder[3])).total_seconds())) if holder else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _is_dead(holder: re.Match[str]) -> bool:
+    """Whether the process named in the lock has ended; False if it is of another machine or cannot be examined."""
+    if not hasattr(os, "uname") or holder[2] != os.uname().nodename[:80]:
+        return False
+    try:
+        os.kill(int(holder[1]), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        pass
+    return False
+
+
+def _duration(seconds: int) -> str:
+    if seconds < 7200:
+        return f"{seconds // 60} minutes"
+    return f"{seconds // 3600} hours" if seconds < 172_800 else f"{seconds // 86400} days"

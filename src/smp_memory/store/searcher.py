@@ -1,0 +1,416 @@
+"""Queries against one state of an `index.Index`, in the terms of the search path; for any backend that keeps such an index.
+
+A searcher serves one query: it represents the index as it was when the query began. The records come from the backend.
+The index keeps the unreadable entries of each session in its table `meta`, because a query that finds the index up to date
+does not read the session.
+"""
+
+from __future__ import annotations
+
+import json
+
+from smp_memory import incomplete
+from smp_memory.index.embeddings import ModelUnavailable
+from smp_memory.index.query import (
+    RowConditions,
+    RowSelection,
+    TextMatch,
+    TextQuery,
+    count_by,
+    is_loose,
+    text_matches,
+)
+from smp_memory.index.rows import POSITION_BITS, Row
+from smp_memory.model.reports import Problem
+from smp_memory.model.types import KINDS
+from smp_memory.store.access_counts import add_counts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+    from smp_memory.index.index import Index
+    from smp_memory.index.rows import Rows
+    from smp_memory.index.tokenizer import ParsedText
+    from smp_memory.model.hits import LeftOut
+    from smp_memory.model.record import Record
+    from smp_memory.store.access_counts import AccessCount, PendingAccesses
+    from smp_memory.store.port import SearchCriteria
+
+    ReadRecords = Callable[[Index, Iterable[Row], dict[str, LeftOut]], dict[int, Record | None]]
+
+FALL_BACK = (ModelUnavailable, ImportError, OSError, ValueError)  # without embeddings the search uses terms alone
+_MAX_COMPARED = 5000  # up to so many memories are compared with the query vector one by one
+_SPARE = 4  # factor of candidates fetched where some may not meet the conditions
+_TURN, _FINDING = KINDS["conversation"].number, KINDS["finding"].number
+_TURNS = f"SELECT doc, 0.0, created, facts FROM wanted CROSS JOIN memory ON doc = wanted.no WHERE type = {_TURN}"
+_LAST_WRITTEN = "SELECT wanted.no, last FROM wanted CROSS JOIN session ON session.no = wanted.no"
+_ENDS = f"SELECT s.id, size, m.id FROM session s LEFT JOIN memory m ON m.doc = (no << {POSITION_BITS} | (size - 1))"
+_ALL_ACCESSES = f"""SELECT s.id, m.id, a.count, a.last FROM access a JOIN memory m ON m.doc = a.doc
+    JOIN session s ON s.no = a.doc >> {POSITION_BITS}"""
+_USAGE = f"""SELECT s.id, s.size, s.last, (SELECT max(a.last) FROM access a
+    WHERE a.doc >= s.no << {POSITION_BITS} AND a.doc < (s.no + 1) << {POSITION_BITS}) FROM session s"""  # a constant
+_WITH_DELETED = f"SELECT id FROM session WHERE no IN (SELECT DISTINCT doc >> {POSITION_BITS} FROM memory WHERE deleted)"
+_PROBLEMS = "unreadable/"  # keys in the table `meta`
+_MAX_PROBLEMS = 100  # of one session
+_ORDERS = {"newest": "created DESC, doc DESC", "oldest": "created, doc"}
+
+
+class Searcher:
+    """Search operations over rows, text, vectors, relations and access counts."""
+
+    _pending: dict[int, AccessCount] | None = None  # accesses that the index has not counted yet, by doc
+
+    def __init__(self, index: Index, pending: PendingAccesses, read: ReadRecords) -> None:
+        """`pending`: the accesses that the index has not counted; `read` returns the records of rows."""
+        self._uncounted = pending
+        self._read = read
+        self._index = self.index = index
+        self._rows = index.rows
+        self.left_out: dict[str, LeftOut] = {}  # sessions that were archived or deleted during the query
+
+    def problems(self, sessions: Iterable[str] | None, allows: Callable[[str], bool] | None = None) -> list[Problem]:
+        """Unreadable entries of these sessions (None: all); `allows` restricts them to the sessions of the answer."""
+        found = load_problems(self._rows, sessions)
+        if not found:
+            return []
+        return incomplete.report(
+            [each for name, problems in found.items() if allows is None or allows(name) for each in problems]
+        )
+
+    # -- conditions, in the index's numbers
+
+    def conditions(self, query: SearchCriteria) -> RowConditions:
+        conditions = RowConditions()
+        conditions.sessions = None if query.sessions is None else self.session_numbers(query.sessions)
+        conditions.types = [KINDS[name].number for name in query.types]
+        if query.agents:
+            found = [self._rows.known_number(name) for name in query.agents]
+            conditions.agents = [number for number in found if number is not None]
+        conditions.tags, conditions.all_tags, conditions.not_tags = query.tags, query.all_tags, query.not_tags
+        conditions.topics = [] if query.topic_in_text else query.topics
+        if query.time is not None:
+            conditions.since, conditions.until = query.time.start, query.time.end
+        conditions.min_importance, conditions.min_confidence = query.min_importance, query.min_confidence
+        conditions.confidence, conditions.pinned = query.confidence, query.pinned
+        conditions.include_deleted = bool(query.include_deleted)
+        if query.references:
+            conditions.docs = self._referring(query.references, query.scope, query.depth)
+        if query.related_to:
+            related = set(self.related(query.related_to, query.scope, query.depth, query.kinds))
+            conditions.docs = related if conditions.docs is None else conditions.docs & related
+        return conditions
+
+    def session_numbers(self, names: Iterable[str]) -> list[int]:
+        """The numbers of those sessions that are in the index."""
+        found = [self._rows.one("SELECT no FROM session WHERE id = ?", (name,)) for name in names]
+        return [number for number in found if number is not None]
+
+    # -- text
+
+    def search(self, text: ParsedText, conditions: RowConditions, limit: int, rarity: float) -> list[TextMatch]:
+        """The best matches of a text that meet the conditions that are labels, best first."""
+        text_query = TextQuery(
+            text.words,
+            text.phrases,
+            text.patterns,
+            text.excluded,
+            [each for each in text.excluded_patterns if not is_loose(each)],  # endings are checked in the records
+            conditions.labels(),
+            conditions.without(),
+            conditions.since,
+            conditions.until,
+            rarity,
+            text.characters,
+        )
+        return self._index.text.search(text_query, limit)
+
+    # -- vectors, if there is an embedding model
+
+    @property
+    def has_vectors(self) -> bool:
+        return self._index.vectors is not None
+
+    def vector(self, text: str) -> Any:
+        """The embedding of a text; None without a model."""
+        embedder, vectors = self._index.embedder, self._index.vectors
+        if embedder is None or vectors is None:
+            return None
+        try:
+            return embedder.embed([text])[0]
+        except FALL_BACK:
+            self._index.vectors = None
+            return None
+
+    def nearest(self, vector: Any, conditions: RowConditions, limit: int) -> dict[int, Row]:
+        """The memories nearest to a vector that meet all conditions, best first."""
+        vectors = self._index.vectors
+        if vectors is None or conditions.is_impossible:
+            return {}
+        docs = self._docs_if_few(conditions) if conditions.is_narrow else None
+        if conditions.is_narrow and docs is None and conditions.has_label_conditions:
+            return {}
+        spare = 1 if docs is not None else _SPARE if conditions.is_narrow else 1.2
+        found = [doc for doc, _ in vectors.nearest(vector, int(spare * limit), docs)]
+        rows = self.rows(found)
+        near = [rows[doc] for doc in found if doc in rows]
+        if docs is None:
+            near = [row for row in near if conditions.admits(row) and conditions.meets_bounds(row)]
+        return {row.doc: row for row in near[:limit]}
+
+    def _docs_if_few(self, conditions: RowConditions) -> list[int] | None:
+        """All documents that meet the conditions, if they are few; else None."""
+        selection = RowSelection(self._rows, conditions)
+        found = self._rows.all(
+            f"SELECT doc FROM memory WHERE {selection.where} LIMIT {_MAX_COMPARED + 1}", selection.values
+        )
+        return [doc for (doc,) in found] if len(found) <= _MAX_COMPARED else None
+
+    def similarities(self, vector: Any, docs: Sequence[int]) -> dict[int, float]:
+        """Cosine similarity of these documents to a vector, 0 to 1."""
+        return self._index.vectors.cosines(vector, docs) if self._index.vectors is not None else {}
+
+    # -- rows
+
+    def select(self, conditions: RowConditions, order: str, limit: int, offset: int = 0) -> list[Row]:
+        """Rows that meet all conditions, by time; a limit of -1 means all."""
+        if conditions.is_impossible:
+            return []
+        selection = RowSelection(self._rows, conditions)
+        return self._rows.select(selection.where, selection.values, _ORDERS[order], limit, offset)
+
+    def rows(self, docs: Sequence[int]) -> dict[int, Row]:
+        return self._rows.by_docs(docs)
+
+    def turns(self, docs: Sequence[int], conditions: RowConditions) -> list[TextMatch]:
+        """Those of these memories that are turns and meet the conditions, as text matches without any term."""
+        found = self._rows.of(_TURNS if conditions.include_deleted else f"{_TURNS} AND deleted IS NULL", docs)
+        turns = text_matches(found)
+        if conditions.is_narrow:
+            turns = [
+                each for each in turns if conditions.admits_values(each.doc, _TURN, each.facts >> 16, each.created)
+            ]
+        return turns
+
+    def row(self, session: str, id: str) -> Row | None:
+        known = self._rows.session(session)
+        return self._rows.by_id(known.number, id) if known is not None else None
+
+    def document_frequency(self, term: str) -> int:
+        return self._index.text.document_frequency(term)
+
+    @property
+    def documents(self) -> int:
+        return self._index.text.documents
+
+    def author(self, number: int | None) -> str:
+        return self._rows.name_of(number) if number else ""
+
+    def accesses(self, docs: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """Access counts of memories, including accesses that the index has not counted yet."""
+        found = self._rows.of("SELECT doc, count, last FROM wanted CROSS JOIN access ON doc = wanted.no", docs)
+        accesses = {doc: (count, last) for doc, count, last in found}
+        if self._pending is None:
+            self._pending = self._uncounted.by_doc(self._rows)
+        if self._pending:
+            for doc in self._pending.keys() & set(docs):
+                accesses[doc] = add_counts(accesses.get(doc), self._pending[doc])
+        return accesses
+
+    def all_accesses(self) -> dict[str, AccessCount]:
+        """Access counts of all memories that were ever accessed, by `session/ID`."""
+        found = {f"{session}/{id}": (count, last) for session, id, count, last in self._rows.each(_ALL_ACCESSES)}
+        for name, count in self._uncounted.by_name(self._rows).items():
+            found[name] = add_counts(found.get(name), count)
+        return found
+
+    def last_written(self, docs: Iterable[int]) -> dict[int, int]:
+        """When the sessions of these memories were last written, by number."""
+        numbers = {doc >> POSITION_BITS for doc in docs}
+        return dict(self._rows.of(_LAST_WRITTEN, list(numbers)))
+
+    def session_usage(self) -> dict[str, tuple[int, int, int]]:
+        """By session: number of memories, last write, last access; in microseconds, 0: never."""
+        pending: dict[str, int] = {}
+        for name, (_, last) in self._uncounted.by_name(self._rows).items():
+            session = name.rpartition("/")[0]
+            pending[session] = max(last, pending.get(session, 0))
+        return {
+            name: (size, last, max(used or 0, pending.get(name, 0)))
+            for name, size, last, used in self._rows.all(_USAGE)
+        }
+
+    def sessions_with_deleted(self) -> list[str]:
+        return [name for (name,) in self._rows.all(_WITH_DELETED)]
+
+    def is_intact(self) -> bool:
+        return bool(self._rows.one("PRAGMA quick_check") == "ok")
+
+    def ends(self) -> dict[str, tuple[int, str | None]]:
+        """By session: the number of allocated positions, and the id of the memory at the last one."""
+        return {name: (size, last) for name, size, last in self._rows.each(_ENDS)}
+
+    def ids_from(self, session: str, position: int = 0) -> dict[int, str]:
+        """The ids of a session's memories from a position on."""
+        known = self._rows.session(session)
+        if known is None:
+            return {}
+        first = known.number << POSITION_BITS
+        return dict(
+            self._rows.each(
+                "SELECT doc, id FROM memory WHERE doc >= ? AND doc < ?", (first | position, first | known.size)
+            )
+        )
+
+    # -- counting
+
+    def counts(self, by: str, conditions: RowConditions, docs: Iterable[int] | None = None) -> dict[str, int]:
+        """How many memories meet the conditions, or are among these, by type, tag, agent, day, session or topic."""
+        if docs is None:
+            if conditions.is_impossible:
+                return {}
+            selection = RowSelection(self._rows, conditions)
+            return count_by(self._rows, by, selection.where, selection.values)
+        total: dict[str, int] = {}
+        docs = list(docs)
+        for start in range(0, len(docs), 500):
+            part = docs[start : start + 500]
+            for name, count in count_by(self._rows, by, f"doc IN ({','.join('?' * len(part))})", part).items():
+                total[name] = total.get(name, 0) + count
+        return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
+
+    # -- relations
+
+    def related(
+        self, names: Iterable[str], scope: str, depth: int, kinds: Sequence[str] = ()
+    ) -> dict[int, tuple[int, str, int]]:
+        """All memories up to `depth` steps away in either direction: doc -> (steps, kind, the doc it was reached from)."""
+        edge: list[int] = []
+        for name in names:
+            row = self.row(*_split(name, scope))
+            if row is not None:
+                edge.append(row.doc)
+        seen = set(edge)
+        found: dict[int, tuple[int, str, int]] = {}
+        for step in range(1, depth + 1):
+            reached: list[int] = []
+            for doc in edge:
+                for kind, other in self._neighbours(doc):
+                    if other not in seen and (not kinds or kind in kinds):
+                        seen.add(other)
+                        found[other] = (step, kind, doc)
+                        reached.append(other)
+            edge = reached
+        return found
+
+    def _neighbours(self, doc: int) -> list[tuple[str, int]]:
+        found: list[tuple[str, int]] = []
+        for kind, session, target in self._rows.all(
+            "SELECT kind, session, target FROM relation WHERE source = ?", (doc,)
+        ):
+            row = self.row(session, target)
+            if row is not None:
+                found.append((kind, row.doc))
+        own = self._rows.all("SELECT id FROM memory WHERE doc = ?", (doc,))
+        if own:
+            found += self._sources(self.session_of(doc), own[0][0])
+        return found + self._of_same_turn(doc)
+
+    def _referring(self, names: Iterable[str], scope: str, depth: int) -> set[int]:
+        """Memories that refer to one of these, directly or over up to `depth` steps."""
+        found: set[int] = set()
+        edge = [_split(name, scope) for name in names]
+        for _ in range(depth):
+            new = {doc for session, id in edge for _, doc in self._sources(session, id)} - found
+            found |= new
+            edge = [name for name in (_split(self.ref(doc), "") for doc in new) if self.row(*name) is not None]
+        return found
+
+    def _of_same_turn(self, doc: int) -> list[tuple[str, int]]:
+        """The other findings of the turn to which a finding belongs (design 003)."""
+        own = self._rows.all("SELECT session, target FROM relation WHERE source = ? AND kind = 'turn'", (doc,))
+        if not own or self._rows.one("SELECT type FROM memory WHERE doc = ?", (doc,)) != _FINDING:
+            return []
+        found = self._rows.all(
+            "SELECT source FROM relation JOIN memory ON doc = source "
+            "WHERE session = ? AND target = ? AND kind = 'turn' AND type = ? AND source != ?",
+            (*own[0], _FINDING, doc),
+        )
+        return [("same_turn", other) for (other,) in found]
+
+    def _sources(self, session: str, id: str) -> list[tuple[str, int]]:
+        """Kind and doc of the memories that refer to a memory."""
+        found = self._rows.all("SELECT kind, source FROM relation WHERE session = ? AND target = ?", (session, id))
+        return [(kind, doc) for kind, doc in found]
+
+    def session_of(self, doc: int) -> str:
+        return self._rows.session_name(doc >> POSITION_BITS) or ""
+
+    def ref(self, doc: int) -> str:
+        """The name of a memory as `session/ID`."""
+        row = self.rows([doc]).get(doc)
+        return f"{self.session_of(doc)}/{row.id if row is not None else ''}"
+
+    # -- records
+
+    def records(self, rows: Iterable[Row]) -> dict[int, Record | None]:
+        """The records of these rows, as the backend has them now."""
+        return self._read(self._index, rows, self.left_out)
+
+    # -- what a viewer may see: everything, see `store.visible_index`
+
+    def select_visible(self, conditions: RowConditions, order: str, limit: int) -> list[Row]:
+        return self.select(conditions, order, limit)
+
+    def is_visible(self, row: Row) -> bool:
+        return True
+
+    def is_superseded(self, record: Record) -> bool:
+        """Whether a memory that is not deleted supersedes this one."""
+        return bool(self._superseding(record))
+
+    def _superseding(self, record: Record) -> list[Record]:
+        docs = [doc for kind, doc in self._sources(record.session, record.id) if kind == "supersedes"]
+        found = self.records(self.rows(docs).values()) if docs else {}
+        return [other for other in found.values() if other is not None and not other.deleted]
+
+
+def _split(name: str, scope: str) -> tuple[str, str]:
+    session, _, id = name.rpartition("/")
+    return session or scope, id
+
+
+# -- unreadable entries
+
+
+def save_problems(index: Index, session: str, problems: Iterable[Problem], *, grown: bool) -> None:
+    """Save a session's errors in the index; `grown`: add those in appended entries to the saved ones."""
+    kept = [problem.to_dict() for problem in incomplete.errors(problems)]
+    if grown:
+        if not kept:
+            return
+        kept = json.loads(index.rows.meta(_PROBLEMS + session, "[]")) + kept
+    if kept:
+        index.rows.set_meta(_PROBLEMS + session, json.dumps(kept[:_MAX_PROBLEMS]))
+    else:
+        index.rows.do("DELETE FROM meta WHERE key = ?", (_PROBLEMS + session,))
+
+
+def load_problems(rows: Rows, sessions: Iterable[str] | None) -> dict[str, list[Problem]]:
+    """The errors saved in the index, by session (None: of all sessions)."""
+    found = rows.all("SELECT key, value FROM meta WHERE key BETWEEN ? AND ?", (_PROBLEMS, _PROBLEMS + "\x7f"))
+    if not found:
+        return {}
+    selected = None if sessions is None else set(sessions)
+    return {
+        key[len(_PROBLEMS) :]: [_problem(**each) for each in json.loads(value)]
+        for key, value in found
+        if selected is None or key[len(_PROBLEMS) :] in selected
+    }
+
+
+def _problem(
+    path: str, line: int, code: str, severity: str, id: str | None, message: str, archived: str | None = None
+) -> Problem:
+    return Problem(path, line, code, message, severity, id, archived)
