@@ -190,23 +190,13 @@ class TransactionsContract(ContractFixture):
         for delay in (0.0, 0.005, 0.01, 0.02, 0.04, 0.08):  # the close meets a query in different steps
             memory = self.store()
             session = memory.session("s1")
+            acts: list[Callable[[], Any]] = [
+                lambda memory=memory: memory.query("orders database"),  # type: ignore[misc]
+                lambda memory=memory: memory.query("orders database"),  # type: ignore[misc]
+                lambda session=session: written.append(session.add_turn("user", "orders").id),  # type: ignore[misc]
+            ]
             stopped: list[BaseException] = []
-
-            def search(memory: Any = memory, stopped: list[BaseException] = stopped) -> None:
-                try:
-                    while True:
-                        memory.query("orders database")
-                except BaseException as error:
-                    stopped.append(error)
-
-            def write(session: Any = session, stopped: list[BaseException] = stopped) -> None:
-                try:
-                    while True:
-                        written.append(session.add_turn("user", "orders").id)
-                except BaseException as error:
-                    stopped.append(error)
-
-            threads = [threading.Thread(target=target) for target in (search, search, write)]
+            threads = [threading.Thread(target=_repeat, args=(act, stopped)) for act in acts]
             for thread in threads:
                 thread.start()
             time.sleep(delay)
@@ -216,3 +206,12 @@ class TransactionsContract(ContractFixture):
             assert [type(error) for error in stopped] == [StoreClosed] * 3
         turns = self.store().session("s1").records("conversation")
         assert set(written) <= {turn.id for turn in turns}
+
+
+def _repeat(act: Callable[[], Any], stopped: list[BaseException]) -> None:
+    """Act until it raises; keep the error."""
+    try:
+        while True:
+            act()
+    except BaseException as error:
+        stopped.append(error)
