@@ -336,10 +336,12 @@ def uses_embeddings(query: Query) -> bool:
 
     Only when sorted by relevance: sorted by time, a memory that is merely somewhat similar would come first.
     """
-    is_ranked = query.mode == "default" and query.sort == RELEVANCE
-    if not is_ranked or len(query.text.split()) < _SENTENCE_WORDS:
-        return False
-    return _is_plain(parse(query.text))
+    return query.mode == "default" and query.sort == RELEVANCE and is_sentence(query.text)
+
+
+def is_sentence(text: str) -> bool:
+    """Whether a query's text is a sentence in plain words; a word or two, a phrase or a wildcard ask for exactly those."""
+    return len(text.split()) >= _SENTENCE_WORDS and _is_plain(parse(text))
 
 
 def _is_plain(text: ParsedText) -> bool:
