@@ -315,6 +315,9 @@ class Store(Protocol):
     def session_ids(self) -> list[str]:
         """The live sessions, sorted."""
 
+    def has_one_session(self) -> bool:
+        """Whether there is exactly one live session; cheap."""
+
     def has_session(self, session: str) -> bool:
         """Whether there is a live session of this name; cheap."""
 
