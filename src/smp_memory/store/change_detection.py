@@ -249,8 +249,8 @@ class ChangeDetector:
         now = time.time_ns()
         identity = self._base_identity()
         if identity != self._base_seen or not self._names:
-            disk, root, layout, remembered = self._store.disk, self._store.root, self._store.layout, self.stats.remembered
-            names = layout.names(disk, root)
+            disk, root, layout = self._store.disk, self._store.root, self._store.layout
+            names, remembered = layout.names(disk, root), self.stats.remembered
             unknown = [name for name in names if name not in remembered]
             others = {name for name in unknown if not ids.is_valid(name) or not layout.exists(disk, root, name)}
             self._names = [name for name in names if name not in others] if others else names

@@ -83,7 +83,7 @@ class FileStore:
         self._mutex = threading.Lock()
         self.syncer = IntervalSync(self.disk, config.sync_interval_seconds)
         self.closed = False
-        self.has_synced_root = False  # whether this process has synced the names of the root and in it, see `session_creation`
+        self.has_synced_root = False  # by this process, see `session_creation`
         self.defers_file_checks = False  # see `open_read_only`
         self._config_identity: list[int] = []
         self._archived_count: tuple[object, int] = (None, 0)
