@@ -11,13 +11,14 @@ records are read from the files, at the positions that the index knows.
 from __future__ import annotations
 
 import gc
+import json
 import os
 import sqlite3
 import threading
 import time
 
 from smp_memory.errors import SMPError, from_os_error, is_failure
-from smp_memory.files.partial_reader import IncrementReader, SpanReader
+from smp_memory.files.partial_reader import TICK_NS, IncrementReader, SpanReader
 from smp_memory.index import LibraryMissing, libraries_are_loaded, record_use_of_disk
 from smp_memory.index.index import Index, current_folder, discard
 from smp_memory.index.rows import IndexBusy, IndexUnusable
@@ -29,6 +30,7 @@ from smp_memory.store.change_detection import ChangeDetector, are_settled
 from smp_memory.store.parallel_tokenizer import with_terms
 from smp_memory.store.record_reader import MARK, RecordReader
 from smp_memory.store.searcher import Searcher, save_problems
+from smp_memory.store.session_metadata import read_about
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -370,8 +372,20 @@ class Indexer:
         else:
             known.watched = known.stats = b""
             self._detector.stats.forget(name)
+        known.about = self._about(reader, known.about, now)
         index.rows.save_session(known)
         return known.size - size
+
+    def _about(self, reader: IncrementReader, saved: str, now_ns: int) -> str:
+        """Version of a session's metadata, its user, project and settings, as JSON; empty if they cannot be read or may still change."""
+        store = self._store
+        version = store.metadata_version(reader.session)
+        if not isinstance(version, list) or now_ns - max(version[2:]) <= TICK_NS:
+            return ""
+        if saved and json.loads(saved)[0] == version:
+            return saved
+        about = read_about(store.disk, store.layout, reader)
+        return json.dumps([version, *about]) if about and store.metadata_version(reader.session) == version else ""
 
     def _read(self, name: str, known: IndexedSession | None) -> IncrementReader:
         """Read what is new, with all files in the state of one moment, because positions follow the order of writing."""

@@ -652,6 +652,9 @@ class IndexSearcher(Protocol):
     def session_usage(self) -> dict[str, tuple[int, int, int]]:
         """By session: number of memories, last write by the memories' times, last access; in microseconds, 0: never."""
 
+    def saved_metadata(self) -> dict[str, tuple[object, SessionInfo]]:
+        """By session: the `metadata_version` that the index knows, and its user, project and settings in it, nothing else."""
+
     def sessions_with_deleted(self) -> list[str]:
         """The sessions with memories in the trash."""
 

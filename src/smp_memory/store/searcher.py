@@ -22,6 +22,7 @@ from smp_memory.index.query import (
 )
 from smp_memory.index.rows import POSITION_BITS, Row
 from smp_memory.model.reports import Problem
+from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.types import KINDS
 from smp_memory.store.access_counts import add_counts
 
@@ -240,6 +241,14 @@ class Searcher:
             name: (size, last, max(used or 0, pending.get(name, 0)))
             for name, size, last, used in self._rows.all(_USAGE)
         }
+
+    def saved_metadata(self) -> dict[str, tuple[object, SessionInfo]]:
+        """By session: the version of its metadata that the index knows, and its user, project and settings in it, nothing else."""
+        found: dict[str, tuple[object, SessionInfo]] = {}
+        for name, about in self._rows.metadata_of_sessions():
+            version, user, project, config = json.loads(about)
+            found[name] = (version, SessionInfo(name, "", user=user, project=project, config=config))
+        return found
 
     def sessions_with_deleted(self) -> list[str]:
         return [name for (name,) in self._rows.all(_WITH_DELETED)]

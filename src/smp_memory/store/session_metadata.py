@@ -144,3 +144,16 @@ def read_info(disk: Disk, layout: Layout, reader: SessionReader) -> SessionInfo:
     if info.created_text == UNKNOWN:
         info.created_text = first_time(reader)
     return info
+
+
+def read_about(disk: Disk, layout: Layout, reader: SessionReader) -> list[Any]:
+    """User, project and settings in a session's metadata, as values of JSON; empty if `load` would raise or report anything."""
+    try:
+        data = disk.read(os.path.join(reader.folder, layout.info_file))
+        if find_conflict(layout, data) is not None:
+            return []
+        info = layout.decode_info(data, reader.session)
+        about = [info.user, info.project, info.config]
+        return about if info.format <= FORMAT and json.loads(json.dumps(about)) == about else []
+    except (SMPError, OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return []
