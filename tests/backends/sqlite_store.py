@@ -612,6 +612,9 @@ class SqliteIndex:
                 self._store.session(name)
             return self._current().answer(sessions, work, **options)
 
+    def saved_metadata(self) -> dict[str, tuple[object, SessionInfo]]:
+        return {}
+
     def count_all_accesses(self, *, from_start: bool = False) -> None:
         pass
 

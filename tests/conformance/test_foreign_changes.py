@@ -270,3 +270,66 @@ def test_prompt_checks_all_files_if_there_is_no_change_table(deferring: Path) ->
     (deferring / ".smp/changes").unlink()
     file_of(deferring, "s2").write_bytes(edited(deferring, "original", "replaced"))
     assert found_at_a_prompt(deferring, "replaced") == ["s2"]
+
+
+# -- metadata
+
+
+@pytest.fixture(params=NAMES)
+def of_one_user(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A store with two sessions of one user and one without a user, whose metadata the index knows."""
+    root = tmp_path / "store"
+    with smp_memory.open(root, layout=request.param) as memory:
+        for name in ("s1", "s2"):
+            memory.create_session(name, user="ada").add_decision(f"Use original for {name}")
+        memory.create_session("hook").add_decision("Ask for the original")
+    index(root)
+    return root
+
+
+def metadata_of(root: Path, name: str) -> Path:
+    there = place(root, name)
+    return there / layout_named(layout_of(root)).info_file if there.is_dir() else there
+
+
+def seen_by_hook(root: Path) -> list[str]:
+    """The sessions in a context of the session without a user, in a new process."""
+    with smp_memory.open(root) as memory:
+        context = memory.session("hook").context(task="original", max_tokens=5000)
+        return sorted({item.record.session for item in context.items})
+
+
+def test_user_changed_by_hand_in_place_takes_effect_at_once(of_one_user: Path) -> None:
+    assert seen_by_hook(of_one_user) == ["hook", "s1", "s2"]
+    path = metadata_of(of_one_user, "s2")
+    status, data = path.stat(), path.read_bytes()
+    path.write_bytes(data.replace(b"ada", b"bob"))
+    with_times_of(path, status)
+    assert seen_by_hook(of_one_user) == ["hook"]
+    index(of_one_user)
+    assert seen_by_hook(of_one_user) == ["hook"]
+    path.write_bytes(data)
+    assert seen_by_hook(of_one_user) == ["hook", "s1", "s2"]
+
+
+def test_metadata_damaged_by_hand_counts_as_another_users(of_one_user: Path) -> None:
+    path = metadata_of(of_one_user, "s2")
+    path.write_bytes(b"{[" + path.read_bytes())
+    assert "s2" not in seen_by_hook(of_one_user)
+    time.sleep(TICK_SECONDS)
+    found(of_one_user, "original")
+    assert "s2" not in seen_by_hook(of_one_user)
+
+
+def test_merge_conflict_in_metadata_counts_as_before_the_index_knew_it(of_one_user: Path) -> None:
+    path = metadata_of(of_one_user, "s2")
+    if not place(of_one_user, "s2").is_dir():
+        pytest.skip("the metadata is an entry in this layout")
+    lines = path.read_text().splitlines(keepends=True)
+    line = next(number for number, text in enumerate(lines) if "ada" in text)
+    conflict = ["<<<<<<< ours\n", lines[line], "=======\n", lines[line].replace("ada", "bob"), ">>>>>>> theirs\n"]
+    path.write_text("".join([*lines[:line], *conflict, *lines[line + 1 :]]))
+    at_once = seen_by_hook(of_one_user)
+    time.sleep(TICK_SECONDS)
+    found(of_one_user, "original")
+    assert seen_by_hook(of_one_user) == at_once

@@ -82,10 +82,7 @@ class VisibleSessions:
 
     def _use_saved_metadata(self) -> None:
         """Let the index tell what it knows of all sessions, instead of reading each; `_metadata` compares the version."""
-        try:
-            saved = self._store.indexer.answer(None, lambda searcher: searcher.saved_metadata())
-        except (SMPError, OSError):
-            return
+        saved = self._store.indexer.saved_metadata()
         _metadata_cache[self._store] = {**saved, **_metadata_cache.get(self._store, {})}
 
     def _metadata(self, session: str) -> SessionInfo:

@@ -267,11 +267,11 @@ class Rows:
     def set_meta(self, key: str, value: Any) -> None:
         self.do("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
-    def save_hints(self, values: dict[str, Any]) -> None:
-        """Save values that are not needed for an answer; nothing happens if another process writes, or on a full disk."""
+    def save_hints(self, values: dict[str, Any], version: int | None) -> None:
+        """Save values that are not needed for an answer, unless another process has written since the `data_version`, or on a full disk."""
         try:
             self.begin()
-            for key, value in values.items():
+            for key, value in values.items() if self.data_version() == version else ():
                 self.set_meta(key, value)
             self.commit()
         except (IndexBusy, sqlite3.Error):

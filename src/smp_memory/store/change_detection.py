@@ -242,7 +242,8 @@ class ChangeDetector:
         is_same = index.rows.meta(_MARKS) == marks and index.rows.meta(LISTED) == listed
         if is_same and time.time() - index.rows.meta(_CHECKED, 0) < _SAVE_SECONDS:
             return
-        index.rows.save_hints({_MARKS: marks, _CHECKED: int(time.time()), LISTED: listed})
+        hints = {_MARKS: marks, _CHECKED: int(time.time()), LISTED: listed}
+        index.rows.save_hints(hints, self._indexed_version)
 
     def _session_ids(self) -> list[str]:
         """The live sessions; listed again only if their folder has changed. The stat data tells whether one is still a session."""

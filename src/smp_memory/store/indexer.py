@@ -11,14 +11,13 @@ records are read from the files, at the positions that the index knows.
 from __future__ import annotations
 
 import gc
-import json
 import os
 import sqlite3
 import threading
 import time
 
 from smp_memory.errors import SMPError, from_os_error, is_failure
-from smp_memory.files.partial_reader import TICK_NS, IncrementReader, SpanReader
+from smp_memory.files.partial_reader import IncrementReader, SpanReader
 from smp_memory.index import LibraryMissing, libraries_are_loaded, record_use_of_disk
 from smp_memory.index.index import Index, current_folder, discard
 from smp_memory.index.rows import IndexBusy, IndexUnusable
@@ -29,8 +28,8 @@ from smp_memory.store.access_counts import PendingAccesses
 from smp_memory.store.change_detection import ChangeDetector, are_settled
 from smp_memory.store.parallel_tokenizer import with_terms
 from smp_memory.store.record_reader import MARK, RecordReader
-from smp_memory.store.searcher import Searcher, save_problems
-from smp_memory.store.session_metadata import read_about
+from smp_memory.store.searcher import Searcher, load_metadata, save_problems
+from smp_memory.store.session_metadata import describe_metadata
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
     from smp_memory.index.rows import IndexedSession
     from smp_memory.model.entry import Entry
+    from smp_memory.model.session_info import SessionInfo
     from smp_memory.privacy.visibility import Viewer
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.parallel_tokenizer import TokenizedSession
@@ -249,6 +249,10 @@ class Indexer:
             self._counted_at = 2 * _NEVER  # also if there are few
             self._count_accesses(index)
 
+    def saved_metadata(self) -> dict[str, tuple[object, SessionInfo]]:
+        with self.mutex:
+            return load_metadata(self._index.rows) if self._index is not None else {}
+
     def _discard(self) -> None:
         """Discard the index, so that the next attempt builds a new one. Another process may still have it open."""
         try:
@@ -372,20 +376,9 @@ class Indexer:
         else:
             known.watched = known.stats = b""
             self._detector.stats.forget(name)
-        known.about = self._about(reader, known.about, now)
+        known.about = describe_metadata(store, reader, known.about, now)
         index.rows.save_session(known)
         return known.size - size
-
-    def _about(self, reader: IncrementReader, saved: str, now_ns: int) -> str:
-        """Version of a session's metadata, its user, project and settings, as JSON; empty if they cannot be read or may still change."""
-        store = self._store
-        version = store.metadata_version(reader.session)
-        if not isinstance(version, list) or now_ns - max(version[2:]) <= TICK_NS:
-            return ""
-        if saved and json.loads(saved)[0] == version:
-            return saved
-        about = read_about(store.disk, store.layout, reader)
-        return json.dumps([version, *about]) if about and store.metadata_version(reader.session) == version else ""
 
     def _read(self, name: str, known: IndexedSession | None) -> IncrementReader:
         """Read what is new, with all files in the state of one moment, because positions follow the order of writing."""

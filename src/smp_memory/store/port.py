@@ -559,6 +559,12 @@ class SearchIndex(Protocol):
         viewer: the searcher behaves as if memories that the viewer may not see did not exist.
         """
 
+    def saved_metadata(self) -> dict[str, tuple[object, SessionInfo]]:
+        """What the index knows, without catching up: a session's `metadata_version`, and its user, project and settings in it.
+
+        Sessions may be missing, and nothing else of the metadata is there. Valid if the version is still the same.
+        """
+
     def count_all_accesses(self, *, from_start: bool = False) -> None:
         """Count the access log now; `from_start`: the log was truncated."""
 
@@ -651,9 +657,6 @@ class IndexSearcher(Protocol):
 
     def session_usage(self) -> dict[str, tuple[int, int, int]]:
         """By session: number of memories, last write by the memories' times, last access; in microseconds, 0: never."""
-
-    def saved_metadata(self) -> dict[str, tuple[object, SessionInfo]]:
-        """By session: the `metadata_version` that the index knows, and its user, project and settings in it, nothing else."""
 
     def sessions_with_deleted(self) -> list[str]:
         """The sessions with memories in the trash."""

@@ -242,14 +242,6 @@ class Searcher:
             for name, size, last, used in self._rows.all(_USAGE)
         }
 
-    def saved_metadata(self) -> dict[str, tuple[object, SessionInfo]]:
-        """By session: the version of its metadata that the index knows, and its user, project and settings in it, nothing else."""
-        found: dict[str, tuple[object, SessionInfo]] = {}
-        for name, about in self._rows.metadata_of_sessions():
-            version, user, project, config = json.loads(about)
-            found[name] = (version, SessionInfo(name, "", user=user, project=project, config=config))
-        return found
-
     def sessions_with_deleted(self) -> list[str]:
         return [name for (name,) in self._rows.all(_WITH_DELETED)]
 
@@ -423,3 +415,15 @@ def _problem(
     path: str, line: int, code: str, severity: str, id: str | None, message: str, archived: str | None = None
 ) -> Problem:
     return Problem(path, line, code, message, severity, id, archived)
+
+
+# -- metadata of sessions
+
+
+def load_metadata(rows: Rows) -> dict[str, tuple[object, SessionInfo]]:
+    """By session: the version of its metadata that the index knows, and its user, project and settings in it, nothing else."""
+    found: dict[str, tuple[object, SessionInfo]] = {}
+    for name, about in rows.metadata_of_sessions():
+        version, user, project, config = json.loads(about)
+        found[name] = (version, SessionInfo(name, "", user=user, project=project, config=config))
+    return found
