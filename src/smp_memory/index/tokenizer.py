@@ -320,12 +320,11 @@ class _QueryParser:
 
     def __init__(self) -> None:
         self.words: dict[str, None] = {}
-        self.phrases: dict[tuple[str, ...], None] = {}
+        self.phrases: dict[tuple[str, ...], str] = {}  # with their texts
         self.patterns: dict[str, None] = {}
-        self.excluded: dict[tuple[str, ...], None] = {}
+        self.excluded: dict[tuple[str, ...], str] = {}
         self.excluded_patterns: dict[str, None] = {}
         self.characters: dict[str, None] = {}
-        self.quoted: list[str] = []  # the texts of phrases
         self.has_wildcards = False
         self.outside = 0  # the number of words outside of quotes
 
@@ -345,11 +344,8 @@ class _QueryParser:
         stream = _phrase_stream(text)
         if len(stream) == 1 and _is_single(stream[0]):
             (self.excluded_patterns if excluded else self.patterns)[stream[0] + "*"] = None
-        elif stream and excluded:
-            self.excluded[stream] = None
         elif stream:
-            self.phrases[stream] = None
-            self.quoted.append(text)
+            (self.excluded if excluded else self.phrases)[stream] = text
 
     def add_excluded(self, piece: str) -> None:
         if _is_wild(piece):
@@ -371,13 +367,13 @@ class _QueryParser:
 
     def _title_words(self) -> Iterable[str]:
         """The words of all quoted texts; stop words only of a text that has no others."""
-        for text in self.quoted:
+        for text in self.phrases.values():
             words = [term for term in terms(text) if not _is_single(term)]
             yield from [word for word in words if word not in STOP_WORDS] or words
 
     def result(self) -> ParsedText:
         titles: list[str] = []
-        if self.quoted and self._is_sentence():
+        if self.phrases and self._is_sentence():
             titles = list(self._title_words())
             self.phrases.clear()
         excluded = tuple(self.excluded), tuple(self.excluded_patterns)

@@ -7,7 +7,8 @@ The default, chosen by the retrieval benchmark (docs/adr/0009-words.md):
     text      its text score, relative to the best candidate's
     context   for a turn, the text scores of the turns around it; the shorter the turn, the more they count, and a
               question just before it counts twice: the turn may be its answer
-    session   for a turn, the best text score of a turn in its session; for any other memory, its own once more
+    session   for a turn, the best text score of a turn in its session, half of it fading with the distance to that
+              turn; for any other memory, its own text score once more
     author    the query names its author
     time      the query names the time when it was written
     meaning   embedding similarity of the memory, its neighbours and the best of its session, weighted as their text
@@ -44,11 +45,12 @@ NEAR_ENOUGH = 0.2  # cosine: below it two texts have nothing to do with each oth
 EXPANDED = 12  # the turns around so many of the best, by text and by meaning, become candidates
 SESSION_SHIFT = 24  # doc = number of the session << 24 | position in it
 
-TEXT, CONTEXT, SESSION, AUTHOR, TIME = 1.0, 0.5, 1.0, 0.3, 0.8
+TEXT, CONTEXT, SESSION, AUTHOR, TIME = 1.0, 0.5, 0.9, 0.3, 0.8
 MEANING = 0.5  # meaning counts half as much as text, wherever text counts
 BEFORE, AFTER = 1.0, 0.5  # the turns before a turn explain it more than those after it
 ANSWERED = 2.0  # a turn just before that asks counts so many times: this one may be the answer
 SHORT_WORDS = 20  # the context of a turn of so many words counts half
+FAR_TURNS = 30  # so far from the best turn of its session, a turn gets a third less from it; very far, half
 FEW_WORDS = 8  # a turn of so many words is worth 63 %, of twice as many 86 %
 FEW_WRITTEN_WORDS = 3  # a decision that was written down in a few words is complete
 BY_MACHINE = 0.7
@@ -62,6 +64,8 @@ PARTS = ("text", "context", "session", "author", "time", "meaning")
 _MACHINES = frozenset((ROLES["assistant"], ROLES["tool"]))
 _FEW_WRITTEN = tuple(1 - exp(-words / FEW_WRITTEN_WORDS) if words < 30 else 1.0 for words in range(256))
 _FEW = tuple(1 - exp(-words / FEW_WORDS) if words < 100 else 1.0 for words in range(256))
+_DISTANCES = 255
+_BY_DISTANCE = tuple(0.5 + 0.5 * exp(-distance / FAR_TURNS) for distance in range(_DISTANCES + 1))
 _NOTHING: dict[int, float] = {}
 _POSITION = (1 << SESSION_SHIFT) - 1
 _REACH = 2  # so many turns before and after a turn are around it
@@ -228,13 +232,16 @@ class CandidateScores:
         full, authors, ranges, meanings = signals.full_match, signals.authors, signals.ranges, self._meanings
         by_machine = 1.0 if signals.addresses_assistant else BY_MACHINE
         without_time = WITHOUT_TIME if signals.asks_for_time else 1.0
+        by_distance, far = _BY_DISTANCE, _DISTANCES
         beside = _beside_others(self._turn_texts)
         scored = []
         for each in candidates:
             doc, match, created, facts = each
             words, role = facts >> WORDS_SHIFT & 255, facts >> 4 & 7
             if role:
-                total = text * texts[doc] + session * best_of[doc >> SESSION_SHIFT]
+                best, best_doc = best_of[doc >> SESSION_SHIFT]
+                distance = doc - best_doc if doc > best_doc else best_doc - doc
+                total = text * texts[doc] + session * best * by_distance[distance if distance < far else far]
                 if doc in beside:
                     before = text_of(doc - 1, 0.0) * (ANSWERED if doc - 1 in asking else 1.0) + text_of(doc - 2, 0.0)
                     after = text_of(doc + 1, 0.0) + text_of(doc + 2, 0.0)
@@ -278,7 +285,7 @@ class CandidateScores:
         return MEANING * (text * own + context * around + session * best)
 
     def _spread(
-        self, each: TextMatch, signals: dict[int, float], turns: dict[int, float], best_of: dict[int, float]
+        self, each: TextMatch, signals: dict[int, float], turns: dict[int, float], best_of: dict[int, tuple[float, int]]
     ) -> tuple[float, float, float]:
         """A signal of a candidate, of the turns around it, and the best one of its session.
 
@@ -290,7 +297,8 @@ class CandidateScores:
         before = turn_of(doc - 1, 0.0) * (ANSWERED if doc - 1 in self._asking else 1.0) + turn_of(doc - 2, 0.0)
         after = turn_of(doc + 1, 0.0) + turn_of(doc + 2, 0.0)
         around = (BEFORE * before + AFTER * after) / (1 + (each.facts >> WORDS_SHIFT & 255) / SHORT_WORDS)
-        return signals[doc], around, best_of[doc >> SESSION_SHIFT]
+        best, best_doc = best_of[doc >> SESSION_SHIFT]
+        return signals[doc], around, best * _BY_DISTANCE[min(abs(doc - best_doc), _DISTANCES)]
 
     def has_meaning(self, each: TextMatch) -> bool:
         return bool(self._meanings.get(each.doc))
@@ -317,12 +325,13 @@ def _beside_others(docs: Iterable[int]) -> set[int]:
     return {each for one, two in pairwise(ordered) if two - one <= _REACH for each in (one, two)}
 
 
-def _best_of_sessions(signals: dict[int, float]) -> dict[int, float]:
-    best: dict[int, float] = {}
+def _best_of_sessions(signals: dict[int, float]) -> dict[int, tuple[float, int]]:
+    """The best signal of each session and its doc; of equals the first one."""
+    best: dict[int, tuple[float, int]] = {}
     for doc, signal in signals.items():
-        session = doc >> SESSION_SHIFT
-        if signal >= best.get(session, 0.0):
-            best[session] = signal
+        known = best.get(doc >> SESSION_SHIFT)
+        if known is None or signal > known[0] or (signal == known[0] and doc < known[1]):
+            best[doc >> SESSION_SHIFT] = signal, doc
     return best
 
 

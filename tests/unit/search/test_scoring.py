@@ -127,6 +127,21 @@ def test_good_match_raises_other_turns_of_its_session() -> None:
     assert order(far) == [doc(1, 0), doc(1, 50), doc(2, 0)]
 
 
+def test_less_of_the_best_match_of_a_session_reaches_a_turn_that_is_farther_away() -> None:
+    places = (0, 10, 60, 254, 255, 100_000)
+    found = by_doc([turn(doc(1, place), 9.0 if not place else 1.0, words=9) for place in places])
+    shares = [found[doc(1, place)].parts[2] for place in places]
+    assert shares[:4] == sorted(set(shares[:4]), reverse=True)
+    assert shares[-1] == pytest.approx(shares[0] / 2, rel=0.01)
+
+
+def test_of_equal_turns_of_a_session_the_first_one_counts_as_the_best() -> None:
+    turns = [turn(doc(1, 0), 5.0), turn(doc(1, 90), 5.0), turn(doc(1, 10), 1.0)]
+    shares = [[each.parts[2] for each in by_doc(some).values()] for some in (turns, [turns[1], turns[0], turns[2]])]
+    assert sorted(shares[0]) == sorted(shares[1])
+    assert by_doc(turns)[doc(1, 10)].parts[2] > by_doc(turns)[doc(1, 90)].parts[2]
+
+
 def test_memory_that_was_written_down_gets_nothing_from_its_session_or_neighbours() -> None:
     for other in (Candidate(doc(1, 4), 9.0, 0, meaning=0.6), turn(doc(1, 4), 9.0, meaning=0.6)):
         beside = by_doc([other, Candidate(doc(1, 5), 1.0, 0, words=9, meaning=0.1)])[doc(1, 5)]
