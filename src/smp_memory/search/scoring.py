@@ -35,14 +35,14 @@ from smp_memory.index.documents import ASKS, AUTHOR_SHIFT, NAMES_TIME, ROLE, ROL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from smp_memory.index.query import TextMatch
 
 CANDIDATES = 100  # so many of the best by text are scored by all signals; more of them change nothing
 NEAREST = 50  # so many of the best by meaning are added
 NEAR_ENOUGH = 0.2  # cosine: below it two texts have nothing to do with each other
-EXPANDED = 12  # the turns around so many of the best, by text and by meaning, become candidates
+EXPANDED = 10  # the turns around so many of the best, by text and by meaning, become candidates
 SESSION_SHIFT = 24  # doc = number of the session << 24 | position in it
 
 TEXT, CONTEXT, SESSION, AUTHOR, TIME = 1.0, 0.5, 0.9, 0.3, 0.8
@@ -50,7 +50,7 @@ MEANING = 0.5  # meaning counts half as much as text, wherever text counts
 BEFORE, AFTER = 1.0, 0.5  # the turns before a turn explain it more than those after it
 ANSWERED = 2.0  # a turn just before that asks counts so many times: this one may be the answer
 SHORT_WORDS = 20  # the context of a turn of so many words counts half
-FAR_TURNS = 30  # so far from the best turn of its session, a turn gets a third less from it; very far, half
+FAR_TURNS = 60  # so far from the best turn of its session, a turn gets a third less from it; very far, half
 FEW_WORDS = 8  # a turn of so many words is worth 63 %, of twice as many 86 %
 FEW_WRITTEN_WORDS = 3  # a decision that was written down in a few words is complete
 BY_MACHINE = 0.7
@@ -67,6 +67,7 @@ _FEW = tuple(1 - exp(-words / FEW_WORDS) if words < 100 else 1.0 for words in ra
 _DISTANCES = 255
 _BY_DISTANCE = tuple(0.5 + 0.5 * exp(-distance / FAR_TURNS) for distance in range(_DISTANCES + 1))
 _NOTHING: dict[int, float] = {}
+_NO_BEST = (-1.0, 0)
 _POSITION = (1 << SESSION_SHIFT) - 1
 _REACH = 2  # so many turns before and after a turn are around it
 _PRONOUNS = frozenset(("you", "your", "yours", "we", "our", "us"))
@@ -183,15 +184,16 @@ def neighbours(
 
     Some may not exist, or not meet the query's conditions. The others are candidates whose `match` is 0.
     """
-    best = sorted([(-each.match, each.doc) for each in turns])[:EXPANDED]
+    best = sorted([(-match, doc) for doc, match, _, _ in turns])[:EXPANDED]
     if meanings:
         best += sorted([(-meanings[each.doc], each.doc) for each in turns if meanings.get(each.doc)])[:EXPANDED]
-    around: dict[int, None] = {}
+    around: set[int] = set()
     for _, doc in best:
-        position = doc & _POSITION
-        first, last = max(position - _REACH, 0), min(position + _REACH, _POSITION)
-        around.update(dict.fromkeys(range(doc - position + first, doc - position + last + 1)))
-    return [doc for doc in around if doc not in known]
+        if _REACH <= doc & _POSITION <= _POSITION - _REACH:
+            around.update((doc - 2, doc - 1, doc + 1, doc + 2))
+        else:  # at an end of its session
+            around.update(each for each in range(doc - 2, doc + 3) if each >> SESSION_SHIFT == doc >> SESSION_SHIFT)
+    return sorted(around.difference(known))
 
 
 class CandidateScores:
@@ -204,16 +206,20 @@ class CandidateScores:
     def __init__(
         self, candidates: Sequence[TextMatch], signals: QuerySignals, meanings: Mapping[int, float] = _NOTHING
     ) -> None:
-        most = max([each.match for each in candidates], default=0.0)
+        most = max([match for _, match, _, _ in candidates], default=0.0)
         nearest = max([meanings.get(each.doc, 0.0) for each in candidates], default=0.0) if meanings else 0.0
         self._signals = signals
-        self._texts = {each.doc: each.match / (most or 1.0) for each in candidates}
+        scale = most or 1.0
+        self._texts = {doc: match / scale for doc, match, _, _ in candidates}
         self._meanings = {doc: meanings.get(doc, 0.0) / nearest for doc in self._texts} if nearest else {}
-        turns = [each for each in candidates if each.facts & ROLE]
-        self._turn_texts = {each.doc: self._texts[each.doc] for each in turns}
-        self._turn_meanings = {each.doc: self._meanings[each.doc] for each in turns} if nearest else {}
-        self._asking = {each.doc for each in turns if each.facts & ASKS}
-        self._best_texts, self._best_meanings = map(_best_of_sessions, (self._turn_texts, self._turn_meanings))
+        self._turn_texts, self._turn_meanings = self._texts, self._meanings
+        turns = {doc: facts for doc, _, _, facts in candidates if facts & ROLE}
+        if len(turns) < len(candidates):
+            self._turn_texts = {doc: self._texts[doc] for doc in turns}
+            self._turn_meanings = {doc: self._meanings[doc] for doc in turns} if nearest else {}
+        self._asking = {doc for doc, facts in turns.items() if facts & ASKS}
+        self._best_texts = _best_of_sessions(self._turn_texts)
+        self._best_meanings = _best_of_sessions(self._turn_meanings)
         whole = (TEXT + CONTEXT + SESSION) * (1 + MEANING * bool(nearest))
         whole += AUTHOR * bool(signals.authors) + TIME * bool(signals.ranges)
         self._shares = TEXT / whole, CONTEXT / whole, SESSION / whole, AUTHOR / whole, TIME / whole
@@ -226,14 +232,17 @@ class CandidateScores:
 
         One loop almost without calls: it runs for every candidate of every query.
         """
-        signals, texts, strength = self._signals, self._texts, self.strength
+        signals, strength, meanings = self._signals, self.strength, self._best_meanings
         text, context, session, author, time = self._shares
-        text_of, best_of, asking = self._turn_texts.get, self._best_texts, self._asking
-        full, authors, ranges, meanings = signals.full_match, signals.authors, signals.ranges, self._meanings
+        own_of, turn_of = self._with_meanings()
+        best_of, asking, by_distance, few = self._best_texts, self._asking, _BY_DISTANCE, _FEW
+        full, authors, ranges, asks_for_time = (
+            signals.full_match,
+            signals.authors,
+            signals.ranges,
+            signals.asks_for_time,
+        )
         by_machine = 1.0 if signals.addresses_assistant else BY_MACHINE
-        without_time = WITHOUT_TIME if signals.asks_for_time else 1.0
-        by_distance, far = _BY_DISTANCE, _DISTANCES
-        beside = _beside_others(self._turn_texts)
         scored = []
         for each in candidates:
             doc, match, created, facts = each
@@ -241,30 +250,40 @@ class CandidateScores:
             if role:
                 best, best_doc = best_of[doc >> SESSION_SHIFT]
                 distance = doc - best_doc if doc > best_doc else best_doc - doc
-                total = text * texts[doc] + session * best * by_distance[distance if distance < far else far]
-                if doc in beside:
-                    before = text_of(doc - 1, 0.0) * (ANSWERED if doc - 1 in asking else 1.0) + text_of(doc - 2, 0.0)
-                    after = text_of(doc + 1, 0.0) + text_of(doc + 2, 0.0)
-                    total += context * ((BEFORE * before + AFTER * after) / (1 + words / SHORT_WORDS))
-                worth = _FEW[words + (facts >> STATED_SHIFT & 255) + 1 >> 1]
+                share = best * by_distance[distance if distance < _DISTANCES else _DISTANCES]
+                if meanings:
+                    best, best_doc = meanings[doc >> SESSION_SHIFT]
+                    distance = doc - best_doc if doc > best_doc else best_doc - doc
+                    share += MEANING * best * by_distance[distance if distance < _DISTANCES else _DISTANCES]
+                total = text * own_of[doc] + session * share
+                before = turn_of(doc - 1, 0.0) * (ANSWERED if doc - 1 in asking else 1.0) + turn_of(doc - 2, 0.0)
+                after = turn_of(doc + 1, 0.0) + turn_of(doc + 2, 0.0)
+                if before or after:
+                    total += context * (BEFORE * before + AFTER * after) / (1 + words / SHORT_WORDS)
+                worth = few[words + (facts >> STATED_SHIFT & 255) + 1 >> 1]
+                if asks_for_time and not facts & NAMES_TIME:
+                    worth *= WITHOUT_TIME
             else:
-                total = (text + session) * texts[doc]
+                total = (text + session) * own_of[doc]
                 worth = _FEW_WRITTEN[words]
             if authors and facts >> AUTHOR_SHIFT in authors:
                 total += author
             if ranges:
                 total += time * _nearness(created, ranges)
-            if meanings:
-                total += self._meaning_share(each)
             if worth < 1.0 and full:  # a memory with all words of the query counts in full, however short
                 exact = match / full if match < full else 1.0
                 worth += (1 - worth) * exact * exact * exact
-            if role and not facts & NAMES_TIME:
-                worth *= without_time
             if role in _MACHINES:
                 worth *= by_machine
             scored.append(((total if total < 1.0 else 1.0) * strength * worth, created, doc, each, worth))
         return scored
+
+    def _with_meanings(self) -> tuple[dict[int, float], Callable[[int, float], float]]:
+        """Text and meaning together: of each candidate, and of a turn by its doc."""
+        if not self._meanings:
+            return self._texts, self._turn_texts.get
+        own = {doc: text + MEANING * self._meanings[doc] for doc, text in self._texts.items()}
+        return own, own.get if self._turn_texts is self._texts else {doc: own[doc] for doc in self._turn_texts}.get
 
     def parts(self, each: TextMatch) -> tuple[float, float, float, float, float, float]:
         """The parts of a candidate's relevance, in the order of PARTS."""
@@ -319,19 +338,14 @@ class CandidateScores:
         return iter(self.between(0, len(self)))
 
 
-def _beside_others(docs: Iterable[int]) -> set[int]:
-    """The docs that have another one near enough to be their context."""
-    ordered = sorted(docs)
-    return {each for one, two in pairwise(ordered) if two - one <= _REACH for each in (one, two)}
-
-
 def _best_of_sessions(signals: dict[int, float]) -> dict[int, tuple[float, int]]:
     """The best signal of each session and its doc; of equals the first one."""
     best: dict[int, tuple[float, int]] = {}
     for doc, signal in signals.items():
-        known = best.get(doc >> SESSION_SHIFT)
-        if known is None or signal > known[0] or (signal == known[0] and doc < known[1]):
-            best[doc >> SESSION_SHIFT] = signal, doc
+        session = doc >> SESSION_SHIFT
+        known, known_doc = best.get(session, _NO_BEST)
+        if signal > known or (signal == known and doc < known_doc):
+            best[session] = signal, doc
     return best
 
 

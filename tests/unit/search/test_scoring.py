@@ -132,7 +132,7 @@ def test_less_of_the_best_match_of_a_session_reaches_a_turn_that_is_farther_away
     found = by_doc([turn(doc(1, place), 9.0 if not place else 1.0, words=9) for place in places])
     shares = [found[doc(1, place)].parts[2] for place in places]
     assert shares[:4] == sorted(set(shares[:4]), reverse=True)
-    assert shares[-1] == pytest.approx(shares[0] / 2, rel=0.01)
+    assert shares[-1] == pytest.approx(shares[0] / 2, rel=0.02)
 
 
 def test_of_equal_turns_of_a_session_the_first_one_counts_as_the_best() -> None:
