@@ -261,8 +261,6 @@ class CandidateScores:
                 if before or after:
                     total += context * (BEFORE * before + AFTER * after) / (1 + words / SHORT_WORDS)
                 worth = few[words + (facts >> STATED_SHIFT & 255) + 1 >> 1]
-                if asks_for_time and not facts & NAMES_TIME:
-                    worth *= WITHOUT_TIME
             else:
                 total = (text + session) * own_of[doc]
                 worth = _FEW_WRITTEN[words]
@@ -273,6 +271,8 @@ class CandidateScores:
             if worth < 1.0 and full:  # a memory with all words of the query counts in full, however short
                 exact = match / full if match < full else 1.0
                 worth += (1 - worth) * exact * exact * exact
+            if asks_for_time and role and not facts & NAMES_TIME:
+                worth *= WITHOUT_TIME
             if role in _MACHINES:
                 worth *= by_machine
             scored.append(((total if total < 1.0 else 1.0) * strength * worth, created, doc, each, worth))
