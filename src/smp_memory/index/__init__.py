@@ -45,6 +45,13 @@ def report_missing(library: str, error: Exception) -> None:
     event_log.emit("query", event_log.WARNING, "library_missing", text, library=library)
 
 
+def report_failure(text: str) -> None:
+    """Log once that the embedding model failed."""
+    if text not in _reported:
+        _reported.add(text)
+        event_log.emit("query", event_log.WARNING, "model_failed", text)
+
+
 def leave_disk(library: str, error: Exception) -> None:
     """Record that the index on disk cannot be used without this library; raise LibraryMissing if it is open."""
     report_missing(library, error)

@@ -27,10 +27,10 @@ from urllib.parse import quote
 from zlib import crc32
 
 from smp_memory.index import unindexed
+from smp_memory.index.embeddings import VECTORS_PREFIX
 from smp_memory.index.engine import TantivyEngine
 from smp_memory.index.index import ROWS_FILE, current_folder, discard, index_folders
 from smp_memory.index.rows import COLUMNS, POSITION_BITS, VERSION, IndexBusy, IndexedSession, IndexUnusable, Row, Rows
-from smp_memory.index.vectors import PREFIX as VECTORS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def scrub(base: str, erased: dict[str, list[str]]) -> bool:
     copy_folder = os.path.join(base, f"making-{os.urandom(4).hex()}")
     try:
         folder = current_folder(base)
-        if any(name.startswith(VECTORS) for name in os.listdir(folder)):
+        if any(name.startswith(VECTORS_PREFIX) for name in os.listdir(folder)):
             return False
         for name in os.listdir(base):
             if name != os.path.basename(folder):

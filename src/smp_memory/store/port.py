@@ -585,6 +585,10 @@ class IndexSearcher(Protocol):
     @property
     def has_vectors(self) -> bool: ...
 
+    @property
+    def warnings(self) -> list[str]:
+        """Why the embedding model is not used, if it failed."""
+
     def vector(self, text: str) -> Any:
         """The embedding of a text; None without a model."""
 

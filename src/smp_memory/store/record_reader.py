@@ -13,7 +13,9 @@ import os
 from smp_memory.errors import SMPError
 from smp_memory.files.entry_fields import decode_entries
 from smp_memory.files.partial_reader import SpanReader
+from smp_memory.files.user_state import derived_files, state_home
 from smp_memory.incomplete import SESSION_GONE, left_out
+from smp_memory.index import embeddings
 from smp_memory.index.documents import embedded_text
 from smp_memory.index.rows import POSITION_BITS, IndexBusy
 from smp_memory.model.clone_merge import ReadableIds
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from smp_memory.config import Config
-    from smp_memory.index.index import Embedder, Index
+    from smp_memory.index.embeddings import Embedder
+    from smp_memory.index.index import Index
     from smp_memory.index.rows import Row
     from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record
@@ -141,27 +144,33 @@ def history_by_index(store: FileStore, session: str, id: str) -> RecordHistory |
 # -- embeddings
 
 
-_BATCH = 2000  # memories between two commits, so that other processes can write and finished work is not lost
-
-
 def embedder(config: Config) -> Embedder | None:
-    """The embedding model, if it is installed and enabled."""
-    from smp_memory.index import embeddings
+    """The embedding model that is configured, or the one that is installed; None without any."""
+    if config["search.semantic"] == "off":
+        return None
+    if config["search.embedder"]:
+        from smp_memory.index.embedding_function import FunctionModel  # a door: rare
 
-    return embeddings if config["search.semantic"] == "auto" and embeddings.available() else None
+        return FunctionModel(config["search.embedder"])
+    if not embeddings.available():
+        return None
+    from smp_memory.index.static_model import static_model  # a door: its libraries may be missing
+
+    return static_model(derived_files(state_home(os.environ)))
 
 
 def catch_up(index: Index, reader: RecordReader, progress: Callable[[str, int], None] | None = None) -> None:
-    """Add the missing vectors to the index."""
-    vectors = index.vectors
-    if vectors is None or vectors.is_caught_up:
-        return
+    """Add the missing vectors to the index; commit after each batch, so that other processes can write and no work is lost."""
     try:
+        vectors = index.open_vectors()
+        if vectors is None or index.embedder is None or vectors.is_caught_up:
+            return
+        batch = index.embedder.batch
         index.rows.begin()
         done = 0
         while missing := vectors.missing():
-            for start in range(0, len(missing), _BATCH):
-                done += _add_vectors(index, reader, missing[start : start + _BATCH])
+            for start in range(0, len(missing), batch):
+                done += _add_vectors(index, reader, missing[start : start + batch])
                 if progress is not None:
                     progress("meaning", done)
                 index.rows.commit()
@@ -169,10 +178,10 @@ def catch_up(index: Index, reader: RecordReader, progress: Callable[[str, int], 
         vectors.mark_caught_up()
         index.rows.commit()
     except IndexBusy:
-        pass
-    except FALL_BACK:
         _roll_back(index)
-        index.vectors = None  # until the index is opened again
+    except FALL_BACK as error:
+        _roll_back(index)
+        index.leave_vectors(error)
     except BaseException:
         _roll_back(index)
         raise
