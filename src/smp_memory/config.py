@@ -78,7 +78,7 @@ SETTINGS = (
     Setting("storage.gentle_percent", 10, Between(0, 100), "The share of a session that gentle compaction frees."),
     Setting("storage.forced_percent", 20, Between(0, 100), "The share that forced compaction frees."),
     Setting("search.semantic", "auto", ChoiceOf("auto", "off"), "Whether searches use embeddings besides words: auto, if smp-memory[semantic] is installed."),
-    Setting("search.embedder", "", FunctionName(), "A function of yours as the embedding model.", user_only=True),
+    Setting("search.embedder", None, FunctionName(), "A function of yours as the embedding model, see finding.md; never from a store.", user_only=True),
     Setting("privacy.redaction.enabled", True, Switch(), "Whether secrets are redacted when memories are written, see privacy.md."),
     Setting("privacy.redaction.off", [], NameList(), "Rules or kinds that are not applied, such as phone."),
     Setting("privacy.redaction.patterns", [], Patterns(), "Additional patterns to redact."),
@@ -345,8 +345,8 @@ def _from_environment(environ: Mapping[str, str], stated: Flat) -> Flat:
 
 def _of_store(flat: Flat, source: str) -> Flat:
     """Settings from a store's own files, which must not name code to run."""
-    for path in flat:
-        if _BY_PATH[path].user_only:
+    for path, value in flat.items():
+        if _BY_PATH[path].user_only and value != _BY_PATH[path].default:
             raise InvalidConfig(
                 f"The setting '{path}' ({source}) is not accepted from a store, because it names code to run. Remove it there; "
                 f"set {_BY_PATH[path].variable} in your environment, or give it as an argument.",

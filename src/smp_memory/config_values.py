@@ -130,7 +130,7 @@ class NameList:
 
 
 class FunctionName:
-    """A Python function by its name, `module:function`; an argument may be the function itself. Empty: none."""
+    """A Python function by its name, `module:function`; an argument may be the function itself. None: no function."""
 
     __slots__ = ("allowed",)
 
@@ -139,9 +139,9 @@ class FunctionName:
 
     def accepts(self, value: Any) -> bool:
         if not isinstance(value, str):
-            return callable(value)
+            return value is None or callable(value)
         module, _, function = value.partition(":")
-        return not value or all(part.isidentifier() for part in [*module.split("."), *function.split(".")])
+        return all(part.isidentifier() for part in [*module.split("."), *function.split(".")])
 
     def parse(self, text: str) -> Any:
         return text.strip()

@@ -290,28 +290,3 @@ def test_library_that_does_not_load_is_reported_with_the_answer(
         memory.create_session("shop").add_finding("Users cannot sign in")
         hits = memory.query("users cannot sign in any more")
         assert (len(hits), len(hits.warnings)) == (1, 1)
-
-
-@pytest.mark.usefixtures("with_model")
-def test_forked_process_searches_by_meaning(tmp_path: Path) -> None:
-    if not hasattr(os, "fork"):
-        pytest.skip("no fork")
-    with smp_memory.open(tmp_path) as memory:
-        memory.create_session("shop").add_finding("Users cannot sign in")
-        assert len(memory.query("login failed for customers")) == 1
-        story = "import sys, smp_memory; from smp_memory.index import embeddings; print(len(smp_memory.open(sys.argv[1]).query('login failed for customers')))"
-        done = subprocess.run([sys.executable, "-c", story, str(tmp_path)], capture_output=True, text=True, check=True)
-        assert done.stdout.strip() == "1"
-        reading, writing = os.pipe()
-        child = os.fork()
-        if not child:
-            try:
-                with smp_memory.open(tmp_path) as own:
-                    os.write(writing, str(len(own.query("login failed for customers"))).encode())
-            finally:
-                os._exit(0)
-        os.close(writing)
-        os.waitpid(child, 0)
-        with open(reading, "rb") as answer:
-            assert answer.read() == b"1"
-        assert len(memory.query("login failed for customers")) == 1
