@@ -77,7 +77,7 @@ SETTINGS = (
     Setting("storage.critical_percent", 95, Between(1, 100), "The share from which it is compacted in any case."),
     Setting("storage.gentle_percent", 10, Between(0, 100), "The share of a session that gentle compaction frees."),
     Setting("storage.forced_percent", 20, Between(0, 100), "The share that forced compaction frees."),
-    Setting("search.semantic", "auto", ChoiceOf("auto", "off"), "Whether searches use embeddings besides words: auto, if smp-memory[semantic] is installed."),
+    Setting("search.semantic", "auto", ChoiceOf("auto", "off"), "Whether searches use embeddings besides words: auto, if a model is installed."),
     Setting("search.embedder", None, FunctionName(), "A function of yours as the embedding model, see finding.md; never from a store.", user_only=True),
     Setting("privacy.redaction.enabled", True, Switch(), "Whether secrets are redacted when memories are written, see privacy.md."),
     Setting("privacy.redaction.off", [], NameList(), "Rules or kinds that are not applied, such as phone."),

@@ -40,10 +40,16 @@ QUESTION_WORDS = frozenset(  # as terms; they make questions similar that ask fo
     the a an of to in on for with at by from about mani much kind type""".split()  # noqa: SIM905
 )
 VECTORS_PREFIX = "meaning-"  # of folders with vectors
+SIGNED_DIMENSIONS = 256  # one bit for the sign of each of the first ones: the number of different bits fits into a byte
 COMPARISON = "simsimd"  # the library that compares vectors
 PACKAGE = "wordllama"  # has the files of the static model
 WEIGHTS = "weights/l2_supercat_256.safetensors"
 TOKENS = "tokenizers/l2_supercat_tokenizer_config.json"
+
+
+def vector_widths(dimensions: int) -> dict[str, int]:
+    """The files of vectors, with the bytes that each has for one memory."""
+    return {"signs": (min(dimensions, SIGNED_DIMENSIONS) + 7) // 8, "vectors": dimensions}
 
 
 class ModelUnavailable(Exception):

@@ -97,7 +97,7 @@ class Index:
                 raise IndexUnusable(str(error)) from error
         self.rows = Rows(":memory:" if folder is None else os.path.join(folder, ROWS_FILE))
         self.text = TextIndex(self.rows, folder)
-        self.vector_failure = ""  # why there are none although there is an embedder
+        self.vector_failure = ""  # why memories are not searched by meaning although there is an embedder
         self._added: list[tuple[int, str, str, int, int]] = []
         self._removed: list[int] = []
         self.added_count = 0  # memories since `begin`

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import json
 import os
-from array import array
 from functools import cache
 from mmap import ACCESS_READ, mmap
-from struct import unpack_from
+from struct import pack, unpack_from
 
 from simsimd import wsum  # never with `out=`: it returns a None that it does not own
 
@@ -60,7 +59,7 @@ class StaticModel:
         self._tokens: TokenTable | None = None
         self._table: Any = None
         self._first_row = 0
-        self._rows: dict[int, array[float]] = {}
+        self._rows: dict[int, Any] = {}
         self._memo: dict[str, list[int]] = {}
 
     def identity(self) -> tuple[str, int, bytes]:
@@ -89,9 +88,9 @@ class StaticModel:
             total = row if total is None else wsum(total, row, alpha=1, beta=1)
         return memoryview(total).tolist() if total is not None else [0.0] * DIMENSIONS
 
-    def _row(self, number: int) -> array[float]:
-        row = array("f", unpack_from(f"<{DIMENSIONS}e", self._table, self._first_row + number * _ROW_BYTES))
-        self._rows[number] = row
+    def _row(self, number: int) -> Any:
+        halves = unpack_from(f"<{DIMENSIONS}e", self._table, self._first_row + number * _ROW_BYTES)
+        row = self._rows[number] = memoryview(pack(f"{DIMENSIONS}f", *halves)).cast("f")
         return row
 
     def _numbers_of(self, text: str) -> list[int]:

@@ -16,7 +16,6 @@ Numbers are little-endian. Guarantees: a block that is torn, of another version,
 from __future__ import annotations
 
 import sys
-from array import array
 from zlib import crc32
 
 TYPE_CHECKING = False
@@ -48,9 +47,10 @@ class TokenTable:
         self.count = int.from_bytes(block[_HEAD_BYTES - 4 : _HEAD_BYTES], "little")
         starts_at = _HEAD_BYTES + 4 * _SLOTS
         text_at = starts_at + 4 * (self.count + 1)
-        self._slots = _numbers(block[_HEAD_BYTES:starts_at])
-        self._starts = _numbers(block[starts_at:text_at])
-        self._text = block[text_at:]
+        parts = memoryview(block)
+        self._slots = _numbers(parts[_HEAD_BYTES:starts_at])
+        self._starts = _numbers(parts[starts_at:text_at])
+        self._text = parts[text_at:]
         self._memo: dict[str, int] = {}
 
     def number(self, piece: str) -> int:
@@ -92,15 +92,11 @@ def stamp_of(size: int, modified_ns: int) -> bytes:
     return size.to_bytes(8, "little") + modified_ns.to_bytes(8, "little", signed=True)
 
 
-def _numbers(data: bytes) -> array[int]:
-    found = array("I", data)
-    if sys.byteorder != "little":
-        found.byteswap()
-    return found
+def _numbers(data: memoryview) -> Sequence[int]:
+    if sys.byteorder == "little":
+        return data.cast("I")
+    return [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4)]
 
 
 def _bytes(numbers: Sequence[int]) -> bytes:
-    found = array("I", numbers)
-    if sys.byteorder != "little":
-        found.byteswap()
-    return found.tobytes()
+    return b"".join([number.to_bytes(4, "little") for number in numbers])

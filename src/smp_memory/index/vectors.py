@@ -17,11 +17,11 @@ be zeros, which nothing is near to.
 from __future__ import annotations
 
 import os
-from array import array
 from mmap import ACCESS_READ, mmap
 
 import simsimd
 
+from smp_memory.index.embeddings import SIGNED_DIMENSIONS, vector_widths
 from smp_memory.index.embeddings import VECTORS_PREFIX as PREFIX
 from smp_memory.index.rows import IndexBusy
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 
 SIGNS, VECTORS = "signs", "vectors"
-_SIGNED_DIMENSIONS = 256  # one bit for each of the first ones: the number of different bits fits into a byte
 _SIGN = bytes(ord("1") if 0 < byte < 128 else ord("0") for byte in range(256))  # of a signed byte
 
 
@@ -167,8 +166,9 @@ class Vectors:
         if len(vectors) != len(keys) * dimensions:
             raise ValueError(f"{len(vectors)} bytes for {len(keys)} vectors of {dimensions} dimensions")
         each = (vectors[start : start + dimensions] for start in range(0, len(vectors), dimensions))
-        self._files.write(name, SIGNS, count * _sign_bytes(dimensions), b"".join(map(_signs, each)))
-        self._files.write(name, VECTORS, count * dimensions, vectors)
+        written = {SIGNS: b"".join(map(_signs, each)), VECTORS: vectors}
+        for part, width in vector_widths(dimensions).items():
+            self._files.write(name, part, count * width, written[part])
         places = ((doc, digest, place) for place, (doc, digest) in enumerate(keys, count))
         rows.do_many("INSERT OR REPLACE INTO vector VALUES (?,?,?)", places)
         rows.set_meta("meaning_count", count + len(keys))
@@ -183,8 +183,7 @@ class Vectors:
     def _refresh(self) -> bool:
         """Map as many vectors as the rows have; False if the files are not as expected."""
         name, count = str(self._rows.meta("meaning_files", "")), int(self._rows.meta("meaning_count", 0))
-        dimensions = self._embedder.identity()[1]
-        sizes = {SIGNS: count * _sign_bytes(dimensions), VECTORS: count * dimensions}
+        sizes = {part: count * width for part, width in vector_widths(self._embedder.identity()[1]).items()}
         try:
             if not name or not self._has_name_of_model():
                 raise KeyError(name)
@@ -211,14 +210,14 @@ class Vectors:
             compared = range(count)
         else:
             compared = self._shortlist(vector, min(max(_SHORTLIST, 2 * limit), count))
-        cosines = zip(self._cosines(vector, compared), compared, strict=True)
-        near = sorted([(-cosine, place) for cosine, place in cosines if cosine > 0])
+        cosines = self._cosines(vector, compared)
+        near = sorted(range(len(cosines)), key=cosines.__getitem__, reverse=True)
         found: list[tuple[int, float]] = []
         for start in range(0, len(near), limit):
-            part = near[start : start + limit]
-            doc_of = dict(self._rows.of(_DOCS, [place for _, place in part]))  # without vectors that were replaced
-            found += [(doc_of[place], -negative) for negative, place in part if place in doc_of]
-            if len(found) >= limit:
+            part = {compared[at]: cosines[at] for at in near[start : start + limit] if cosines[at] > 0}
+            doc_of = dict(self._rows.of(_DOCS, list(part)))  # without vectors that were replaced
+            found += [(doc_of[place], cosine) for place, cosine in part.items() if place in doc_of]
+            if len(found) >= limit or not part:
                 break
         return found[:limit]
 
@@ -238,9 +237,9 @@ class Vectors:
 
     def _shortlist(self, vector: bytes, size: int) -> list[int]:
         """The places of the vectors with the fewest signs unlike this one's."""
-        width, count = _sign_bytes(len(vector)), self._known[1]
-        own = memoryview(_signs(vector)).cast("B", [1, width])
-        all_signs = memoryview(self._parts[SIGNS]).cast("B", [count, width])
+        signs = _signs(vector)
+        own = memoryview(signs).cast("B", [1, len(signs)])
+        all_signs = memoryview(self._parts[SIGNS]).cast("B", [self._known[1], len(signs)])
         unlike = memoryview(simsimd.cdist(own, all_signs, "hamming", dtype="bin8", out_dtype="uint8")).tobytes()
         places: list[int] = []
         for different in range(256):
@@ -267,7 +266,7 @@ def to_signed_bytes(vector: Sequence[float]) -> bytes:
     if largest <= 0:
         return bytes(len(vector))
     factor = 127 / largest
-    return array("b", [round(number * factor) for number in vector]).tobytes()
+    return bytes([round(number * factor) & 255 for number in vector])
 
 
 def _cosines(vector: bytes, others: Any, count: int) -> list[float]:
@@ -280,10 +279,6 @@ def _cosines(vector: bytes, others: Any, count: int) -> list[float]:
     return [1.0 - distance for distance in found[0]]
 
 
-def _sign_bytes(dimensions: int) -> int:
-    return (min(dimensions, _SIGNED_DIMENSIONS) + 7) // 8
-
-
 def _signs(vector: bytes) -> bytes:
-    signed = vector[:_SIGNED_DIMENSIONS]
-    return int(signed.translate(_SIGN), 2).to_bytes(_sign_bytes(len(signed)), "big")
+    width = vector_widths(len(vector))[SIGNS]
+    return int(vector[:SIGNED_DIMENSIONS].translate(_SIGN), 2).to_bytes(width, "big")

@@ -272,7 +272,7 @@ class Indexer:
         with self.mutex:
             self._discard()
             index = self.caught_up(None, progress)
-            record_reader.catch_up(index, self.reader, progress)
+            record_reader.catch_up(index, self.reader, progress or (lambda session, done: None))
             index.rows.truncate_wal()
             return int(index.rows.one("SELECT count(*) FROM memory") or 0)
 

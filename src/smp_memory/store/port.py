@@ -587,7 +587,7 @@ class IndexSearcher(Protocol):
 
     @property
     def warnings(self) -> list[str]:
-        """Why the embedding model is not used, if it failed."""
+        """Why memories are not searched by meaning although there is an embedding model."""
 
     def vector(self, text: str) -> Any:
         """The embedding of a text; None without a model."""

@@ -2,13 +2,14 @@
 
 Guarantees: a returned record was read from the files and is the requested memory; if something else is at that position
 by now, the session itself is read.
-Embeddings are computed before a semantic query, never for others. If the model fails, or while another process writes to the
-index, the query is answered by terms and by the vectors that exist.
+Embeddings are computed before a semantic query, never for others, and for a few seconds only. If there are more to compute, while
+another process writes to the index, or if the model fails, the query is answered by terms and by the vectors that exist.
 """
 
 from __future__ import annotations
 
 import os
+import time
 
 from smp_memory.errors import SMPError
 from smp_memory.files.entry_fields import decode_entries
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from smp_memory.index.embeddings import Embedder
     from smp_memory.index.index import Index
     from smp_memory.index.rows import Row
+    from smp_memory.index.vectors import Vectors
     from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record
     from smp_memory.store.file_store import FileStore
@@ -143,6 +145,8 @@ def history_by_index(store: FileStore, session: str, id: str) -> RecordHistory |
 
 # -- embeddings
 
+_PATIENCE_SECONDS = 3.0  # for vectors, in one query
+
 
 def embedder(config: Config) -> Embedder | None:
     """The embedding model that is configured, or the one that is installed; None without any."""
@@ -160,23 +164,13 @@ def embedder(config: Config) -> Embedder | None:
 
 
 def catch_up(index: Index, reader: RecordReader, progress: Callable[[str, int], None] | None = None) -> None:
-    """Add the missing vectors to the index; commit after each batch, so that other processes can write and no work is lost."""
+    """Add the missing vectors to the index; with `progress` all of them, else as many as a query can wait for."""
     try:
         vectors = index.open_vectors()
-        if vectors is None or index.embedder is None or vectors.is_caught_up:
-            return
-        batch = index.embedder.batch
-        index.rows.begin()
-        done = 0
-        while missing := vectors.missing():
-            for start in range(0, len(missing), batch):
-                done += _add_vectors(index, reader, missing[start : start + batch])
-                if progress is not None:
-                    progress("meaning", done)
-                index.rows.commit()
-                index.rows.begin()
-        vectors.mark_caught_up()
-        index.rows.commit()
+        if vectors is not None and not vectors.is_caught_up:
+            index.rows.begin()
+            _add_missing(index, vectors, reader, progress)
+            index.rows.commit()
     except IndexBusy:
         _roll_back(index)
     except FALL_BACK as error:
@@ -185,6 +179,27 @@ def catch_up(index: Index, reader: RecordReader, progress: Callable[[str, int], 
     except BaseException:
         _roll_back(index)
         raise
+
+
+def _add_missing(
+    index: Index, vectors: Vectors, reader: RecordReader, progress: Callable[[str, int], None] | None
+) -> None:
+    """Commit after each batch, so that other processes can write and no work is lost."""
+    assert index.embedder is not None
+    began, done, batch = time.monotonic(), 0, index.embedder.batch
+    index.vector_failure = ""
+    while missing := vectors.missing():
+        for start in range(0, len(missing), batch):
+            if progress is None and time.monotonic() - began > _PATIENCE_SECONDS:
+                left = len(missing) - start
+                index.vector_failure = f"{left:,} memories are not searched by meaning yet. `smp reindex` completes them at once; each query some."
+                return
+            done += _add_vectors(index, reader, missing[start : start + batch])
+            if progress is not None:
+                progress("meaning", done)
+            index.rows.commit()
+            index.rows.begin()
+    vectors.mark_caught_up()
 
 
 def _roll_back(index: Index) -> None:

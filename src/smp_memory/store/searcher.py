@@ -145,7 +145,7 @@ class Searcher:
 
     @property
     def warnings(self) -> list[str]:
-        """Why the embedding model is not used, if it failed."""
+        """Why memories are not searched by meaning although there is an embedding model."""
         return [self._index.vector_failure] if self._index.vector_failure else []
 
     def nearest(self, vector: Any, conditions: RowConditions, limit: int) -> dict[int, Row]:

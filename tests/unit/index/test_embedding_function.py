@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ pytest.importorskip("simsimd", reason="simsimd is not installed")
 import smp_memory
 from smp_memory.errors import InvalidConfig
 from smp_memory.index.embedding_function import AT_ONCE, MAX_CHARACTERS
+from tests.user_state import state_folder
 
 ASKED = "login failed for customers"
 FOUND = "Users cannot sign in"
@@ -191,6 +193,67 @@ def test_vectors_of_another_model_are_never_compared(tmp_path: Path) -> None:
         with store(tmp_path, function) as memory:
             hits = memory.query(ASKED)
             assert function is not embed or texts_of(hits)[:1] == [FOUND]
+
+
+def test_query_does_not_wait_for_all_vectors_of_a_large_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("smp_memory.store.record_reader._PATIENCE_SECONDS", -1.0)
+    with store(tmp_path) as memory:
+        hits = memory.query(ASKED)
+        assert len(hits.warnings) == 1
+        assert "2 memories are not searched by meaning yet" in hits.warnings[0]
+        memory.reindex()
+        hits = memory.query(ASKED)
+        assert (texts_of(hits)[:1], hits.warnings) == ([FOUND], [])
+
+
+def test_vectors_are_completed_over_several_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter(range(0, 10_000, 2))
+    monkeypatch.setattr("smp_memory.store.record_reader.time", SimpleNamespace(monotonic=lambda: float(next(times))))
+    with store(tmp_path) as memory:
+        session = memory.session("shop")
+        for number in range(4 * AT_ONCE):
+            session.add_finding(f"login {number}")
+        warned = 0
+        while memory.query(ASKED).warnings:
+            warned += 1
+        assert 1 <= warned <= 4
+        assert FOUND in texts_of(memory.query(ASKED, limit=400))
+
+
+def test_erasing_a_memory_keeps_the_vectors_of_the_others(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def recording(texts: list[str]) -> list[list[float]]:
+        asked.extend(texts)
+        return embed(texts)
+
+    with store(tmp_path, recording) as memory:
+        other = memory.create_session("other")
+        secret = other.add_finding("the index and the sofa")
+        last = memory.create_session("last")
+        last.add_finding("login again")
+        assert memory.query(ASKED)
+        (before,) = state_folder(tmp_path).glob("index/index-*/meaning-*")
+        assert memory.erase(secret.ref).verified
+        (after,) = state_folder(tmp_path).glob("index/index-*/meaning-*")
+        assert before != after
+        assert {path.name: path.stat().st_size for path in after.iterdir()} == {"signs": 3, "vectors": 18}
+        asked.clear()
+        assert {FOUND, "login again"} <= set(texts_of(memory.query(ASKED)))
+        assert not {FOUND, "login again"} & set(asked)
+
+
+@pytest.mark.parametrize("damage", ["gone", "short"])
+def test_erasing_a_memory_beside_damaged_vectors(tmp_path: Path, damage: str) -> None:
+    with store(tmp_path) as memory:
+        secret = memory.create_session("other").add_finding("the index and the sofa")
+        assert memory.query(ASKED)
+        (path,) = state_folder(tmp_path).glob("index/index-*/meaning-*/vectors")
+        path.write_bytes(path.read_bytes()[:7])
+        if damage == "gone":
+            path.unlink()
+        assert memory.erase(secret.ref).verified
+        assert FOUND in texts_of(memory.query(ASKED))
 
 
 # -- the setting
