@@ -51,7 +51,7 @@ FLOORS = {
     ("LongMemEval", "turn"): {"any@10": 0.72},
     ("LongMemEval", "session"): {"any@5": 0.81, "any@10": 0.88},
 }
-FLOORS_BY_MEANING = {  # with smp-memory[semantic]
+FLOORS_BY_MEANING = {  # with an embedding model
     ("LoCoMo", "turn"): {"any@5": 0.75, "any@10": 0.84},
     ("LoCoMo", "session"): {"any@5": 0.94},
     ("LongMemEval", "turn"): {"any@10": 0.76},

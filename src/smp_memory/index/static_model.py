@@ -51,7 +51,7 @@ def static_model(derived: DerivedFiles | None = None) -> StaticModel:
 class StaticModel:
     """The model in the files of the package."""
 
-    batch = 2000
+    batch = 500
 
     def __init__(self, folder: str, derived: DerivedFiles | None = None) -> None:
         self._folder = folder

@@ -17,7 +17,7 @@ from tests.user_state import state_folder
 
 IS_HERE = embeddings.available()  # before a fixture hides it
 if not IS_HERE:
-    pytest.skip("smp-memory[semantic] is not installed", allow_module_level=True)
+    pytest.skip("wordllama or simsimd is not installed", allow_module_level=True)
 
 from smp_memory.index import static_model  # noqa: E402
 from smp_memory.index.static_model import DIMENSIONS, WORDS, StaticModel  # noqa: E402
