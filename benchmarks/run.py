@@ -44,6 +44,7 @@ FINDING = {
     "fresh": queries.fresh,
     "building": queries.building,
     "first-answer": queries.first_answer,
+    "with-meaning": queries.with_meaning,
 }
 AGENTS = {
     "hooks": hooks.events,

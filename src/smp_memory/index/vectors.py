@@ -96,6 +96,7 @@ _EXACTLY = 2000  # up to so many vectors are compared exactly
 _SHORTLIST = 1000  # of more, those nearest by signs
 _WASTE = 10_000
 _SAME_MODEL = 0.99  # the cosine of one text's vectors now and when the files were made
+_STATE = "SELECT key, value FROM meta WHERE key IN ('meaning_files', 'meaning_count', 'meaning_model')"
 _PLACES = "SELECT doc, place FROM wanted CROSS JOIN vector ON doc = wanted.no"
 _DOCS = "SELECT place, doc FROM wanted CROSS JOIN vector ON place = wanted.no"
 _MISSING = """SELECT memory.doc, memory.digest FROM memory LEFT JOIN vector ON vector.doc = memory.doc
@@ -182,11 +183,13 @@ class Vectors:
 
     def _refresh(self) -> bool:
         """Map as many vectors as the rows have; False if the files are not as expected."""
-        name, count = str(self._rows.meta("meaning_files", "")), int(self._rows.meta("meaning_count", 0))
-        sizes = {part: count * width for part, width in vector_widths(self._embedder.identity()[1]).items()}
+        model, dimensions, _ = self._embedder.identity()
+        known = dict(self._rows.each(_STATE))
+        name, count = str(known.get("meaning_files", "")), int(known.get("meaning_count", 0))
+        sizes = {part: count * width for part, width in vector_widths(dimensions).items()}
         try:
-            if not name or not self._has_name_of_model():
-                raise KeyError(name)
+            if known.get("meaning_model") != f"{model} {dimensions}":
+                raise KeyError(model)
             for part, size in sizes.items() if count else ():
                 self._files.check(name, part, size)
             if (name, count) != self._known:
