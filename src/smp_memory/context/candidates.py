@@ -221,7 +221,7 @@ class CandidateSearch:
         matches = self._searcher.search(text, conditions, CANDIDATES, RARITY)
         ranking = Ranking(query, self._searcher, self._request.policy)
         ranked = ranking.rank_matches(matches, text, conditions, _MOST_RANKED, _SPARE)
-        return sorted(((each.row, each.relevance) for each in ranked if self._is_visible(each.row)), key=_most_relevant)
+        return sorted(((each.row, each.score) for each in ranked if self._is_visible(each.row)), key=_most_relevant)
 
     def _relevant(self, matches: list[tuple[Row, float]], limit: int) -> list[tuple[Row, float]]:
         """The first matches whose relevance is near that of the best one that the agent may see."""
