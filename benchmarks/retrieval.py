@@ -37,7 +37,7 @@ PAGE = 20  # what a caller asks for; its time is the latency
 _HEAD = """\
 # Benchmarks: does a question find the memory that answers it?
 
-Made by `benchmarks/retrieval.py`; do not edit by hand. Repeat it, with the extra `semantic` installed, with:
+Made by `benchmarks/retrieval.py`; do not edit by hand. Repeat it with:
 """
 _HOW = """\
 The development halves of two public sets; `--data` names their folder. Every turn is written to a fresh store, one session per

@@ -45,11 +45,11 @@ def report_missing(library: str, error: Exception) -> None:
     event_log.emit("query", event_log.WARNING, "library_missing", text, library=library)
 
 
-def report_failure(text: str) -> None:
-    """Log once that the embedding model failed."""
-    if text not in _reported:
-        _reported.add(text)
-        event_log.emit("query", event_log.WARNING, "model_failed", text)
+def report_meaning(event: str, text: str) -> None:
+    """Log once in a process that memories are not searched by meaning: `model_failed` or `vectors_missing`."""
+    if event not in _reported:
+        _reported.add(event)
+        event_log.emit("query", event_log.WARNING, event, text)
 
 
 def leave_disk(library: str, error: Exception) -> None:

@@ -10,7 +10,7 @@ import os
 import time
 from itertools import islice, repeat
 
-from smp_memory.index import report_failure
+from smp_memory.index import report_meaning
 from smp_memory.index.documents import IndexDocument, facts_in
 from smp_memory.index.rows import POSITION_BITS, IndexUnusable, Rows
 from smp_memory.index.text import TextIndex
@@ -120,7 +120,7 @@ class Index:
         """Use words alone until the index is opened again, because the model failed."""
         self.vectors = None
         self.vector_failure = f"Searched by words alone, not by meaning: {error}"
-        report_failure(self.vector_failure)
+        report_meaning("model_failed", self.vector_failure)
 
     @property
     def exists(self) -> bool:

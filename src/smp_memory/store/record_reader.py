@@ -16,7 +16,7 @@ from smp_memory.files.entry_fields import decode_entries
 from smp_memory.files.partial_reader import SpanReader
 from smp_memory.files.user_state import derived_files, state_home
 from smp_memory.incomplete import SESSION_GONE, left_out
-from smp_memory.index import embeddings
+from smp_memory.index import embeddings, report_meaning
 from smp_memory.index.documents import embedded_text
 from smp_memory.index.rows import POSITION_BITS, IndexBusy
 from smp_memory.model.clone_merge import ReadableIds
@@ -146,6 +146,7 @@ def history_by_index(store: FileStore, session: str, id: str) -> RecordHistory |
 # -- embeddings
 
 _PATIENCE_SECONDS = 3.0  # for vectors, in one query
+_MISSING = "{:,} memories are not searched by meaning yet. Each query makes some of their vectors, `smp reindex` all."
 
 
 def embedder(config: Config) -> Embedder | None:
@@ -191,8 +192,8 @@ def _add_missing(
     while missing := vectors.missing():
         for start in range(0, len(missing), batch):
             if progress is None and time.monotonic() - began > _PATIENCE_SECONDS:
-                left = len(missing) - start
-                index.vector_failure = f"{left:,} memories are not searched by meaning yet. `smp reindex` completes them at once; each query some."
+                index.vector_failure = _MISSING.format(len(missing) - start)
+                report_meaning("vectors_missing", index.vector_failure)
                 return
             done += _add_vectors(index, reader, missing[start : start + batch])
             if progress is not None:

@@ -290,3 +290,15 @@ def test_library_that_does_not_load_is_reported_with_the_answer(
         memory.create_session("shop").add_finding("Users cannot sign in")
         hits = memory.query("users cannot sign in any more")
         assert (len(hits), len(hits.warnings)) == (1, 1)
+
+
+def test_command_line_finds_by_meaning_out_of_the_box(tmp_path: Path) -> None:
+    def smp(*words: str) -> str:
+        command = [sys.executable, "-m", "smp_memory", *words, "--root", str(tmp_path)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    smp("init")
+    smp("decide", "Use OAuth 2.0 for sign-in", "--rationale", "Standard")
+    smp("note", "The nightly export fails on Sundays")
+    assert "Use OAuth 2.0 for sign-in" in smp("query", "how do customers log in?")
+    assert "OAuth" not in smp("query", "customers login")  # two words: those very words
