@@ -280,7 +280,7 @@ def test_store_cannot_name_code_to_import(tmp_path: Path, where: str) -> None:
     story = "import sys, smp_memory; smp_memory.open(sys.argv[1]).query('login failed for customers')"
     done = subprocess.run(
         [sys.executable, "-c", story, str(tmp_path / "store")],
-        capture_output=True, text=True, check=False, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True, text=True, check=False, cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
     )  # fmt: skip
     assert "InvalidConfig" in done.stderr
     assert not (tmp_path / "ran").exists()
@@ -302,7 +302,7 @@ def test_function_is_named_in_the_environment(tmp_path: Path) -> None:
         done = subprocess.run(
             [sys.executable, "-c", story, str(tmp_path / name.replace(":", "-"))],
             capture_output=True, text=True, check=True,
-            env={**os.environ, "PYTHONPATH": str(tmp_path), "SMP_SEARCH_EMBEDDER": name},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "SMP_SEARCH_EMBEDDER": name},
         )  # fmt: skip
         assert expected in done.stdout
 
