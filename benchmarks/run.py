@@ -16,6 +16,7 @@ import growth_chart
 import hooks
 import lifecycle
 import machine
+import many_sessions
 import mcp_server
 import queries
 import reads
@@ -45,6 +46,7 @@ FINDING = {
     "building": queries.building,
     "first-answer": queries.first_answer,
     "with-meaning": queries.with_meaning,
+    "many-sessions": many_sessions.many_sessions,
 }
 AGENTS = {
     "hooks": hooks.events,
