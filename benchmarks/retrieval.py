@@ -43,7 +43,7 @@ PAGE = 20  # what a caller asks for; its time is the latency
 _HEAD = """\
 # Benchmarks: does a question find the memory that answers it?
 
-Made by `benchmarks/retrieval.py`; do not edit by hand. Repeat it, with the extra `semantic` installed, with:
+Made by `benchmarks/retrieval.py`; do not edit by hand. Repeat it with:
 """
 _HOW = """\
 The development halves of two public sets; `--data` names their folder. Every turn is written to a fresh store, one session per
@@ -60,7 +60,7 @@ FLOORS = {
     ("LongMemEval", "turn"): {"any@10": 0.80},
     ("LongMemEval", "session"): {"any@5": 0.875, "any@10": 0.88},
 }
-FLOORS_BY_MEANING = {  # with smp-memory[semantic]
+FLOORS_BY_MEANING = {  # with an embedding model
     ("LoCoMo", "turn"): {"any@5": 0.775, "any@10": 0.865},
     ("LoCoMo", "session"): {"any@5": 0.94},
     ("LongMemEval", "turn"): {"any@10": 0.80},

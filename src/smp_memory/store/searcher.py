@@ -140,10 +140,15 @@ class Searcher:
         if embedder is None or vectors is None:
             return None
         try:
-            return embedder.embed([text])[0]
-        except FALL_BACK:
-            self._index.vectors = None
+            return embedder.embed([text])
+        except FALL_BACK as error:
+            self._index.leave_vectors(error)
             return None
+
+    @property
+    def warnings(self) -> list[str]:
+        """Why memories are not searched by meaning although there is an embedding model."""
+        return [self._index.vector_failure] if self._index.vector_failure else []
 
     def nearest(self, vector: Any, conditions: RowConditions, limit: int) -> dict[int, Row]:
         """The memories nearest to a vector that meet all conditions, best first."""
