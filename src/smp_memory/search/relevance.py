@@ -201,7 +201,10 @@ def _body(record: Record) -> str:
 
 
 def _labels(record: Record) -> str:
+    """Topic and tags of a memory; of a turn its speaker, too."""
     given: Mapping[str, Any] = record.given
     tags = given.get("tags")
     labels = [given.get("topic"), *(tags if isinstance(tags, list) else [tags])]
+    if KINDS[record.type].is_said:
+        labels.append(given.get("author"))
     return " ".join(each for each in labels if isinstance(each, str))
