@@ -246,7 +246,7 @@ class Index:
         for row in self.rows.select("1", (), "doc", -1):
             values = {name: value for name, value in row._asdict().items() if name not in _NOT_COMPARABLE}
             values["author"] = row.author and self.rows.name_of(row.author)
-            values["facts"] = *facts_in(row.facts)[:3], facts_in(row.facts)[4]
+            values["facts"] = *facts_in(row.facts)[:3], *facts_in(row.facts)[4:]
             values["position"] = row.doc & (1 << POSITION_BITS) - 1
             values["tags"] = [
                 tag for (tag,) in self.rows.all("SELECT tag FROM tag WHERE doc = ? ORDER BY 1", (row.doc,))

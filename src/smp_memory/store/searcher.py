@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 
 from smp_memory import incomplete
+from smp_memory.index.documents import AUTHOR_SHIFT
 from smp_memory.index.embeddings import ModelUnavailable
 from smp_memory.index.query import (
     RowConditions,
@@ -190,7 +191,9 @@ class Searcher:
         turns = text_matches(found)
         if conditions.is_narrow:
             turns = [
-                each for each in turns if conditions.admits_values(each.doc, _TURN, each.facts >> 16, each.created)
+                each
+                for each in turns
+                if conditions.admits_values(each.doc, _TURN, each.facts >> AUTHOR_SHIFT, each.created)
             ]
         return turns
 
