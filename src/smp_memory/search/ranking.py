@@ -15,6 +15,7 @@ from smp_memory.index.embeddings import QUESTION_WORDS
 from smp_memory.index.query import inverse_frequency, text_matches
 from smp_memory.index.rows import POSITION_BITS, decay_inputs
 from smp_memory.index.tokenizer import parse, terms
+from smp_memory.model.types import KINDS, NUMBERED, OVERTURNED_STATUSES
 from smp_memory.search import scoring
 from smp_memory.search.field_values import level_of
 from smp_memory.search.query import (
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 DECAYED_BELOW = 0.3  # the priority below which a memory counts as decayed (designs 002 and 003)
 _IDLE_DAYS = 30
+_SETTLED_FACTOR, _OVERTURNED_FACTOR = 0.9, 0.6
 _IDLE_SHARE = 0.02  # how far the memories of an idle session move down in queries over all sessions
 _DAY, _HOUR = 86_400_000_000, 3_600_000_000
 _SPARE = 5  # so many more are ranked at once, because decay may change the order
@@ -178,7 +180,8 @@ class Ranking:
         relevance = score.relevance * fading
         if idle is not None:
             relevance *= idle
-        return RankedRow(row, inputs, priority, relevance, partial(_explained, score, fading, idle))
+        settled = settled_factor(row)
+        return RankedRow(row, inputs, priority, relevance * settled, partial(_explained, score, fading, idle, settled))
 
     def _by_mode(
         self,
@@ -269,6 +272,15 @@ class Ranking:
         beside = scoring.neighbours(turns, {each.doc for each in candidates}, meanings)
         return self._searcher.turns(beside, conditions)
 
+    def inherit(self, row: Row, old: RankedRow, own: RankedRow | None) -> RankedRow:
+        """A successor as relevant as what it superseded; `own`: its own rank, if it matches itself."""
+        if own is not None:
+            own.relevance = max(own.relevance, old.relevance)
+            return own
+        inputs = decay_inputs(row, self._searcher.accesses([row.doc]))
+        priority = self._policy.priority(inputs, self._query.now)
+        return RankedRow(row, inputs, priority, old.relevance, _KnownParts({"inherited": old.relevance}))
+
     def explain(self, ranked: RankedRow) -> dict[str, Any]:
         """The parts of a hit's relevance, and those of its priority."""
         parts: dict[str, Any] = {name: round(value, 4) for name, value in ranked.explain().items()}
@@ -276,9 +288,21 @@ class Ranking:
         return parts
 
 
-def _explained(score: scoring.CandidateScore, fading: float, idle: float | None) -> dict[str, float]:
+def _explained(score: scoring.CandidateScore, fading: float, idle: float | None, settled: float) -> dict[str, float]:
     parts = {**score.explain(), "fading": fading}
+    if settled != 1.0:
+        parts["settled"] = settled
     return parts if idle is None else {**parts, "session_idle": idle}
+
+
+def settled_factor(row: Row) -> float:
+    """Below 1 if the status of a memory says that nothing is left to do; least if it was overturned."""
+    if row.status is None:
+        return 1.0
+    status = row.status.strip().lower()
+    if status in OVERTURNED_STATUSES:
+        return _OVERTURNED_FACTOR
+    return _SETTLED_FACTOR if status in KINDS[NUMBERED[row.type]].settled else 1.0
 
 
 class _KnownParts(dict[str, float]):

@@ -28,7 +28,8 @@ from smp_memory.store.access_counts import PendingAccesses
 from smp_memory.store.change_detection import ChangeDetector
 from smp_memory.store.parallel_tokenizer import with_terms
 from smp_memory.store.record_reader import MARK, RecordReader
-from smp_memory.store.searcher import Searcher, save_problems
+from smp_memory.store.searcher import Searcher
+from smp_memory.store.unreadable import save_problems
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -235,7 +235,7 @@ def _matches(reader: Reader, words: str, types: tuple[str, ...], limit: int, vis
             if not within:
                 return
             continue
-        for hit in hits:
+        for hit in search.succession.holding(hits, visible.allows):
             if hit.record.ref not in seen:
                 seen.add(hit.record.ref)
                 yield hit

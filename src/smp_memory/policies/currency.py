@@ -1,0 +1,178 @@
+"""Which of two memories about the same thing is outdated, though neither names the other. Pure.
+
+The newer of two memories of one type outdates the older one if
+
+    key       both are preferences with one key, for the same agents or tasks
+    value     their texts are equal but for numbers, and the numbers are values: "above 500 euros", "timeout: 30"; not names, as in
+              "Room 3" or "PAY-12", and not times
+    change    the newer one says that something changed ("now", "since the audit", "replaced", "instead of") and has most words of
+              the older one, or the older one most of its words
+
+Two memories with different names stay apart (Alice's desk and Bob's), unless the newer one says that one thing took the place of
+another: "Airflow replaced Dagster".
+
+Guarantees: pure, any script; in doubt both hold. A turn is outdated only by a turn of the same author. Questions and texts of more
+than `_LONGEST` characters outdate nothing and are not outdated.
+Non-guarantees: it compares words, not meanings. The words for changes are English, German, French, Spanish and Russian.
+"""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+
+from smp_memory.index.tokenizer import STOP_WORDS, terms
+from smp_memory.model.types import KINDS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from smp_memory.model.record import Record
+
+_LONGEST = 400  # characters; a longer text says more than one thing
+_SHARED_WORDS = 3
+_COVERAGE, _TURN_COVERAGE = 0.5, 0.6  # the share of the shorter text's words that the other one must have
+_MOST_SWAPPED = 2  # words
+_MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
+_CHANGED = (
+    rf"\b(?:now|since (?:the|then|last|this)|from (?:now|today|{_MONTHS})|no longer|any ?more|changed|moved to|switched|as of"
+    r"|ab sofort|jetzt|nun|neuerdings|désormais|maintenant|ahora|теперь|отныне)\b"
+)
+_REPLACED = (
+    r"\b(?:replac\w+|instead of|took over|taken over|takes over|no longer|rather than|supersed\w+|statt|anstelle|ersetzt"
+    r"|remplac\w+|au lieu de|en lugar de|reemplaz\w+|вместо|заменил\w*)\b"
+)
+_FIRST_WORDS = frozenset(  # a text without any of these matches neither of both
+    """now since from no longer anymore any changed moved switched as ab jetzt nun neuerdings désormais maintenant ahora теперь отныне
+    replaces replaced replacing replace replacement instead took taken takes rather supersedes superseded supersede superseding
+    statt anstelle ersetzt remplace remplacé remplacée au en reemplaza reemplazó вместо заменил заменила заменило""".split()  # noqa: SIM905
+)
+_PUNCTUATION = dict.fromkeys(map(ord, ".,;:!?()\"'"), " ")
+_NUMBER = r"\d+(?:[.,:]\d+)*"
+_VALUE_BEFORE = (  # a number behind these is a value
+    r"(?:[:=<>≤≥~€$£]|\b(?:is|are|was|be|to|at|of|above|below|over|under|than|least|most|after|every|within|by|up|about|around"
+    r"|für|von|auf|bis|über|unter|nach|alle|à|de|по|до|за|через|после))\s*$"
+)
+_TIMES = (
+    r"\b(?:19|20)\d\d\b|\d:\d\d|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b"
+    r"|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b"
+)
+_NAME = r"(?<![\w'.])(?:[A-ZÀ-ÞА-ЯЁ]\w+|(?=[\d._/-]*[^\W\d_])\w+(?:[-_/.]\w+)+|\w*[a-z][A-Z]\w*)"
+_REFERENCE = (
+    r"\s*(?:\([^()]*[\d_/][^()]*\)|\b[Ss]ee \S+|\b[A-Z]{2,}-\d+)\.?$"  # where more is said, at the end of a text
+)
+
+
+def outdated(records: Sequence[Record], *, one_user: bool = False) -> dict[str, str]:
+    """The ref of the newer memory for each of these that is outdated by another of them.
+
+    `one_user`: the records are one user's, so that preferences of different sessions may outdate each other whoever wrote them.
+    """
+    found: dict[str, str] = {}
+    for group in _by_type(records):
+        for older, newer in (*_same_key(group, one_user), *_other_value(group), *_changed(group)):
+            found.setdefault(older.ref, newer.ref)
+    return found
+
+
+def _by_type(records: Iterable[Record]) -> Iterable[list[Record]]:
+    groups: dict[tuple[str, object], list[Record]] = {}
+    for record in records:
+        author = (record.author, record.given.get("role")) if KINDS[record.type].is_turn else None
+        groups.setdefault((record.type, author), []).append(record)
+    for group in groups.values():
+        if len(group) > 1:
+            group.sort(key=lambda record: (record._updated, record.ref), reverse=True)
+            yield group
+
+
+def _same_key(group: list[Record], one_user: bool) -> Iterator[tuple[Record, Record]]:
+    """Older and newer memory of each pair with one key; the group is sorted, the newest first."""
+    if not KINDS[group[0].type].is_named_by_key:
+        return
+    newest: dict[object, Record] = {}
+    for record in group:
+        key, author = record.given.get("key"), None if one_user else record.author
+        if isinstance(key, str) and key and (one_user or author):
+            newer = newest.setdefault((key, author, repr(record.given.get("applies_to"))), record)
+            if newer is not record:
+                yield record, newer
+
+
+def _other_value(group: list[Record]) -> Iterator[tuple[Record, Record]]:
+    newest: dict[str, Record] = {}
+    for record in group:
+        text = record.text
+        if not _is_fact(text) or not any(map(str.isdigit, text)):
+            continue
+        newer = newest.setdefault(_pattern(_NUMBER).sub("0", text).casefold(), record)
+        if newer is not record and _differs_in_values(text, newer.text):
+            yield record, newer
+
+
+def _differs_in_values(older: str, newer: str) -> bool:
+    """Whether all numbers in which two texts of one form differ are values."""
+    if _pattern(_TIMES, True).search(older) or _pattern(_TIMES, True).search(newer):
+        return False
+    number = _pattern(_NUMBER)
+    pairs = zip(number.finditer(older), number.finditer(newer), strict=False)
+    others = [one for one, two in pairs if one.group() != two.group()]
+    return bool(others) and all(_pattern(_VALUE_BEFORE, True).search(older[: each.start()]) for each in others)
+
+
+def _changed(group: list[Record]) -> Iterator[tuple[Record, Record]]:
+    """Pairs of which the newer one says that something changed."""
+    facts = [record for record in group if _is_fact(record.text)]
+    least = _TURN_COVERAGE if KINDS[group[0].type].is_turn else _COVERAGE
+    for place, newer in enumerate(facts):
+        if _FIRST_WORDS.isdisjoint(newer.text.lower().translate(_PUNCTUATION).split()):
+            continue
+        is_replaced = _pattern(_REPLACED, True).search(newer.text) is not None
+        if is_replaced or _pattern(_CHANGED, True).search(newer.text):
+            for older in facts[place + 1 :]:
+                if _is_about_same(older.text, newer.text, least, is_replaced):
+                    yield older, newer
+
+
+def _is_about_same(older: str, newer: str, least: float, is_replaced: bool) -> bool:
+    older, newer = _pattern(_REFERENCE).sub("", older), _pattern(_REFERENCE).sub("", newer)
+    old, new = _words(older), _words(newer)
+    shared = len(old & new)
+    if shared < _SHARED_WORDS or shared < least * min(len(old), len(new)):
+        return False
+    return is_replaced or not ((_names(older) - new and _names(newer) - old) or _is_swapped(older, newer))
+
+
+def _is_swapped(older: str, newer: str) -> bool:
+    """Whether two texts of one form are about different things: numbers and words of change aside, a word or two differ."""
+    one, two = _form(older), _form(newer)
+    others = [pair for pair in zip(one, two, strict=False) if pair[0] != pair[1]]
+    return len(one) == len(two) and 0 < len(others) <= _MOST_SWAPPED
+
+
+def _form(text: str) -> list[str]:
+    plain = _pattern(_CHANGED, True).sub(" ", _pattern(_NUMBER).sub("0", text))
+    return [word.strip(".,;:!?()\"'") for word in plain.casefold().split()]
+
+
+def _is_fact(text: str) -> bool:
+    return 0 < len(text) <= _LONGEST and not text.rstrip().endswith(("?", "？"))
+
+
+@lru_cache(1000)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(terms(text)) - STOP_WORDS
+
+
+@lru_cache(1000)
+def _names(text: str) -> frozenset[str]:
+    """The terms of names and identifiers in a text, and of its first word: nobody knows whether that one is a name."""
+    return frozenset(terms(" ".join(_pattern(_NAME).findall(text)))) - STOP_WORDS
+
+
+@cache
+def _pattern(expression: str, ignore_case: bool = False) -> re.Pattern[str]:
+    import re  # compiled when it is first needed: most processes never need it
+
+    return re.compile(expression, re.IGNORECASE if ignore_case else 0)
