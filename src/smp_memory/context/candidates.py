@@ -25,6 +25,7 @@ from smp_memory.model.times import is_valid, to_microseconds
 from smp_memory.model.types import KINDS, NUMBERED, SEVERITY_WEIGHTS, names_where
 from smp_memory.policies.currency import outdated
 from smp_memory.policies.statuses import is_settled
+from smp_memory.search.names import with_corrections
 from smp_memory.search.query import NEWEST, Query
 from smp_memory.search.ranking import Ranking
 from smp_memory.search.scoring import CANDIDATES, RARITY
@@ -215,14 +216,11 @@ class CandidateSearch:
         return [row for row in select(conditions, NEWEST, limit) if self._is_visible(row)]
 
     def _is_visible(self, row: Row) -> bool:
-        visible = self._request.visible_sessions
-        if visible is None or visible.allows(self._session_of(row)):
-            return True
-        self._met_hidden_session = True
-        return False
+        is_visible = self._allows(self._session_of(row))
+        self._met_hidden_session = self._met_hidden_session or not is_visible
+        return is_visible
 
     def _allows(self, session: str) -> bool:
-        """Whether a memory of a session may take the place of another one."""
         visible = self._request.visible_sessions
         return visible is None or visible.allows(session)
 
@@ -230,9 +228,10 @@ class CandidateSearch:
         """Rows that match these words with their relevance, best first."""
         query = Query({"text": words, "types": types}, self._request.now)
         text, conditions = parse(query.text), self._searcher.conditions(query)
+        conditions.sessions = self._sessions_searched
+        text, _ = with_corrections(words, text, self._searcher, conditions)
         if not text:
             return []
-        conditions.sessions = self._sessions_searched
         matches = self._searcher.search(text, conditions, CANDIDATES, RARITY)
         ranking = Ranking(query, self._searcher, self._request.policy)
         ranked = ranking.rank_matches(matches, text, conditions, _MOST_RANKED, _SPARE)

@@ -262,7 +262,7 @@ class TextQuery:
     """A query to the text index: terms that may occur, and labels that must or must not."""
 
     __slots__ = (
-        "characters", "excluded", "excluded_patterns", "labels", "patterns", "phrases", "rarity", "since", "terms",
+        "characters", "corrected", "excluded", "excluded_patterns", "labels", "patterns", "phrases", "rarity", "since", "terms",
         "until", "without",
     )  # fmt: skip
 
@@ -279,8 +279,10 @@ class TextQuery:
         until: int | None = None,
         rarity: float = 0.0,
         characters: Sequence[str] = (),
+        corrected: Sequence[str] = (),
     ) -> None:
         self.terms = terms  # any of them
+        self.corrected = corrected  # or any of these, with less weight: known terms that were perhaps meant
         self.characters = characters  # or any of these: `库*`
         self.phrases = phrases  # all words of all of them; their order is not checked here
         self.patterns = patterns  # all of them: `auth*`

@@ -68,14 +68,7 @@ _INDEXES_OF_MANY = (  # with few memories they cost more space than the time the
     "INDEX IF NOT EXISTS succession_source ON succession(source)",
 )
 FEW = 2000  # memories
-_TABLES_OF_A_MEMORY = (
-    ("memory", "doc"),
-    ("tag", "doc"),
-    ("topic", "doc"),
-    ("relation", "source"),
-    ("validity", "doc"),
-    ("succession", "source"),
-)  # a memory's rows
+_TABLES_OF_A_MEMORY = (("memory", "doc"), ("tag", "doc"), ("topic", "doc"), ("validity", "doc"), ("relation", "source"), ("succession", "source"))  # fmt: skip
 
 COLUMNS = (
     "doc, id, type, created, updated, author, importance, confidence, pinned, deleted, status, severity, "

@@ -79,6 +79,13 @@ def validity(data: Mapping[str, Any]) -> tuple[int | None, int | None]:
     return _bound(data.get(VALID_FROM), 0), _bound(data.get(VALID_UNTIL), _DAY)
 
 
+def validity_text(data: Mapping[str, Any]) -> str:
+    """`valid until 2026-03-01`; empty if a memory has no bounds that can be read."""
+    bounds = zip(("from", "until"), (VALID_FROM, VALID_UNTIL), validity(data), strict=True)
+    parts = [f"{word} {str(data[name]).strip()}" for word, name, bound in bounds if bound is not None]
+    return f"valid {' '.join(parts)}" if parts else ""
+
+
 def is_valid(data: Mapping[str, Any], at: int) -> bool:
     """Whether a memory with these fields holds at a time, in microseconds."""
     start, end = validity(data)

@@ -24,6 +24,7 @@ from smp_memory.index.query import is_loose, matches_spelling
 from smp_memory.index.tokenizer import joined_terms, parse, spellings
 from smp_memory.model.hits import Hit, Hits
 from smp_memory.search.field_values import aggregate, with_computed
+from smp_memory.search.names import spelled, with_corrections
 from smp_memory.search.query import NEWEST, OLDEST, RELEVANCE, Query
 from smp_memory.search.ranking import Ranking, sort_key, uses_embeddings
 from smp_memory.search.scoring import CANDIDATES, RARITY
@@ -124,7 +125,7 @@ def search_index(query: Query, searcher: IndexSearcher, policy: Policy, *, among
         problems=searcher.problems(query.sessions),
         aggregations=run.aggregations(),
     )
-    found.not_valid = run.not_valid()
+    found.not_valid, found.corrected = run.not_valid(), run.corrected(hits)
     return found
 
 
@@ -144,9 +145,12 @@ class _SearchRun:
         self._searcher = searcher
         self._ranking = ranking
         self._deadline = None if query.timeout is None else time.monotonic() + query.timeout
-        self._text = parse(query.text)
-        self._check = _RecordCheck(query, self._text)
         self._conditions = searcher.conditions(query)
+        self._text = parse(query.text)
+        self._corrected: dict[str, str] = {}
+        if self._text.words:
+            self._text, self._corrected = with_corrections(query.text, self._text, searcher, self._conditions)
+        self._check = _RecordCheck(query, self._text)
         if among is not None:
             self._conditions.docs = among if self._conditions.docs is None else self._conditions.docs & among
         allows = None if query.sessions is None else set(query.sessions).__contains__
@@ -171,6 +175,10 @@ class _SearchRun:
             for hit, (each, _) in zip(hits, page, strict=True):
                 hit.superseded_by = successors.get(each.row.doc)
         return hits
+
+    def corrected(self, hits: list[Hit]) -> dict[str, str]:
+        """The known words that were searched for unknown ones, as these hits spell them."""
+        return spelled(self._corrected, [hit.record for hit in hits]) if self._corrected else {}
 
     def not_valid(self) -> int:
         """How many memories were left out because they do not hold at the time of the query."""

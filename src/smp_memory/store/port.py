@@ -646,6 +646,9 @@ class IndexSearcher(Protocol):
 
     def document_frequency(self, term: str) -> int: ...
 
+    def corrected(self, word: str, term: str, is_name: bool) -> str | None:
+        """The known term for an unknown word with one typing error, whose term is given; None if there is none."""
+
     def author(self, number: int | None) -> str: ...
 
     def session_of(self, doc: int) -> str: ...

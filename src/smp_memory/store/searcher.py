@@ -122,6 +122,7 @@ class Searcher:
             conditions.until,
             rarity,
             text.characters,
+            text.corrected,
         )
         found = self._index.text.search(text_query, limit)
         return found if conditions.valid_at is None else self._only_valid(text_query, found, conditions.valid_at, limit)
@@ -217,6 +218,10 @@ class Searcher:
 
     def document_frequency(self, term: str) -> int:
         return self._index.text.document_frequency(term)
+
+    def corrected(self, word: str, term: str, is_name: bool) -> str | None:
+        """A known term for a word with one typing error."""
+        return self._index.text.corrected(word, term, is_name)
 
     @property
     def documents(self) -> int:

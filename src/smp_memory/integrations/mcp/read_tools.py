@@ -23,7 +23,7 @@ from smp_memory.integrations.mcp.answers import (
     token_cost,
 )
 from smp_memory.model.record import name_and_content
-from smp_memory.model.times import to_text
+from smp_memory.model.times import to_text, validity_text
 from smp_memory.model.types import KINDS
 from smp_memory.overview.summary import counted
 from smp_memory.privacy.fence import inside
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
 
 _NOT_TEXTS = ("tags", "relevance")
+_REPLACED = (("superseded_by", "superseded by"), ("outdated_by", "older than"))
 MOST_CHARACTERS = 800  # of one memory in a list; `get` gives it whole
 
 
@@ -51,25 +52,45 @@ def recall(caller: Caller, given: arguments.RecallArguments) -> Reply:
             ("time", given.time),
             ("where", given.where),
             ("sort", given.sort),
+            ("include_expired", given.include_expired),
         )
         if value
     }
     scope = caller.scope(given.session, all_by_default=True)
     hits = search.path.query(scope, None, {**options, "limit": given.limit, "offset": given.offset})
-    matches = [_item(hit.record, relevance=round(hit.relevance, 3) if given.query else None) for hit in hits]
+    matches = [
+        _item(
+            hit.record,
+            relevance=round(hit.relevance, 3) if given.query else None,
+            superseded_by=hit.superseded_by,
+            outdated_by=hit.outdated_by,
+        )
+        for hit in hits
+    ]
     items = fit_items(matches, given.max_tokens, _line)
     more = hits.more or len(items) < len(matches)
     after = given.offset + len(items) if more and items else None
     lines = [_line(item) for item in items] or ["Nothing found."]
     if after is not None:
         lines.append(f"(more: offset {after})")
+    if hits.corrected:
+        words = ", ".join(f"{one_line(word)} as {one_line(known)}" for word, known in hits.corrected.items())
+        lines.append(f"(not known, searched also: {words})")
+    if hits.not_valid:
+        lines.append(f"(left out: {hits.not_valid:,} that do not hold now; include_expired)")
     lines += _not_searched(hits.archived_not_searched)
     if hits.shared_not_searched:
         lines.append(
             f"(not searched: {hits.shared_not_searched:,} for all sessions in global/ or shared/, see context)"
         )
     problems, notices = caller.context.problem_lines(hits.problems)
-    data = {"items": items, "next_offset": after, "not_searched": hits.archived_not_searched or None}
+    data = {
+        "items": items,
+        "next_offset": after,
+        "not_searched": hits.archived_not_searched or None,
+        "not_valid": hits.not_valid or None,
+        "corrected": hits.corrected or None,
+    }
     return fenced_reply({**data, "problems": problems}, "\n".join([*lines, *notices]))
 
 
@@ -192,6 +213,7 @@ def _item(record: Record, **more: Any) -> dict[str, Any]:
         "status": getattr(record, "status", None) if KINDS[record.type].statuses else None,
         "topic": record.topic,
         "tags": record.tags or None,
+        "valid": validity_text(given) or None,
         **more,
     }
     item = {name: value if name in _NOT_TEXTS else _text(value) for name, value in item.items() if value is not None}
@@ -211,7 +233,14 @@ def _text(value: Any) -> str:
 
 def _line(item: dict[str, Any]) -> str:
     by = f" by {one_line(item['author'])}" if item.get("author") else ""
-    words = [item.get("severity"), item.get("status"), *(f"#{tag}" for tag in item.get("tags", ()))]
+    replaced = [f"{word} {item[name]}" for name, word in _REPLACED if item.get(name)]
+    words = [
+        item.get("severity"),
+        item.get("status"),
+        item.get("valid"),
+        *replaced,
+        *(f"#{tag}" for tag in item.get("tags", ())),
+    ]
     marks = " ".join(one_line(str(word)) for word in words if word)
     why = f" — because: {one_line(item['rationale'])[:300]}" if item.get("rationale") else ""
     return f"- {item['id']} {item['created'][:10]} {item['type']}{by}{f' ({marks})' if marks else ''}: {one_line(item['text'])}{why}"
