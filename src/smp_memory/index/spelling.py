@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 SWAPPED, ONE_MORE, REPLACED, MORE_THAN_ONE = 1, 2, 3, 4  # errors, the most likely first
 SHORTEST, LONG = 5, 8  # letters of a word that may have a typing error; of shorter ones too many others are near
 NEAR_START = 4  # letters: typing errors behind them are found among the known terms with the same beginning
+_ENDING = 5
 _ALPHABETS = ("abcdefghijklmnopqrstuvwxyz", "абвгдежзийклмнопрстуфхцчшщъыьэюяё", "αβγδεζηθικλμνξοπρστυφχψως")
 
 
@@ -20,8 +21,11 @@ def is_correctable(word: str) -> bool:
     return len(word) >= SHORTEST and any(set(alphabet).issuperset(word) for alphabet in _ALPHABETS)
 
 
-def variants(word: str, most: int | None = None) -> Iterator[str]:
-    """The words at distance 1 that differ from a word within its first `most` letters, but not in the first one."""
+def variants(word: str, most: int | None = None, *, replaced: bool = True) -> Iterator[str]:
+    """The words at distance 1 that differ from a word within its first `most` letters, but not in the first one.
+
+    `replaced`: also those with another letter, which are many.
+    """
     alphabet = next((each for each in _ALPHABETS if word[0] in each), "")
     for place in range(1, len(word) if most is None else min(most, len(word))):
         start, rest = word[:place], word[place:]
@@ -30,14 +34,15 @@ def variants(word: str, most: int | None = None) -> Iterator[str]:
             yield start + rest[1] + rest[0] + rest[2:]
         for letter in alphabet:
             yield start + letter + rest
-            yield start + letter + rest[1:]
+            if replaced:
+                yield start + letter + rest[1:]
     if most is None:
         yield from (word + letter for letter in alphabet)
 
 
 def simple_variants(word: str) -> Iterator[str]:
-    """A word with two letters swapped, or without one of them; the first letter stays."""
-    for place in range(1, len(word)):
+    """A word with two letters of its ending swapped, or without one of them: an error there may leave the ending in the stem."""
+    for place in range(max(1, len(word) - _ENDING), len(word)):
         if place + 1 < len(word):
             yield word[:place] + word[place + 1] + word[place] + word[place + 2 :]
         yield word[:place] + word[place + 1 :]

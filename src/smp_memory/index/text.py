@@ -241,24 +241,25 @@ class TextIndex:
         key = word, is_name
         if key not in self._corrections:
             most = MORE_THAN_ONE if is_name or len(term) >= LONG else REPLACED
-            near = self._near_terms(word, term)
+            near = self._near_terms(word, term, replaced=most > REPLACED)
             found = [each for each in near if each[0] < most and len(each[1]) >= SHORTEST and each[1] not in STOP_WORDS]
             found.sort(key=lambda each: (each[0], -self.document_frequency(each[1]), each[1]))
             self._corrections[key] = found[0][1] if found else None
         return self._corrections[key]
 
-    def _near_terms(self, word: str, term: str) -> Iterator[tuple[int, str]]:
+    def _near_terms(self, word: str, term: str, *, replaced: bool) -> Iterator[tuple[int, str]]:
         """Known terms at distance 1, and how likely the error is: by their stems, then as stems of the word's simple variants."""
-        engine = self._merged()
-        known = self._tail.terms_among(set(variants(term)))
+        engine, known = self._merged(), set[str]()
+        if len(self._tail):
+            known = self._tail.terms_among(set(variants(term, replaced=replaced)))
         if engine is not None:
             known.update(engine.terms_with_prefix(term[:NEAR_START]))
-            known.update(each for each in variants(term, NEAR_START) if engine.frequency(each))
-        yield from (
-            (error, each) for each in known if (error := distance(term, each)) and self.document_frequency(each)
-        )
-        stems = ((distance(word, each), stem(each)) for each in simple_variants(word))
-        yield from ((error, each) for error, each in stems if each != term and self.document_frequency(each))
+            known.update(each for each in variants(term, NEAR_START, replaced=replaced) if engine.frequency(each))
+        found = [(distance(term, each), each) for each in known if abs(len(each) - len(term)) <= 1]
+        found += [(distance(word, each), stem(each)) for each in simple_variants(word)]
+        for error, each in found:
+            if 0 < error < MORE_THAN_ONE and each != term and self.document_frequency(each):
+                yield error, each
 
     @property
     def documents(self) -> int:

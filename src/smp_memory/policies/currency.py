@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
     from smp_memory.model.record import Record
 
+    Fact = tuple[Record, str]  # and its text
+
+_FEWEST = 2
 _LONGEST = 400  # characters; a longer text says more than one thing
 _SHARED_WORDS = 3
 _COVERAGE, _TURN_COVERAGE = 0.5, 0.6  # the share of the shorter text's words that the other one must have
@@ -43,12 +46,11 @@ _REPLACED = (
     r"\b(?:replac\w+|instead of|took over|taken over|takes over|no longer|rather than|supersed\w+|statt|anstelle|ersetzt"
     r"|remplac\w+|au lieu de|en lugar de|reemplaz\w+|вместо|заменил\w*)\b"
 )
-_FIRST_WORDS = frozenset(  # a text without any of these matches neither of both
-    """now since from no longer anymore any changed moved switched as ab jetzt nun neuerdings désormais maintenant ahora теперь отныне
-    replaces replaced replacing replace replacement instead took taken takes rather supersedes superseded supersede superseding
-    statt anstelle ersetzt remplace remplacé remplacée au en reemplaza reemplazó вместо заменил заменила заменило""".split()  # noqa: SIM905
-)
-_PUNCTUATION = dict.fromkeys(map(ord, ".,;:!?()\"'"), " ")
+_HINTS = (  # a text without any of these matches neither of both
+    " now", " since ", " from ", "no longer", "any more", "anymore", " changed", "moved to", " switched", " as of", "ab sofort", " jetzt", " nun", "neuerdings",
+    "désormais", "maintenant", " ahora", "теперь", "отныне", "replac", "instead of", "took over", "taken over", "takes over", "rather than", "supersed", "statt",
+    "anstelle", "ersetzt", "remplac", "au lieu de", "en lugar", "reemplaz", "вместо", "заменил",
+)  # fmt: skip
 _NUMBER = r"\d+(?:[.,:]\d+)*"
 _VALUE_BEFORE = (  # a number behind these is a value
     r"(?:[:=<>≤≥~€$£]|\b(?:is|are|was|be|to|at|of|above|below|over|under|than|least|most|after|every|within|by|up|about|around"
@@ -69,51 +71,66 @@ def outdated(records: Sequence[Record], *, one_user: bool = False) -> dict[str, 
 
     `one_user`: the records are one user's, so that preferences of different sessions may outdate each other whoever wrote them.
     """
-    found: dict[str, str] = {}
-    for group in _by_type(records):
-        for older, newer in (*_same_key(group, one_user), *_other_value(group), *_changed(group)):
-            found.setdefault(older.ref, newer.ref)
-    return found
+    if len(records) < _FEWEST:
+        return {}
+    facts = [(record, text) for record in records if _is_fact(text := record.text)]
+    pairs = (*_same_key(records, one_user), *_other_value(facts), *_changed(facts))
+    return {older.ref: newer.ref for older, newer in reversed(pairs)}  # the first of several counts
 
 
-def _by_type(records: Iterable[Record]) -> Iterable[list[Record]]:
-    groups: dict[tuple[str, object], list[Record]] = {}
+def _is_fact(text: str) -> bool:
+    return 0 < len(text) <= _LONGEST and text[-1] not in "?？"
+
+
+def _is_newer(one: Record, other: Record) -> bool:
+    return (one._updated, one.ref) > (other._updated, other.ref)
+
+
+def _kind(record: Record) -> tuple[object, ...]:
+    """What two memories must have in common: their type, of turns also who said them."""
+    is_turn = KINDS[record.type].is_turn
+    return (record.type, record.author, record.given.get("role")) if is_turn else (record.type,)
+
+
+def _same_key(records: Iterable[Record], one_user: bool) -> Iterator[tuple[Record, Record]]:
+    """Older and newer memory of each pair with one key."""
+    known: dict[object, Record] = {}
     for record in records:
-        author = (record.author, record.given.get("role")) if KINDS[record.type].is_turn else None
-        groups.setdefault((record.type, author), []).append(record)
-    for group in groups.values():
-        if len(group) > 1:
-            group.sort(key=lambda record: (record._updated, record.ref), reverse=True)
-            yield group
-
-
-def _same_key(group: list[Record], one_user: bool) -> Iterator[tuple[Record, Record]]:
-    """Older and newer memory of each pair with one key; the group is sorted, the newest first."""
-    if not KINDS[group[0].type].is_named_by_key:
-        return
-    newest: dict[object, Record] = {}
-    for record in group:
-        key, author = record.given.get("key"), None if one_user else record.author
+        key = record.given.get("key") if KINDS[record.type].is_named_by_key else None
+        author = None if one_user else record.author
         if isinstance(key, str) and key and (one_user or author):
-            newer = newest.setdefault((key, author, repr(record.given.get("applies_to"))), record)
-            if newer is not record:
-                yield record, newer
+            other = known.setdefault((key, author, repr(record.given.get("applies_to"))), record)
+            if other is not record:
+                older, newer = (other, record) if _is_newer(record, other) else (record, other)
+                known[key, author, repr(record.given.get("applies_to"))] = newer
+                yield older, newer
 
 
-def _other_value(group: list[Record]) -> Iterator[tuple[Record, Record]]:
-    newest: dict[str, Record] = {}
-    for record in group:
-        text = record.text
-        if not _is_fact(text) or not any(map(str.isdigit, text)):
-            continue
-        newer = newest.setdefault(_pattern(_NUMBER).sub("0", text).casefold(), record)
-        if newer is not record and _differs_in_values(text, newer.text):
-            yield record, newer
+def _other_value(facts: list[Fact]) -> Iterator[tuple[Record, Record]]:
+    """Pairs that differ in numbers alone."""
+    forms: dict[str, list[Fact]] = {}
+    for fact in facts:
+        form = _without_numbers(fact[1])
+        if form:
+            forms.setdefault(form, []).append(fact)
+    for group in forms.values():
+        if len(group) > 1:
+            newest = max(group, key=lambda each: (each[0]._updated, each[0].ref))
+            for record, text in group:
+                if _kind(record) == _kind(newest[0]) and _differs_in_values(text, newest[1]):
+                    yield record, newest[0]
+
+
+@lru_cache(4000)
+def _without_numbers(text: str) -> str:
+    """A text with each number as 0; empty if it has none."""
+    form = _pattern(_NUMBER).sub("0", text)
+    return form.casefold() if "0" in form else ""
 
 
 def _differs_in_values(older: str, newer: str) -> bool:
-    """Whether all numbers in which two texts of one form differ are values."""
-    if _pattern(_TIMES, True).search(older) or _pattern(_TIMES, True).search(newer):
+    """Whether two texts of one form differ in numbers that are values."""
+    if older == newer or _pattern(_TIMES, True).search(older) or _pattern(_TIMES, True).search(newer):
         return False
     number = _pattern(_NUMBER)
     pairs = zip(number.finditer(older), number.finditer(newer), strict=False)
@@ -121,18 +138,28 @@ def _differs_in_values(older: str, newer: str) -> bool:
     return bool(others) and all(_pattern(_VALUE_BEFORE, True).search(older[: each.start()]) for each in others)
 
 
-def _changed(group: list[Record]) -> Iterator[tuple[Record, Record]]:
+def _changed(facts: list[Fact]) -> Iterator[tuple[Record, Record]]:
     """Pairs of which the newer one says that something changed."""
-    facts = [record for record in group if _is_fact(record.text)]
-    least = _TURN_COVERAGE if KINDS[group[0].type].is_turn else _COVERAGE
-    for place, newer in enumerate(facts):
-        if _FIRST_WORDS.isdisjoint(newer.text.lower().translate(_PUNCTUATION).split()):
-            continue
-        is_replaced = _pattern(_REPLACED, True).search(newer.text) is not None
-        if is_replaced or _pattern(_CHANGED, True).search(newer.text):
-            for older in facts[place + 1 :]:
-                if _is_about_same(older.text, newer.text, least, is_replaced):
+    for newer, text in facts:
+        change = _change_in(text)
+        if change:
+            kind, least = _kind(newer), _TURN_COVERAGE if KINDS[newer.type].is_turn else _COVERAGE
+            for older, other in facts:
+                if (
+                    _kind(older) == kind
+                    and _is_newer(newer, older)
+                    and _is_about_same(other, text, least, change == _REPLACED)
+                ):
                     yield older, newer
+
+
+@lru_cache(4000)  # the same memories are found again and again
+def _change_in(text: str) -> str:
+    """_REPLACED if a text says that one thing took the place of another, _CHANGED if it says that something changed; else empty."""
+    lowered = f" {text.lower()}"
+    if not any(map(lowered.__contains__, _HINTS)):
+        return ""
+    return next((each for each in (_REPLACED, _CHANGED) if _pattern(each).search(lowered)), "")
 
 
 def _is_about_same(older: str, newer: str, least: float, is_replaced: bool) -> bool:
@@ -154,10 +181,6 @@ def _is_swapped(older: str, newer: str) -> bool:
 def _form(text: str) -> list[str]:
     plain = _pattern(_CHANGED, True).sub(" ", _pattern(_NUMBER).sub("0", text))
     return [word.strip(".,;:!?()\"'") for word in plain.casefold().split()]
-
-
-def _is_fact(text: str) -> bool:
-    return 0 < len(text) <= _LONGEST and not text.rstrip().endswith(("?", "？"))
 
 
 @lru_cache(1000)

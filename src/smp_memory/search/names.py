@@ -58,6 +58,7 @@ _GERMAN = frozenset(  # two of these: a language that capitalises every noun
         "ich",
     ]
 )
+_SENTENCE = 3  # words: of fewer, capitals are names
 _SENTENCE_END = ".!?:;。！？"
 _AROUND = ".,;:!?\"'()[]{}`*<>“”„«»…"
 _MOST_RECORDS = 20  # in which the spelling of a corrected word is looked up
@@ -91,8 +92,7 @@ def _capitalised(pieces: list[str]) -> list[str]:
     if len(_GERMAN.intersection(word.lower() for word in inside)) > 1:
         return first
     capitals = [word for word in inside if word[0].isupper() and word != "I" and not word.startswith(("I'", "I’"))]
-    content = [word for word in inside if word.lower() not in STOP_WORDS]
-    return first + (capitals if len(capitals) <= _FEW_CAPITALS * len(content) or len(content) < 3 else [])
+    return first + (capitals if len(capitals) <= _FEW_CAPITALS * len(inside) or len(inside) < _SENTENCE else [])
 
 
 def with_corrections(
@@ -125,7 +125,7 @@ def _mistyped(text: str, unknown: frozenset[str]) -> list[tuple[str, str, bool]]
             own = terms(word.lower())
             if len(own) == 1 and own[0] in unknown and len(own[0]) >= SHORTEST:
                 found.setdefault(word, own[0])
-    names = names_in(text) if found else frozenset()
+    names = names_in(text) if found and not text.islower() else frozenset()
     return sorted(((word, term, term in names) for word, term in found.items()), key=lambda each: not each[2])[
         :_MOST_CORRECTED
     ]
