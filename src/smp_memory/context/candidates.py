@@ -109,6 +109,7 @@ class CandidateSearch:
         self._shared = shared or []  # memories outside of the index
         self._request = request
         self._at = to_microseconds(request.now)
+        self._allows = None if request.visible_sessions is None else request.visible_sessions.allows
         self.default_session = request.session  # the session whose ids are given without a session
         self._candidates: dict[int, Candidate] = {}
         self._sessions: dict[int, str] = {}
@@ -216,20 +217,16 @@ class CandidateSearch:
         return [row for row in select(conditions, NEWEST, limit) if self._is_visible(row)]
 
     def _is_visible(self, row: Row) -> bool:
-        is_visible = self._allows(self._session_of(row))
-        self._met_hidden_session = self._met_hidden_session or not is_visible
+        is_visible = self._allows is None or self._allows(self._session_of(row))
+        self._met_hidden_session |= not is_visible
         return is_visible
-
-    def _allows(self, session: str) -> bool:
-        visible = self._request.visible_sessions
-        return visible is None or visible.allows(session)
 
     def _search(self, words: str, types: tuple[str, ...] = ()) -> list[tuple[Row, float]]:
         """Rows that match these words with their relevance, best first."""
         query = Query({"text": words, "types": types}, self._request.now)
-        text, conditions = parse(query.text), self._searcher.conditions(query)
+        conditions = self._searcher.conditions(query)
         conditions.sessions = self._sessions_searched
-        text, _ = with_corrections(words, text, self._searcher, conditions)
+        text, _ = with_corrections(words, parse(words), self._searcher, conditions)
         if not text:
             return []
         matches = self._searcher.search(text, conditions, CANDIDATES, RARITY)
@@ -389,10 +386,8 @@ class CandidateSearch:
 
     def _is_included(self, record: Record, section: str, keys: set[str]) -> bool:
         """The conditions that need the memory itself, not only its row."""
-        if not is_valid(record.given, self._at):
-            return False
-        if section not in KINDS:  # a state or a turn
-            return True
+        if section not in KINDS or not is_valid(record.given, self._at):  # a state or a turn is in the index
+            return section not in KINDS
         if KINDS[section].is_named_by_key:
             key = record.key if isinstance(record.key, str) else ""
             if not self._applies(record) or (key and key in keys):

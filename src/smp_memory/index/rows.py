@@ -45,8 +45,7 @@ CREATE TABLE topic(topic TEXT NOT NULL, doc INTEGER NOT NULL, PRIMARY KEY(topic,
 CREATE TABLE relation(source INTEGER NOT NULL, kind TEXT NOT NULL, session TEXT NOT NULL, target TEXT NOT NULL,
     PRIMARY KEY(source, kind, session, target)) WITHOUT ROWID;
 CREATE TABLE validity(doc INTEGER PRIMARY KEY, since INTEGER, until INTEGER);
-CREATE TABLE succession(session TEXT NOT NULL, id TEXT NOT NULL, new_session TEXT NOT NULL, new_id TEXT NOT NULL,
-    source INTEGER NOT NULL, PRIMARY KEY(session, id, new_session, new_id, source)) WITHOUT ROWID;
+CREATE TABLE succession(session TEXT, id TEXT, new_session TEXT, new_id TEXT, source INTEGER, PRIMARY KEY(session, id, new_session, new_id, source)) WITHOUT ROWID;
 CREATE TABLE recent(doc INTEGER PRIMARY KEY, version INTEGER NOT NULL);
 CREATE TABLE block(version INTEGER PRIMARY KEY, count INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE TABLE gone(doc INTEGER PRIMARY KEY);

@@ -51,6 +51,11 @@ _HINTS = (  # a text without any of these matches neither of both
     "désormais", "maintenant", " ahora", "теперь", "отныне", "replac", "instead of", "took over", "taken over", "takes over", "rather than", "supersed", "statt",
     "anstelle", "ersetzt", "remplac", "au lieu de", "en lugar", "reemplaz", "вместо", "заменил",
 )  # fmt: skip
+_NUMBER_WORDS = frozenset(
+    """one two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty hundred eins zwei drei vier fünf sechs sieben acht
+    neun zehn elf zwölf zwanzig un deux trois quatre cinq sept huit neuf dix uno dos tres cuatro cinco seis siete ocho nueve diez один два три
+    четыре пять шесть семь восемь девять десять""".split()  # noqa: SIM905
+)
 _NUMBER = r"\d+(?:[.,:]\d+)*"
 _VALUE_BEFORE = (  # a number behind these is a value
     r"(?:[:=<>≤≥~€$£]|\b(?:is|are|was|be|to|at|of|above|below|over|under|than|least|most|after|every|within|by|up|about|around"
@@ -174,7 +179,7 @@ def _is_about_same(older: str, newer: str, least: float, is_replaced: bool) -> b
 def _is_swapped(older: str, newer: str) -> bool:
     """Whether two texts of one form are about different things: numbers and words of change aside, a word or two differ."""
     one, two = _form(older), _form(newer)
-    others = [pair for pair in zip(one, two, strict=False) if pair[0] != pair[1]]
+    others = [pair for pair in zip(one, two, strict=False) if pair[0] != pair[1] and not _NUMBER_WORDS.issuperset(pair)]
     return len(one) == len(two) and 0 < len(others) <= _MOST_SWAPPED
 
 

@@ -626,6 +626,9 @@ class IndexSearcher(Protocol):
         `allows` tells which sessions count. What these memories may be is in `smp_memory.store.succession`.
         """
 
+    def is_superseded(self, record: Record, at: int | None = None) -> bool:
+        """Whether a memory took the place of this one until a time."""
+
     def not_valid_count(self, conditions: RowConditions, *, by_text: bool) -> int:
         """How many memories were left out because of `conditions.valid_at`, hidden ones aside.
 

@@ -420,6 +420,11 @@ class Searcher:
         """By doc the memories that took the place of these, the newest first; only memories that have some."""
         return Successions(self._rows, self, at, allows).successors(rows) if self.has_successions else {}
 
+    def is_superseded(self, record: Record, at: int | None = None) -> bool:
+        """Whether a memory took the place of this one."""
+        row = self.row(record.session, record.id) if self.has_successions else None
+        return row is not None and bool(self.successors([row], at))
+
     def may_supersede(self, new: Row, old: Row) -> bool:
         """Whether the author of a new memory could see the old one, if that matters to the viewer."""
         return True

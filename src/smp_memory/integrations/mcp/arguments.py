@@ -177,7 +177,7 @@ class RecallArguments(Arguments):
     time: str | None = Field(None, description=_TIME)
     where: dict[str, Any] = Field({}, description='Fields, such as {"severity": "critical", "status": "open"}')
     sort: Literal["relevance", "newest", "oldest", "priority", "importance"] | None = None
-    include_expired: bool = Field(False, description="Also what no longer holds or does not hold yet")
+    include_expired: bool = Field(False, description="Also what does not hold now")
     limit: int = Field(10, ge=1, le=100)
     offset: int = Field(0, ge=0, description="next_offset of the answer before")
     max_tokens: Tokens = 1500
@@ -195,7 +195,7 @@ class RememberArguments(Arguments):
     status: str | None = None
     key: str | None = Field(None, description="preference: what it is about, such as language")
     fields: dict[str, Any] = Field(
-        {}, description="Any other field: role, name, path, agent, relations, aliases, valid_until, …"
+        {}, description="Any other field: role, name, path, agent, relations, aliases, valid_until"
     )
     author: str | None = Field(None, description="Who says so; default: you")
     idempotency_key: str | None = Field(None, description="A call repeated with it stores nothing new")

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
 
 _NOT_TEXTS = ("tags", "relevance")
-_REPLACED = (("superseded_by", "superseded by"), ("outdated_by", "older than"))
 MOST_CHARACTERS = 800  # of one memory in a list; `get` gives it whole
 
 
@@ -62,8 +61,7 @@ def recall(caller: Caller, given: arguments.RecallArguments) -> Reply:
         _item(
             hit.record,
             relevance=round(hit.relevance, 3) if given.query else None,
-            superseded_by=hit.superseded_by,
-            outdated_by=hit.outdated_by,
+            superseded_by=hit.superseded_by or hit.outdated_by,
         )
         for hit in hits
     ]
@@ -233,14 +231,9 @@ def _text(value: Any) -> str:
 
 def _line(item: dict[str, Any]) -> str:
     by = f" by {one_line(item['author'])}" if item.get("author") else ""
-    replaced = [f"{word} {item[name]}" for name, word in _REPLACED if item.get(name)]
-    words = [
-        item.get("severity"),
-        item.get("status"),
-        item.get("valid"),
-        *replaced,
-        *(f"#{tag}" for tag in item.get("tags", ())),
-    ]
+    replaced = f"superseded by {item['superseded_by']}" if item.get("superseded_by") else None
+    facts = (item.get("severity"), item.get("status"), item.get("valid"), replaced)
+    words = [*facts, *(f"#{tag}" for tag in item.get("tags", ()))]
     marks = " ".join(one_line(str(word)) for word in words if word)
     why = f" — because: {one_line(item['rationale'])[:300]}" if item.get("rationale") else ""
     return f"- {item['id']} {item['created'][:10]} {item['type']}{by}{f' ({marks})' if marks else ''}: {one_line(item['text'])}{why}"
