@@ -154,8 +154,7 @@ def not_valid_left_out(memories: int) -> str:
 
 def corrections(corrected: dict[str, str]) -> str:
     """The note that unknown words were taken for typing errors."""
-    words = ", ".join(f"{word} also as {known}" for word, known in corrected.items())
-    return f"Not known, so searched with one letter changed: {words}."
+    return f"No memory has {', '.join(corrected)}; searched for {', '.join(corrected.values())}, too."
 
 
 def archived_not_searched(sessions: int) -> str:

@@ -107,7 +107,7 @@ def _hits_lines(call: Invocation, hits: Hits, query: QueryOptions, search: Searc
         yield from _count_lines(by, counts, call.screen.width)
     if hits:
         yield from _next_steps(hits, query)
-    elif not any(hits.counts.values()):
+    elif not any(hits.counts.values()) and not hits.not_valid:
         yield from _no_hits_lines(call, query, search, words)
     if hits.corrected:
         yield paint("dim", safe(one_line(corrections(hits.corrected))))
