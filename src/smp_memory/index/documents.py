@@ -279,7 +279,9 @@ def _relations(data: dict[str, Any], session: str) -> Iterator[tuple[str, str, s
 
 
 def _validity(data: dict[str, Any]) -> tuple[int | None, int | None] | None:
-    """From when and until when a memory holds, as far as SQLite can hold it; None without bounds."""
+    """From when and until when a memory holds; None without bounds."""
+    if "valid_from" not in data and "valid_until" not in data:
+        return None
     bounds = validity(data)
     return None if bounds == (None, None) else bounds
 

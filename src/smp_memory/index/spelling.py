@@ -42,9 +42,8 @@ def variants(word: str, most: int | None = None, *, replaced: bool = True) -> It
 
 def simple_variants(word: str) -> Iterator[str]:
     """A word with two letters of its ending swapped, or without one of them: an error there may leave the ending in the stem."""
-    for place in range(max(1, len(word) - _ENDING), len(word)):
-        if place + 1 < len(word):
-            yield word[:place] + word[place + 1] + word[place] + word[place + 2 :]
+    for place in range(max(1, len(word) - _ENDING), len(word) - 1):
+        yield word[:place] + word[place + 1] + word[place] + word[place + 2 :]
         yield word[:place] + word[place + 1 :]
 
 

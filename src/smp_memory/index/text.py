@@ -255,6 +255,7 @@ class TextIndex:
         if engine is not None:
             known.update(engine.terms_with_prefix(term[:NEAR_START]))
             known.update(each for each in variants(term, NEAR_START, replaced=replaced) if engine.frequency(each))
+        known = {each for each in known if not each.startswith(term) and not term.startswith(each)}  # another ending
         found = [(distance(term, each), each) for each in known if abs(len(each) - len(term)) <= 1]
         found += [(distance(word, each), stem(each)) for each in simple_variants(word)]
         for error, each in found:

@@ -11,8 +11,8 @@ The newer of two memories of one type outdates the older one if
 Two memories with different names stay apart (Alice's desk and Bob's), unless the newer one says that one thing took the place of
 another: "Airflow replaced Dagster".
 
-Guarantees: pure, any script; in doubt both hold. A turn is outdated only by a turn of the same author. Questions and texts of more
-than `_LONGEST` characters outdate nothing and are not outdated.
+Guarantees: pure, any script; in doubt both hold. Turns, questions and texts of more than `_LONGEST` characters outdate nothing and are not
+outdated: in conversations, words such as "now" mostly say something else.
 Non-guarantees: it compares words, not meanings. The words for changes are English, German, French, Spanish and Russian.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _FEWEST = 2
 _LONGEST = 400  # characters; a longer text says more than one thing
 _SHARED_WORDS = 3
-_COVERAGE, _TURN_COVERAGE = 0.5, 0.6  # the share of the shorter text's words that the other one must have
+_COVERAGE = 0.5  # the share of the shorter text's words that the other one must have
 _MOST_SWAPPED = 2  # words
 _MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
 _CHANGED = (
@@ -78,9 +78,12 @@ def outdated(records: Sequence[Record], *, one_user: bool = False) -> dict[str, 
     """
     if len(records) < _FEWEST:
         return {}
-    facts = [(record, text) for record in records if _is_fact(text := record.text)]
-    pairs = (*_same_key(records, one_user), *_other_value(facts), *_changed(facts))
-    return {older.ref: newer.ref for older, newer in reversed(pairs)}  # the first of several counts
+    facts = [(each, text) for each in records if not KINDS[each.type].is_turn and _is_fact(text := each.text)]
+    found: dict[str, Record] = {}
+    for older, newer in (*_same_key(records, one_user), *_other_value(facts), *_changed(facts)):
+        if older.ref not in found or _is_newer(newer, found[older.ref]):
+            found[older.ref] = newer
+    return {ref: newer.ref for ref, newer in found.items()}
 
 
 def _is_fact(text: str) -> bool:
@@ -88,13 +91,9 @@ def _is_fact(text: str) -> bool:
 
 
 def _is_newer(one: Record, other: Record) -> bool:
-    return (one._updated, one.ref) > (other._updated, other.ref)
-
-
-def _kind(record: Record) -> tuple[object, ...]:
-    """What two memories must have in common: their type, of turns also who said them."""
-    is_turn = KINDS[record.type].is_turn
-    return (record.type, record.author, record.given.get("role")) if is_turn else (record.type,)
+    """Whether a memory was said after another one; of the same time, only a session knows. A preference is said again when it changes."""
+    times = [each._updated if KINDS[each.type].is_named_by_key else each._created for each in (one, other)]
+    return times[0] > times[1] or (times[0] == times[1] and one.session == other.session and one.seq > other.seq)
 
 
 def _same_key(records: Iterable[Record], one_user: bool) -> Iterator[tuple[Record, Record]]:
@@ -119,14 +118,13 @@ def _other_value(facts: list[Fact]) -> Iterator[tuple[Record, Record]]:
         if form:
             forms.setdefault(form, []).append(fact)
     for group in forms.values():
-        if len(group) > 1:
-            newest = max(group, key=lambda each: (each[0]._updated, each[0].ref))
-            for record, text in group:
-                if _kind(record) == _kind(newest[0]) and _differs_in_values(text, newest[1]):
-                    yield record, newest[0]
+        for newer, text in group if len(group) > 1 else ():
+            for older, other in group:
+                if _is_newer(newer, older) and newer.type == older.type and _differs_in_values(other, text):
+                    yield older, newer
 
 
-@lru_cache(4000)
+@lru_cache(1000)
 def _without_numbers(text: str) -> str:
     """A text with each number as 0; empty if it has none."""
     form = _pattern(_NUMBER).sub("0", text)
@@ -147,18 +145,16 @@ def _changed(facts: list[Fact]) -> Iterator[tuple[Record, Record]]:
     """Pairs of which the newer one says that something changed."""
     for newer, text in facts:
         change = _change_in(text)
-        if change:
-            kind, least = _kind(newer), _TURN_COVERAGE if KINDS[newer.type].is_turn else _COVERAGE
-            for older, other in facts:
-                if (
-                    _kind(older) == kind
-                    and _is_newer(newer, older)
-                    and _is_about_same(other, text, least, change == _REPLACED)
-                ):
-                    yield older, newer
+        for older, other in facts if change else ():
+            if (
+                newer.type == older.type
+                and _is_newer(newer, older)
+                and _is_about_same(other, text, change == _REPLACED)
+            ):
+                yield older, newer
 
 
-@lru_cache(4000)  # the same memories are found again and again
+@lru_cache(1000)  # the same memories are found again and again
 def _change_in(text: str) -> str:
     """_REPLACED if a text says that one thing took the place of another, _CHANGED if it says that something changed; else empty."""
     lowered = f" {text.lower()}"
@@ -167,11 +163,11 @@ def _change_in(text: str) -> str:
     return next((each for each in (_REPLACED, _CHANGED) if _pattern(each).search(lowered)), "")
 
 
-def _is_about_same(older: str, newer: str, least: float, is_replaced: bool) -> bool:
+def _is_about_same(older: str, newer: str, is_replaced: bool) -> bool:
     older, newer = _pattern(_REFERENCE).sub("", older), _pattern(_REFERENCE).sub("", newer)
     old, new = _words(older), _words(newer)
     shared = len(old & new)
-    if shared < _SHARED_WORDS or shared < least * min(len(old), len(new)):
+    if shared < _SHARED_WORDS or shared < _COVERAGE * min(len(old), len(new)):
         return False
     return is_replaced or not ((_names(older) - new and _names(newer) - old) or _is_swapped(older, newer))
 

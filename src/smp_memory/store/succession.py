@@ -5,10 +5,12 @@ a successor that was deleted or that begins later replaces nothing. One that has
 
 Of a chain A ← B ← C the successor of A and of B is C. Of a circle the newest memory holds.
 Guarantees: a hidden memory, and what is behind it, cannot be distinguished from one that does not exist. The work is bounded: of a
-chain of more than `_MOST_STEPS` memories the last one reached counts.
+chain of more than `_MOST_STEPS` memories the last one reached counts, and of many successors the newest `_MOST_ENDS`.
 """
 
 from __future__ import annotations
+
+from itertools import islice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 
 _MOST_STEPS = 200
+_MOST_PAIRS = 1000  # old and new memories in one step
+_MOST_ENDS = 3  # successors of one memory: what many claim to supersede does not bring them all
 _AT_ONCE = 200  # names in one statement
 _EDGES = "SELECT session, id, new_session, new_id FROM wanted CROSS JOIN succession ON session = place AND id = name"
 
@@ -61,7 +65,7 @@ class Successions:
         """Add the memories that supersede these; those that were not known yet."""
         searcher = self._searcher
         old = {(searcher.session_of(doc), row.id): row for doc, row in edge.items()}
-        pairs = [(old[session, id], new) for session, id, *new in self._stated(list(old))]
+        pairs = [(old[session, id], new) for session, id, *new in islice(self._stated(list(old)), _MOST_PAIRS)]
         found = {tuple(name): self._row(*name) for _, name in pairs}
         later = self._later([row.doc for row in found.values() if row is not None])
         new: dict[int, Row] = {}
@@ -101,7 +105,7 @@ class Successions:
             ends = [max(reached, key=self._age)]
             if ends == [start]:
                 return []
-        return [self._rows[doc] for doc in sorted(ends, key=self._age, reverse=True)]
+        return [self._rows[doc] for doc in sorted(ends, key=self._age, reverse=True)[:_MOST_ENDS]]
 
     def _age(self, doc: int) -> tuple[int, int]:
         return self._rows[doc].created, doc

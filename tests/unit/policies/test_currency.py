@@ -68,12 +68,9 @@ def test_memories_of_different_types_both_hold() -> None:
     assert outdated([one, two]) == {}
 
 
-def test_a_turn_is_outdated_only_by_its_own_author() -> None:
-    old, new = "My desk is at 30 Main Street, second floor", "My desk is at 40 Main Street, second floor"
-    assert is_outdated(old, new, "conversation", "content", role="user", author="ada")
-    one = record("conversation", 1, days=9, content=old, role="user", author="ada")
-    two = record("conversation", 2, days=1, content=new, role="user", author="bob")
-    assert outdated([one, two]) == {}
+def test_turns_never_outdate_each_other() -> None:
+    old, new = "My desk is at 30 Main Street, second floor", "My desk is at 40 Main Street, second floor now"
+    assert not is_outdated(old, new, "conversation", "content", role="user", author="ada")
 
 
 def test_of_preferences_with_one_key_the_newer_one_of_the_same_user_holds() -> None:
@@ -93,3 +90,20 @@ def test_any_texts_are_accepted_and_the_newest_memory_always_holds(texts: list[s
     found = outdated(records)
     assert set(found) <= {each.ref for each in records}
     assert all(older < newer for older, newer in found.items())
+
+
+def test_a_later_change_of_another_field_does_not_make_an_old_fact_new() -> None:
+    old = record("decision", 1, days=9, changed_days=0.5, decision="The timeout is 30 minutes")
+    new = record("decision", 2, days=1, decision="The timeout is 15 minutes")
+    assert outdated([old, new]) == {old.ref: new.ref}
+
+
+def test_of_three_values_the_newest_outdates_the_others() -> None:
+    records = [record("decision", n, days=9 - n, decision=f"The timeout is {n}0 minutes") for n in (1, 2, 3)]
+    assert outdated(records) == {records[0].ref: records[2].ref, records[1].ref: records[2].ref}
+
+
+def test_facts_of_the_same_time_in_different_sessions_both_hold() -> None:
+    one = record("decision", 1, days=1, session="a", decision="The timeout is 30 minutes")
+    two = record("decision", 1, days=1, session="b", decision="The timeout is 15 minutes")
+    assert outdated([one, two]) == {}
