@@ -119,7 +119,7 @@ def test_in_a_circle_the_newest_memory_holds(session: SessionMemory) -> None:
     assert session.query("SQLite")[0].superseded_by is None
 
 
-def test_what_many_claim_to_supersede_does_not_bring_them_all(session: SessionMemory) -> None:
+def test_a_memory_that_many_claim_to_supersede_brings_the_newest_three(session: SessionMemory) -> None:
     session.add_decision("MySQL stores the orders", created=OLD)
     session.add_many([("learning", {"learning": f"note {n}", "supersedes": "DEC-0001"}) for n in range(50)])
     assert len(session.query("MySQL")) == 4
