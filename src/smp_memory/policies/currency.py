@@ -124,7 +124,7 @@ def _other_value(facts: list[Fact]) -> Iterator[tuple[Record, Record]]:
                     yield older, newer
 
 
-@lru_cache(1000)
+@lru_cache(4000)
 def _without_numbers(text: str) -> str:
     """A text with each number as 0; empty if it has none."""
     form = _pattern(_NUMBER).sub("0", text)
@@ -154,7 +154,7 @@ def _changed(facts: list[Fact]) -> Iterator[tuple[Record, Record]]:
                 yield older, newer
 
 
-@lru_cache(1000)  # the same memories are found again and again
+@lru_cache(4000)  # the same memories are found again and again
 def _change_in(text: str) -> str:
     """_REPLACED if a text says that one thing took the place of another, _CHANGED if it says that something changed; else empty."""
     lowered = f" {text.lower()}"

@@ -58,6 +58,7 @@ _GERMAN = frozenset(  # two of these: a language that capitalises every noun
         "ich",
     ]
 )
+_NAME_SIGNS = frozenset("`_/.")
 _SENTENCE = 3  # words: of fewer, capitals are names
 _SENTENCE_END = ".!?:;。！？"
 _AROUND = ".,;:!?\"'()[]{}`*<>“”„«»…"
@@ -125,7 +126,8 @@ def _mistyped(text: str, unknown: frozenset[str]) -> list[tuple[str, str, bool]]
             own = terms(word.lower())
             if len(own) == 1 and own[0] in unknown and len(own[0]) >= SHORTEST:
                 found.setdefault(word, own[0])
-    names = names_in(text) if found and not text.islower() else frozenset()
+    may_have_names = any(word[0].isupper() for word in found) or (found and not _NAME_SIGNS.isdisjoint(text))
+    names = names_in(text) if may_have_names else frozenset()
     return sorted(((word, term, term in names) for word, term in found.items()), key=lambda each: not each[2])[
         :_MOST_CORRECTED
     ]

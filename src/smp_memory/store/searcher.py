@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 FALL_BACK = (ModelUnavailable, ImportError, OSError, ValueError)  # without embeddings the search uses terms alone
 _MAX_COMPARED = 5000  # up to so many memories are compared with the query vector one by one
+_FETCHED_MORE = 30  # matches, of which some may have expired
 _SPARE = 4  # factor of candidates fetched where some may not meet the conditions
 _TURN, _FINDING = KINDS["conversation"].number, KINDS["finding"].number
 _TURNS = f"SELECT doc, 0.0, created, facts FROM wanted CROSS JOIN memory ON doc = wanted.no WHERE type = {_TURN}"
@@ -124,20 +125,21 @@ class Searcher:
             text.characters,
             text.corrected,
         )
-        found = self._index.text.search(text_query, limit)
-        return found if conditions.valid_at is None else self._only_valid(text_query, found, conditions.valid_at, limit)
+        if conditions.valid_at is None:
+            return self._index.text.search(text_query, limit)
+        return self._only_valid(text_query, conditions.valid_at, limit)
 
-    def _only_valid(self, query: TextQuery, found: list[TextMatch], at: int, limit: int) -> list[TextMatch]:
+    def _only_valid(self, query: TextQuery, at: int, limit: int) -> list[TextMatch]:
         """The best matches that hold at a time: what does not is no candidate, and takes no place of one."""
-        fetched = limit
+        fetched = limit + _FETCHED_MORE
         while True:
+            found = self._index.text.search(query, fetched)
             wrong = self.not_valid([each.doc for each in found], at)
             left = [each for each in found if each.doc not in wrong] if wrong else found
             self._left_out |= wrong
             if len(left) >= limit or len(found) < fetched:
                 return left[:limit]
             fetched *= 4
-            found = self._index.text.search(query, fetched)
 
     # -- vectors, if there is an embedding model
 

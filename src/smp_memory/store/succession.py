@@ -14,7 +14,7 @@ from itertools import islice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Protocol
 
     from smp_memory.index.rows import Row, Rows
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
         def session_of(self, doc: int) -> str: ...
 
-        def row(self, session: str, id: str) -> Row | None: ...
+        def rows(self, docs: Sequence[int]) -> dict[int, Row]: ...
+
+        def is_visible(self, row: Row) -> bool: ...
 
         def not_valid(self, docs: Sequence[int], at: int, *, only_later: bool = False) -> set[int]: ...
 
@@ -35,7 +37,10 @@ _MOST_STEPS = 200
 _MOST_PAIRS = 1000  # old and new memories in one step
 _MOST_ENDS = 3  # successors of one memory: what many claim to supersede does not bring them all
 _AT_ONCE = 200  # names in one statement
-_EDGES = "SELECT session, id, new_session, new_id FROM wanted CROSS JOIN succession ON session = place AND id = name"
+_EDGES = """SELECT old.session, old.id, old.new_session, memory.doc FROM wanted
+    CROSS JOIN succession old ON old.session = place AND old.id = name
+    CROSS JOIN session ON session.id = old.new_session
+    CROSS JOIN memory ON memory.doc >> 24 = session.no AND memory.id = old.new_id"""
 
 
 class Successions:
@@ -65,30 +70,28 @@ class Successions:
         """Add the memories that supersede these; those that were not known yet."""
         searcher = self._searcher
         old = {(searcher.session_of(doc), row.id): row for doc, row in edge.items()}
-        pairs = [(old[session, id], new) for session, id, *new in islice(self._stated(list(old)), _MOST_PAIRS)]
-        found = {tuple(name): self._row(*name) for _, name in pairs}
-        later = self._later([row.doc for row in found.values() if row is not None])
+        stated = [(old[session, id], doc) for session, id, doc in islice(self._stated(list(old)), _MOST_PAIRS)]
+        rows = searcher.rows(list({doc for _, doc in stated})) if stated else {}
+        found = {doc: row for doc, row in rows.items() if not row.deleted and searcher.is_visible(row)}
+        later = self._later(list(found))
         new: dict[int, Row] = {}
-        for before, name in pairs:
-            row = found[tuple(name)]
-            if row is None or row.doc in later or row.doc == before.doc or not searcher.may_supersede(row, before):
+        for before, doc in stated:
+            row = found.get(doc)
+            if row is None or doc in later or doc == before.doc or not searcher.may_supersede(row, before):
                 continue
-            if row.doc not in self._rows:
-                self._rows[row.doc] = new[row.doc] = row
-            self._next.setdefault(before.doc, []).append(row.doc)
+            if doc not in self._rows:
+                self._rows[doc] = new[doc] = row
+            self._next.setdefault(before.doc, []).append(doc)
         return new
 
-    def _stated(self, names: list[tuple[str, str]]) -> Iterable[tuple[str, str, str, str]]:
+    def _stated(self, names: list[tuple[str, str]]) -> Iterator[tuple[str, str, int]]:
+        """Session and id of an old memory, and the doc of a new one in a session that counts."""
         for start in range(0, len(names), _AT_ONCE):
             part = names[start : start + _AT_ONCE]
             wanted = f"WITH wanted(place, name) AS (VALUES {','.join(['(?,?)'] * len(part))}) "
-            yield from self._index.all(wanted + _EDGES, [value for name in part for value in name])
-
-    def _row(self, session: str, id: str) -> Row | None:
-        if self._allows is not None and not self._allows(session):
-            return None
-        row = self._searcher.row(session, id)
-        return row if row is not None and not row.deleted else None
+            for session, id, place, doc in self._index.all(wanted + _EDGES, [value for name in part for value in name]):
+                if self._allows is None or self._allows(place):
+                    yield session, id, doc
 
     def _later(self, docs: list[int]) -> set[int]:
         """Those of these memories that do not hold yet."""
