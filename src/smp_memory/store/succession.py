@@ -37,10 +37,11 @@ _MOST_STEPS = 200
 _MOST_PAIRS = 1000  # old and new memories in one step
 _MOST_ENDS = 3  # successors of one memory: what many claim to supersede does not bring them all
 _AT_ONCE = 200  # names in one statement
+# `+`: with the affinity of the column SQLite would not use the index of `doc >> 24`
 _EDGES = """SELECT old.session, old.id, old.new_session, memory.doc FROM wanted
     CROSS JOIN succession old ON old.session = place AND old.id = name
     CROSS JOIN session ON session.id = old.new_session
-    CROSS JOIN memory ON memory.doc >> 24 = session.no AND memory.id = old.new_id"""
+    CROSS JOIN memory ON memory.doc >> 24 = +session.no AND memory.id = old.new_id"""
 
 
 class Successions:
