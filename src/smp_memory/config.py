@@ -105,6 +105,7 @@ SETTINGS = (
     Setting("lifecycle.auto_purge", True, Switch(), "Whether maintenance purges deleted sessions and memories after that time."),
     Setting("maintenance.auto", True, Switch(), "Whether opening a store runs due, cheap maintenance tasks, a few times a day."),
     Setting("health.stale_days", 90, Between(0, 36_500), "The age from which `smp doctor` reports open memories that nobody touched; 0 means never."),
+    Setting("recall.min_relevance", 0.65, Between(0, 1), "How relevant a memory must be before hooks, contexts and MCP hand it to an agent: the probability that it answers."),
     Setting("hooks.recall", True, Switch(), "Whether hooks of coding agents put memories into the conversation."),
     Setting("hooks.recall_agents", True, Switch(), "Whether they do so for agents that the host starts, too."),
     Setting("hooks.record", True, Switch(), "Whether they record what is said."),
@@ -193,14 +194,7 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """All values, nested as in the file."""
-        nested: dict[str, Any] = {}
-        for path, value in self._values.items():
-            *sections, name = path.split(".")
-            inner = nested
-            for section in sections:
-                inner = inner.setdefault(section, {})
-            inner[name] = value
-        return nested
+        return _nested(self._values)
 
     @property
     def layout(self) -> str:
@@ -232,7 +226,10 @@ class Config:
 
     def section(self, name: str) -> dict[str, Any]:
         """All settings of a section, nested as in the file: `config.section("lifecycle")`."""
-        section: dict[str, Any] = self.to_dict()[name]
+        start = f"{name}."
+        section: dict[str, Any] = _nested(
+            {path: value for path, value in self._values.items() if path.startswith(start)}
+        )[name]
         return section
 
     @property
@@ -252,6 +249,18 @@ class Config:
     def __repr__(self) -> str:
         changed = [f"{path}={self._values[path]!r}" for path, source in self._sources.items() if source != "default"]
         return f"Config({', '.join(changed)})"
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by dotted name as nested mappings."""
+    nested: dict[str, Any] = {}
+    for path, value in values.items():
+        *sections, name = path.split(".")
+        inner = nested
+        for section in sections:
+            inner = inner.setdefault(section, {})
+        inner[name] = value
+    return nested
 
 
 def _flatten(mapping: Any, source: str) -> Flat:

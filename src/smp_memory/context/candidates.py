@@ -234,7 +234,7 @@ class CandidateSearch:
         ranked = ranking.rank_matches(matches, text, conditions, _MOST_RANKED, _SPARE)
         ordered = sorted((each for each in ranked if self._is_visible(each.row)), key=_most_relevant)
         order = SuccessionOrder(ranking, self._searcher, conditions, self._at, self._allows)
-        return [(each.row, each.relevance) for each in order.ordered(ordered) if self._is_visible(each.row)]
+        return [(each.row, each.score) for each in order.ordered(ordered) if self._is_visible(each.row)]
 
     def _relevant(self, matches: list[tuple[Row, float]], limit: int) -> list[tuple[Row, float]]:
         """The first matches whose relevance is near that of the best one that the agent may see."""
@@ -415,7 +415,7 @@ def _best_first(candidate: Candidate) -> tuple[Any, ...]:
 
 
 def _most_relevant(ranked: RankedRow) -> tuple[Any, ...]:
-    return -ranked.relevance, *_newest_first(ranked.row)
+    return -ranked.score, *_newest_first(ranked.row)
 
 
 def _is_unsettled(row: Row) -> bool:

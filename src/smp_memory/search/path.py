@@ -3,7 +3,7 @@
     query         check the options, search, note which memories were used
     search        the index caught up with the files, as the viewer may see it (`Scope.answer`); archives if the query says so
     search_index  row conditions → candidates (a text query: from the text index; otherwise: rows by time)
-                  → relevance and priority (`Ranking`) → order → records from the files, checked against the query → page
+                  → score and priority (`Ranking`) → order → records from the files, checked against the query → page
 
 A query sees everything that was acknowledged before it, by any process. It takes no lock that a writer waits for, and
 writes nothing but the access log.
@@ -87,6 +87,7 @@ def search(scope: Scope, query: Query) -> Hits:
             hits.archived_not_searched = store.archived_count()
     if query.sessions is None:
         hits.shared_not_searched = store.shared_count(scope.sees)
+    hits.min_relevance = scope.config["recall.min_relevance"]
     if scope.opened is not None:
         hits.warnings += scope.opened.take_warnings()
     return hits
@@ -150,7 +151,7 @@ class _SearchRun:
         self._corrected: dict[str, str] = {}
         if self._text.words:
             self._text, self._corrected = with_corrections(query.text, self._text, searcher, self._conditions)
-        self._check = _RecordCheck(query, self._text)
+        self._check = _RecordCheck(query, self._text, ranking)
         if among is not None:
             self._conditions.docs = among if self._conditions.docs is None else self._conditions.docs & among
         allows = None if query.sessions is None else set(query.sessions).__contains__
@@ -168,8 +169,11 @@ class _SearchRun:
         return self._checked(self._sorted(self._ranking.rank_rows(rows)), count)
 
     def hits(self, page: Page) -> list[Hit]:
-        explain = self._ranking.explain
-        hits = [Hit(record, each.relevance, each.priority, partial(explain, each)) for each, record in page]
+        explain, relevance = self._ranking.explain, self._ranking.relevance
+        hits = [
+            Hit(record, each.score, each.priority, partial(explain, each), partial(relevance, each))
+            for each, record in page
+        ]
         if self._searcher.has_successions:
             successors = self._succession.successors([each.row for each, _ in page])
             for hit, (each, _) in zip(hits, page, strict=True):
@@ -224,11 +228,11 @@ class _SearchRun:
                 ordered = self._ranked(matches, _ALL, seen, lowest)
                 part = self._checked(self._with_successors(ordered, seen), count - len(page))
             page += part
-            if len(page) >= count or len(matches) < limit:
-                return page
+            if len(page) >= count or len(matches) < limit or self._query.min_relevance is not None:
+                return page  # what is not among the first candidates is not relevant
             seen.update(each.row.doc for each in ordered)
             seen.update(each.row.doc for each, _ in part)
-            lowest = min((each.relevance for each in ordered), default=lowest)
+            lowest = min((each.score for each in ordered), default=lowest)
             limit *= _GROWTH
 
     def _with_successors(self, ordered: list[RankedRow], seen: set[int]) -> Iterable[RankedRow]:
@@ -236,11 +240,11 @@ class _SearchRun:
         return self._succession.ordered(ordered, seen) if is_ordered else ordered
 
     def _ranked(self, matches: list[TextMatch], enough: int, seen: set[int], lowest: float) -> list[RankedRow]:
-        """Matches that were not seen before, in the query's order, none more relevant than those that were."""
+        """Matches that were not seen before, in the query's order, none with a higher score than those that were."""
         ranked = self._ranking.rank_matches(matches, self._text, self._conditions, enough)
         ordered = self._sorted(each for each in ranked if each.row.doc not in seen)
         for each in ordered:
-            each.relevance = min(each.relevance, lowest)
+            each.score = min(each.score, lowest)
         return ordered
 
     def _by_time(self, count: int) -> Page:
@@ -301,23 +305,22 @@ class _RecordCheck:
     values and not all fields; and a record may have changed since it was indexed.
     """
 
-    def __init__(self, query: Query, text: ParsedText) -> None:
+    def __init__(self, query: Query, text: ParsedText, ranking: Ranking) -> None:
         self._query = query
         self._text = text
+        self._relevance = ranking.relevance
         self._wildcards = [each for each in text.patterns if is_loose(each)]
         self._excluded_wildcards = [each for each in text.excluded_patterns if is_loose(each)]
         self._has_phrases = bool(text.phrases) or any(len(words) > 1 for words in text.excluded)
         self._needs_text = self._has_phrases or bool(self._wildcards or self._excluded_wildcards)
-        bounds = (query.min_priority, query.min_relevance)
-        self.has_bounds = bounds != (None, None) or not query.include_decayed
+        self.has_bounds = query.min_priority is not None or not query.include_decayed
         has_topics = bool(query.topic_in_text and query.topics)
-        self.may_reject = query.where is not None or self.has_bounds or self._needs_text or has_topics
+        has_conditions = query.where is not None or query.min_relevance is not None or has_topics
+        self.may_reject = has_conditions or self.has_bounds or self._needs_text
 
     def is_in_bounds(self, ranked: RankedRow) -> bool:
         query = self._query
         if query.min_priority is not None and ranked.priority < query.min_priority:
-            return False
-        if query.min_relevance is not None and ranked.relevance < query.min_relevance:
             return False
         return bool(query.include_decayed) or not ranked.is_decayed
 
@@ -328,6 +331,8 @@ class _RecordCheck:
         if query.topic_in_text and not self._has_topic(record):
             return False
         if self._needs_text and not (self._has_right_phrases(record) and self._has_right_words(record)):
+            return False
+        if query.min_relevance is not None and self._relevance(ranked, record) < query.min_relevance:
             return False
         return query.where is None or query.where.admits(record, ranked.computed)
 

@@ -107,7 +107,7 @@ def newer_first(hits: list[Hit]) -> list[Hit]:
         hit.outdated_by = ref
         if ref is not None and ref not in found:
             found[ref] = by_ref[ref]
-            found[ref].relevance = max(found[ref].relevance, hit.relevance)
+            found[ref].inherit(hit)
         found.setdefault(hit.record.ref, hit)
     return list(found.values())
 
