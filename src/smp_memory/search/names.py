@@ -5,7 +5,7 @@ that begin with a capital inside a sentence. A text in which most words begin wi
 about its words by that; nor does one in a script without capitals.
 
 A word that no memory has is perhaps mistyped: the known term nearest to it is searched as well, with less weight, and the answer says
-so. Phrases in quotes, wildcards, words with digits and short words are taken as they are.
+so. Ordinary words (`word_frequencies`), phrases in quotes, wildcards, words with digits and short words are taken as they are.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import cache
 from smp_memory.index.documents import text_of
 from smp_memory.index.spelling import SHORTEST, is_correctable
 from smp_memory.index.tokenizer import STOP_WORDS, ParsedText, terms
+from smp_memory.search.word_frequencies import common_share
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def _mistyped(text: str, unknown: frozenset[str]) -> list[tuple[str, str, bool]]
     for word in _pattern(r"[^\W\d_]+").findall(text):
         if is_correctable(word.lower()):
             own = terms(word.lower())
-            if len(own) == 1 and own[0] in unknown and len(own[0]) >= SHORTEST:
+            if len(own) == 1 and own[0] in unknown and len(own[0]) >= SHORTEST and not common_share(own[0]):
                 found.setdefault(word, own[0])
     may_have_names = any(word[0].isupper() for word in found) or (found and not _NAME_SIGNS.isdisjoint(text))
     names = names_in(text) if may_have_names else frozenset()
