@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, NamedTuple
 
 
-VERSION = 7
+VERSION = 8
 POSITION_BITS = 24
 _PAGE_BYTES = 2048  # an index of few memories takes a tenth less room than with 4096, one of many as much
 _AT_ONCE = 500  # numbers in one statement
@@ -52,6 +52,7 @@ CREATE TABLE recent(doc INTEGER PRIMARY KEY, version INTEGER NOT NULL);
 CREATE TABLE block(version INTEGER PRIMARY KEY, count INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE TABLE gone(doc INTEGER PRIMARY KEY);
 CREATE TABLE access(doc INTEGER PRIMARY KEY, count INTEGER NOT NULL, last INTEGER NOT NULL);
+CREATE TABLE vector(doc INTEGER PRIMARY KEY, digest INTEGER NOT NULL, place INTEGER NOT NULL UNIQUE);
 """
 
 # Created at the end of a large build: then each is sorted once, instead of being kept in order row by row.

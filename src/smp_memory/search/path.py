@@ -127,6 +127,8 @@ def search_index(query: Query, searcher: IndexSearcher, policy: Policy, *, among
         aggregations=run.aggregations(),
     )
     found.not_valid, found.corrected = run.not_valid(), run.corrected(hits)
+    if uses_embeddings(query):
+        found.warnings += searcher.warnings
     return found
 
 

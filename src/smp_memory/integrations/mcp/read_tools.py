@@ -95,6 +95,7 @@ def recall(caller: Caller, given: arguments.RecallArguments) -> Reply:
         "not_valid": hits.not_valid or None,
         "corrected": hits.corrected or None,
     }
+    caller.warnings += [text for text in hits.warnings if text not in caller.warnings]
     return fenced_reply({**data, "problems": problems}, "\n".join([*lines, *notices]))
 
 
