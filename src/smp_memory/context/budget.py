@@ -7,6 +7,7 @@ A memory appears once, and on one line: its content cannot look like a heading, 
 
 from __future__ import annotations
 
+from smp_memory.model.times import validity_text
 from smp_memory.model.types import KINDS, in_order
 from smp_memory.privacy import fence
 
@@ -178,10 +179,13 @@ def _layout(chosen: list[ContextItem], heading: str, nonce: str) -> str:
 
 
 def line_prefix(record: Record, default_session: str | None) -> str:
-    """Date, id, severity and author. Memories of the default session are named by `ID`, others by `session/ID`."""
+    """Date, id, severity, the time in which it holds, and author. Memories of the default session are named by `ID`, others by `session/ID`."""
     name = record.id if record.session == default_session else record.ref
     when = relevant_time(record)
     kind = KINDS[record.type]
+    bounds = validity_text(record.given)
+    if bounds:
+        name = f"{name} [{bounds}]"
     if kind.is_turn:
         return f"{when[:16].replace('T', ' ')} {name} {record.role or record.author or ''}:"
     severity = record.given.get("severity")

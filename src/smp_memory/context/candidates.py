@@ -21,11 +21,15 @@ from smp_memory.index.rows import POSITION_BITS
 from smp_memory.index.tokenizer import parse, terms, without_signs
 from smp_memory.model.ids import STATE_PREFIX
 from smp_memory.model.session_info import GLOBAL_SESSION as GLOBAL
+from smp_memory.model.times import is_valid, to_microseconds
 from smp_memory.model.types import KINDS, NUMBERED, SEVERITY_WEIGHTS, names_where
+from smp_memory.policies.currency import outdated
 from smp_memory.policies.statuses import is_settled
+from smp_memory.search.names import with_corrections
 from smp_memory.search.query import NEWEST, Query
 from smp_memory.search.ranking import Ranking
 from smp_memory.search.scoring import CANDIDATES, RARITY
+from smp_memory.search.succession import SuccessionOrder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from smp_memory.index.rows import Row
     from smp_memory.model.record import Record
     from smp_memory.model.types import Kind
+    from smp_memory.search.ranking import RankedRow
     from smp_memory.store.port import IndexSearcher
 
 _MOST_MATCHES, _MOST_EARLIER, _MOST_RANKED, _SPARE = 20, 6, 32, 10
@@ -103,6 +108,8 @@ class CandidateSearch:
         self._searcher = searcher
         self._shared = shared or []  # memories outside of the index
         self._request = request
+        self._at = to_microseconds(request.now)
+        self._allows = None if request.visible_sessions is None else request.visible_sessions.allows
         self.default_session = request.session  # the session whose ids are given without a session
         self._candidates: dict[int, Candidate] = {}
         self._sessions: dict[int, str] = {}
@@ -161,9 +168,13 @@ class CandidateSearch:
             block = ordered[start : start + size]
             start, size = start + size, _BLOCK
             records = self._searcher.records([each.row for each in block])
+            replaced = self._searcher.successors([each.row for each in block], self._at, self._allows)
+            older = outdated([record for record in records.values() if record is not None], one_user=True)
             for each in block:
                 record = records.get(each.row.doc)
-                if record is not None and not record.deleted and self._is_included(record, each.section, keys):
+                if record is None or record.deleted or each.row.doc in replaced or record.ref in older:
+                    continue
+                if self._is_included(record, each.section, keys):
                     yield ContextItem(
                         record,
                         each.section,
@@ -188,6 +199,7 @@ class CandidateSearch:
 
     def _rows(self, types: tuple[str, ...], limit: int, session: str | None = None) -> list[Row]:
         conditions = RowConditions()
+        conditions.valid_at = self._at
         conditions.types = [KINDS[name].number for name in types]
         if session is not None:
             if session not in self._numbers:
@@ -205,23 +217,24 @@ class CandidateSearch:
         return [row for row in select(conditions, NEWEST, limit) if self._is_visible(row)]
 
     def _is_visible(self, row: Row) -> bool:
-        visible = self._request.visible_sessions
-        if visible is None or visible.allows(self._session_of(row)):
-            return True
-        self._met_hidden_session = True
-        return False
+        is_visible = self._allows is None or self._allows(self._session_of(row))
+        self._met_hidden_session |= not is_visible
+        return is_visible
 
     def _search(self, words: str, types: tuple[str, ...] = ()) -> list[tuple[Row, float]]:
         """Rows that match these words with their relevance, best first."""
         query = Query({"text": words, "types": types}, self._request.now)
-        text, conditions = parse(query.text), self._searcher.conditions(query)
+        conditions = self._searcher.conditions(query)
+        conditions.sessions = self._sessions_searched
+        text, _ = with_corrections(words, parse(words), self._searcher, conditions)
         if not text:
             return []
-        conditions.sessions = self._sessions_searched
         matches = self._searcher.search(text, conditions, CANDIDATES, RARITY)
         ranking = Ranking(query, self._searcher, self._request.policy)
         ranked = ranking.rank_matches(matches, text, conditions, _MOST_RANKED, _SPARE)
-        return sorted(((each.row, each.score) for each in ranked if self._is_visible(each.row)), key=_most_relevant)
+        ordered = sorted((each for each in ranked if self._is_visible(each.row)), key=_most_relevant)
+        order = SuccessionOrder(ranking, self._searcher, conditions, self._at, self._allows)
+        return [(each.row, each.score) for each in order.ordered(ordered) if self._is_visible(each.row)]
 
     def _relevant(self, matches: list[tuple[Row, float]], limit: int) -> list[tuple[Row, float]]:
         """The first matches whose relevance is near that of the best one that the agent may see."""
@@ -373,15 +386,15 @@ class CandidateSearch:
 
     def _is_included(self, record: Record, section: str, keys: set[str]) -> bool:
         """The conditions that need the memory itself, not only its row."""
-        if section not in KINDS:  # a state or a turn
-            return True
+        if section not in KINDS or not is_valid(record.given, self._at):  # a state or a turn is in the index
+            return section not in KINDS
         if KINDS[section].is_named_by_key:
             key = record.key if isinstance(record.key, str) else ""
             if not self._applies(record) or (key and key in keys):
                 return False
             keys.add(key)
         elif KINDS[section].statuses:
-            return not is_settled(record) and not self._searcher.is_superseded(record)
+            return not is_settled(record)
         return True
 
     def _applies(self, record: Record) -> bool:
@@ -401,8 +414,8 @@ def _best_first(candidate: Candidate) -> tuple[Any, ...]:
     return -candidate.score, candidate.section, *_newest_first(candidate.row)
 
 
-def _most_relevant(match: tuple[Row, float]) -> tuple[Any, ...]:
-    return -match[1], *_newest_first(match[0])
+def _most_relevant(ranked: RankedRow) -> tuple[Any, ...]:
+    return -ranked.score, *_newest_first(ranked.row)
 
 
 def _is_unsettled(row: Row) -> bool:

@@ -219,7 +219,7 @@ class Index:
         rows = self.rows
         rows.put([document.row for document in documents])
         self.added_count += len(documents)
-        tags, topics, relations, accesses = [], [], [], []
+        tags, topics, relations, accesses, validities, successions = [], [], [], [], [], []
         for document in documents:
             doc, created = document.row[0], document.row[3]
             session.last = max(session.last, document.last_change)
@@ -227,6 +227,9 @@ class Index:
             if document.topic:
                 topics.append((document.topic, doc))
             relations += [(doc, *relation) for relation in document.relations]
+            if document.validity is not None:
+                validities.append((doc, *document.validity))
+            successions += [(*old, *new, doc) for old, new in document.successions]
             if document.access is not None:
                 accesses.append((doc, *document.access))
             if doc in previous:
@@ -240,6 +243,10 @@ class Index:
             rows.do_many("INSERT OR IGNORE INTO topic VALUES (?,?)", topics)
         if relations:
             rows.do_many("INSERT OR IGNORE INTO relation VALUES (?,?,?,?)", relations)
+        if validities:
+            rows.do_many("INSERT OR REPLACE INTO validity VALUES (?,?,?)", validities)
+        if successions:
+            rows.do_many("INSERT OR IGNORE INTO succession VALUES (?,?,?,?,?)", successions)
         if accesses:
             rows.merge_accesses(accesses)
 
@@ -267,6 +274,10 @@ class Index:
             ]
             values["relations"] = self.rows.all(
                 "SELECT kind, session, target FROM relation WHERE source = ?", (row.doc,)
+            )
+            values["validity"] = self.rows.all("SELECT since, until FROM validity WHERE doc = ?", (row.doc,))
+            values["successions"] = self.rows.all(
+                "SELECT session, id, new_session, new_id FROM succession WHERE source = ?", (row.doc,)
             )
             found[f"{names[row.doc >> POSITION_BITS]}/{row.id}"] = values
         return found
