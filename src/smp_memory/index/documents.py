@@ -15,6 +15,8 @@ from smp_memory.index.tokenizer import bag_of_terms
 from smp_memory.model.entry import BY_MAINTENANCE, is_maintenance
 from smp_memory.model.times import EPOCH, to_moment
 from smp_memory.model.types import CONFIDENCE_WORDS, KINDS
+from smp_memory.model.wishes import wish_in
+from smp_memory.privacy.fence import strip
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ def _seconds_of(text: str) -> int:
 class IndexDocument:
     """Everything that the index stores of one memory in its current state."""
 
-    __slots__ = ("access", "facts", "labels", "last_change", "relations", "row", "tags", "terms", "topic")
+    __slots__ = ("access", "facts", "labels", "last_change", "relations", "row", "tags", "terms", "topic", "wish")
 
     def __init__(
         self,
@@ -106,6 +108,7 @@ class IndexDocument:
         self.last_change = 0 if kind == _SUMMARY else created if len(history.entries) == 1 else _last_change(history)
         deleted = history.deletion is not None
         self.labels = labels = self._labels(f"s{doc >> 24} t{kind}", number, deleted)
+        self.wish = type.is_turn and not deleted and bool(wish_of(data))
         self.row: tuple[Any, ...] = (
             doc,
             first.id,
@@ -181,6 +184,14 @@ def _status_values(kind: Kind, data: dict[str, Any]) -> tuple[str, str, str, int
 def _role(role: Any) -> int:
     """The number of a role; a name that is not a role is an agent's."""
     return 0 if role is None else ROLES.get(role, ROLES["agent"]) if isinstance(role, str) else 0
+
+
+def wish_of(data: dict[str, Any]) -> str:
+    """The standing wishes in a turn of a user, without recalled text; empty if there are none."""
+    text = data.get("content")
+    if data.get("role") != "user" or not isinstance(text, str):
+        return ""
+    return wish_in(strip(text))
 
 
 def label_key(name: Any) -> str:

@@ -205,7 +205,7 @@ class Index:
         rows = self.rows
         rows.put([document.row for document in documents])
         self.added_count += len(documents)
-        tags, topics, relations, accesses = [], [], [], []
+        tags, topics, relations, accesses, wishes = [], [], [], [], []
         for document in documents:
             doc, created = document.row[0], document.row[3]
             session.last = max(session.last, document.last_change)
@@ -213,6 +213,8 @@ class Index:
             if document.topic:
                 topics.append((document.topic, doc))
             relations += [(doc, *relation) for relation in document.relations]
+            if document.wish:
+                wishes.append((doc, created))
             if document.access is not None:
                 accesses.append((doc, *document.access))
             if doc in previous:
@@ -226,6 +228,8 @@ class Index:
             rows.do_many("INSERT OR IGNORE INTO topic VALUES (?,?)", topics)
         if relations:
             rows.do_many("INSERT OR IGNORE INTO relation VALUES (?,?,?,?)", relations)
+        if wishes:
+            rows.do_many("INSERT OR IGNORE INTO wish VALUES (?,?)", wishes)
         if accesses:
             rows.merge_accesses(accesses)
 

@@ -278,6 +278,7 @@ def _remove_rows(rows: Rows, erased: dict[str, list[str]]) -> set[int]:
         rows.do_many(f"DELETE FROM {table} WHERE doc = ?", [(doc,) for doc in docs])
     unindexed.scrub(rows)
     rows.do_many("DELETE FROM relation WHERE source = ?", [(doc,) for doc in docs])
+    rows.do_many("DELETE FROM wish WHERE turn = ?", [(doc,) for doc in docs])
     return docs
 
 

@@ -180,6 +180,13 @@ class Searcher:
         selection = RowSelection(self._rows, conditions)
         return self._rows.select(selection.where, selection.values, _ORDERS[order], limit, offset)
 
+    def select_wishes(self, conditions: RowConditions, limit: int) -> list[Row]:
+        """Turns of users that are standing wishes and meet the conditions, the newest first."""
+        if conditions.is_impossible:
+            return []
+        selection = RowSelection(self._rows, conditions)
+        return self._rows.select_wishes(selection.where, selection.values, limit)
+
     def rows(self, docs: Sequence[int]) -> dict[int, Row]:
         return self._rows.by_docs(docs)
 

@@ -1,0 +1,214 @@
+"""The lanes of a context: candidates as items, with the share of the budget that each kind of them has.
+
+With a task, what matches it has all that the others leave, and each of these has a small share that it cannot exceed: the agent's state,
+wishes, open critical findings, the last turns, what is new in the session. A small budget goes to the matches first. Matches below the
+floor of relevance (`ContextRequest.min_relevance`) come after all others.
+Without a task (a digest) all kinds have the same weight, and what one does not use is left to the others.
+
+Guarantees: memories are read as they are drawn, as the files hold them, and only those that the agent may see. Superseded memories and
+preferences for somebody else are left out, and of one key the first preference is taken.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from smp_memory.context.budget import Lane, context_item, line_text
+from smp_memory.context.excerpts import QuestionWords
+from smp_memory.index.documents import wish_of
+from smp_memory.index.query import inverse_frequency
+from smp_memory.index.tokenizer import STOP_WORDS
+from smp_memory.model.types import KINDS, NUMBERED
+from smp_memory.policies.statuses import is_settled
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from smp_memory.context.budget import ContextItem
+    from smp_memory.context.candidates import Candidate, CandidateSearch, ContextRequest
+    from smp_memory.index.rows import Row
+    from smp_memory.model.record import Record
+    from smp_memory.store.port import IndexSearcher
+
+SHARED_FILE_REASON = "holds in all sessions, read from a file for them"  # such a memory is not in the index
+SHARES = {"state": 1 / 8, "wishes": 1 / 11, "critical": 1 / 11, "turns": 1 / 11, "recent": 1 / 11}  # beside the matches
+_SMALL_BUDGET = 200  # tokens
+_HARD_CUT = 160  # characters of a turn that is there for continuity
+_TOKENS_PER_MATCH = 80  # in the first call so many matches are read as could fit, if they are rather long
+_FIRST_OF_OTHERS, _BLOCK = 3, 8  # memories of each other lane; memories in later calls
+_CHARACTERS_PER_TOKEN = 12  # more than any tokenizer has, but for very long words
+
+
+class ContextLanes:
+    """The lanes of one context."""
+
+    def __init__(
+        self, searcher: IndexSearcher, request: ContextRequest, search: CandidateSearch, shared: list[Record]
+    ) -> None:
+        self._searcher = searcher
+        self._request = request
+        self._search = search
+        self._shared = shared  # memories outside of the index
+        self._words = QuestionWords(search.words, self._weight) if search.words else None
+        self._records: dict[int, Record | None] = {}
+        self._preferences: list[Candidate] = []
+        self._first_of_key: dict[str, str] | None = None  # the preference that holds for each key
+
+    def lanes(self, candidates: dict[str, list[Candidate]]) -> list[Lane]:
+        """The lanes of these candidates, which `CandidateSearch` has collected."""
+        self._preferences = [each for each in candidates["wishes"] if KINDS[NUMBERED[each.row.type]].is_named_by_key]
+        self._read_first(candidates)
+        items = {name: self._items(found) for name, found in candidates.items()}
+        shared = {name: self._from_shared_files(name) for name in dict.fromkeys(each.type for each in self._shared)}
+        for name in list(shared):
+            if KINDS[name].is_named_by_key:
+                items["wishes"] = chain(items["wishes"], shared.pop(name))
+        return self._task_lanes(items, shared) if self._search.is_for_task else _digest_lanes(items, shared)
+
+    def enough_for(self, lanes: Iterable[Lane]) -> list[Lane]:
+        """The same lanes with as many items in memory as could fit for any counter."""
+        return [self._drawn(lane) for lane in sorted(lanes, key=lambda lane: lane.rank)]
+
+    def _drawn(self, lane: Lane) -> Lane:
+        items: list[ContextItem] = []
+        characters = _CHARACTERS_PER_TOKEN * self._request.max_tokens * lane.most
+        for item in lane.items:
+            items.append(item)
+            characters -= min(len(item.line), lane.longest or len(item.line))
+            if characters < 0:
+                break
+        lane.items = items
+        return lane
+
+    def _task_lanes(self, items: dict[str, Iterator[ContextItem]], shared: dict[str, Iterator[ContextItem]]) -> list[Lane]:  # fmt: skip
+        is_small = self._request.max_tokens < _SMALL_BUDGET
+        strong, weak = self._by_floor(items["matches"])
+        items["recent"] = chain(items["recent"], *shared.values())
+        others = [
+            Lane(
+                items[name],
+                most=1.0 if is_small else share,
+                rank=2 if is_small else 0,
+                longest=_HARD_CUT if name == "turns" else 0,
+            )
+            for name, share in SHARES.items()
+        ]
+        return [*others, Lane(strong, rank=1), Lane(weak, rank=3)]
+
+    def _by_floor(self, matches: Iterator[ContextItem]) -> tuple[Iterator[ContextItem], Iterator[ContextItem]]:
+        """The matches that are relevant enough, and the others. They come best first."""
+        held: list[ContextItem] = []
+
+        def strong() -> Iterator[ContextItem]:
+            for item in matches:
+                if item.score < self._request.min_relevance:
+                    held.append(item)
+                    return
+                yield item
+
+        return strong(), chain(held, matches)
+
+    # -- items
+
+    def _items(self, candidates: list[Candidate]) -> Iterator[ContextItem]:
+        start = 0
+        while start < len(candidates):
+            block = candidates[start : start + _BLOCK]
+            start += _BLOCK
+            for each, record in zip(block, self._read([each.row for each in block]), strict=True):
+                if record is not None and not record.deleted and self._is_included(record):
+                    yield self._item(each, record)
+
+    def _read_first(self, candidates: dict[str, list[Candidate]]) -> None:
+        """Read the first memories of all lanes in one call."""
+        first = {}
+        most = self._request.max_tokens // _TOKENS_PER_MATCH
+        for name, found in candidates.items():
+            for each in found[: most if name == "matches" else _FIRST_OF_OTHERS]:
+                first[each.row.doc] = each.row
+        self._read(list(first.values()))
+
+    def _item(self, candidate: Candidate, record: Record) -> ContextItem:
+        is_wish = (
+            KINDS[record.type].is_turn and candidate.section in KINDS
+        )  # then only the sentence with the wish is shown
+        said = wish_of(record.given) if is_wish else ""
+        words = self._words if candidate.section != "state" else None
+        return context_item(record, candidate.section, candidate.score, candidate.why, self._search.default_session, words, said)  # fmt: skip
+
+    def _from_shared_files(self, type: str) -> Iterator[ContextItem]:
+        """Memories of one type in shared files; with a task, those with most of its words first."""
+        words = set(self._search.words.casefold().split())
+        scored = []
+        for rank, record in enumerate(each for each in self._shared if each.type == type):
+            text = f"{line_text(record)} {record.given.get('topic', '')}".casefold()
+            fit = sum(word in text for word in words) / len(words) if words else 0.5
+            scored.append((fit - 0.001 * rank, record))
+        for score, record in sorted(scored, key=lambda each: -each[0]):
+            if self._is_included(record):
+                yield context_item(record, type, max(score, 0.0), SHARED_FILE_REASON, self._search.default_session)
+
+    def _weight(self, term: str) -> float:
+        """How much a word of the task counts when a long memory is cut; words that no memory has do not."""
+        if term in STOP_WORDS:
+            return 0.0
+        frequency = self._searcher.document_frequency(term)
+        return inverse_frequency(self._searcher.documents, frequency) if frequency else 0.0
+
+    # -- conditions that need the memory itself, not only its row
+
+    def _is_included(self, record: Record) -> bool:
+        kind = KINDS[record.type]
+        if record.ref in self._request.exclude:
+            return False
+        if kind.is_named_by_key:
+            return self._applies(record) and self._holds(record)
+        if kind.statuses:
+            return not is_settled(record) and not self._searcher.is_superseded(record)
+        return True
+
+    def _holds(self, record: Record) -> bool:
+        """Whether no other preference comes before this one for the same key: of the session, of `global`, a newer one, of a file."""
+        if self._first_of_key is None:
+            self._first_of_key = {}
+            known = self._read([each.row for each in self._preferences])
+            for each in (*known, *self._shared):
+                if each is not None and not each.deleted and KINDS[each.type].is_named_by_key and self._applies(each):
+                    self._first_of_key.setdefault(_key(each), each.ref)
+        return not _key(record) or self._first_of_key.get(_key(record), record.ref) == record.ref
+
+    def _read(self, rows: list[Row]) -> list[Record | None]:
+        missing = [row for row in rows if row.doc not in self._records]
+        if missing:
+            self._records.update(self._searcher.records(missing))
+        return [self._records.get(row.doc) for row in rows]
+
+    def _applies(self, record: Record) -> bool:
+        """Whether a preference is for this agent, or for its task or topic."""
+        value = record.applies_to
+        names = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+        request = self._request
+        about = f"{request.topic or ''} {request.task or ''}".casefold()
+        for name in names:
+            word = str(name).casefold()
+            if word in ("", "*", "all", "any", "everything") or name == request.agent or word in about:
+                return True
+        return not names or not (request.agent or about.strip())
+
+
+def _key(preference: Record) -> str:
+    return preference.key if isinstance(preference.key, str) else ""
+
+
+def _digest_lanes(items: dict[str, Iterator[ContextItem]], shared: dict[str, Iterator[ContextItem]]) -> list[Lane]:
+    """One lane for each kind, all of the same weight."""
+    names = dict.fromkeys((*items, *shared))
+    return [
+        Lane(
+            chain(items.get(name, ()), shared.get(name, ())),
+            most=SHARES["state"] if name == "state" else 1.0,
+            longest=_HARD_CUT if name == "turns" else 0,
+        )
+        for name in names
+    ]
