@@ -1,9 +1,9 @@
 """Format memories as lines of a prompt, select those that fit a token budget, and lay them out as a fenced text. Pure.
 
     ## Decisions
-    - 2026-06-01 DEC-0004 (ada): …             a memory of the context's own session: the first line of the text names it
+    - 2026-06-01 DEC-0004 (ada): …             one of several memories of the context's own session, which the first line of the text names
     - 2026-05-12 shop-1/DEC-0002: …            one memory of another session
-    ### shop-2                                 several memories of another session, whose ids follow
+    ### shop-2                                 several memories of another session
     - 2026-05-20 DEC-0001: …
 
 Memories come in lanes, each with its share of the budget, so that none takes all of it. Lanes of a lower rank are served first; within
@@ -36,9 +36,10 @@ _MIN_TOKENS = 12  # no memory is shorter than this, with its date and id
 _MOST_MISSES = 4  # items that do not fit are skipped this often, because a shorter one may follow
 _MIN_CUT_TOKENS = 20  # with fewer tokens left no memory is cut to fit
 _SHARE_OF_LINE = 0.3  # characters of one memory per token of the budget, before it is cut
-_FEWEST_CHARACTERS, _MOST_CHARACTERS = 110, 800
+_FEWEST_CHARACTERS, _MOST_CHARACTERS = 100, 800
 _MIN_TEXT = 40  # characters; a cut memory that is shorter is left out
 _JOINERS = "\u200c\u200d"  # not printable, but parts of words and of emoji
+_REST = 1 / 6  # of the budget, for what did not fit into the share of its lane, if others left so much
 _SESSION_MARK = "### "
 _SAID = ("turn", "earlier")  # sections
 
@@ -76,7 +77,7 @@ class ContextItem:
         full_prefix: str = "",
         words: QuestionWords | None = None,
     ) -> None:
-        """`full_prefix`: the prefix with the session's name, for a memory whose session the line has to name."""
+        """`full_prefix`: the prefix with the session's name; without one the layout adds no session."""
         self.record = record
         self.section = section
         self.score = score
@@ -101,9 +102,8 @@ class ContextItem:
         return f"- {self.prefix} {self.text}".rstrip()
 
     def cut(self, characters: int) -> None:
-        """Shorten the text to so many characters."""
-        if len(self.text) > characters:
-            self.text = excerpt(self._whole, characters, self.words)
+        """Shorten the text to so many characters; with more than before, it gets longer again."""
+        self.text = excerpt(self._whole, characters, self.words)
 
     def to_dict(self) -> dict[str, Any]:
         record = self.record
@@ -126,18 +126,11 @@ class ContextItem:
 
 
 def context_item(
-    record: Record,
-    section: str,
-    score: float,
-    why: str,
-    default_session: str | None,
-    words: QuestionWords | None = None,
-    text: str = "",
+    record: Record, section: str, score: float, why: str, words: QuestionWords | None = None, text: str = ""
 ) -> ContextItem:
-    """A memory as an item of a context; ids of the default session are given without a session. `text` instead of the memory's own."""
-    full = "" if record.session == default_session else line_prefix(record, None)
-    prefix = line_prefix(record, record.session)
-    return ContextItem(record, section, score, why, prefix, text or line_text(record), full, words)
+    """A memory as an item of a context; `text` instead of the memory's own."""
+    full, short = line_prefix(record, None), line_prefix(record, record.session)
+    return ContextItem(record, section, score, why, short, text or line_text(record), full, words)
 
 
 def one_line(text: str) -> str:
@@ -227,7 +220,9 @@ class _OpenLane:
 class _Selection:
     """The items that were selected, and the tokens that are left, if token counts are additive."""
 
-    def __init__(self, around: str, max_tokens: int, count: Counter) -> None:
+    def __init__(self, around: str, max_tokens: int, count: Counter, default_session: str | None) -> None:
+        self._default_session = default_session
+        self._of_default_session = 0  # selected items
         self.max_tokens = max_tokens
         self.left = max_tokens - count(around) - 1
         self.longest = int(min(max(max_tokens * _SHARE_OF_LINE, _FEWEST_CHARACTERS), _MOST_CHARACTERS))
@@ -248,8 +243,16 @@ class _Selection:
     def cost(self, item: ContextItem) -> int:
         """The tokens of an item, with the title of its section and the name of its session if they are new."""
         heading = 0 if (item.section, "") in self._groups else self._count(f"\n## {self._titles[item.section]}\n") + 1
-        is_grouped = not item.full_prefix or (item.section, item.record.session) in self._groups
-        return heading + self._count(item.line_in_group if is_grouped else f"{_SESSION_MARK} {item.line}") + 1
+        return heading + self._session_cost(item) + self._count(item.line_in_group) + 1
+
+    def _session_cost(self, item: ContextItem) -> int:
+        """Naming the session: before the id of its first memory, above several of them, or once in the first line."""
+        session = item.record.session
+        if not item.full_prefix or (item.section, session) in self._groups:
+            return 0
+        if session == self._default_session and self._of_default_session:
+            return self._count(own_sentence(session)) if self._of_default_session == 1 else 0
+        return self._count(f"{_SESSION_MARK}{session}\n")
 
     def take(self, item: ContextItem, cost: int) -> None:
         self.chosen.append(item)
@@ -257,6 +260,7 @@ class _Selection:
         self._refs.add(item.record.ref)
         self._texts[item.section in _SAID].add(item.text.casefold())
         self._groups.update(((item.section, ""), (item.section, item.record.session)))
+        self._of_default_session += item.record.session == self._default_session
 
     def add(self, lanes: Iterable[Lane]) -> None:
         """Serve lanes of one rank until nothing fits any more."""
@@ -276,19 +280,19 @@ def fit_to_budget(
 
 
 def fit_lanes(
-    lanes: Iterable[Lane], heading: str, max_tokens: int, count: Counter, own: str = ""
+    lanes: Iterable[Lane], heading: str, max_tokens: int, count: Counter, default_session: str | None = None
 ) -> tuple[str, list[ContextItem]]:
-    """The same for several lanes. `own`: a sentence for the heading if ids without a session are in the text."""
+    """The same for several lanes. Ids of the default session are given without a session, and the first line says so."""
     nonce = fence.new_nonce()
-    selection = _Selection(fence.fence(f"{heading} {own}\n", nonce), max_tokens, count)
+    selection = _Selection(fence.fence(f"{heading}\n", nonce), max_tokens, count, default_session)
     given = list(lanes)
     for rank in sorted({lane.rank for lane in given}):
         selection.add([lane for lane in given if lane.rank == rank])
-    if not selection.chosen:  # better more of one kind than nothing
-        selection.add([Lane(list(selection.left_out))])
+    left_out = [item for item in selection.left_out if item.section != "turn" or not selection.chosen]
+    selection.add([Lane(left_out, most=_REST if selection.chosen else 1.0)])  # better more of one kind than nothing
     chosen = selection.chosen
     while chosen:
-        text, ordered = _layout(chosen, heading, own, nonce)
+        text, ordered = _layout(chosen, heading, default_session, nonce)
         if count(text) <= max_tokens:
             return text, ordered
         chosen.pop()  # the one that was selected last; a counter need not be additive
@@ -298,12 +302,16 @@ def fit_lanes(
 # -- layout
 
 
-def _groups(chosen: list[ContextItem]) -> set[tuple[str, str]]:
+def own_sentence(session: str) -> str:
+    return f"Ids without a session are of {one_line(session)}."
+
+
+def _groups(chosen: list[ContextItem], own: str | None) -> set[tuple[str, str]]:
     """Section and session of memories of other sessions that are named above them, because there are several."""
     seen: set[tuple[str, str]] = set()
     repeated: set[tuple[str, str]] = set()
     for item in chosen:
-        if item.full_prefix:
+        if item.full_prefix and item.record.session != own:
             place = item.section, item.record.session
             (repeated if place in seen else seen).add(place)
     return repeated
@@ -329,12 +337,15 @@ def _ordered(chosen: list[ContextItem], groups: set[tuple[str, str]]) -> list[Co
     return sorted(chosen, key=sort_key)
 
 
-def _layout(chosen: list[ContextItem], heading: str, own: str, nonce: str) -> tuple[str, list[ContextItem]]:
+def _layout(
+    chosen: list[ContextItem], heading: str, default_session: str | None, nonce: str
+) -> tuple[str, list[ContextItem]]:
     """The text of these items, and the items in its order."""
-    groups = _groups(chosen)
+    has_own = sum(item.record.session == default_session for item in chosen) > 1
+    own = default_session if has_own else None  # naming it once takes less room
+    groups = _groups(chosen, own)
     ordered = _ordered(chosen, groups)
-    has_own = any(not item.full_prefix for item in chosen)
-    first = " ".join(part for part in (heading, own if has_own else "") if part)
+    first = " ".join(part for part in (heading, own_sentence(own) if own else "") if part)
     lines = [first] if first else []
     titles, section, session = section_titles(), "", ""
     for item in ordered:
@@ -345,7 +356,7 @@ def _layout(chosen: list[ContextItem], heading: str, own: str, nonce: str) -> tu
         if is_grouped and item.record.session != session:
             session = item.record.session
             lines.append(f"{_SESSION_MARK}{one_line(session)}")
-        lines.append(item.line_in_group if is_grouped else item.line)
+        lines.append(item.line_in_group if is_grouped or item.record.session == own else item.line)
     return fence.fence("\n".join(lines), nonce), ordered
 
 

@@ -195,9 +195,8 @@ def _fit(
     lanes: list[Lane], request: ContextRequest, search: CandidateSearch, counter: Callable[[str], int]
 ) -> tuple[str, list[ContextItem]]:
     agent = f"For {request.agent}." if request.agent else ""
-    own = f"Ids without a session are of {search.default_session}." if search.default_session else ""
     heading = one_line(" ".join(part for part in (agent, *search.notes) if part))
-    return fit_lanes(lanes, heading, request.max_tokens, counter, one_line(own))
+    return fit_lanes(lanes, heading, request.max_tokens, counter, search.default_session)
 
 
 def _session_id(session: Any) -> str | None:

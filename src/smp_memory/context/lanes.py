@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from smp_memory.store.port import IndexSearcher
 
 SHARED_FILE_REASON = "holds in all sessions, read from a file for them"  # such a memory is not in the index
-SHARES = {"state": 1 / 8, "wishes": 1 / 11, "critical": 1 / 11, "turns": 1 / 11, "recent": 1 / 11}  # beside the matches
+SHARES = {"state": 1 / 8, "wishes": 1 / 8, "critical": 1 / 8, "turns": 1 / 12, "recent": 1 / 12}  # beside the matches
 _SMALL_BUDGET = 200  # tokens
 _HARD_CUT = 160  # characters of a turn that is there for continuity
 _TOKENS_PER_MATCH = 80  # in the first call so many matches are read as could fit, if they are rather long
@@ -59,7 +59,7 @@ class ContextLanes:
         """The lanes of these candidates, which `CandidateSearch` has collected."""
         self._preferences = [each for each in candidates["wishes"] if KINDS[NUMBERED[each.row.type]].is_named_by_key]
         self._read_first(candidates)
-        items = {name: self._items(found) for name, found in candidates.items()}
+        items = {name: self._items(found, name == "matches") for name, found in candidates.items()}
         shared = {name: self._from_shared_files(name) for name in dict.fromkeys(each.type for each in self._shared)}
         for name in list(shared):
             if KINDS[name].is_named_by_key:
@@ -111,14 +111,14 @@ class ContextLanes:
 
     # -- items
 
-    def _items(self, candidates: list[Candidate]) -> Iterator[ContextItem]:
+    def _items(self, candidates: list[Candidate], is_match: bool) -> Iterator[ContextItem]:
         start = 0
         while start < len(candidates):
             block = candidates[start : start + _BLOCK]
             start += _BLOCK
             for each, record in zip(block, self._read([each.row for each in block]), strict=True):
                 if record is not None and not record.deleted and self._is_included(record):
-                    yield self._item(each, record)
+                    yield self._item(each, record, is_match)
 
     def _read_first(self, candidates: dict[str, list[Candidate]]) -> None:
         """Read the first memories of all lanes in one call."""
@@ -129,13 +129,13 @@ class ContextLanes:
                 first[each.row.doc] = each.row
         self._read(list(first.values()))
 
-    def _item(self, candidate: Candidate, record: Record) -> ContextItem:
+    def _item(self, candidate: Candidate, record: Record, is_match: bool) -> ContextItem:
         is_wish = (
             KINDS[record.type].is_turn and candidate.section in KINDS
         )  # then only the sentence with the wish is shown
         said = wish_of(record.given) if is_wish else ""
-        words = self._words if candidate.section != "state" else None
-        return context_item(record, candidate.section, candidate.score, candidate.why, self._search.default_session, words, said)  # fmt: skip
+        words = self._words if is_match else None
+        return context_item(record, candidate.section, candidate.score, candidate.why, words, said)
 
     def _from_shared_files(self, type: str) -> Iterator[ContextItem]:
         """Memories of one type in shared files; with a task, those with most of its words first."""
@@ -147,7 +147,7 @@ class ContextLanes:
             scored.append((fit - 0.001 * rank, record))
         for score, record in sorted(scored, key=lambda each: -each[0]):
             if self._is_included(record):
-                yield context_item(record, type, max(score, 0.0), SHARED_FILE_REASON, self._search.default_session)
+                yield context_item(record, type, max(score, 0.0), SHARED_FILE_REASON)
 
     def _weight(self, term: str) -> float:
         """How much a word of the task counts when a long memory is cut; words that no memory has do not."""
