@@ -194,7 +194,10 @@ class CandidateSearch:
                 self._narrow = given
             else:
                 about = f"{request.topic or ''} {about}"
-                self.notes.append(f"No memory has {_described(request)}; the context is not narrowed by it.")
+                what = " and ".join(
+                    name for name, value in (("this topic", request.topic), ("these tags", request.tags)) if value
+                )
+                self.notes.append(f"No memory has {what}: not narrowed, and searched as words.")
         self.words = self._searched(without_signs(about))
 
     def _searched(self, words: str) -> str:
@@ -220,7 +223,7 @@ class CandidateSearch:
             rows = self._select(self._conditions((), narrow=True), enough)
             least = min((each.score for each in found), default=1.0)
             left = [row for row in rows if row.doc not in known and _is_unsettled(row)]
-            found += _by_rank(left, least, f"has {_described(self._request)}")
+            found += _by_rank(left, least, "has the topic or the tags")
         return found
 
     def _search(self, enough: int) -> list[tuple[Row, float]]:
@@ -355,7 +358,10 @@ class CandidateSearch:
             grave = -_gravity(row) if kind.is_open_until_closed else 0.0
             found.append(((grave, place, *_newest_first(row)), row, _open_why(row, why) if grave else why))
         found.sort(key=lambda each: each[0])
-        return [Candidate(row, name, -key[0] or 1 - _STEP * rank, why) for rank, (key, row, why) in enumerate(found)]
+        return [
+            Candidate(row, name, (-key[0] or 1.0) - _STEP * rank / 10, why)
+            for rank, (key, row, why) in enumerate(found)
+        ]
 
 
 def _by_rank(rows: Iterable[Row], best: float, why: str) -> list[Candidate]:
@@ -364,13 +370,6 @@ def _by_rank(rows: Iterable[Row], best: float, why: str) -> list[Candidate]:
         Candidate(row, section_of(NUMBERED[row.type]), best / (1 + _STEP * (rank + 1)), why)
         for rank, row in enumerate(rows)
     ]
-
-
-def _described(request: ContextRequest) -> str:
-    """The topic and the tags of a request, for people."""
-    topic = [f"the topic {request.topic!r}"] if request.topic else []
-    tags = [f"the tag {tag!r}" for tag in request.tags]
-    return " and ".join([*topic, *([" or ".join(tags)] if tags else [])])
 
 
 def _is_unsettled(row: Row) -> bool:

@@ -44,8 +44,7 @@ CREATE TABLE tag(tag TEXT NOT NULL, doc INTEGER NOT NULL, PRIMARY KEY(tag, doc))
 CREATE TABLE topic(topic TEXT NOT NULL, doc INTEGER NOT NULL, PRIMARY KEY(topic, doc)) WITHOUT ROWID;
 CREATE TABLE relation(source INTEGER NOT NULL, kind TEXT NOT NULL, session TEXT NOT NULL, target TEXT NOT NULL,
     PRIMARY KEY(source, kind, session, target)) WITHOUT ROWID;
-CREATE TABLE wish(turn INTEGER PRIMARY KEY, said INTEGER NOT NULL);
-CREATE INDEX wish_said ON wish(said);
+CREATE TABLE wish(turn INTEGER PRIMARY KEY, said INTEGER NOT NULL); CREATE INDEX wish_said ON wish(said);
 CREATE TABLE recent(doc INTEGER PRIMARY KEY, version INTEGER NOT NULL);
 CREATE TABLE block(version INTEGER PRIMARY KEY, count INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE TABLE gone(doc INTEGER PRIMARY KEY);
@@ -66,13 +65,7 @@ _INDEXES_OF_MANY = (  # with few memories they cost more space than the time the
     "INDEX IF NOT EXISTS relation_target ON relation(session, target)",
 )
 FEW = 2000  # memories
-_TABLES_OF_A_MEMORY = (
-    ("memory", "doc"),
-    ("tag", "doc"),
-    ("topic", "doc"),
-    ("relation", "source"),
-    ("wish", "turn"),
-)  # a memory's rows
+_TABLES_OF_A_MEMORY = (("memory", "doc"), ("tag", "doc"), ("topic", "doc"), ("relation", "source"), ("wish", "turn"))
 
 COLUMNS = (
     "doc, id, type, created, updated, author, importance, confidence, pinned, deleted, status, severity, "
@@ -371,14 +364,11 @@ class Rows:
         parts = (numbers[start : start + _AT_ONCE] for start in range(0, len(numbers), _AT_ONCE))
         return (row for part in parts for row in self.of(selection, part))
 
-    def select(self, where: str, values: Sequence[Any], order: str, limit: int, offset: int = 0) -> list[Row]:
-        sql = f"SELECT {COLUMNS} FROM memory WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?"
+    def select(
+        self, where: str, values: Sequence[Any], order: str, limit: int, offset: int = 0, source: str = "memory"
+    ) -> list[Row]:
+        sql = f"SELECT {COLUMNS} FROM {source} WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?"
         return list(map(_row, self.each(sql, (*values, limit, offset))))
-
-    def select_wishes(self, where: str, values: Sequence[Any], limit: int) -> list[Row]:
-        """The turns that are standing wishes, the newest first. The join is in this order: few turns are wishes."""
-        sql = f"SELECT {COLUMNS} FROM wish CROSS JOIN memory ON doc = turn WHERE {where} ORDER BY said DESC, turn DESC LIMIT ?"
-        return list(map(_row, self.each(sql, (*values, limit))))
 
     def remove_range(self, first: int, last: int) -> dict[int, int]:
         """Remove the memories of a range of docs; return their docs with the digests of their terms."""

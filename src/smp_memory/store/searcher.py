@@ -54,6 +54,7 @@ _USAGE = f"""SELECT s.id, s.size, s.last, (SELECT max(a.last) FROM access a
 _WITH_DELETED = f"SELECT id FROM session WHERE no IN (SELECT DISTINCT doc >> {POSITION_BITS} FROM memory WHERE deleted)"
 _PROBLEMS = "unreadable/"  # keys in the table `meta`
 _MAX_PROBLEMS = 100  # of one session
+_WISHES = "wish CROSS JOIN memory ON doc = turn"  # in this order, because few turns are wishes
 _ORDERS = {"newest": "created DESC, doc DESC", "oldest": "created, doc"}
 
 
@@ -185,7 +186,7 @@ class Searcher:
         if conditions.is_impossible:
             return []
         selection = RowSelection(self._rows, conditions)
-        return self._rows.select_wishes(selection.where, selection.values, limit)
+        return self._rows.select(selection.where, selection.values, "said DESC, turn DESC", limit, source=_WISHES)
 
     def rows(self, docs: Sequence[int]) -> dict[int, Row]:
         return self._rows.by_docs(docs)

@@ -223,11 +223,11 @@ class GetArguments(Arguments):
 
 
 class ContextArguments(Arguments):
-    task: str | None = Field(None, description="What you are about to do, in a sentence")
-    topic: str | None = Field(None, description="Only memories with this topic")
-    tags: list[str] = Field([], description="Only memories with one of these tags")
-    project: str | None = Field(None, description="Not from sessions of other projects; default: that of the session")
-    agent: str | None = Field(None, description="For whom; default: you")
+    task: str | None = Field(None, description="What you are about to do")
+    topic: str | None = None
+    tags: list[str] = []
+    project: str | None = None
+    agent: str | None = None
     session: str | None = Field(None, description=_SESSION)
     max_tokens: Tokens = 1500
 
