@@ -198,7 +198,8 @@ class CandidateSearch:
                     name for name, value in (("this topic", request.topic), ("these tags", request.tags)) if value
                 )
                 self.notes.append(f"No memory has {what}: not narrowed, and searched as words.")
-        self.words = self._searched(without_signs(about))
+        words = self._searched(without_signs(about))
+        self.words = words if parse(words) else ""  # a task of signs alone is none
 
     def _searched(self, words: str) -> str:
         """The words to search for; of a long task the rarest that some memory has."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 SHARED_FILE_REASON = "holds in all sessions, read from a file for them"  # such a memory is not in the index
 SHARES = {"state": 1 / 8, "wishes": 1 / 8, "critical": 1 / 8, "turns": 1 / 12, "recent": 1 / 12}  # beside the matches
 _SMALL_BUDGET = 200  # tokens
+_BEST = 3  # so many of the first matches are in no other lane
 _HARD_CUT = 160  # characters of a turn that is there for continuity
 _TOKENS_PER_MATCH = 80  # in the first call so many matches are read as could fit, if they are rather long
 _FIRST_OF_OTHERS, _BLOCK = 3, 8  # memories of each other lane; memories in later calls
@@ -52,6 +53,7 @@ class ContextLanes:
         self._shared = shared  # memories outside of the index
         self._words = QuestionWords(search.words, self._weight) if search.words else None
         self._records: dict[int, Record | None] = {}
+        self._matching: set[int] = set()  # docs
         self._preferences: list[Candidate] = []
         self._first_of_key: dict[str, str] | None = None  # the preference that holds for each key
 
@@ -59,7 +61,13 @@ class ContextLanes:
         """The lanes of these candidates, which `CandidateSearch` has collected."""
         self._preferences = [each for each in candidates["wishes"] if KINDS[NUMBERED[each.row.type]].is_named_by_key]
         self._read_first(candidates)
-        items = {name: self._items(found, name == "matches") for name, found in candidates.items()}
+        matches = [each.row.doc for each in candidates.get("matches", ())]
+        best = set(matches[:_BEST])  # they come as matches, with more room
+        self._matching = set(matches)
+        items = {
+            name: self._items([each for each in found if name == "matches" or each.row.doc not in best])
+            for name, found in candidates.items()
+        }
         shared = {name: self._from_shared_files(name) for name in dict.fromkeys(each.type for each in self._shared)}
         for name in list(shared):
             if KINDS[name].is_named_by_key:
@@ -111,14 +119,14 @@ class ContextLanes:
 
     # -- items
 
-    def _items(self, candidates: list[Candidate], is_match: bool) -> Iterator[ContextItem]:
+    def _items(self, candidates: list[Candidate]) -> Iterator[ContextItem]:
         start = 0
         while start < len(candidates):
             block = candidates[start : start + _BLOCK]
             start += _BLOCK
             for each, record in zip(block, self._read([each.row for each in block]), strict=True):
                 if record is not None and not record.deleted and self._is_included(record):
-                    yield self._item(each, record, is_match)
+                    yield self._item(each, record)
 
     def _read_first(self, candidates: dict[str, list[Candidate]]) -> None:
         """Read the first memories of all lanes in one call."""
@@ -129,12 +137,12 @@ class ContextLanes:
                 first[each.row.doc] = each.row
         self._read(list(first.values()))
 
-    def _item(self, candidate: Candidate, record: Record, is_match: bool) -> ContextItem:
+    def _item(self, candidate: Candidate, record: Record) -> ContextItem:
         is_wish = (
             KINDS[record.type].is_turn and candidate.section in KINDS
         )  # then only the sentence with the wish is shown
         said = wish_of(record.given) if is_wish else ""
-        words = self._words if is_match else None
+        words = self._words if candidate.row.doc in self._matching else None
         return context_item(record, candidate.section, candidate.score, candidate.why, words, said)
 
     def _from_shared_files(self, type: str) -> Iterator[ContextItem]:
