@@ -24,7 +24,7 @@ from smp_memory.model.ids import STATE_PREFIX
 from smp_memory.model.session_info import GLOBAL_SESSION as GLOBAL
 from smp_memory.model.types import CRITICAL, KINDS, NUMBERED, SEVERITY_WEIGHTS, names_where
 from smp_memory.search.query import NEWEST, Query
-from smp_memory.search.ranking import Ranking
+from smp_memory.search.ranking import Ranking, sort_key
 from smp_memory.search.scoring import CANDIDATES, RARITY
 
 TYPE_CHECKING = False
@@ -237,8 +237,8 @@ class CandidateSearch:
         matches = self._searcher.search(text, conditions, max(CANDIDATES, enough), RARITY)
         ranking = Ranking(query, self._searcher, request.policy)
         ranked = ranking.rank_matches(matches, text, conditions, enough, _SPARE)
-        visible = [(each.row, each.relevance) for each in ranked if self._is_visible(each.row)]
-        return sorted(visible, key=lambda each: (-each[1], *_newest_first(each[0])))[:enough]
+        visible = [each for each in ranked if self._is_visible(each.row)]
+        return [(each.row, each.relevance) for each in sorted(visible, key=sort_key(query.sort))[:enough]]
 
     # -- candidates for other reasons
 
