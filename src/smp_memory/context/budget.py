@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["ELLIPSIS", "ContextItem", "Lane", "context_item", "count_tokens", "fit_lanes", "fit_to_budget", "line_text", "one_line"]  # fmt: skip
 
 _MIN_TOKENS = 12  # no memory is shorter than this, with its date and id
-_MOST_MISSES = 4  # items that do not fit are skipped this often, because a shorter one may follow
+_MOST_MISSES = 2  # items that do not fit are skipped this often, because a shorter one may follow
 _MIN_CUT_TOKENS = 20  # with fewer tokens left no memory is cut to fit
 _SHARE_OF_LINE = 0.3  # characters of one memory per token of the budget, before it is cut
 _FEWEST_CHARACTERS, _MOST_CHARACTERS = 100, 800
@@ -64,7 +64,7 @@ def count_tokens(text: str) -> int:
 class ContextItem:
     """A memory that may be in the prompt: its text there, its score, and the reason for it."""
 
-    __slots__ = ("_whole", "full_prefix", "prefix", "record", "score", "section", "text", "why", "words")
+    __slots__ = ("_whole", "names_session", "prefix", "record", "score", "section", "text", "why", "words")
 
     def __init__(
         self,
@@ -74,16 +74,17 @@ class ContextItem:
         why: str,
         prefix: str,
         text: str,
-        full_prefix: str = "",
         words: QuestionWords | None = None,
+        *,
+        names_session: bool = True,
     ) -> None:
-        """`full_prefix`: the prefix with the session's name; without one the layout adds no session."""
+        """`names_session`: the prefix names the session if need be; otherwise the layout does."""
         self.record = record
         self.section = section
         self.score = score
         self.why = why
         self.prefix = one_line(prefix)  # date, id and other parts that must not be cut
-        self.full_prefix = one_line(full_prefix)
+        self.names_session = names_session
         self.text = self._whole = one_line(text)
         self.words = words  # of the task: a long text is cut to the passage with most of them
 
@@ -94,7 +95,8 @@ class ContextItem:
     @property
     def line(self) -> str:
         """The line, with the session if it has to be named."""
-        return f"- {self.full_prefix or self.prefix} {self.text}".rstrip()
+        prefix = self.prefix if self.names_session else one_line(line_prefix(self.record, None))
+        return f"- {prefix} {self.text}".rstrip()
 
     @property
     def line_in_group(self) -> str:
@@ -129,8 +131,8 @@ def context_item(
     record: Record, section: str, score: float, why: str, words: QuestionWords | None = None, text: str = ""
 ) -> ContextItem:
     """A memory as an item of a context; `text` instead of the memory's own."""
-    full, short = line_prefix(record, None), line_prefix(record, record.session)
-    return ContextItem(record, section, score, why, short, text or line_text(record), full, words)
+    prefix = line_prefix(record, record.session)
+    return ContextItem(record, section, score, why, prefix, text or line_text(record), words, names_session=False)
 
 
 def one_line(text: str) -> str:
@@ -178,10 +180,12 @@ class _OpenLane:
 
     def draw(self) -> bool:
         """Find the next item that fits; False: there is none."""
+        if self._used and self.left < _MIN_CUT_TOKENS:
+            return False
         for item in self._items:
+            item.cut(self._longest)
             if self._selection.is_known(item):
                 continue
-            item.cut(self._longest)
             if self._fits(item):
                 return True
             self._selection.left_out.append(item)
@@ -232,23 +236,25 @@ class _Selection:
         self._refs: set[str] = set()
         self._texts: dict[bool, set[str]] = {True: set(), False: set()}  # of turns, of other memories
         self._titles = section_titles()
-        self._groups: set[tuple[str, str]] = set()
+        self._sections: set[str] = set()
+        self._groups: set[tuple[str, str]] = set()  # section and session
 
     def is_known(self, item: ContextItem) -> bool:
         """Whether this memory, or another of the same text, was selected. Turns may repeat each other: people say "yes" often."""
-        text, is_turn = item.text.casefold(), item.section in _SAID
-        is_repeated = text in self._texts[False] or (not is_turn and text in self._texts[True])
-        return item.record.ref in self._refs or is_repeated
+        if item.record.ref in self._refs:
+            return True
+        text = item.text.casefold()
+        return text in self._texts[False] or (item.section not in _SAID and text in self._texts[True])
 
     def cost(self, item: ContextItem) -> int:
         """The tokens of an item, with the title of its section and the name of its session if they are new."""
-        heading = 0 if (item.section, "") in self._groups else self._count(f"\n## {self._titles[item.section]}\n") + 1
+        heading = 0 if item.section in self._sections else self._count(f"\n## {self._titles[item.section]}\n") + 1
         return heading + self._session_cost(item) + self._count(item.line_in_group) + 1
 
     def _session_cost(self, item: ContextItem) -> int:
         """Naming the session: before the id of its first memory, above several of them, or once in the first line."""
         session = item.record.session
-        if not item.full_prefix or (item.section, session) in self._groups:
+        if item.names_session or (item.section, session) in self._groups:
             return 0
         if session == self._default_session and self._of_default_session:
             return self._count(own_sentence(session)) if self._of_default_session == 1 else 0
@@ -259,17 +265,19 @@ class _Selection:
         self.left -= cost
         self._refs.add(item.record.ref)
         self._texts[item.section in _SAID].add(item.text.casefold())
-        self._groups.update(((item.section, ""), (item.section, item.record.session)))
+        self._sections.add(item.section)
+        self._groups.add((item.section, item.record.session))
         self._of_default_session += item.record.session == self._default_session
 
     def add(self, lanes: Iterable[Lane]) -> None:
         """Serve lanes of one rank until nothing fits any more."""
-        served = [_OpenLane(lane, self) for lane in lanes]
-        while self.left >= _MIN_TOKENS:
-            served = [each for each in served if each.still_fits() or each.draw()]
-            if not served:
-                return
-            min(served, key=lambda each: each.turn).take()
+        served = [each for each in (_OpenLane(lane, self) for lane in lanes) if each.draw()]
+        while served and self.left >= _MIN_TOKENS:
+            lane = min(served, key=lambda each: each.turn)
+            if lane.still_fits():
+                lane.take()
+            if not lane.draw():
+                served.remove(lane)
 
 
 def fit_to_budget(
@@ -311,7 +319,7 @@ def _groups(chosen: list[ContextItem], own: str | None) -> set[tuple[str, str]]:
     seen: set[tuple[str, str]] = set()
     repeated: set[tuple[str, str]] = set()
     for item in chosen:
-        if item.full_prefix and item.record.session != own:
+        if not item.names_session and item.record.session != own:
             place = item.section, item.record.session
             (repeated if place in seen else seen).add(place)
     return repeated

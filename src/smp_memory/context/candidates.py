@@ -38,11 +38,10 @@ if TYPE_CHECKING:
     from smp_memory.model.types import Kind
     from smp_memory.store.port import IndexSearcher
 
-_TOKENS_PER_MATCH = 32  # so many matches are ranked as could fit
-_FEWEST_MATCHES, _MOST_MATCHES, _SPARE = 16, 2000, 10
+_TOKENS_PER_LINE = 32  # so many memories are ranked as could fit
+_FEWEST, _MOST, _SPARE = 16, 2000, 10
 _NEWEST, _PREFERENCES, _WISHES, _STATES = 30, 30, 20, 200
 _MOST_WORDS, _RARE_WORDS = 48, 16  # of a task of more words only the rarest are searched
-_FEW = 8
 _UNKNOWN_GRAVITY = 0.5
 _STEP = 0.01  # by which the score falls from one candidate to the next where there is no other measure
 _POSITION = (1 << POSITION_BITS) - 1
@@ -107,7 +106,8 @@ class CandidateSearch:
         self.words = ""  # what is searched for: the task, or a topic that no memory has
         self.notes = [*request.notes]  # and that no memory has the topic or the tags
         self._narrow: Query | None = None  # topic and tags, if some memory has them
-        self._sessions: dict[int, str] = {}
+        self._sessions: dict[int, str] = {}  # by number
+        self._allowed: dict[int, bool] = {}
         self._numbers: dict[str, list[int]] = {}
         self._sessions_searched: list[int] | None = None  # their numbers in the index; None: all of them
         self._met_hidden_session = False
@@ -169,10 +169,13 @@ class CandidateSearch:
         return [row for row in select(conditions, NEWEST, limit) if self._is_visible(row)]
 
     def _is_visible(self, row: Row) -> bool:
-        if self._request.visible_sessions.allows(self._session_of(row)):
-            return True
-        self._met_hidden_session = True
-        return False
+        number = row.doc >> POSITION_BITS
+        allowed = self._allowed.get(number)
+        if allowed is None:
+            allowed = self._allowed[number] = self._request.visible_sessions.allows(self._session_of(row))
+        if not allowed:
+            self._met_hidden_session = True
+        return allowed
 
     def _session_of(self, row: Row) -> str:
         number = row.doc >> POSITION_BITS
@@ -210,9 +213,14 @@ class CandidateSearch:
         rare = sorted((word for word in each if frequency[word]), key=lambda word: frequency[word])
         return " ".join(rare[:_RARE_WORDS])
 
+    @property
+    def _most(self) -> int:
+        """As many memories as could fit."""
+        return min(max(self._request.max_tokens // _TOKENS_PER_LINE, _FEWEST), _MOST)
+
     def _matches(self) -> list[Candidate]:
         """What matches the words, best first; of a topic or tags then all the rest, newest first."""
-        enough = min(max(self._request.max_tokens // _TOKENS_PER_MATCH, _FEWEST_MATCHES), _MOST_MATCHES)
+        enough = self._most
         matches = self._search(enough) if self.words else []
         found = [
             Candidate(row, section_of(NUMBERED[row.type]), relevance, f"matches ({relevance:.2f})")
@@ -320,7 +328,7 @@ class CandidateSearch:
         """Open findings of the gravest severity."""
         found = []
         for name in names_where("is_open_until_closed"):
-            rows = self._rows((name,), KINDS[name].context_newest)
+            rows = self._rows((name,), KINDS[name].context_newest // 2)
             found += [row for row in rows if _is_unsettled(row) and _severity(row) == CRITICAL]
         return [
             Candidate(row, NUMBERED[row.type], _gravity(row) - _STEP * rank, _open_why(row, "of the store"))
@@ -338,30 +346,34 @@ class CandidateSearch:
 
     def _newest(self) -> dict[str, list[Candidate]]:
         """Of each type that is written down the newest, those of the session before others; findings by severity."""
-        return {name: self._newest_of(name) for name in _curated_without_key()}
+        types = _curated_without_key()
+        rows = {name: self._rows((name,), KINDS[name].context_newest) for name in types}
+        if any(
+            len(found) == KINDS[name].context_newest for name, found in rows.items()
+        ):  # there may be older ones here
+            for session in filter(None, (self.default_session, GLOBAL)):
+                for row in self._rows(types, _NEWEST, session):
+                    rows[NUMBERED[row.type]].append(row)
+        return {name: self._newest_of(name, found) for name, found in rows.items()}
 
-    def _newest_of(self, name: str) -> list[Candidate]:
-        kind = KINDS[name]
-        rows = self._rows((name,), kind.context_newest)
-        session = self.default_session
-        if (
-            session
-            and len(rows) == kind.context_newest
-            and sum(self._session_of(row) == session for row in rows) < _FEW
-        ):
-            rows = list({row.doc: row for row in (*rows, *self._rows((name,), _NEWEST, session))}.values())
-        if any(self._session_of(row) != GLOBAL for row in rows) and len(rows) >= kind.context_newest:
-            rows = list({row.doc: row for row in (*rows, *self._rows((name,), _NEWEST, GLOBAL))}.values())
-        places = {session: (0, "new in this session"), GLOBAL: (1, "holds in all sessions")}
-        found = []
-        for row in filter(_is_unsettled, rows):
-            place, why = places.get(self._session_of(row), (2, "new in the store"))
-            grave = -_gravity(row) if kind.is_open_until_closed else 0.0
-            found.append(((grave, place, *_newest_first(row)), row, _open_why(row, why) if grave else why))
-        found.sort(key=lambda each: each[0])
+    def _newest_of(self, name: str, rows: list[Row]) -> list[Candidate]:
+        places = {self.default_session: 0, GLOBAL: 1}
+        reasons = ("new in this session", "holds in all sessions", "new in the store")
+        by_severity = KINDS[name].is_open_until_closed
+        found = [
+            (-_gravity(row) if by_severity else 0.0, places.get(self._session_of(row), 2), -row.created, -row.doc, row)
+            for row in {row.doc: row for row in rows}.values()
+            if _is_unsettled(row)
+        ]
+        found.sort(key=lambda each: each[:4])
         return [
-            Candidate(row, name, (-key[0] or 1.0) - _STEP * rank / 10, why)
-            for rank, (key, row, why) in enumerate(found)
+            Candidate(
+                row,
+                name,
+                (-grave or 1.0) - _STEP * rank / 10,
+                _open_why(row, reasons[place]) if grave else reasons[place],
+            )
+            for rank, (grave, place, _, _, row) in enumerate(found[: self._most])
         ]
 
 

@@ -36,8 +36,10 @@ SHARES = {"state": 1 / 8, "wishes": 1 / 8, "critical": 1 / 8, "turns": 1 / 12, "
 _SMALL_BUDGET = 200  # tokens
 _BEST = 3  # so many of the first matches are in no other lane
 _HARD_CUT = 160  # characters of a turn that is there for continuity
-_TOKENS_PER_MATCH = 80  # in the first call so many matches are read as could fit, if they are rather long
-_FIRST_OF_OTHERS, _BLOCK = 3, 8  # memories of each other lane; memories in later calls
+_TOKENS_PER_LINE = (
+    100  # of a rather long memory; so many are read in one call as could fit into the share of their lane
+)
+_MORE = 4  # memories in each later call
 _CHARACTERS_PER_TOKEN = 12  # more than any tokenizer has, but for very long words
 
 
@@ -65,7 +67,10 @@ class ContextLanes:
         best = set(matches[:_BEST])  # they come as matches, with more room
         self._matching = set(matches)
         items = {
-            name: self._items([each for each in found if name == "matches" or each.row.doc not in best])
+            name: self._items(
+                [each for each in found if name == "matches" or each.row.doc not in best],
+                has_order_of_keys=name == "wishes",
+            )
             for name, found in candidates.items()
         }
         shared = {name: self._from_shared_files(name) for name in dict.fromkeys(each.type for each in self._shared)}
@@ -119,21 +124,27 @@ class ContextLanes:
 
     # -- items
 
-    def _items(self, candidates: list[Candidate]) -> Iterator[ContextItem]:
-        start = 0
-        while start < len(candidates):
-            block = candidates[start : start + _BLOCK]
-            start += _BLOCK
+    def _items(self, candidates: list[Candidate], *, has_order_of_keys: bool = False) -> Iterator[ContextItem]:
+        """The items of a lane; memories are read as they are drawn. `has_order_of_keys`: the first preference of each key holds."""
+        known: set[str] = set()
+        for start in range(0, len(candidates), _MORE):
+            block = candidates[start : start + _MORE]
             for each, record in zip(block, self._read([each.row for each in block]), strict=True):
-                if record is not None and not record.deleted and self._is_included(record):
-                    yield self._item(each, record)
+                if record is None or record.deleted or not self._is_included(record):
+                    continue
+                if KINDS[record.type].is_named_by_key and not (
+                    _is_new(record, known) if has_order_of_keys else self._holds(record)
+                ):
+                    continue
+                yield self._item(each, record)
 
     def _read_first(self, candidates: dict[str, list[Candidate]]) -> None:
         """Read the first memories of all lanes in one call."""
         first = {}
-        most = self._request.max_tokens // _TOKENS_PER_MATCH
+        tokens = self._request.max_tokens
         for name, found in candidates.items():
-            for each in found[: most if name == "matches" else _FIRST_OF_OTHERS]:
+            share = (SHARES.get(name, 1.0)) if self._search.is_for_task else 1 / len(candidates)
+            for each in found[: int(tokens * share) // _TOKENS_PER_LINE + 1]:
                 first[each.row.doc] = each.row
         self._read(list(first.values()))
 
@@ -154,7 +165,7 @@ class ContextLanes:
             fit = sum(word in text for word in words) / len(words) if words else 0.5
             scored.append((fit - 0.001 * rank, record))
         for score, record in sorted(scored, key=lambda each: -each[0]):
-            if self._is_included(record):
+            if self._is_included(record) and (not KINDS[type].is_named_by_key or self._holds(record)):
                 yield context_item(record, type, max(score, 0.0), SHARED_FILE_REASON)
 
     def _weight(self, term: str) -> float:
@@ -171,7 +182,7 @@ class ContextLanes:
         if record.ref in self._request.exclude:
             return False
         if kind.is_named_by_key:
-            return self._applies(record) and self._holds(record)
+            return self._applies(record)
         if kind.statuses:
             return not is_settled(record) and not self._searcher.is_superseded(record)
         return True
@@ -207,6 +218,15 @@ class ContextLanes:
 
 def _key(preference: Record) -> str:
     return preference.key if isinstance(preference.key, str) else ""
+
+
+def _is_new(preference: Record, known: set[str]) -> bool:
+    """Whether no preference with this key was met before; it is from now on."""
+    key = _key(preference)
+    if key and key in known:
+        return False
+    known.add(key)
+    return True
 
 
 def _digest_lanes(items: dict[str, Iterator[ContextItem]], shared: dict[str, Iterator[ContextItem]]) -> list[Lane]:
