@@ -43,6 +43,7 @@ _FEWEST, _MOST, _SPARE = 16, 2000, 10
 _NEWEST, _PREFERENCES, _WISHES, _STATES = 30, 30, 20, 200
 _MOST_WORDS, _RARE_WORDS = 48, 16  # of a task of more words only the rarest are searched
 _UNKNOWN_GRAVITY = 0.5
+_BELOW_MATCHES = 0.01  # the score of what does not match, beside matches: it stands below them
 _STEP = 0.01  # by which the score falls from one candidate to the next where there is no other measure
 _POSITION = (1 << POSITION_BITS) - 1
 
@@ -331,7 +332,7 @@ class CandidateSearch:
             rows = self._rows((name,), KINDS[name].context_newest // 2)
             found += [row for row in rows if _is_unsettled(row) and _severity(row) == CRITICAL]
         return [
-            Candidate(row, NUMBERED[row.type], _gravity(row) - _STEP * rank, _open_why(row, "of the store"))
+            Candidate(row, NUMBERED[row.type], _BELOW_MATCHES / (1 + rank), _open_why(row, "of the store"))
             for rank, row in enumerate(sorted(found, key=_newest_first))
         ]
 
@@ -339,9 +340,11 @@ class CandidateSearch:
         """What was written down last in the session, and in `global`."""
         types = _curated_without_key()
         rows = self._rows(types, _NEWEST, self.default_session) if self.default_session else []
-        found = _by_rank(filter(_is_unsettled, rows), 0.2, "new in this session")
+        found = _by_rank(filter(_is_unsettled, rows), _BELOW_MATCHES, "new in this session")
         if self.default_session != GLOBAL:
-            found += _by_rank(filter(_is_unsettled, self._rows(types, _NEWEST, GLOBAL)), 0.1, "holds in all sessions")
+            found += _by_rank(
+                filter(_is_unsettled, self._rows(types, _NEWEST, GLOBAL)), _BELOW_MATCHES / 2, "holds in all sessions"
+            )
         return found
 
     def _newest(self) -> dict[str, list[Candidate]]:

@@ -161,9 +161,11 @@ def test_wishes_of_another_user_do_not_come_in(memory: smp_memory.Memory) -> Non
 def test_preferences_and_wishes_do_not_take_the_room_of_matches(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s")
     session.add_decision("Backups are encrypted with the cipher AES-256")
+    session.add_turn("user", "Good morning")
+    other = memory.create_session("other")
     for number in range(50):
         session.add_preference(f"key-{number}", "a value that goes on for quite a while " * 3)
-        session.add_turn("user", f"Never push on day {number} of the month, whatever happens there.")
+        other.add_turn("user", f"Never push on day {number} of the month, whatever happens there.")
     for budget in (300, 800, 1500):
         context = session.context(task=TASK, max_tokens=budget)
         wishes = [item for item in context.items if item.section == "preference"]
