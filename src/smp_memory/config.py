@@ -105,6 +105,7 @@ SETTINGS = (
     Setting("lifecycle.auto_purge", True, Switch(), "Whether maintenance purges deleted sessions and memories after that time."),
     Setting("maintenance.auto", True, Switch(), "Whether opening a store runs due, cheap maintenance tasks, a few times a day."),
     Setting("health.stale_days", 90, Between(0, 36_500), "The age from which `smp doctor` reports open memories that nobody touched; 0 means never."),
+    Setting("recall.min_relevance", 0.65, Between(0, 1), "How relevant a memory must be before hooks, contexts and MCP hand it to an agent: the probability that it answers."),
     Setting("hooks.recall", True, Switch(), "Whether hooks of coding agents put memories into the conversation."),
     Setting("hooks.recall_agents", True, Switch(), "Whether they do so for agents that the host starts, too."),
     Setting("hooks.record", True, Switch(), "Whether they record what is said."),

@@ -229,7 +229,7 @@ def test_query_output_as_json(cli: QueryProcess) -> None:
     answer = cli.json("query", "login", "--include-related", "--session", "shop")
     assert set(answer) == {"hits", "more", "counts"}
     hit = next(hit for hit in answer["hits"] if hit["record"]["id"] == "DEC-0002")
-    assert set(hit) == {"record", "relevance", "priority", "explain", "related"}
+    assert set(hit) == {"record", "score", "relevance", "priority", "explain", "related"}
     assert hit["record"] == cli.json("show", "shop/DEC-0002")
     assert 0 < hit["relevance"] <= 1
     assert "text" in hit["explain"]
@@ -398,7 +398,7 @@ def test_watch_prints_one_json_object_per_line(cli: QueryProcess, tmp_path: Path
         watching.communicate()
     found = json.loads(line)
     assert found["record"]["finding"] == "number one"
-    assert set(found) == {"record", "relevance", "priority", "explain"}
+    assert set(found) == {"record", "score", "relevance", "priority", "explain"}
     assert watching.returncode == 0
 
 

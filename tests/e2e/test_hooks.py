@@ -242,6 +242,7 @@ def test_injected_text_fits_its_budget(project: Project) -> None:
     for number in range(30):
         project.decide(f"Rule {number} for the login of customers: " + "be careful with it " * 20)
     with project.open() as memory:
+        memory.set_config("recall.min_relevance", 0.0)
         memory.set_config("hooks.prompt_tokens", 200)
         memory.set_config("hooks.start_tokens", 300)
     assert 0 < len(Host(project).start()) <= 4 * 300 + 100

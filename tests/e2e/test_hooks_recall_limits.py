@@ -51,6 +51,7 @@ def test_memory_is_injected_among_many_hidden_or_settled_ones(project: Project, 
 def test_memory_is_injected_among_many_that_were_injected_before(project: Project) -> None:
     with project.open() as memory:
         memory.set_config("hooks.prompt_tokens", 400)
+        memory.set_config("recall.min_relevance", 0.0)  # so many alike: none of them is likely to be the answer
         for number in range(MANY):
             memory.session("earlier").add_decision(f"orders database backups nightly rule {number}", author="ada")
     host = Host(project)

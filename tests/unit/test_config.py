@@ -78,6 +78,7 @@ def test_defaults():
     assert config.to_dict() == {
         "layout": "jsonl",
         "format": 1,
+        "recall": {"min_relevance": 0.65},
         "durability": "always",
         "sync_interval_seconds": 1.0,
         "concurrency": {"lock_timeout_ms": 5000},

@@ -237,3 +237,21 @@ def test_conversations_ask_for_their_own_turns_and_not_for_others(command: Any, 
     assert asked[sets.ASKED].case.gold == {"one/TURN-0001"} == asked[sets.ADVERSARIAL].case.siblings
     assert asked[sets.ASKED].hits[0][0] == "one/TURN-0001"
     assert asked[sets.OTHER].case.text == "What is the boat Puffin?"
+
+
+def test_fit_of_relevance_recovers_the_coefficients_of_made_up_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitting = module("relevance_fit", monkeypatch)
+    expected = [-1.0, 2.0, -0.5]
+    samples = []
+    for number in range(4000):
+        features = [1.0, (number % 40) / 10 - 2, (number % 7) - 3.0]
+        chance = fitting.probability(expected, features)
+        samples.append(fitting.Sample(0, "", features, int((number * 0.6180339887) % 1 < chance)))
+    assert fitting.fit(samples) == pytest.approx(expected, abs=0.2)
+
+
+def test_calibration_counts_what_answers_by_tenth_of_relevance(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitting = module("relevance_fit", monkeypatch)
+    samples = [fitting.Sample(0, "", [1.0], label) for label in (1, 0, None, 1)]
+    found = fitting.calibration([(fitting.Prompts("a", [], samples), [0.91, 0.95, 0.99, 1.0])])
+    assert found == [(0.9, 3, pytest.approx(2 / 3))]

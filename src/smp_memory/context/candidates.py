@@ -247,7 +247,7 @@ class CandidateSearch:
         ranking = Ranking(query, self._searcher, request.policy)
         ranked = ranking.rank_matches(matches, text, conditions, enough, _SPARE)
         visible = [each for each in ranked if self._is_visible(each.row)]
-        return [(each.row, each.relevance) for each in sorted(visible, key=sort_key(query.sort))[:enough]]
+        return [(each.row, each.score) for each in sorted(visible, key=sort_key(query.sort))[:enough]]
 
     # -- candidates for other reasons
 

@@ -1,4 +1,4 @@
-"""Search results: hits with relevance, priority and explanation, and related memories."""
+"""Search results: hits with score, relevance, priority and explanation, and related memories."""
 
 from __future__ import annotations
 
@@ -18,27 +18,36 @@ if TYPE_CHECKING:
 class Hit:
     """One search result. The fields of its record are attributes of the hit, too: `hit.decision`, `hit.tags`."""
 
-    __slots__ = ("_explain", "archived", "priority", "record", "related", "relevance")
+    __slots__ = ("_explain", "_relevance", "archived", "priority", "record", "related", "score")
 
     def __init__(
         self,
         record: Record,
-        relevance: float,
+        score: float,
         priority: float,
-        explain: Callable[[], dict[str, Any]],
+        explain: Callable[[Record], dict[str, Any]],
+        relevance: Callable[[Record], float],
         related: list[Record] | None = None,
     ) -> None:
         self.record = record
-        self.relevance = relevance  # 0 to 1: how well it matches the query, decay included
+        self.score = score  # 0 to 1: the order of the hits of one query; decay included
+        self._relevance: Callable[[Record], float] | float = relevance
         self.priority = priority  # 0 to 1: what decay has left of it
         self._explain = explain
         self.related = related if related is not None else []  # with include_related
         self.archived: str | None = None  # with include_archived: the cold segment or archive that holds it
 
     @property
+    def relevance(self) -> float:
+        """The probability that the memory answers the query, comparable across queries and stores (`search.relevance`)."""
+        if not isinstance(self._relevance, float):
+            self._relevance = float(self._relevance(self.record))
+        return self._relevance
+
+    @property
     def explain(self) -> dict[str, Any]:
-        """The components of the relevance, and under `priority` those of the priority."""
-        return self._explain()
+        """The components of the score; under `relevance` and `priority` those of these figures."""
+        return self._explain(self.record)
 
     @property
     def id(self) -> str:
@@ -52,6 +61,7 @@ class Hit:
         """The hit as plain JSON values."""
         found: dict[str, Any] = {
             "record": self.record.to_dict(),
+            "score": round(self.score, 4),
             "relevance": round(self.relevance, 4),
             "priority": round(self.priority, 4),
             "explain": self.explain,
@@ -64,7 +74,8 @@ class Hit:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickled hit carries its explanation; it needs no index when it is read again."""
-        return _unpickled, (self.record, self.relevance, self.priority, self.explain, self.related, self.archived)
+        figures = self.score, self.relevance, self.priority
+        return _unpickled, (self.record, *figures, self.explain, self.related, self.archived)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -80,13 +91,14 @@ class Hit:
 
 def _unpickled(
     record: Record,
+    score: float,
     relevance: float,
     priority: float,
     explanation: dict[str, Any],
     related: list[Record],
     archived: str | None,
 ) -> Hit:
-    hit = Hit(record, relevance, priority, lambda: explanation, related)
+    hit = Hit(record, score, priority, lambda record: explanation, lambda record: relevance, related)
     hit.archived = archived
     return hit
 
@@ -124,6 +136,7 @@ class Hits(list[Hit]):
         self.archived_not_searched = 0  # archived sessions in which nobody looked; include_archived=True does
         self.shared_not_searched = 0  # memories in files of the designs for all sessions, which `context` uses
         self.warnings: list[str] = []  # that opening the session brought it back from its archive
+        self.min_relevance = 0.0  # `recall.min_relevance`: what `confident` asks for
         self.more = more  # whether there are further ones behind these
         self.counts = counts or {}  # of all that match, by what was asked for: {"type": {"decision": 3}}
 
@@ -135,9 +148,17 @@ class Hits(list[Hit]):
     def ids(self) -> list[str]:
         return [hit.record.id for hit in self]
 
+    @property
+    def confident(self) -> list[Hit]:
+        """The hits that are relevant enough for hooks and contexts to hand them on unasked (`recall.min_relevance`)."""
+        return [hit for hit in self if hit.relevance >= self.min_relevance]
+
     def to_dicts(self) -> list[dict[str, Any]]:
-        """One flat dictionary for each hit, as a DataFrame takes them: the fields of the record, relevance and priority."""
-        return [{**hit.record.to_dict(), "relevance": hit.relevance, "priority": hit.priority} for hit in self]
+        """One flat dictionary for each hit, as a DataFrame takes them: the fields of the record, score, relevance and priority."""
+        return [
+            {**hit.record.to_dict(), "score": hit.score, "relevance": hit.relevance, "priority": hit.priority}
+            for hit in self
+        ]
 
     def _repr_html_(self) -> str:
         columns = ("memory", "type", "created", "relevance", "priority", "text")

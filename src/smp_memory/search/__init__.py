@@ -11,7 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp_memory.search import overviews as overviews
     from smp_memory.search import path as path
+    from smp_memory.search import ranking as ranking
     from smp_memory.search import related as related
     from smp_memory.search import watch as watch
 
-__getattr__ = door(__name__, "overviews", "path", "related", "watch")
+__getattr__ = door(__name__, "overviews", "path", "ranking", "related", "watch")

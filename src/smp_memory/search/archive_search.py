@@ -198,7 +198,7 @@ def _sortable(hit: Hit) -> Any:
     importance = float(record.importance) if isinstance(record.importance, int | float) else None
     count = record.access.get("count") if isinstance(record.access, dict) else 0
     return SimpleNamespace(
-        relevance=hit.relevance,
+        score=hit.score,
         priority=hit.priority,
         row=SimpleNamespace(
             created=record.created.timestamp(), importance=importance, severity=getattr(record, "severity", None), doc=0

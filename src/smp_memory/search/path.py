@@ -3,7 +3,7 @@
     query         check the options, search, note which memories were used
     search        the index caught up with the files, as the viewer may see it (`Scope.answer`); archives if the query says so
     search_index  row conditions → candidates (a text query: from the text index; otherwise: rows by time)
-                  → relevance and priority (`Ranking`) → order → records from the files, checked against the query → page
+                  → score and priority (`Ranking`) → order → records from the files, checked against the query → page
 
 A query sees everything that was acknowledged before it, by any process. It takes no lock that a writer waits for, and
 writes nothing but the access log.
@@ -85,6 +85,7 @@ def search(scope: Scope, query: Query) -> Hits:
             hits.archived_not_searched = store.archived_count()
     if query.sessions is None:
         hits.shared_not_searched = store.shared_count(scope.sees)
+    hits.min_relevance = scope.config["recall.min_relevance"]
     if scope.opened is not None:
         hits.warnings += scope.opened.take_warnings()
     return hits
@@ -113,7 +114,7 @@ def search_index(query: Query, searcher: IndexSearcher, policy: Policy, *, among
     end = query.offset + query.limit
     page = run.first(end + 1)  # one more tells whether there is another page
     hits = [
-        Hit(record, ranked.relevance, ranked.priority, partial(ranking.explain, ranked))
+        Hit(record, ranked.score, ranked.priority, partial(ranking.explain, ranked), partial(ranking.relevance, ranked))
         for ranked, record in page[query.offset : end]
     ]
     if query.include_related:
@@ -145,7 +146,7 @@ class _SearchRun:
         self._ranking = ranking
         self._deadline = None if query.timeout is None else time.monotonic() + query.timeout
         self._text = parse(query.text)
-        self._check = _RecordCheck(query, self._text)
+        self._check = _RecordCheck(query, self._text, ranking)
         self._conditions = searcher.conditions(query)
         if among is not None:
             self._conditions.docs = among if self._conditions.docs is None else self._conditions.docs & among
@@ -199,18 +200,18 @@ class _SearchRun:
                 ordered = self._ranked(matches, _ALL, seen, lowest)
                 part = self._checked(ordered, count - len(page))
             page += part
-            if len(page) >= count or len(matches) < limit:
-                return page
+            if len(page) >= count or len(matches) < limit or self._query.min_relevance is not None:
+                return page  # what is not among the first candidates is not relevant
             seen.update(each.row.doc for each in ordered)
-            lowest = min((each.relevance for each in ordered), default=lowest)
+            lowest = min((each.score for each in ordered), default=lowest)
             limit *= _GROWTH
 
     def _ranked(self, matches: list[TextMatch], enough: int, seen: set[int], lowest: float) -> list[RankedRow]:
-        """Matches that were not seen before, in the query's order, none more relevant than those that were."""
+        """Matches that were not seen before, in the query's order, none with a higher score than those that were."""
         ranked = self._ranking.rank_matches(matches, self._text, self._conditions, enough)
         ordered = self._sorted(each for each in ranked if each.row.doc not in seen)
         for each in ordered:
-            each.relevance = min(each.relevance, lowest)
+            each.score = min(each.score, lowest)
         return ordered
 
     def _by_time(self, count: int) -> Page:
@@ -271,23 +272,22 @@ class _RecordCheck:
     values and not all fields; and a record may have changed since it was indexed.
     """
 
-    def __init__(self, query: Query, text: ParsedText) -> None:
+    def __init__(self, query: Query, text: ParsedText, ranking: Ranking) -> None:
         self._query = query
         self._text = text
+        self._relevance = ranking.relevance
         self._wildcards = [each for each in text.patterns if is_loose(each)]
         self._excluded_wildcards = [each for each in text.excluded_patterns if is_loose(each)]
         self._has_phrases = bool(text.phrases) or any(len(words) > 1 for words in text.excluded)
         self._needs_text = self._has_phrases or bool(self._wildcards or self._excluded_wildcards)
-        bounds = (query.min_priority, query.min_relevance)
-        self.has_bounds = bounds != (None, None) or not query.include_decayed
+        self.has_bounds = query.min_priority is not None or not query.include_decayed
         has_topics = bool(query.topic_in_text and query.topics)
-        self.may_reject = query.where is not None or self.has_bounds or self._needs_text or has_topics
+        has_conditions = query.where is not None or query.min_relevance is not None or has_topics
+        self.may_reject = has_conditions or self.has_bounds or self._needs_text
 
     def is_in_bounds(self, ranked: RankedRow) -> bool:
         query = self._query
         if query.min_priority is not None and ranked.priority < query.min_priority:
-            return False
-        if query.min_relevance is not None and ranked.relevance < query.min_relevance:
             return False
         return bool(query.include_decayed) or not ranked.is_decayed
 
@@ -298,6 +298,8 @@ class _RecordCheck:
         if query.topic_in_text and not self._has_topic(record):
             return False
         if self._needs_text and not (self._has_right_phrases(record) and self._has_right_words(record)):
+            return False
+        if query.min_relevance is not None and self._relevance(ranked, record) < query.min_relevance:
             return False
         return query.where is None or query.where.admits(record, ranked.computed)
 

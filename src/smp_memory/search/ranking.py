@@ -1,4 +1,4 @@
-"""Rank candidates: relevance, priority and sort order of the rows that a query found.
+"""Rank candidates: score, relevance, priority and sort order of the rows that a query found.
 
 The score itself is pure and in `smp_memory.search.scoring`, decay in `smp_memory.decay`. This module gathers their
 inputs: rows, access counts, document frequencies, neighbouring turns, and vectors if there is an embedding model.
@@ -6,6 +6,7 @@ inputs: rows, access counts, document frequencies, neighbouring turns, and vecto
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import lru_cache, partial
 from math import prod
 
@@ -30,6 +31,7 @@ from smp_memory.search.query import (
     SEVERITY,
     UNIMPORTANT_FIRST,
 )
+from smp_memory.search.relevance import RIVAL_SHARE, RelevanceModel
 from smp_memory.search.time_ranges import find_ranges
 
 TYPE_CHECKING = False
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from smp_memory.index.query import RowConditions, TextMatch
     from smp_memory.index.rows import Row
     from smp_memory.index.tokenizer import ParsedText
+    from smp_memory.model.record import Record
     from smp_memory.search.field_values import Computed
     from smp_memory.search.query import Query
     from smp_memory.store.port import IndexSearcher
@@ -55,18 +58,25 @@ _SENTENCE_WORDS = 3  # a query of fewer words is not taken for a sentence
 
 
 class RankedRow:
-    """A row with its relevance and priority: all that is known of a memory before its record is read."""
+    """A row with its score and priority: all that is known of a memory before its record is read."""
 
-    __slots__ = ("explain", "inputs", "priority", "relevance", "row")
+    __slots__ = ("explain", "inputs", "match", "priority", "row", "score")
 
     def __init__(
-        self, row: Row, inputs: DecayInputs, priority: float, relevance: float, explain: Callable[[], dict[str, float]]
+        self,
+        row: Row,
+        inputs: DecayInputs,
+        priority: float,
+        score: float,
+        explain: Callable[[], dict[str, float]],
+        match: float = 0.0,
     ) -> None:
         self.row = row
         self.inputs = inputs
         self.priority = priority
-        self.relevance = relevance
-        self.explain = explain  # the parts of its relevance
+        self.score = score
+        self.explain = explain  # the parts of its score
+        self.match = match  # its text score
 
     @property
     def computed(self) -> Computed:
@@ -85,9 +95,14 @@ class Ranking:
         self._query = query
         self._searcher = searcher
         self._policy = policy
+        self._frequencies: dict[str, int] = {}  # of the query's words
+        self._ranges: list[tuple[int | None, int | None]] = []  # the times that the query names
+        self._documents = 0
+        self._model: RelevanceModel | None = None  # made when a relevance is asked for
+        self._matches: list[float] = []  # the text scores of the candidates, ascending
 
     def rank_rows(self, rows: Iterable[Row]) -> Iterator[RankedRow]:
-        """Rank rows of a query without text: relevance is the priority."""
+        """Rank rows of a query without text: the score is the priority."""
         rows = list(rows)
         accesses = self._searcher.accesses([row.doc for row in rows])
         for row in rows:
@@ -116,6 +131,7 @@ class Ranking:
                 meanings.update(self._searcher.similarities(vector, [each.doc for each in beside]))
             candidates += beside
         signals = self._signals(candidates, text)
+        self._matches = sorted([each.match for each in candidates])
         scores = scoring.CandidateScores(candidates, signals, meanings)
         ranked: list[RankedRow] = []
         size = enough + spare if by_default else len(scores)
@@ -134,7 +150,7 @@ class Ranking:
         self, ranked: list[RankedRow], others: list[TextMatch], conditions: RowConditions
     ) -> Iterator[RankedRow]:
         """Rank further matches by text alone, below all that were ranked."""
-        bound = min((each.relevance for each in ranked), default=1.0)
+        bound = min((each.score for each in ranked), default=1.0)
         best = others[0].match or 1.0 if others else 1.0
         docs = [each.doc for each in others]
         rows, accesses = self._searcher.rows(docs), self._searcher.accesses(docs)
@@ -142,9 +158,9 @@ class Ranking:
             row = rows.get(each.doc)
             if row is not None and conditions.meets_bounds(row):
                 inputs = decay_inputs(row, accesses)
-                relevance = bound * each.match / best
+                score = bound * each.match / best
                 priority = self._policy.priority(inputs, self._query.now)
-                yield RankedRow(row, inputs, priority, relevance, _KnownParts({"text": relevance}))
+                yield RankedRow(row, inputs, priority, score, _KnownParts({"text": score}), each.match)
 
     def _rank(
         self, scores: list[scoring.CandidateScore], conditions: RowConditions, signals: scoring.QuerySignals
@@ -175,10 +191,10 @@ class Ranking:
     ) -> RankedRow:
         priority = self._policy.priority(inputs, self._query.now)
         fading = scoring.faded(1.0, priority)
-        relevance = score.relevance * fading
+        total = score.relevance * fading
         if idle is not None:
-            relevance *= idle
-        return RankedRow(row, inputs, priority, relevance, partial(_explained, score, fading, idle))
+            total *= idle
+        return RankedRow(row, inputs, priority, total, partial(_explained, score, fading, idle), score.candidate.match)
 
     def _by_mode(
         self,
@@ -191,8 +207,8 @@ class Ranking:
         """Rank by one of the designs' modes, `weighted` or `product`."""
         priority = self._policy.priority(inputs, self._query.now)
         parts = self._parts_of_mode(score.candidate.match, inputs, priority, signals)
-        relevance = sum(parts.values()) if self._query.mode == "weighted" else prod(parts.values())
-        return RankedRow(row, inputs, priority, min(1.0, relevance), _KnownParts(parts))
+        total = sum(parts.values()) if self._query.mode == "weighted" else prod(parts.values())
+        return RankedRow(row, inputs, priority, min(1.0, total), _KnownParts(parts), score.candidate.match)
 
     def _parts_of_mode(
         self, match: float, inputs: DecayInputs, priority: float, signals: scoring.QuerySignals
@@ -216,8 +232,8 @@ class Ranking:
             words.update(phrase)
         full = self._full_match(words)
         named = self._named_authors(candidates, words)
-        ranges = [(each.start, each.end) for each in find_ranges(query.text, query.now)]
-        return scoring.QuerySignals(full, named, ranges, scoring.addresses_assistant(query.text))
+        self._ranges = [(each.start, each.end) for each in find_ranges(query.text, query.now)]
+        return scoring.QuerySignals(full, named, self._ranges, scoring.addresses_assistant(query.text))
 
     def _named_authors(self, candidates: Sequence[TextMatch], words: Collection[str]) -> list[int]:
         """Authors of candidates, by number, whose names are among these words."""
@@ -253,11 +269,11 @@ class Ranking:
 
     def _full_match(self, words: set[str]) -> float:
         """The text score of a memory that has all words; words that no memory has count half as much as the others."""
-        frequencies = [self._searcher.document_frequency(word) for word in words]
-        known = [frequency for frequency in frequencies if frequency]
+        self._frequencies = {word: self._searcher.document_frequency(word) for word in words}
+        known = [frequency for frequency in self._frequencies.values() if frequency]
+        documents = self._documents = self._searcher.documents
         if not known:
             return 0.0
-        documents = self._searcher.documents
         full = scoring.full_match(inverse_frequency(documents, frequency) for frequency in known)
         return full * (1 + _UNKNOWN_SHARE * (len(words) - len(known)) / len(known))
 
@@ -269,9 +285,30 @@ class Ranking:
         beside = scoring.neighbours(turns, {each.doc for each in candidates}, meanings)
         return self._searcher.turns(beside, conditions)
 
-    def explain(self, ranked: RankedRow) -> dict[str, Any]:
-        """The parts of a hit's relevance, and those of its priority."""
+    # -- what a hit tells
+
+    def relevance(self, ranked: RankedRow, record: Record) -> float:
+        """The probability that a memory answers the query; the score if the query has no words."""
+        model = self._relevance_model()
+        return model.of(record, ranked.row.created, self._rivals(ranked)) if model is not None else ranked.score
+
+    def _relevance_model(self) -> RelevanceModel | None:
+        if self._model is None and self._frequencies:
+            text, frequencies = self._query.text, self._frequencies
+            self._model = RelevanceModel(text, frequencies, frequencies, self._documents, self._ranges)
+        return self._model
+
+    def _rivals(self, ranked: RankedRow) -> int:
+        """The number of other candidates that match the text almost as well."""
+        return len(self._matches) - bisect_left(self._matches, RIVAL_SHARE * ranked.match) - 1
+
+    def explain(self, ranked: RankedRow, record: Record) -> dict[str, Any]:
+        """The parts of a hit's score, the features of its relevance, and the parts of its priority."""
         parts: dict[str, Any] = {name: round(value, 4) for name, value in ranked.explain().items()}
+        model = self._relevance_model()
+        if model is not None:
+            features = model.features(record, ranked.row.created, self._rivals(ranked))
+            parts["relevance"] = {name: round(value, 3) for name, value in features.items()}
         parts["priority"] = self._policy.explain(ranked.inputs, self._query.now)
         return parts
 
@@ -282,7 +319,7 @@ def _explained(score: scoring.CandidateScore, fading: float, idle: float | None)
 
 
 class _KnownParts(dict[str, float]):
-    """Parts of a relevance that are already computed."""
+    """Parts of a score that are already computed."""
 
     def __call__(self) -> dict[str, float]:
         return self
@@ -299,10 +336,12 @@ def uses_embeddings(query: Query) -> bool:
 
     Only when sorted by relevance: sorted by time, a memory that is merely somewhat similar would come first.
     """
-    is_ranked = query.mode == "default" and query.sort == RELEVANCE
-    if not is_ranked or len(query.text.split()) < _SENTENCE_WORDS:
-        return False
-    return _is_plain(parse(query.text))
+    return query.mode == "default" and query.sort == RELEVANCE and is_sentence(query.text)
+
+
+def is_sentence(text: str) -> bool:
+    """Whether a query's text is a sentence in plain words; a word or two, a phrase or a wildcard ask for exactly those."""
+    return len(text.split()) >= _SENTENCE_WORDS and _is_plain(parse(text))
 
 
 def _is_plain(text: ParsedText) -> bool:
@@ -319,7 +358,7 @@ def _is_decided(ranked: list[RankedRow], enough: int, best_left: float) -> bool:
     """Whether no remaining candidate can be among the best `enough`: decay only moves it further down."""
     if len(ranked) < enough:
         return False
-    return sorted((each.relevance for each in ranked), reverse=True)[enough - 1] > best_left
+    return sorted((each.score for each in ranked), reverse=True)[enough - 1] > best_left
 
 
 def _idle_factor(last: int, now: int) -> float:
@@ -353,7 +392,7 @@ def _severity(ranked: RankedRow) -> int:
 
 
 _KEYS: dict[str, Any] = {
-    RELEVANCE: lambda ranked: -ranked.relevance,
+    RELEVANCE: lambda ranked: -ranked.score,
     NEWEST: lambda ranked: -ranked.row.created,
     OLDEST: lambda ranked: ranked.row.created,
     PRIORITY: lambda ranked: -ranked.priority,

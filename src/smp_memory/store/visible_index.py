@@ -2,12 +2,15 @@
 
 Guarantees: a hidden memory is not returned, not counted, not traversed along relations, and cannot be distinguished from
 one that does not exist.
-Non-guarantees: document frequencies include hidden memories, so relevance scores may differ slightly because of them.
+Non-guarantees: the frequencies of terms that many memories have, and the number of memories, include hidden ones, so scores may differ
+slightly because of them.
 """
 
 from __future__ import annotations
 
 from smp_memory.index.documents import GUARDED
+from smp_memory.index.query import RowConditions
+from smp_memory.index.tokenizer import ParsedText
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.store.searcher import Searcher
 
@@ -16,13 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from smp_memory.index.query import RowConditions
     from smp_memory.index.rows import Row
     from smp_memory.index.text import TextMatch
-    from smp_memory.index.tokenizer import ParsedText
     from smp_memory.model.record import Record
 
 
+_RARE = 10  # memories: a term that so few have is counted among visible ones
 _MAX_RANKED = 1000  # a larger limit means all matches, ordered by time
 
 
@@ -63,6 +65,14 @@ class VisibleSearcher(Searcher):
                 return left[:limit]
             fetched *= 4
             found = super().search(text, conditions, fetched, rarity)
+
+    def document_frequency(self, term: str) -> int:
+        """The number of memories with a term. Of a rare one, hidden memories are not counted: a word must not be known by them alone."""
+        frequency = super().document_frequency(term)
+        if not 0 < frequency <= _RARE:
+            return frequency
+        found = super().search(ParsedText((term,)), RowConditions(), 2 * _RARE, 0.0)
+        return frequency - len(self._hidden(each.doc for each in found if each.facts & GUARDED))
 
     def nearest(self, vector: Any, conditions: RowConditions, limit: int) -> dict[int, Row]:
         fetched = limit

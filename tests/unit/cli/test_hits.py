@@ -40,7 +40,7 @@ def session() -> smp_memory.SessionMemory:
 
 
 def hit(record: Any, relevance: float = 0.5, **explain: Any) -> Hit:
-    return Hit(record, relevance, 0.9, lambda: explain)
+    return Hit(record, relevance, 0.9, lambda record: explain, lambda record: relevance)
 
 
 # -- words

@@ -1,7 +1,7 @@
 """Memories to inject at the start of a session, at a prompt and for an agent that the host starts.
 
 At the start it is what `context` gives: where the last session stopped, what was decided, what is open. For a prompt it is
-what matches its words, if it has enough content words, best first and within the budget.
+what is relevant enough (`recall.min_relevance`), most relevant first and within the budget.
 
 Guarantees: all of it is fenced (`smp_memory.privacy.fence`), and nothing comes from other users' sessions
 (`smp_memory.context.visible_sessions`). What was injected into this conversation already is left out, unless the conversation was
@@ -19,7 +19,7 @@ from smp_memory.integrations.hooks import session_state
 from smp_memory.integrations.hooks.events import AGENT_START, PROMPT, START
 from smp_memory.model.ids import is_valid
 from smp_memory.model.times import Clock
-from smp_memory.model.types import KINDS, names_where
+from smp_memory.model.types import KINDS
 from smp_memory.policies.statuses import is_settled
 from smp_memory.privacy.fence import strip
 from smp_memory.privacy.visibility import Viewer
@@ -39,15 +39,9 @@ if TYPE_CHECKING:
     from smp_memory.integrations.hooks.session_state import HookSession
     from smp_memory.model.hits import Hit
 
-_TURN_PENALTY = 0.4  # decisions, findings, learnings and preferences come before turns
-_LIMIT, _TURN_LIMIT, _ENOUGH = 10, 5, 4
-_MIN_RELEVANCE, _TURN_MIN_RELEVANCE = 0.15, 0.5  # low, because few words are rare in a small store
-_MIN_SHARE_OF_BEST = 0.55  # matches below this share of the best relevance are left out
+_CANDIDATES, _MOST = 20, 8  # hits that are judged at a prompt, and memories that are injected, at most
 _MIN_WORDS = 2
-_PAGE_GROWTH, _MOST_MATCHES = (
-    4,
-    1000,
-)  # matches that are read at a prompt, at most: many of them may have been injected before
+_MOST_MATCHES = 200  # hits that are read at a prompt, at most: some may have been injected before
 _STOP_WORDS = (  # words of prompts that carry no content
     " yes yeah yep no nope not ok okay sure fine good great nice perfect cool thanks thank you please hello hey hi there go "
     "ahead on and do it that this again continue proceed next more now just keep going try let lets us we the a "
@@ -202,68 +196,58 @@ def _for_prompt(reader: Reader, event: HookEvent, state: HookSession, session: s
         return HookRecall()
     from smp_memory.context.budget import ContextItem, line_prefix, line_text
 
-    visible = _visible_sessions(reader, state)
-    items: list[ContextItem] = []
-    for fact, limit, least in (
-        ("is_written_down", _LIMIT, _MIN_RELEVANCE),
-        ("is_said", _TURN_LIMIT, _TURN_MIN_RELEVANCE),
-    ):
-        if len(items) >= _ENOUGH:
-            break  # enough without turns
-        is_turn = fact == "is_said"
-        matches = _matches(reader, words, names_where(fact), limit, visible)
-        for hit in _new_hits(matches, limit, least, set(state.injected), session):
-            score = hit.relevance - (_TURN_PENALTY if is_turn else 0.0)
-            section = "earlier" if is_turn else hit.record.type
-            items.append(
-                ContextItem(
-                    hit.record,
-                    section,
-                    score,
-                    "matches the prompt",
-                    line_prefix(hit.record, None),
-                    line_text(hit.record),
-                )
-            )
+    items = [
+        ContextItem(
+            hit.record,
+            hit.record.type if KINDS[hit.record.type].is_written_down else "earlier",
+            hit.relevance,
+            "matches the prompt",
+            line_prefix(hit.record, None),
+            line_text(hit.record),
+        )
+        for hit in _relevant_hits(reader, words, state, session)
+    ]
     return HookRecall(*_within_budget(items, budget))
 
 
-def _matches(reader: Reader, words: str, types: tuple[str, ...], limit: int, visible: VisibleSessions) -> Iterator[Hit]:
-    """Matching memories of visible sessions, best first. The next page is read when the caller asks for more."""
-    within: list[str] | None = None
-    seen: set[str] = set()
-    offset, size = 0, limit
+def _relevant_hits(reader: Reader, words: str, state: HookSession, session: str) -> list[Hit]:
+    """The most relevant of the first hits that are relevant enough and not in the conversation already."""
+    least, injected = reader.config["recall.min_relevance"], set(state.injected)
+    found: list[Hit] = []
+    for page in _pages(reader, words, _visible_sessions(reader, state)):
+        new = [hit for hit in page if not _is_in_conversation(hit, injected, session) and not is_settled(hit.record)]
+        relevant = [hit for hit in new if hit.relevance >= least]
+        found += relevant
+        if len(found) >= _MOST or len(relevant) < len(new) or not new:
+            break
+    return sorted(found, key=lambda hit: -hit.relevance)[:_MOST]
+
+
+def _is_in_conversation(hit: Hit, injected: set[str], session: str) -> bool:
+    record = hit.record
+    return record.ref in injected or (KINDS[record.type].is_said and record.session == session)
+
+
+def _pages(reader: Reader, words: str, visible: VisibleSessions) -> Iterator[list[Hit]]:
+    """Pages of matching memories of visible sessions, best first. The next one is read when the caller asks for it."""
+    options: dict[str, Any] = {"types": list(_recalled_types()), "limit": _CANDIDATES, "track_access": False}
+    offset = 0
     while offset < _MOST_MATCHES:
-        options: dict[str, Any] = {"types": list(types), "limit": size, "offset": offset, "track_access": False}
-        hits = search.path.query(reader.scope, words, {**options, "sessions": within} if within else options)
-        if within is None and not all(visible.allows(hit.record.session) for hit in hits):
-            within, offset, size = visible.sessions(), 0, limit
-            if not within:
+        hits = search.path.query(reader.scope, words, {**options, "offset": offset})
+        if "sessions" not in options and not all(visible.allows(hit.record.session) for hit in hits):
+            options["sessions"], offset = visible.sessions(), 0
+            if not options["sessions"]:
                 return
             continue
-        for hit in hits:
-            if hit.record.ref not in seen:
-                seen.add(hit.record.ref)
-                yield hit
+        yield list(hits)
         if not hits.more:
             return
-        offset, size = offset + size, size * _PAGE_GROWTH
+        offset += _CANDIDATES
 
 
-def _new_hits(hits: Iterator[Hit], limit: int, least: float, injected: set[str], session: str) -> Iterator[Hit]:
-    """The first hits that are relevant enough, not settled and not in the conversation already."""
-    best, count = 0.0, 0
-    for hit in hits:
-        record, best = hit.record, best or hit.relevance
-        if hit.relevance < max(least, _MIN_SHARE_OF_BEST * best):
-            return
-        is_own_turn = KINDS[record.type].is_said and record.session == session
-        if record.ref in injected or is_own_turn or is_settled(record):
-            continue
-        yield hit
-        count += 1
-        if count == limit:
-            return
+def _recalled_types() -> tuple[str, ...]:
+    """The types that are injected at a prompt: what was written down or said, and artifacts."""
+    return tuple(name for name, kind in KINDS.items() if not kind.is_named_by_agent)
 
 
 def query_words(prompt: str) -> str:

@@ -177,6 +177,7 @@ class RecallArguments(Arguments):
     time: str | None = Field(None, description=_TIME)
     where: dict[str, Any] = Field({}, description='Fields, such as {"severity": "critical", "status": "open"}')
     sort: Literal["relevance", "newest", "oldest", "priority", "importance"] | None = None
+    min_relevance: float | None = Field(None, description="0 to 1. 0 lists weak matches, too")
     limit: int = Field(10, ge=1, le=100)
     offset: int = Field(0, ge=0, description="next_offset of the answer before")
     max_tokens: Tokens = 1500

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from smp_memory.integrations.mcp import arguments
     from smp_memory.integrations.mcp.request_context import Caller
+    from smp_memory.model.hits import Hit, Hits
     from smp_memory.model.record import Record
 
 _NOT_TEXTS = ("tags", "relevance")
@@ -56,11 +57,15 @@ def recall(caller: Caller, given: arguments.RecallArguments) -> Reply:
     }
     scope = caller.scope(given.session, all_by_default=True)
     hits = search.path.query(scope, None, {**options, "limit": given.limit, "offset": given.offset})
-    matches = [_item(hit.record, relevance=round(hit.relevance, 3) if given.query else None) for hit in hits]
+    found = _relevant(hits, given)
+    weak = len(hits) - len(found)
+    matches = [_item(hit.record, relevance=round(hit.relevance, 3) if given.query else None) for hit in found]
     items = fit_items(matches, given.max_tokens, _line)
-    more = hits.more or len(items) < len(matches)
+    more = len(items) < len(matches) or (hits.more and not weak)
     after = given.offset + len(items) if more and items else None
-    lines = [_line(item) for item in items] or ["Nothing found."]
+    lines = [_line(item) for item in items] or ["Nothing relevant found." if weak else "Nothing found."]
+    if weak:
+        lines.append(f"(left out: {weak} weak {'match' if weak == 1 else 'matches'}; min_relevance 0 lists them)")
     if after is not None:
         lines.append(f"(more: offset {after})")
     lines += _not_searched(hits.archived_not_searched)
@@ -69,8 +74,17 @@ def recall(caller: Caller, given: arguments.RecallArguments) -> Reply:
             f"(not searched: {hits.shared_not_searched:,} for all sessions in global/ or shared/, see context)"
         )
     problems, notices = caller.context.problem_lines(hits.problems)
-    data = {"items": items, "next_offset": after, "not_searched": hits.archived_not_searched or None}
+    data = {"items": items, "next_offset": after, "weak": weak or None}
+    data["not_searched"] = hits.archived_not_searched or None
     return fenced_reply({**data, "problems": problems}, "\n".join([*lines, *notices]))
+
+
+def _relevant(hits: Hits, given: arguments.RecallArguments) -> list[Hit]:
+    """The hits that are relevant enough. Without an explicit floor, keywords and other sort orders ask for every match."""
+    least = given.min_relevance
+    if least is None and given.query and given.sort in (None, "relevance") and search.ranking.is_sentence(given.query):
+        least = hits.min_relevance
+    return list(hits) if least is None else [hit for hit in hits if hit.relevance >= least]
 
 
 def _not_searched(archived: int) -> list[str]:
