@@ -148,6 +148,7 @@ def context(
         max_tokens,
         checked_tags,
         exclude,
+        scope.config["recall.min_relevance"],
     )
     if checked["project"] and not visible.has_project():
         request.notes.append(f"No session names the project {project!r}.")

@@ -1,6 +1,7 @@
 """Find the memories that an agent may need now: candidates for its prompt, by the reason for which they are there.
 
     matches     what matches the task, of any type, in the order of the search; with a topic or tags, only what has them
+    written     the same of what was written down, if turns have filled the others
     turns       the last turns of the session; if it has none, those of the session before
     state       the agent's own state, here or in the last session where it had one
     wishes      preferences, and standing wishes that the user only said (`smp_memory.model.wishes`)
@@ -14,6 +15,7 @@ request and time give the same candidates. Settled memories are left out.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain, zip_longest
 
 from smp_memory.context.budget import section_of
@@ -29,20 +31,22 @@ from smp_memory.search.scoring import CANDIDATES, RARITY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from datetime import datetime
     from typing import Any
 
     from smp_memory.context.visible_sessions import VisibleSessions
     from smp_memory.index.rows import Row
+    from smp_memory.model.record import Record
     from smp_memory.model.types import Kind
     from smp_memory.store.port import IndexSearcher
 
-_TOKENS_PER_LINE = 32  # so many memories are ranked as could fit
+_TOKENS_PER_LINE = 20  # so many memories are ranked as could fit
 _FEWEST, _MOST, _SPARE = 16, 2000, 10
 _NEWEST, _PREFERENCES, _WISHES, _STATES = 30, 30, 20, 200
 _MOST_WORDS, _RARE_WORDS = 48, 16  # of a task of more words only the rarest are searched
 _UNKNOWN_GRAVITY = 0.5
+_FEW = 8  # matches that were written down
 _BELOW_MATCHES = 0.01  # the score of what does not match, beside matches: it stands below them
 _STEP = 0.01  # by which the score falls from one candidate to the next where there is no other measure
 _POSITION = (1 << POSITION_BITS) - 1
@@ -69,6 +73,7 @@ class ContextRequest:
         max_tokens: int,
         tags: Sequence[str] = (),
         exclude: Collection[str] = (),
+        min_relevance: float = 0.0,
     ) -> None:
         self.agent = agent
         self.task = task
@@ -82,19 +87,22 @@ class ContextRequest:
         self.max_tokens = max_tokens
         self.notes: list[str] = []  # what the answer has to say
         self.exclude = exclude  # refs of memories that are left out
-        self.min_relevance = 0.0  # matches below it come after everything else
+        self.min_relevance = min_relevance  # matches below it come after everything else
 
 
 class Candidate:
     """A row of the index that may become a context item, before its memory is read."""
 
-    __slots__ = ("row", "score", "section", "why")
+    __slots__ = ("relevance", "row", "score", "section", "why")
 
-    def __init__(self, row: Row, section: str, score: float, why: str) -> None:
+    def __init__(
+        self, row: Row, section: str, score: float, why: str, relevance: Callable[[Record], float] | None = None
+    ) -> None:
         self.row = row
         self.section = section
         self.score = score
         self.why = why
+        self.relevance = relevance  # of a match, given its record
 
 
 class CandidateSearch:
@@ -142,7 +150,13 @@ class CandidateSearch:
         matches = self._matches()
         for each in matches:
             each.section = "turn" if each.row.doc in last else each.section
-        return {**found, "matches": matches, "critical": self._critical(), "recent": self._recent()}
+        return {
+            **found,
+            "matches": matches,
+            "written": self._written(matches),
+            "critical": self._critical(),
+            "recent": self._recent(),
+        }
 
     # -- queries to the index
 
@@ -222,12 +236,7 @@ class CandidateSearch:
     def _matches(self) -> list[Candidate]:
         """What matches the words, best first; of a topic or tags then all the rest, newest first."""
         enough = self._most
-        matches = self._search(enough) if self.words else []
-        found = [
-            Candidate(row, section_of(NUMBERED[row.type]), relevance, f"matches ({relevance:.2f})")
-            for row, relevance in matches
-            if _is_unsettled(row) and not _kind_of(row).is_named_by_agent
-        ]
+        found = self._search(enough) if self.words else []
         if self._narrow is not None and len(found) < enough:
             known = {each.row.doc for each in found}
             rows = self._select(self._conditions((), narrow=True), enough)
@@ -236,18 +245,35 @@ class CandidateSearch:
             found += _by_rank(left, least, "has the topic or the tags")
         return found
 
-    def _search(self, enough: int) -> list[tuple[Row, float]]:
-        """Rows that match the words with their relevance, best first, as a query ranks them."""
+    def _search(self, enough: int, types: tuple[str, ...] = ()) -> list[Candidate]:
+        """What matches the words, best first, as a query ranks it."""
         request = self._request
         query = Query({"text": self.words}, request.now)
-        text, conditions = parse(query.text), self._conditions((), narrow=True)
-        if not text:
-            return []
+        text, conditions = parse(query.text), self._conditions(types, narrow=True)
         matches = self._searcher.search(text, conditions, max(CANDIDATES, enough), RARITY)
         ranking = Ranking(query, self._searcher, request.policy)
         ranked = ranking.rank_matches(matches, text, conditions, enough, _SPARE)
         visible = [each for each in ranked if self._is_visible(each.row)]
-        return [(each.row, each.score) for each in sorted(visible, key=sort_key(query.sort))[:enough]]
+        return [
+            Candidate(
+                each.row,
+                section_of(NUMBERED[each.row.type]),
+                each.score,
+                "matches",
+                partial(ranking.relevance, each),
+            )
+            for each in sorted(visible, key=sort_key(query.sort))[:enough]
+            if _is_unsettled(each.row) and not _kind_of(each.row).is_named_by_agent
+        ]
+
+    def _written(self, matches: list[Candidate]) -> list[Candidate]:
+        """Matches that were written down, if turns have filled the others: a long conversation repeats its words."""
+        types = names_where("is_written_down")
+        if not self.words or len(matches) < self._most - _SPARE:
+            return []
+        if sum(_kind_of(each.row).is_written_down for each in matches) >= _FEW:
+            return []
+        return self._search(_FEW, types) if self._rows(types, 1) else []
 
     # -- candidates for other reasons
 

@@ -32,8 +32,16 @@ if TYPE_CHECKING:
     from smp_memory.store.port import IndexSearcher
 
 SHARED_FILE_REASON = "holds in all sessions, read from a file for them"  # such a memory is not in the index
-SHARES = {"state": 1 / 8, "wishes": 1 / 8, "critical": 1 / 8, "turns": 1 / 12, "recent": 1 / 12}  # beside the matches
+SHARES = {
+    "state": 1 / 8,
+    "wishes": 1 / 8,
+    "critical": 1 / 8,
+    "written": 1 / 8,
+    "turns": 1 / 12,
+    "recent": 1 / 12,
+}  # beside the matches
 _SMALL_BUDGET = 200  # tokens
+_MOST_JUDGED, _TOKENS_PER_JUDGED = 20, 40  # of the first matches so many are compared with the floor
 _BEST = 3  # so many of the first matches are in no other lane
 _HARD_CUT = 160  # characters of a turn that is there for continuity
 _TOKENS_PER_LINE = (
@@ -65,10 +73,13 @@ class ContextLanes:
         self._read_first(candidates)
         matches = [each.row.doc for each in candidates.get("matches", ())]
         best = set(matches[:_BEST])  # they come as matches, with more room
-        self._matching = set(matches)
+        self._matching = {*matches, *(each.row.doc for each in candidates.get("written", ()))}
+        if "matches" in candidates:
+            strong, weak = self._by_floor(candidates["matches"])
+            candidates = {**candidates, "matches": strong, "weak": weak}
         items = {
             name: self._items(
-                [each for each in found if name == "matches" or each.row.doc not in best],
+                [each for each in found if name in ("matches", "weak") or each.row.doc not in best],
                 has_order_of_keys=name == "wishes",
             )
             for name, found in candidates.items()
@@ -96,7 +107,6 @@ class ContextLanes:
 
     def _task_lanes(self, items: dict[str, Iterator[ContextItem]], shared: dict[str, Iterator[ContextItem]]) -> list[Lane]:  # fmt: skip
         is_small = self._request.max_tokens < _SMALL_BUDGET
-        strong, weak = self._by_floor(items["matches"])
         items["recent"] = chain(items["recent"], *shared.values())
         others = [
             Lane(
@@ -107,20 +117,29 @@ class ContextLanes:
             )
             for name, share in SHARES.items()
         ]
-        return [*others, Lane(strong, rank=1), Lane(weak, rank=3)]
+        return [*others, Lane(items["matches"], rank=1), Lane(items["weak"], rank=3)]
 
-    def _by_floor(self, matches: Iterator[ContextItem]) -> tuple[Iterator[ContextItem], Iterator[ContextItem]]:
-        """The matches that are relevant enough, and the others. They come best first."""
-        held: list[ContextItem] = []
+    def _by_floor(self, candidates: list[Candidate]) -> tuple[list[Candidate], list[Candidate]]:
+        """The matches that are relevant enough, and the others, both in the order of the search.
 
-        def strong() -> Iterator[ContextItem]:
-            for item in matches:
-                if item.score < self._request.min_relevance:
-                    held.append(item)
-                    return
-                yield item
+        Only the first are judged, which takes reading them; a hit behind them is hardly ever relevant.
+        """
+        first = candidates[: min(_MOST_JUDGED, self._request.max_tokens // _TOKENS_PER_JUDGED)]
+        records = self._read([each.row for each in first])
+        strong = [
+            each
+            for each, record in zip(first, records, strict=True)
+            if record is not None
+            and each.relevance is not None
+            and self._relevance(each, record) >= self._request.min_relevance
+        ]
+        known = {each.row.doc for each in strong}
+        return strong, [each for each in candidates if each.row.doc not in known]
 
-        return strong(), chain(held, matches)
+    def _relevance(self, candidate: Candidate, record: Record) -> float:
+        relevance = candidate.relevance(record) if candidate.relevance is not None else 0.0
+        candidate.why = f"matches ({relevance:.2f})"
+        return relevance
 
     # -- items
 
