@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from smp_memory.model.types import Kind
     from smp_memory.store.port import IndexSearcher
 
-_TOKENS_PER_LINE = 20  # so many memories are ranked as could fit
+_TOKENS_PER_LINE = 26  # so many memories are ranked as could fit
 _FEWEST, _MOST, _SPARE = 16, 2000, 10
 _NEWEST, _PREFERENCES, _WISHES, _STATES = 30, 30, 20, 200
 _MOST_WORDS, _RARE_WORDS = 48, 16  # of a task of more words only the rarest are searched

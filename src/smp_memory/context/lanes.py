@@ -41,7 +41,7 @@ SHARES = {
     "recent": 1 / 12,
 }  # beside the matches
 _SMALL_BUDGET = 200  # tokens
-_MOST_JUDGED, _TOKENS_PER_JUDGED = 20, 40  # of the first matches so many are compared with the floor
+_MOST_JUDGED, _TOKENS_PER_JUDGED = 8, 40  # of the first matches so many are compared with the floor
 _BEST = 3  # so many of the first matches are in no other lane
 _HARD_CUT = 160  # characters of a turn that is there for continuity
 _TOKENS_PER_LINE = (
