@@ -16,6 +16,7 @@ import growth_chart
 import hooks
 import lifecycle
 import machine
+import many_sessions
 import mcp_server
 import queries
 import reads
@@ -44,6 +45,7 @@ FINDING = {
     "fresh": queries.fresh,
     "building": queries.building,
     "first-answer": queries.first_answer,
+    "many-sessions": many_sessions.many_sessions,
 }
 AGENTS = {
     "hooks": hooks.events,

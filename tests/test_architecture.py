@@ -37,9 +37,11 @@ OS_CALLS = {"open", "write", "pwrite", "replace", "rename", "renames", "unlink",
 PATH_CALLS = {"write_text", "write_bytes", "touch", "symlink_to", "hardlink_to"}
 LINES = 450
 MAY_BE_LONGER = {
-    "files/memory_system.py": 490,
+    "files/memory_system.py": 500,
     "files/disk.py": 520,  # the only module that changes files, with its retries
-    "files/system.py": 480,  # every primitive, for three operating systems
+    "files/system.py": 500,  # every primitive, for three operating systems
+    "index/rows.py": 490,  # every table of the index
+    "store/indexer.py": 460,
     "store/port.py": 860,  # one document with every operation of a backend
     "store/file_store.py": 520,  # the operations of a store in files
     "store/file_session.py": 510,  # and of a session

@@ -194,14 +194,7 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """All values, nested as in the file."""
-        nested: dict[str, Any] = {}
-        for path, value in self._values.items():
-            *sections, name = path.split(".")
-            inner = nested
-            for section in sections:
-                inner = inner.setdefault(section, {})
-            inner[name] = value
-        return nested
+        return _nested(self._values)
 
     @property
     def layout(self) -> str:
@@ -233,7 +226,10 @@ class Config:
 
     def section(self, name: str) -> dict[str, Any]:
         """All settings of a section, nested as in the file: `config.section("lifecycle")`."""
-        section: dict[str, Any] = self.to_dict()[name]
+        start = f"{name}."
+        section: dict[str, Any] = _nested(
+            {path: value for path, value in self._values.items() if path.startswith(start)}
+        )[name]
         return section
 
     @property
@@ -253,6 +249,18 @@ class Config:
     def __repr__(self) -> str:
         changed = [f"{path}={self._values[path]!r}" for path, source in self._sources.items() if source != "default"]
         return f"Config({', '.join(changed)})"
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by dotted name as nested mappings."""
+    nested: dict[str, Any] = {}
+    for path, value in values.items():
+        *sections, name = path.split(".")
+        inner = nested
+        for section in sections:
+            inner = inner.setdefault(section, {})
+        inner[name] = value
+    return nested
 
 
 def _flatten(mapping: Any, source: str) -> Flat:

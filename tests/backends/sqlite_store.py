@@ -182,6 +182,9 @@ class SqliteStore:
     def session_ids(self) -> list[str]:
         return [id for (id,) in self.all("SELECT id FROM session WHERE state = 'active' ORDER BY id")]
 
+    def has_one_session(self) -> bool:
+        return len(self.session_ids()) == 1
+
     def _numbers(self, session: str, *states: str) -> list[int]:
         marks = ", ".join("?" * len(states))
         sql = f"SELECT no FROM session WHERE id = ? AND state IN ({marks}) ORDER BY no"
@@ -608,6 +611,9 @@ class SqliteIndex:
             for name in sessions or ():
                 self._store.session(name)
             return self._current().answer(sessions, work, **options)
+
+    def saved_metadata(self) -> dict[str, tuple[object, SessionInfo]]:
+        return {}
 
     def count_all_accesses(self, *, from_start: bool = False) -> None:
         pass

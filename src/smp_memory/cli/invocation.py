@@ -184,7 +184,7 @@ class Invocation:
     @property
     def has_one_session(self) -> bool:
         """Whether the scope is one session, so that ids are unique without it."""
-        return self.scope is not self.memory or len(self.memory.store.session_ids()) == 1
+        return self.scope is not self.memory or self.memory.store.has_one_session()
 
     # -- the answer
 

@@ -61,10 +61,12 @@ class VisibleSessions:
 
     def sessions(self) -> list[str]:
         """All visible sessions. Reads the metadata of every session: call it only after a session that is not visible was met."""
+        self._use_saved_metadata()
         return [name for name in self._store.session_ids() if self.allows(name)]
 
     def has_project(self) -> bool:
         """Whether a session names the project. Reads the metadata of sessions until one does."""
+        self._use_saved_metadata()
         infos = (self._readable_metadata(name) for name in self._store.session_ids())
         return any(info is not None and _key(info.project) == self._project for info in infos)
 
@@ -87,6 +89,7 @@ class VisibleSessions:
     def _has_one_user(self) -> bool:
         """Whether the sessions of the store name at most one user. Reads their metadata, once."""
         if self._one_user is None:
+            self._use_saved_metadata()
             users: set[str] = set()
             for name in self._store.session_ids():
                 users.add(self._metadata(name).user or "")
@@ -100,6 +103,11 @@ class VisibleSessions:
             return self._metadata(session)
         except (SMPError, OSError):
             return None
+
+    def _use_saved_metadata(self) -> None:
+        """Let the index tell what it knows of all sessions, instead of reading each; `_metadata` compares the version."""
+        saved = self._store.indexer.saved_metadata()
+        _metadata_cache[self._store] = {**saved, **_metadata_cache.get(self._store, {})}
 
     def _metadata(self, session: str) -> SessionInfo:
         version = self._store.metadata_version(session)

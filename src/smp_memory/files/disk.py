@@ -424,20 +424,20 @@ class Disk:
 
     # -- folders and removal
 
-    def make_folder(self, path: str) -> None:
-        """Create a folder and those above it, durably."""
+    def make_folder(self, path: str, *, sync: bool = True) -> None:
+        """Create a folder and those above it, durably; without `sync` the caller syncs them, or moves them into a folder that it syncs."""
         if self.exists(path):
             if not self.is_folder(path):
                 raise StorageCorrupt(f"{path} is a file or a link, but SMP needs a folder there.", path=path)
             return
         parent = os.path.dirname(path)
         if parent and parent != path and not self.exists(parent):  # a folder above the store may be a link
-            self.make_folder(parent)
+            self.make_folder(parent, sync=sync)
         try:
             self.system.mkdir(path, 0o700)
         except FileExistsError:
             return
-        if parent:
+        if parent and sync:
             self.sync_folder(parent)
 
     def remove(self, path: str) -> None:

@@ -21,7 +21,7 @@ from smp_memory.files.system import TYPE_CHECKING, Data
 from smp_memory.import_lock import loading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from smp_memory.files.system import System
 
@@ -215,6 +215,13 @@ class MemorySystem:
         with self._guard:
             self._gate("lstat", False)
             return MemoryStat(self._node(path))
+
+    def lstat_below(self, folder: str, paths: Iterable[str], /) -> Iterator[MemoryStat | None]:
+        for path in paths:
+            try:
+                yield self.lstat(os.path.join(folder, path))
+            except OSError:
+                yield None
 
     def replace(self, src: str, dst: str, /) -> None:
         with self._guard:

@@ -30,7 +30,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Protocol
 else:
     Protocol = object
@@ -98,6 +98,9 @@ class System(Protocol):
 
     def lstat(self, path: str, /) -> Stat:
         """The status of a path; a link at the end is not followed."""
+
+    def lstat_below(self, folder: str, paths: Iterable[str], /) -> Iterator[Stat | None]:
+        """The status of each of these paths below a folder, None where there is none; for many paths faster than `lstat`."""
 
     def replace(self, src: str, dst: str, /) -> None:
         """Rename a file, replacing an existing one, or a folder to a free name, atomically."""
@@ -346,6 +349,23 @@ class RealSystem:
     fstat = staticmethod(os.fstat)
     # Opens nothing and returns sizes and times only: walking the path would cost readers more than it gains.
     lstat = staticmethod(os.lstat)
+
+    def lstat_below(self, folder: str, paths: Iterable[str], /) -> Iterator[Stat | None]:
+        """Relative to a descriptor of the folder: the way to the store is walked once, not for each path."""
+        lstat = os.lstat
+        base: int | None = None
+        try:
+            base = os.open(folder, _WALK & ~_NOFOLLOW) if _HAS_OPENAT else None
+        except OSError:
+            pass  # the folder is gone, or cannot be opened: the whole paths say what is there
+        try:
+            for path in paths:
+                try:
+                    yield lstat(path, dir_fd=base) if base is not None else lstat(os.path.join(folder, path))
+                except OSError:
+                    yield None
+        finally:
+            _close_folder(base)
 
     def boot_id(self) -> str:
         if not RealSystem._boot:

@@ -272,7 +272,7 @@ def _remove_rows(rows: Rows, erased: dict[str, list[str]]) -> set[int]:
             continue
         found = [rows.by_id(known.number, id) for id in ids]
         docs.update(row.doc for row in found if row is not None)
-        known.files = {}
+        known.files, known.stats = {}, b""
         rows.save_session(known)
     for table in ("memory", "recent", "access", "tag", "topic"):
         rows.do_many(f"DELETE FROM {table} WHERE doc = ?", [(doc,) for doc in docs])
@@ -299,7 +299,7 @@ def _copy_clean_segments(rows: Rows, old: str, new: str, docs: set[int]) -> None
     again = [doc for (doc,) in rows.each("SELECT doc FROM memory") if doc not in known]
     rows.do_many("UPDATE memory SET digest = ? WHERE doc = ?", [(_INDEX_AGAIN, doc) for doc in again])
     numbers = {doc >> POSITION_BITS for doc in again}
-    rows.do_many("UPDATE session SET files = '{}' WHERE no = ?", [(number,) for number in sorted(numbers)])
+    rows.do_many("UPDATE session SET files = '{}', stats = x'' WHERE no = ?", [(number,) for number in sorted(numbers)])
     rows.do("DELETE FROM gone")
     share = len(kept_docs) / max(int(rows.meta("token_docs", 0)), 1)
     rows.set_meta("tokens", int(int(rows.meta("tokens", 0)) * min(share, 1.0)))

@@ -26,16 +26,18 @@ if TYPE_CHECKING:
     from typing import Any, NamedTuple
 
 
-VERSION = 6
+VERSION = 7
 POSITION_BITS = 24
 _PAGE_BYTES = 2048  # an index of few memories takes a tenth less room than with 4096, one of many as much
 _AT_ONCE = 500  # numbers in one statement
+LISTED = "listed"  # key in `meta`: identity of the sessions' folder when the index had all sessions in it
 _LARGEST = 2**63 - 1  # integer in SQLite; a person may type a larger one into a file
 
 _SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE session(no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, files TEXT NOT NULL, seq INTEGER NOT NULL,
-    size INTEGER NOT NULL, whole INTEGER NOT NULL, last INTEGER NOT NULL, names TEXT NOT NULL);
+CREATE TABLE session(no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, watched BLOB NOT NULL, stats BLOB NOT NULL,
+    files TEXT NOT NULL, seq INTEGER NOT NULL, size INTEGER NOT NULL, whole INTEGER NOT NULL, last INTEGER NOT NULL, names TEXT NOT NULL,
+    about TEXT NOT NULL);
 CREATE TABLE name(no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE memory(doc INTEGER PRIMARY KEY, id TEXT NOT NULL, type INTEGER NOT NULL, created INTEGER NOT NULL,
     updated INTEGER, author INTEGER, importance REAL, confidence REAL, pinned INTEGER, deleted INTEGER,
@@ -75,6 +77,7 @@ COLUMNS = (
 NULL = ""  # in values to insert: binding a None takes Python's sqlite3 longer than all other values of a row together
 _MAY_BE_NULL = "updated, author, importance, confidence, pinned, deleted, status, severity, impact, approved"
 _VALUES = ",".join(f"nullif(?, '{NULL}')" if each in _MAY_BE_NULL.split(", ") else "?" for each in COLUMNS.split(", "))
+_SESSION = "no, id, files, seq, size, whole, last, names, watched, stats, about"
 _OF_DOCS = f"SELECT {COLUMNS} FROM wanted CROSS JOIN memory ON doc = wanted.no"
 
 
@@ -118,10 +121,21 @@ _row = partial(tuple.__new__, Row)  # a Row from a tuple of SQLite
 class IndexedSession:
     """One session in the index: its number, and the cursors of its files."""
 
-    __slots__ = ("files", "id", "last", "names", "number", "seq", "size", "whole")
+    __slots__ = ("about", "files", "id", "last", "names", "number", "seq", "size", "stats", "watched", "whole")
 
     def __init__(
-        self, number: int, id: str, files: str, seq: int, size: int, whole: int, last: int, names: str = "[]"
+        self,
+        number: int,
+        id: str,
+        files: str,
+        seq: int,
+        size: int,
+        whole: int,
+        last: int,
+        names: str = "[]",
+        watched: bytes = b"",
+        stats: bytes = b"",
+        about: str = "",
     ) -> None:
         self.number = number
         self.id = id
@@ -132,6 +146,9 @@ class IndexedSession:
         self.names: list[Any] = (
             json.loads(names) if names != "[]" else []
         )  # ids that were assigned twice, see `smp_memory.model.clone_merge`
+        self.watched = watched  # its files and folders, and their stat data, see `smp_memory.store.change_detection`
+        self.about = about  # version of its metadata, user, project and settings, as JSON; empty: not known
+        self.stats = stats  # empty: they must be compared with the cursors
         self.whole = bool(whole)  # False: the whole session must be read again when it changes
 
 
@@ -251,19 +268,31 @@ class Rows:
     def set_meta(self, key: str, value: Any) -> None:
         self.do("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
+    def save_hints(self, values: dict[str, Any], version: int | None) -> None:
+        """Save values that are not needed for an answer, unless another process has written since the `data_version`, or on a full disk."""
+        try:
+            self.begin()
+            for key, value in values.items() if self.data_version() == version else ():
+                self.set_meta(key, value)
+            self.commit()
+        except (IndexBusy, sqlite3.Error):
+            self.roll_back()
+
     # -- sessions
 
     def session_ids(self) -> list[str]:
         return [row[0] for row in self.each("SELECT id FROM session")]
 
-    def sessions(self) -> dict[str, IndexedSession]:
-        return {
-            row[1]: IndexedSession(*row)
-            for row in self.each("SELECT no, id, files, seq, size, whole, last, names FROM session")
-        }
+    def stats_of_sessions(self) -> list[tuple[str, bytes, bytes]]:
+        """Id, `watched` and `stats` of every session."""
+        return self.all("SELECT id, watched, stats FROM session")
+
+    def metadata_of_sessions(self) -> list[tuple[str, str]]:
+        """Id and `about` of the sessions whose metadata is known."""
+        return self.all("SELECT id, about FROM session WHERE about != ''")
 
     def session(self, id: str) -> IndexedSession | None:
-        found = self.all("SELECT no, id, files, seq, size, whole, last, names FROM session WHERE id = ?", (id,))
+        found = self.all(f"SELECT {_SESSION} FROM session WHERE id = ?", (id,))
         return IndexedSession(*found[0]) if found else None
 
     def has_session(self, id: str) -> bool:
@@ -272,25 +301,29 @@ class Rows:
     def new_session(self, id: str) -> IndexedSession:
         number = int(self.meta("last_session", 0)) + 1
         self.set_meta("last_session", number)  # numbers are never reused: tantivy may still have the old ones
-        self.do("INSERT INTO session VALUES (?, ?, '{}', 0, 0, 1, 0, '[]')", (number, id))
+        self.do("INSERT INTO session VALUES (?, ?, x'', x'', '{}', 0, 0, 1, 0, '[]', '')", (number, id))
         return IndexedSession(number, id, "{}", 0, 0, 1, 0)
 
     def save_session(self, known: IndexedSession) -> None:
         self.do(
-            "UPDATE session SET files = ?, seq = ?, size = ?, whole = ?, last = ?, names = ? WHERE no = ?",
+            "UPDATE session SET watched = ?, stats = ?, files = ?, seq = ?, size = ?, whole = ?, last = ?, names = ?, about = ? WHERE no = ?",
             (
+                known.watched,
+                known.stats,
                 json.dumps(known.files, separators=(",", ":")),
                 min(known.seq, _LARGEST),
                 known.size,
                 int(known.whole),
                 known.last,
                 json.dumps(known.names, separators=(",", ":")),
+                known.about,
                 known.number,
             ),
         )
 
     def remove_session(self, number: int) -> None:
         self.do("DELETE FROM session WHERE no = ?", (number,))
+        self.do("DELETE FROM meta WHERE key = ?", (LISTED,))
 
     def session_name(self, number: int) -> str | None:
         name = self._sessions.get(number)

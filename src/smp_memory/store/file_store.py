@@ -11,6 +11,7 @@ import json
 import os
 import threading
 import weakref
+from itertools import islice
 
 from smp_memory.config_file import with_store_facts_at_top
 from smp_memory.errors import (
@@ -82,6 +83,8 @@ class FileStore:
         self._mutex = threading.Lock()
         self.syncer = IntervalSync(self.disk, config.sync_interval_seconds)
         self.closed = False
+        self.has_synced_root = False  # by this process, see `session_creation`
+        self.defers_file_checks = False  # see `open_read_only`
         self._config_identity: list[int] = []
         self._archived_count: tuple[object, int] = (None, 0)
         self._shared_records: tuple[object, list[Record]] = (None, [])
@@ -131,6 +134,11 @@ class FileStore:
     def session_ids(self) -> list[str]:
         self.check_open()
         return self.layout.session_ids(self.disk, self.root)
+
+    def has_one_session(self) -> bool:
+        names = self.layout.names(self.disk, self.root)
+        live = (name for name in names if ids.is_valid(name) and self.has_session(name))
+        return len(list(islice(live, 2))) == 1
 
     def archived_count(self) -> int:
         """The number of archived sessions; listed again only when one of the folders has changed."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
+    from smp_memory.model.session_info import SessionInfo
     from smp_memory.privacy.visibility import Viewer
     from smp_memory.store.port import AccessLogPort, Histories
 
@@ -85,6 +86,9 @@ class HistoryIndex:
             history = self._histories[session].get(row.id)
             records[row.doc] = history.record(session) if history is not None else None
         return records
+
+    def saved_metadata(self) -> dict[str, tuple[object, SessionInfo]]:
+        return {}
 
     def count_all_accesses(self, *, from_start: bool = False) -> None:
         """Nothing to do: accesses are read from the log at every query."""

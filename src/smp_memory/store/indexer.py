@@ -25,10 +25,11 @@ from smp_memory.model.clone_merge import ReadableIds
 from smp_memory.model.history import RecordHistory
 from smp_memory.store import record_reader
 from smp_memory.store.access_counts import PendingAccesses
-from smp_memory.store.change_detection import ChangeDetector
+from smp_memory.store.change_detection import ChangeDetector, are_settled
 from smp_memory.store.parallel_tokenizer import with_terms
 from smp_memory.store.record_reader import MARK, RecordReader
-from smp_memory.store.searcher import Searcher, save_problems
+from smp_memory.store.searcher import Searcher, load_metadata, save_problems
+from smp_memory.store.session_metadata import describe_metadata
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from smp_memory.index.rows import IndexedSession
     from smp_memory.model.entry import Entry
+    from smp_memory.model.session_info import SessionInfo
     from smp_memory.privacy.visibility import Viewer
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.parallel_tokenizer import TokenizedSession
@@ -176,7 +178,7 @@ class Indexer:
             self.close()  # another process discarded it
         if self._index is None:
             self._index = Index(self._folder_in_use(), record_reader.embedder(self._store.config))
-            self._detector = ChangeDetector(self._store, set(self._index.rows.session_ids()))
+            self._detector = ChangeDetector(self._store)
             self._counted_at, self._seen_version = _NEVER, -1
         return self._index
 
@@ -247,6 +249,10 @@ class Indexer:
             self._counted_at = 2 * _NEVER  # also if there are few
             self._count_accesses(index)
 
+    def saved_metadata(self) -> dict[str, tuple[object, SessionInfo]]:
+        with self.mutex:
+            return load_metadata(self._index.rows) if self._index is not None else {}
+
     def _discard(self) -> None:
         """Discard the index, so that the next attempt builds a new one. Another process may still have it open."""
         try:
@@ -284,6 +290,7 @@ class Indexer:
             self._index_sessions(index, stale, deadline, progress)
         if sessions is None:
             self._detector.marks = marks
+            self._detector.save_check(index, marks)
 
     def _reader(self, name: str, known: IndexedSession | None) -> IncrementReader:
         store = self._store
@@ -341,7 +348,7 @@ class Indexer:
         self._detector.indexed.add(name)
         if known is None:
             known = index.rows.new_session(name)
-        size, identity = known.size, store.session_identity(name)
+        size, identity, now = known.size, store.session_identity(name), time.time_ns()
         paths = self._detector.stats.stat_session(name)
         reader = self._read(name, known)
         if not self._index_appended(index, known, reader):
@@ -363,13 +370,14 @@ class Indexer:
             save_problems(index, name, reader.problems(), grown=True)
         known.seq = max(known.seq, reader.session_history.seq)
         known.files = dict(reader.cursors())
-        index.rows.save_session(known)
-        if all(cursor[8] for cursor in known.files.values()) and self._detector.stats.matches_cursors(
-            name, known.files, paths
-        ):
-            self._detector.stats.remember(name, paths)
+        is_settled = are_settled(paths, now) and all(cursor[8] for cursor in known.files.values())
+        if is_settled and self._detector.stats.matches_cursors(name, known.files, paths):
+            known.watched, known.stats = self._detector.stats.remember(name, paths)
         else:
+            known.watched = known.stats = b""
             self._detector.stats.forget(name)
+        known.about = describe_metadata(store, reader, known.about, now)
+        index.rows.save_session(known)
         return known.size - size
 
     def _read(self, name: str, known: IndexedSession | None) -> IncrementReader:

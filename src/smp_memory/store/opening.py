@@ -77,8 +77,15 @@ def ram() -> System:
     return MemorySystem()
 
 
-def open_read_only(root: str, environ: Mapping[str, str], arguments: Mapping[str, Any]) -> Store:
-    """The store in a folder, for a reader that must start fast: nothing is created, recovered or checked, and a write is a bug."""
+def open_read_only(
+    root: str, environ: Mapping[str, str], arguments: Mapping[str, Any], *, defers_file_checks: bool = False
+) -> Store:
+    """The store in a folder, for a reader that must start fast: nothing is created, recovered or checked, and a write is a bug.
+
+    defers_file_checks: in a store of many sessions, queries notice what SMP wrote, and every file that was added, replaced or
+    removed, but a file that another program changed in place only if all files were not checked for ten minutes. The caller
+    has them checked afterwards, by a query of a store that was opened in another way.
+    """
     import json
     import os
 
@@ -91,7 +98,9 @@ def open_read_only(root: str, environ: Mapping[str, str], arguments: Mapping[str
     path, system = os.path.join(root, CONFIG_FILE), RealSystem(root)
     stored = json.loads(Disk(system).read(path).decode("utf-8-sig"))
     config = Config.build(stored, path, environ=environ, arguments=arguments)
-    return FileStore(root, layout_named(config.layout), system, config, _refuse_write)
+    store = FileStore(root, layout_named(config.layout), system, config, _refuse_write)
+    store.defers_file_checks = defers_file_checks
+    return store
 
 
 def _refuse_write(*_: Any) -> None:

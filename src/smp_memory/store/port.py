@@ -315,6 +315,9 @@ class Store(Protocol):
     def session_ids(self) -> list[str]:
         """The live sessions, sorted."""
 
+    def has_one_session(self) -> bool:
+        """Whether there is exactly one live session; cheap."""
+
     def has_session(self, session: str) -> bool:
         """Whether there is a live session of this name; cheap."""
 
@@ -554,6 +557,12 @@ class SearchIndex(Protocol):
         with_others: the other sessions are caught up as well, and only the existence of these is checked.
         by_meaning: missing embeddings are added first.
         viewer: the searcher behaves as if memories that the viewer may not see did not exist.
+        """
+
+    def saved_metadata(self) -> dict[str, tuple[object, SessionInfo]]:
+        """What the index knows, without catching up: a session's `metadata_version`, and its user, project and settings in it.
+
+        Sessions may be missing, and nothing else of the metadata is there. Valid if the version is still the same.
         """
 
     def count_all_accesses(self, *, from_start: bool = False) -> None:

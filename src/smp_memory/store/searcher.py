@@ -22,6 +22,7 @@ from smp_memory.index.query import (
 )
 from smp_memory.index.rows import POSITION_BITS, Row
 from smp_memory.model.reports import Problem
+from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.types import KINDS
 from smp_memory.store.access_counts import add_counts
 
@@ -422,3 +423,15 @@ def _problem(
     path: str, line: int, code: str, severity: str, id: str | None, message: str, archived: str | None = None
 ) -> Problem:
     return Problem(path, line, code, message, severity, id, archived)
+
+
+# -- metadata of sessions
+
+
+def load_metadata(rows: Rows) -> dict[str, tuple[object, SessionInfo]]:
+    """By session: the version of its metadata that the index knows, and its user, project and settings in it, nothing else."""
+    found: dict[str, tuple[object, SessionInfo]] = {}
+    for name, about in rows.metadata_of_sessions():
+        version, user, project, config = json.loads(about)
+        found[name] = (version, SessionInfo(name, "", user=user, project=project, config=config))
+    return found

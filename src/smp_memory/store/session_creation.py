@@ -68,9 +68,11 @@ def _taken(session: str) -> SessionExists:
 
 
 def _create_folder(store: FileStore, info: SessionInfo) -> None:
-    disk, folder, waiting = store.disk, store.layout.folder(store.root, info.id), _temporary(store, info.id)
+    disk, folder = store.disk, store.layout.folder(store.root, info.id)
+    # In the same folder, because a move between two folders is durable when both are synced. No session has such a name.
+    waiting = f"{folder}-{os.urandom(4).hex()}{TEMPORARY}"
     store.make_folder(os.path.dirname(folder))
-    store.make_folder(os.path.join(waiting, PRIVATE))
+    disk.make_folder(os.path.join(waiting, PRIVATE), sync=False)
     disk.write_new(os.path.join(waiting, store.layout.info_file), store.layout.encode_info(info))
     disk.sync_folder(waiting)
     try:
@@ -82,12 +84,13 @@ def _create_folder(store: FileStore, info: SessionInfo) -> None:
         if disk.exists(folder):
             raise _taken(info.id) from None
         raise error
-    _confirm(store, info.id, os.path.dirname(folder), os.path.dirname(waiting))
+    _confirm(store, info.id, os.path.dirname(folder))
 
 
 def _create_file(store: FileStore, info: SessionInfo) -> None:
     disk, path, waiting = store.disk, os.path.join(store.root, f"{info.id}.jsonl"), _temporary(store, info.id)
-    store.make_folder(store.layout.private(store.root, info.id))
+    store.make_folder(os.path.dirname(waiting))
+    disk.make_folder(store.layout.private(store.root, info.id), sync=False)
     disk.write_new(waiting, store.layout.encode_info(info))
     try:
         disk.link_new(waiting, path)
@@ -101,11 +104,13 @@ def _temporary(store: FileStore, session: str) -> str:
     return os.path.join(store.root, PRIVATE, f"{session}-{os.urandom(4).hex()}{TEMPORARY}")
 
 
-def _confirm(store: FileStore, session: str, *folders: str) -> None:
-    """Fsync the folders of a new session and those above: the process that made them may have died before its fsync."""
+def _confirm(store: FileStore, session: str, folder: str) -> None:
+    """Fsync the folder of a new session, and once those above: the process that made them may have died before its fsync."""
+    above = () if store.has_synced_root else (store.root, os.path.dirname(store.root))
     try:
-        for folder in (*folders, store.root, os.path.dirname(store.root)):
-            store.disk.sync_folder(folder)
+        for each in (folder, *above):
+            store.disk.sync_folder(each)
+        store.has_synced_root = True
     except OSError as error:
         raise DurabilityUnknown(
             f"Session {session} was created, but the disk did not confirm it ({error.strerror}). It may be lost after a crash.",

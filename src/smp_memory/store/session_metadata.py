@@ -10,6 +10,7 @@ import os
 
 from smp_memory import event_log
 from smp_memory.errors import FormatTooNew, InvalidFormat, InvalidRecord, SessionCorrupt, SMPError, StorageCorrupt
+from smp_memory.files.partial_reader import TICK_NS
 from smp_memory.git.metadata_conflicts import decode_metadata, find_conflict, last_metadata_line
 from smp_memory.model.session_info import FORMAT, SessionInfo
 from smp_memory.model.times import parse
@@ -144,3 +145,24 @@ def read_info(disk: Disk, layout: Layout, reader: SessionReader) -> SessionInfo:
     if info.created_text == UNKNOWN:
         info.created_text = first_time(reader)
     return info
+
+
+def describe_metadata(store: Any, reader: SessionReader, saved: str, now_ns: int) -> str:
+    """Version of a session's metadata, its user, project and settings, as JSON for the index.
+
+    Empty if `load` would raise or report anything, or if a change at this moment could leave the version as it is.
+    `store` is a `store.file_store.FileStore`; `saved` is what the index has, and is returned if the version is the same.
+    """
+    version, layout = store.metadata_version(reader.session), store.layout
+    if not isinstance(version, list) or now_ns - max(version[2:]) <= TICK_NS:
+        return ""
+    if saved and json.loads(saved)[0] == version:
+        return saved
+    try:
+        data = store.disk.read(os.path.join(reader.folder, layout.info_file))
+        info = layout.decode_info(data, reader.session) if find_conflict(layout, data) is None else None
+        if info is None or info.format > FORMAT or store.metadata_version(reader.session) != version:
+            return ""
+        return json.dumps([version, info.user, info.project, info.config])
+    except (SMPError, OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return ""

@@ -91,7 +91,8 @@ def _answer(call: Invocation, search: Search, words: str) -> None:
 
 
 def _hits_lines(call: Invocation, hits: Hits, query: QueryOptions, search: Search, words: str) -> Iterator[str]:
-    options, short_ids = call.options, call.has_one_session
+    options = call.options
+    short_ids = len({hit.record.session for hit in hits}) < 2 and call.has_one_session
     has_labels = options.mode in (None, "default")
     explain = score_parts if options.explain else None
     yield from hit_lines(hits, words, call.screen.width, short_ids=short_ids, explain=explain, has_labels=has_labels)

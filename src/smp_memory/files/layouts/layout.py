@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+from stat import S_ISDIR
 
 from smp_memory.errors import InvalidFormat
 from smp_memory.files.codec import JsonLines
@@ -50,6 +51,7 @@ class Layout:
 
     name = ""
     sessions = ""  # the folder below the root that holds the sessions
+    inner_folders: tuple[str, ...] = ()  # folders inside that of a session that may hold files with entries
     info_file = ""  # the file with a session's metadata; empty: a line among the entries
     field_names: FieldNames
 
@@ -63,11 +65,18 @@ class Layout:
 
     def session_ids(self, disk: Disk, root: str) -> list[str]:
         base = os.path.join(root, self.sessions)
+        names = [name for name in self.names(disk, root) if ids.is_valid(name)]
+        folders = [each is not None and S_ISDIR(each.st_mode) for each in disk.system.lstat_below(base, names)]
+        infos = disk.system.lstat_below(base, [os.path.join(name, self.info_file) for name in names])
         return [
             name
-            for name in disk.folders(base)
-            if ids.is_valid(name) and self.is_session(disk, os.path.join(base, name))
+            for name, is_folder, info in zip(names, folders, infos, strict=True)
+            if (is_folder and info is not None) or self.exists(disk, root, name)
         ]
+
+    def names(self, disk: Disk, root: str) -> list[str]:
+        """Names of what may be a session, from one listing of a folder."""
+        return disk.names(os.path.join(root, self.sessions))
 
     def is_session(self, disk: Disk, folder: str) -> bool:
         return disk.exists(os.path.join(folder, self.info_file)) or bool(
@@ -295,8 +304,10 @@ class SingleLayout(_JsonLinesLayout):
         return os.path.join(root, PRIVATE, session)
 
     def session_ids(self, disk: Disk, root: str) -> list[str]:
-        names = [name[: -len(_ENDING)] for name in disk.names(root) if name.endswith(_ENDING)]
-        return [name for name in names if ids.is_valid(name)]
+        return [name for name in self.names(disk, root) if ids.is_valid(name)]
+
+    def names(self, disk: Disk, root: str) -> list[str]:
+        return [name[: -len(_ENDING)] for name in disk.names(root) if name.endswith(_ENDING)]
 
     def exists(self, disk: Disk, root: str, session: str) -> bool:
         return disk.exists(os.path.join(root, session + _ENDING))

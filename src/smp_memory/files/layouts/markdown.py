@@ -89,6 +89,7 @@ class MarkdownLayout(Layout):
     name = "markdown"
     sessions = "active"
     info_file = "metadata.yaml"
+    inner_folders = (_STATES, _ARTIFACTS)
     field_names = FieldNames(
         time="timestamp",
         names={

@@ -79,7 +79,7 @@ def _run(arguments: list[str]) -> None:
     if not is_trusted(root, os.environ):
         _print(_untrusted_answer(event))
         return
-    recall = _answer(event, root)
+    recall = _answer(event, root, wait)
     _run_in_background(lambda is_background: _record(event, root, recall, is_background, wait), wait=wait)
 
 
@@ -96,7 +96,7 @@ def _untrusted_answer(event: HookEvent) -> bytes:
     return events.answer(event, _UNTRUSTED if has_notice else "")
 
 
-def _answer(event: HookEvent, root: str) -> HookRecall | None:
+def _answer(event: HookEvent, root: str, wait: bool) -> HookRecall | None:
     """Print the answer to an event and return what was recalled; None if that failed or the event takes no answer."""
     if event.kind not in events.ANSWERED:
         return None
@@ -107,7 +107,9 @@ def _answer(event: HookEvent, root: str) -> HookRecall | None:
             from smp_memory.integrations.hooks.session_state import session_name
 
             _set_timer()
-            reader = Reader(root, os.environ)
+            # The recording behind the answer to a prompt catches up the index with all files.
+            has_followup = event.kind == events.PROMPT and not wait and hasattr(os, "fork")
+            reader = Reader(root, os.environ, defers_file_checks=has_followup)
             recall = recall_for_event(reader, event, session_name(reader.store.state, event))
     except BaseException as error:
         _log_failure(root, event, error)

@@ -54,11 +54,11 @@ _START_TURNS = 8  # of the last session, at the start
 class Reader:
     """A read-only scope of a store. A `Memory` loads twice as much, and maintains the store when it is opened."""
 
-    def __init__(self, root: str, environ: Mapping[str, str]) -> None:
+    def __init__(self, root: str, environ: Mapping[str, str], *, defers_file_checks: bool = False) -> None:
         incomplete.caller_reports = True  # in the notice at the start of a session; a hook prints nothing else
         self.root = root
         self.project = ""  # of the folder in which the host works, if the store is for several projects
-        self.store = open_read_only(root, environ, {"track_access": False})
+        self.store = open_read_only(root, environ, {"track_access": False}, defers_file_checks=defers_file_checks)
         self.scope = Scope(self.store, None, self.store.config, Clock(), viewer=Viewer(None))
 
     @property

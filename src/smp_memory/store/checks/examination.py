@@ -320,6 +320,7 @@ class ReadOnlySystem:
         self.pread = system.pread
         self.fstat = system.fstat
         self.lstat = system.lstat
+        self.lstat_below = system.lstat_below
         self.listdir = system.listdir
         self.lock = system.lock
         self.unlock = system.unlock

@@ -77,9 +77,8 @@ class FormatCheck(Check):
 
     def store(self, subject: FileExamination) -> Iterator[HealthIssue]:
         self.summary = f"format {FORMAT}"
-        self._older = [
-            name for name in self._older if name in subject.session_ids()
-        ]  # without those archived meanwhile
+        live = set(subject.session_ids())
+        self._older = [name for name in self._older if name in live]  # without those archived meanwhile
         if self._older:
             count = len(self._older)
             yield HealthIssue(

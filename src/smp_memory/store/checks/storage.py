@@ -277,8 +277,10 @@ def _temporary_of_store(subject: FileExamination) -> Iterator[str]:
     for name in subject.disk.names(private):
         if name.endswith(TEMPORARY) or name.startswith(("leaving-", "coming-")):
             yield os.path.join(private, name)
-    archives = [(folder, "") for folder in folders_of_archives(subject.disk, subject.root)]
-    for folder, start in ((subject.root, "config.json"), *archives):
+    folders = folders_of_archives(subject.disk, subject.root)
+    if subject.store.layout.info_file:
+        folders = [*folders, os.path.join(subject.root, subject.store.layout.sessions)]
+    for folder, start in ((subject.root, "config.json"), *((folder, "") for folder in folders)):
         for name in subject.disk.names(folder):
             if name.endswith(TEMPORARY) and name.startswith(start):
                 yield os.path.join(folder, name)
