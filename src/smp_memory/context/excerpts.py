@@ -6,7 +6,7 @@ side something was left out. Linear in the length of the text.
 
 from __future__ import annotations
 
-from smp_memory.index.tokenizer import terms
+from smp_memory.index.tokenizer import STOP_WORDS, terms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,8 +21,9 @@ _SENTENCE_ENDS = (". ", "! ", "? ", "。", "！", "？")
 class QuestionWords:
     """The words of a question, to be found in texts, and how much each counts."""
 
-    def __init__(self, question: str, weight_of: Callable[[str], float]) -> None:
-        """`weight_of`: the weight of a term; a term that no text has may weigh 0."""
+    def __init__(self, question: str, weight_of: Callable[[str], float] | None = None) -> None:
+        """`weight_of`: the weight of a term, 0 for one that does not count; by default all but stop words count the same."""
+        weight_of = weight_of or _equal_weight
         self._weights: dict[str, float] = {}  # by the letters that are looked for
         for word in dict.fromkeys(question.lower().split()):
             for letters, term in _letters(word.strip(".,;:!?\"'()[]…")):
@@ -38,6 +39,10 @@ class QuestionWords:
 
     def weight(self, letters: str) -> float:
         return self._weights[letters]
+
+
+def _equal_weight(term: str) -> float:
+    return 0.0 if term in STOP_WORDS else 1.0
 
 
 def _letters(word: str) -> list[tuple[str, str]]:

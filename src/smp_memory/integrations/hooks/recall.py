@@ -194,17 +194,12 @@ def _for_prompt(reader: Reader, event: HookEvent, state: HookSession, session: s
     words = query_words(event.prompt)
     if not budget or not words or not event.is_from_a_person:
         return HookRecall()
-    from smp_memory.context.budget import ContextItem, line_prefix, line_text
+    from smp_memory.context.budget import context_item, section_of
+    from smp_memory.context.excerpts import QuestionWords
 
+    looked_for = QuestionWords(words)
     items = [
-        ContextItem(
-            hit.record,
-            hit.record.type if KINDS[hit.record.type].is_written_down else "earlier",
-            hit.relevance,
-            "matches the prompt",
-            line_prefix(hit.record, None),
-            line_text(hit.record),
-        )
+        context_item(hit.record, section_of(hit.record.type), hit.relevance, "matches the prompt", looked_for)
         for hit in _relevant_hits(reader, words, state, session)
     ]
     return HookRecall(*_within_budget(items, budget))
