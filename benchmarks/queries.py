@@ -19,6 +19,8 @@ import reads
 import sample_data
 from timing import MILLISECONDS, Row, Target, alternate, each, progress, quantile, whole
 
+from smp_memory.index import embeddings
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -332,4 +334,36 @@ def first_answer(plan: Plan) -> Iterator[Row]:
         sides.at("python", 0.5) * 1e3,
         sides.ratio("smp", "python"),
         Target("ratio", at_most=8),
+    )
+
+
+def with_meaning(plan: Plan) -> Iterator[Row]:
+    """The same queries and first answer by words and meaning; vectors are made before."""
+    if not embeddings.available():
+        return
+    for count, sessions, limit in _SIZES[:1] if plan.quick else _SIZES[:3]:
+        filled = _store(plan, count, sessions)
+        case = f"{count:,} memories"
+        memory = sample_data.open_store(filled.root, "jsonl", "os", "auto")
+        rate = count / whole(memory.reindex)[0]
+        yield Row("index build with meaning", case, "memories/s", rate)
+        each(memory.query, filled.questions)
+        seconds = sorted(each(memory.query, filled.questions))
+        target = limit and Target("value", at_most=limit)
+        yield Row("query p95 with meaning", case, "ms", quantile(seconds, _P95) * 1e3, target=target)
+        memory.close()
+    children = reads.Children(plan)
+    children.environment["SMP_SEARCH_SEMANTIC"] = "auto"
+    script = _FIRST.format(root=filled.root)
+    sides = alternate(
+        {"smp": lambda: children.seconds(script), "python": lambda: children.seconds("pass")}, plan.count(15, 3)
+    )
+    yield Row(
+        "first answer of a new process with meaning",
+        case,
+        "ms",
+        sides.at("smp", 0.5) * 1e3,
+        sides.at("python", 0.5) * 1e3,
+        sides.ratio("smp", "python"),
+        Target("ratio", at_most=7.5),
     )

@@ -64,6 +64,7 @@ class Children:
             name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SMP_"))
         }
         self.environment |= {"PYTHONPYCACHEPREFIX": cache, "PYTHONPATH": os.path.dirname(package)}
+        self.environment |= {"SMP_SEARCH_SEMANTIC": "off"}  # as in `sample_data.open_store`
         before, sys.pycache_prefix = sys.pycache_prefix, cache
         with contextlib.redirect_stdout(io.StringIO()):
             compileall.compile_dir(package, quiet=2)  # the standard library's follows in the round that warms up

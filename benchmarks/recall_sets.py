@@ -134,7 +134,7 @@ def _write_conversation(
     others: list[list[retrieval.Question]],
     most: int | None,
 ) -> list[Case]:
-    places = retrieval._write(memory, conversation)
+    places = retrieval.write(memory, conversation)
     refs = {place: f"{session}/{id}" for (session, id), place in places.items()}
     rng = random.Random(name)
     questions = _sample(rng, conversation.questions, most)

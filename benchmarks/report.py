@@ -60,6 +60,9 @@ _HOW = {
     "index against files": "All bytes of `.smp/index` against the session files.",
     "catch up with 1,000 foreign writes": "Another process's `add_many`, then one query here.",
     "first answer of a new process": "Import, open, one question, from the start of the process to its end.",
+    "index build with meaning": "`memory.reindex()` with the vectors of all memories.",
+    "query p95 with meaning": "The same queries by words and meaning.",
+    "first answer of a new process with meaning": "The same question by words and meaning; the vectors are there.",
     "compaction of a 10 MB session": (
         "`session.compact`, in a store just opened, so that the session is read first. Raw: 10 MB written and synced."
     ),

@@ -45,6 +45,7 @@ FINDING = {
     "fresh": queries.fresh,
     "building": queries.building,
     "first-answer": queries.first_answer,
+    "with-meaning": queries.with_meaning,
     "many-sessions": many_sessions.many_sessions,
 }
 AGENTS = {

@@ -94,9 +94,11 @@ def take(source: Iterator[Any], count: int) -> list[Any]:
     return [next(source) for _ in range(count)]
 
 
-def open_store(root: str, layout: str, durability: str = "always") -> smp_memory.Memory:
+def open_store(root: str, layout: str, durability: str = "always", semantic: str = "off") -> smp_memory.Memory:
+    """Figures are by words alone, unless they say that they are with meaning."""
     settings = {
         "durability": durability,
+        "search": {"semantic": semantic},
         "storage": {"max_session_size_mb": 4096},
         "concurrency": {"lock_timeout_ms": 60_000},
     }

@@ -54,7 +54,7 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def words_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same answers whether smp-memory[semantic] is installed or not; the tests of meaning ask for it."""
+    """The same answers whether the embedding model is installed or not; the tests of meaning ask for it."""
     monkeypatch.setattr("smp_memory.index.embeddings.available", lambda: False)
 
 

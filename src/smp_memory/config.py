@@ -8,14 +8,24 @@ Guarantees: a `Config` is immutable; every value in it was validated; an unknown
 `InvalidConfig` that names the key, where it came from and what is allowed. `layout` and `format` belong to the
 whole store: once the file states them, the environment does not change them, an argument that names another layout
 is a `LayoutMismatch`, and a session cannot override them. A file of a newer format is `FormatTooNew`, whatever else
-it contains.
+it contains. A setting that names code to run is accepted only from the environment and from arguments.
 Non-guarantees: nothing is read or written here; the caller passes the content of files and `os.environ`. Unknown `SMP_*`
 variables are ignored, because other tools may own them; an empty variable counts as not set.
 """
 
 from __future__ import annotations
 
-from smp_memory.config_values import Between, ChoiceOf, NameList, Patterns, Positive, Replacement, Switch, Whole
+from smp_memory.config_values import (
+    Between,
+    ChoiceOf,
+    FunctionName,
+    NameList,
+    Patterns,
+    Positive,
+    Replacement,
+    Switch,
+    Whole,
+)
 from smp_memory.errors import FormatTooNew, InvalidConfig, LayoutMismatch
 from smp_memory.model.types import KINDS
 
@@ -41,14 +51,17 @@ _QUOTED_CHARACTERS = 80
 class Setting:
     """One row of the schema."""
 
-    __slots__ = ("check", "default", "doc", "path", "store_wide", "variable")
+    __slots__ = ("check", "default", "doc", "path", "store_wide", "user_only", "variable")
 
-    def __init__(self, path: str, default: Any, check: ValueCheck, doc: str, store_wide: bool = False) -> None:
+    def __init__(
+        self, path: str, default: Any, check: ValueCheck, doc: str, store_wide: bool = False, user_only: bool = False
+    ) -> None:
         self.path = path
         self.default = default
         self.check = check
         self.doc = doc
         self.store_wide = store_wide
+        self.user_only = user_only  # names code to run: never from a store, which may come from a stranger
         self.variable = "SMP_" + path.upper().replace(".", "_")
 
 
@@ -64,7 +77,8 @@ SETTINGS = (
     Setting("storage.critical_percent", 95, Between(1, 100), "The share from which it is compacted in any case."),
     Setting("storage.gentle_percent", 10, Between(0, 100), "The share of a session that gentle compaction frees."),
     Setting("storage.forced_percent", 20, Between(0, 100), "The share that forced compaction frees."),
-    Setting("search.semantic", "auto", ChoiceOf("auto", "off"), "Whether searches use embeddings besides words: auto, if smp-memory[semantic] is installed."),
+    Setting("search.semantic", "auto", ChoiceOf("auto", "off"), "Whether searches use embeddings besides words: auto, if a model is installed."),
+    Setting("search.embedder", None, FunctionName(), "A function of yours as the embedding model, see finding.md; never from a store.", user_only=True),
     Setting("privacy.redaction.enabled", True, Switch(), "Whether secrets are redacted when memories are written, see privacy.md."),
     Setting("privacy.redaction.off", [], NameList(), "Rules or kinds that are not applied, such as phone."),
     Setting("privacy.redaction.patterns", [], Patterns(), "Additional patterns to redact."),
@@ -157,7 +171,7 @@ class Config:
     ) -> Config:
         """Determine every setting. Mappings are nested as in the file; `environ` is usually `os.environ`."""
         _reject_newer_format(file, file_path)
-        stated = _flatten(file, f"file {file_path}")
+        stated = _of_store(_flatten(file, f"file {file_path}"), f"file {file_path}")
         requested = _flatten(arguments, "argument")
         _reject_other_layout(stated, requested, file_path)
         return cls(
@@ -338,9 +352,22 @@ def _from_environment(environ: Mapping[str, str], stated: Flat) -> Flat:
     return flat
 
 
+def _of_store(flat: Flat, source: str) -> Flat:
+    """Settings from a store's own files, which must not name code to run."""
+    for path, value in flat.items():
+        if _BY_PATH[path].user_only and value != _BY_PATH[path].default:
+            raise InvalidConfig(
+                f"The setting '{path}' ({source}) is not accepted from a store, because it names code to run. Remove it there; "
+                f"set {_BY_PATH[path].variable} in your environment, or give it as an argument.",
+                key=path,
+                source=source,
+            )
+    return flat
+
+
 def _session_layer(mapping: Mapping[str, Any] | None, session_id: str) -> Layer:
     source = f"session {session_id}"
-    flat = _flatten(mapping, source)
+    flat = _of_store(_flatten(mapping, source), source)
     for path in flat:
         if _BY_PATH[path].store_wide:
             raise InvalidConfig(

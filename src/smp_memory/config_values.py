@@ -129,6 +129,24 @@ class NameList:
         return _json(text) if text.lstrip().startswith("[") else [name.strip() for name in text.split(",")]
 
 
+class FunctionName:
+    """A Python function by its name, `module:function`; an argument may be the function itself. None: no function."""
+
+    __slots__ = ("allowed",)
+
+    def __init__(self) -> None:
+        self.allowed = "module:function; as an argument also the function itself"
+
+    def accepts(self, value: Any) -> bool:
+        if not isinstance(value, str):
+            return value is None or callable(value)
+        module, _, function = value.partition(":")
+        return all(part.isidentifier() for part in [*module.split("."), *function.split(".")])
+
+    def parse(self, text: str) -> Any:
+        return text.strip()
+
+
 class Replacement:
     """The text that replaces a secret; `{kind}` in it is the kind of secret."""
 

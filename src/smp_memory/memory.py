@@ -62,6 +62,7 @@ def open_memory(
     system: System | None = None,
     create: bool = True,
     trust: bool = True,
+    embed: Callable[[list[str]], Any] | None = None,
 ) -> Memory:
     """Open a store, creating it if need be.
 
@@ -72,6 +73,7 @@ def open_memory(
     clock   returns the time as an aware datetime, for tests and imports.
     create  False: a folder without a store is StoreNotFound, and nothing is created.
     trust   False: naming a folder does not count as trusting its store; hooks use trusted stores only (`smp trust`).
+    embed   an embedding model: a function that returns a vector for each text of a list; see docs/finding.md.
     """
     if not (where is None or hasattr(where, "__fspath__") or type(where) is str) or "\0" in str(where):
         raise InvalidFormat(f"where: must be a folder, not {validation.quoted(where)}.", field="where")
@@ -81,6 +83,8 @@ def open_memory(
         )
     if clock is not None and not callable(clock):
         raise InvalidConfig("clock: must be callable and return an aware datetime.", field="clock")
+    if embed is not None:
+        config = {**(config or {}), "search.embedder": embed}
     if where is not None and str(where) == ":memory:":
         return Memory("/memory", layout, config, clock, system or ram(), create)
     if where is not None and scheme_of(str(where)) is not None:

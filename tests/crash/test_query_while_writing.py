@@ -181,6 +181,7 @@ def test_edits_by_hand_are_seen_by_all_processes(root: Path) -> None:
 def many_sessions(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """As if a look at all files took long: then only the marks tell what was written."""
     monkeypatch.setattr("smp_memory.store.change_detection._ALWAYS_SCAN_SECONDS", -1.0)
+    monkeypatch.setattr("smp_memory.store.change_detection._ALWAYS_SCAN_SESSIONS", -1)
     monkeypatch.setattr("smp_memory.store.change_detection._SHORTEST_PAUSE_SECONDS", 1e9)
     return root
 
@@ -295,6 +296,7 @@ import os, sys
 import smp_memory
 import smp_memory.store.change_detection as detection
 detection._ALWAYS_SCAN_SECONDS, detection._SHORTEST_PAUSE_SECONDS = -1.0, 1e9
+detection._ALWAYS_SCAN_SESSIONS = -1
 memory, reader = smp_memory.open(sys.argv[1]), smp_memory.open(sys.argv[1])
 session = memory.session("s1")
 session.query("older")

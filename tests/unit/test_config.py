@@ -109,7 +109,7 @@ def test_defaults():
             "auto_purge": True,
         },
         "maintenance": {"auto": True},
-        "search": {"semantic": "auto"},
+        "search": {"semantic": "auto", "embedder": None},
         "hooks": {"recall": True, "recall_agents": True, "record": True, "start_tokens": 1200, "prompt_tokens": 500},
         "health": {"stale_days": 90},
         "retention": {

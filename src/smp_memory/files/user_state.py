@@ -2,6 +2,7 @@
 
     $SMP_STATE_DIR, else $XDG_STATE_HOME/smp, else ~/.local/state/smp          (Windows: %LOCALAPPDATA%/smp)
       key                            32 random bytes that sign this user's journals
+      derived/                       files that were converted for a faster start: `tokens-wordllama`
       stores/web-shop-3f2a91c04b7d/  one folder per store, named after the path of its root
         store.json                   {"root": "…", "id": "…", "trusted": ["…"], "told": true}
         index/  hooks/  compaction/  access.log  clock.json  digests.json  erasing.json  hooks.log  maintenance.json
@@ -28,6 +29,7 @@ import json
 import os
 import stat
 import time
+from functools import cache
 
 from smp_memory.errors import SMPError
 from smp_memory.files.disk import Disk
@@ -302,6 +304,34 @@ def user_key() -> bytes:
     except FileExistsError:  # another process created it meanwhile
         disk.remove(temporary)
     return disk.read(path, 0, _KEY_BYTES)
+
+
+class DerivedFiles:
+    """Files of this user that belong to no store and can be derived again, in the folder `derived`."""
+
+    def __init__(self, home: str) -> None:
+        self._disk, self._folder = Disk(_WithoutSync(home)), os.path.join(home, "derived")
+
+    def read(self, name: str) -> bytes:
+        """Raises OSError, also for a file that is not a plain one."""
+        try:
+            return self._disk.read(os.path.join(self._folder, name))
+        except SMPError as error:
+            raise OSError(str(error)) from error
+
+    def write(self, name: str, data: bytes) -> None:
+        """Replace one file, atomically. Raises OSError."""
+        try:
+            self._disk.make_folder(self._folder)
+            self._disk.replace(os.path.join(self._folder, name), data)
+        except SMPError as error:
+            raise OSError(str(error)) from error
+
+
+@cache
+def derived_files(home: str | None) -> DerivedFiles | None:
+    """The derived files below a user's state folder; None without such a folder."""
+    return DerivedFiles(home) if home is not None else None
 
 
 def trusted_first(roots: list[str]) -> list[str]:

@@ -45,6 +45,13 @@ def report_missing(library: str, error: Exception) -> None:
     event_log.emit("query", event_log.WARNING, "library_missing", text, library=library)
 
 
+def report_meaning(event: str, text: str) -> None:
+    """Log once in a process that memories are not searched by meaning: `model_failed` or `vectors_missing`."""
+    if event not in _reported:
+        _reported.add(event)
+        event_log.emit("query", event_log.WARNING, event, text)
+
+
 def leave_disk(library: str, error: Exception) -> None:
     """Record that the index on disk cannot be used without this library; raise LibraryMissing if it is open."""
     report_missing(library, error)

@@ -10,25 +10,20 @@ import os
 import time
 from itertools import islice, repeat
 
+from smp_memory.index import report_meaning
 from smp_memory.index.documents import IndexDocument, facts_in
 from smp_memory.index.rows import POSITION_BITS, IndexUnusable, Rows
 from smp_memory.index.text import TextIndex
-from smp_memory.index.vectors import Vectors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import Any, Protocol
+    from typing import Any
 
+    from smp_memory.index.embeddings import Embedder
     from smp_memory.index.rows import IndexedSession
+    from smp_memory.index.vectors import Vectors
     from smp_memory.model.history import RecordHistory
-
-    class Embedder(Protocol):
-        """An embedding model: `smp_memory.index.embeddings`, or another one in tests."""
-
-        MODEL: str
-
-        def embed(self, texts: Sequence[str]) -> Any: ...
 
 
 ROWS_FILE = "rows.sqlite"
@@ -89,10 +84,12 @@ def index_folders(base: str) -> list[str]:
 class Index:
     """Rows, text index and vectors of one store, on disk or in RAM."""
 
-    def __init__(self, folder: str | None, embedder: Embedder | None = None) -> None:
-        """Open or create the index in a folder (None: in RAM). Without an embedder there are no vectors."""
+    def __init__(self, folder: str | None, load_embedder: Callable[[], Embedder | None] | None = None) -> None:
+        """Open or create the index in a folder (None: in RAM). The embedder is loaded when vectors are first needed."""
         self.folder = folder
-        self.embedder = embedder
+        self._load_embedder = load_embedder
+        self.embedder: Embedder | None = None
+        self.vectors: Vectors | None = None
         if folder is not None:
             try:
                 os.makedirs(folder, 0o700, exist_ok=True)
@@ -100,13 +97,30 @@ class Index:
                 raise IndexUnusable(str(error)) from error
         self.rows = Rows(":memory:" if folder is None else os.path.join(folder, ROWS_FILE))
         self.text = TextIndex(self.rows, folder)
-        self.vectors = Vectors(self.rows, folder, embedder.MODEL) if embedder is not None else None
+        self.vector_failure = ""  # why memories are not searched by meaning although there is an embedder
         self._added: list[tuple[int, str, str, int, int]] = []
         self._removed: list[int] = []
         self.added_count = 0  # memories since `begin`
 
     def close(self) -> None:
         self.rows.close()
+
+    def open_vectors(self) -> Vectors | None:
+        """The vectors; None without an embedder, which is looked for once. Raises ImportError if a library does not load."""
+        if self._load_embedder is not None:
+            load, self._load_embedder = self._load_embedder, None
+            self.embedder = load()
+            if self.embedder is not None:
+                from smp_memory.index.vectors import Vectors  # a door: it loads a native library
+
+                self.vectors = Vectors(self.rows, self.folder, self.embedder)
+        return self.vectors
+
+    def leave_vectors(self, error: Exception) -> None:
+        """Use words alone until the index is opened again, because the model failed."""
+        self.vectors = None
+        self.vector_failure = f"Searched by words alone, not by meaning: {error}"
+        report_meaning("model_failed", self.vector_failure)
 
     @property
     def exists(self) -> bool:
@@ -250,7 +264,7 @@ class Index:
         for row in self.rows.select("1", (), "doc", -1):
             values = {name: value for name, value in row._asdict().items() if name not in _NOT_COMPARABLE}
             values["author"] = row.author and self.rows.name_of(row.author)
-            values["facts"] = *facts_in(row.facts)[:3], facts_in(row.facts)[4]
+            values["facts"] = *facts_in(row.facts)[:3], *facts_in(row.facts)[4:]
             values["position"] = row.doc & (1 << POSITION_BITS) - 1
             values["tags"] = [
                 tag for (tag,) in self.rows.all("SELECT tag FROM tag WHERE doc = ? ORDER BY 1", (row.doc,))

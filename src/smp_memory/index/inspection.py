@@ -11,8 +11,8 @@ contains none of these memories; the others, whose term dictionaries and posting
 Memories that stay but were in such a segment are marked, so that the next query indexes them again.
 Guarantees: the copy contains no byte of the erased memories, their earlier states included. The old index stays in
 place until the copy is complete; then all processes move on to the copy. If anything is not as expected (another
-process is changing the index, there are vectors, the engine's files have another form) the result is False, and the
-caller deletes the index.
+process is changing the index, the engine's files have another form) the result is False, and the
+caller deletes the index. Vectors of memories that stay are copied one by one; an earlier vector of a memory is not.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from urllib.parse import quote
 from zlib import crc32
 
 from smp_memory.index import unindexed
+from smp_memory.index.embeddings import VECTORS_PREFIX, vector_widths
 from smp_memory.index.engine import TantivyEngine
 from smp_memory.index.index import ROWS_FILE, current_folder, discard, index_folders
 from smp_memory.index.rows import COLUMNS, POSITION_BITS, VERSION, IndexBusy, IndexedSession, IndexUnusable, Row, Rows
-from smp_memory.index.vectors import PREFIX as VECTORS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -218,8 +218,6 @@ def scrub(base: str, erased: dict[str, list[str]]) -> bool:
     copy_folder = os.path.join(base, f"making-{os.urandom(4).hex()}")
     try:
         folder = current_folder(base)
-        if any(name.startswith(VECTORS) for name in os.listdir(folder)):
-            return False
         for name in os.listdir(base):
             if name != os.path.basename(folder):
                 shutil.rmtree(os.path.join(base, name))
@@ -254,6 +252,7 @@ def _copy(folder: str, copy_folder: str, erased: dict[str, list[str]]) -> None:
     try:
         copy.do("PRAGMA journal_mode = WAL")
         copy.begin()
+        _copy_vectors(copy, folder, copy_folder)
         text = str(copy.meta("text_folder", "")) if copy.meta("generation") else ""
         if text:
             _copy_clean_segments(copy, os.path.join(folder, text), os.path.join(copy_folder, text), docs)
@@ -274,12 +273,44 @@ def _remove_rows(rows: Rows, erased: dict[str, list[str]]) -> set[int]:
         docs.update(row.doc for row in found if row is not None)
         known.files, known.stats = {}, b""
         rows.save_session(known)
-    for table in ("memory", "recent", "access", "tag", "topic"):
+    for table in ("memory", "recent", "access", "tag", "topic", "vector"):
         rows.do_many(f"DELETE FROM {table} WHERE doc = ?", [(doc,) for doc in docs])
     unindexed.scrub(rows)
     rows.do_many("DELETE FROM relation WHERE source = ?", [(doc,) for doc in docs])
     rows.do_many("DELETE FROM wish WHERE turn = ?", [(doc,) for doc in docs])
     return docs
+
+
+def _copy_vectors(rows: Rows, folder: str, copy_folder: str) -> None:
+    """Copy the vectors of the memories that are left, to places without gaps; if the files are not as expected, none."""
+    kept = rows.all("SELECT doc, digest, place FROM vector WHERE doc IN (SELECT doc FROM memory) ORDER BY place")
+    name, model = str(rows.meta("meaning_files", "")), str(rows.meta("meaning_model", ""))
+    rows.do("DELETE FROM vector")
+    rows.do("DELETE FROM meta WHERE key = 'meaning'")  # all memories are compared with their vectors again
+    new = f"{VECTORS_PREFIX}{os.urandom(4).hex()}"
+    try:
+        widths = vector_widths(int(model.rpartition(" ")[2]))
+        os.mkdir(os.path.join(copy_folder, new), 0o700)
+        for part, width in widths.items() if kept else ():
+            _copy_places(os.path.join(folder, name, part), os.path.join(copy_folder, new, part), width, kept)
+    except (OSError, ValueError):
+        rows.do("DELETE FROM meta WHERE key LIKE 'meaning%'")
+        shutil.rmtree(os.path.join(copy_folder, new), ignore_errors=True)
+        return
+    places = ((doc, digest, place) for place, (doc, digest, _) in enumerate(kept))
+    rows.do_many("INSERT INTO vector VALUES (?,?,?)", places)
+    rows.set_meta("meaning_files", new)
+    rows.set_meta("meaning_count", len(kept))
+
+
+def _copy_places(path: str, copy_path: str, width: int, kept: list[tuple[int, int, int]]) -> None:
+    with _open_plain(path) as file, open(os.open(copy_path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as copy:
+        for _, _, place in kept:
+            file.seek(place * width)
+            data = file.read(width)
+            if len(data) < width:
+                raise ValueError(f"{path} is too short")
+            copy.write(data)
 
 
 def _copy_clean_segments(rows: Rows, old: str, new: str, docs: set[int]) -> None:

@@ -51,6 +51,7 @@ CREATE TABLE recent(doc INTEGER PRIMARY KEY, version INTEGER NOT NULL);
 CREATE TABLE block(version INTEGER PRIMARY KEY, count INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE TABLE gone(doc INTEGER PRIMARY KEY);
 CREATE TABLE access(doc INTEGER PRIMARY KEY, count INTEGER NOT NULL, last INTEGER NOT NULL);
+CREATE TABLE vector(doc INTEGER PRIMARY KEY, digest INTEGER NOT NULL, place INTEGER NOT NULL UNIQUE);
 """
 
 # Created at the end of a large build: then each is sorted once, instead of being kept in order row by row.

@@ -32,6 +32,7 @@ LONGEST_WORD = 100  # characters; a longer word is cut into pieces of this lengt
 LONGEST_WHOLE = 300  # characters; longer addresses and paths are found by their parts
 MEMO_CHARACTERS = 4_000_000
 _ENTRY_CHARACTERS = 100  # the cost of a memo entry besides its text
+_SENTENCE_WORDS = 3  # outside of quotes
 _AT_ONCE = 10_000  # pieces between two checks of the memo's size
 
 _INSIDE = "._-/\\:@+#~%?&='"  # may be inside an identifier, path, address or number
@@ -282,7 +283,11 @@ def without_signs(text: str) -> str:
 
 @lru_cache(maxsize=100)  # a query is parsed where it is checked, searched and ranked
 def parse(text: str) -> ParsedText:
-    """Parse a query text: words, "phrases", prefix*, wild*cards, -excluded words and "phrases". Never fails."""
+    """Parse a query text: words, "phrases", prefix*, wild*cards, -excluded words and "phrases". Never fails.
+
+    A quoted title inside a sentence, `when did she read "Becoming Nicole"?`, is a preference: any of its words may match.
+    A sentence has three words or more outside of the quotes, one of them a stop word, and no other syntax.
+    """
     query = _QueryParser()
     for minus, phrase, piece in _pattern(r'(?<!\S)(-?)"([^"]+)"|(\S+)').findall(_pattern("[“”„]").sub('"', text)):
         if phrase:
@@ -315,13 +320,16 @@ class _QueryParser:
 
     def __init__(self) -> None:
         self.words: dict[str, None] = {}
-        self.phrases: dict[tuple[str, ...], None] = {}
+        self.phrases: dict[tuple[str, ...], str] = {}  # with their texts
         self.patterns: dict[str, None] = {}
-        self.excluded: dict[tuple[str, ...], None] = {}
+        self.excluded: dict[tuple[str, ...], str] = {}
         self.excluded_patterns: dict[str, None] = {}
         self.characters: dict[str, None] = {}
+        self.has_wildcards = False
+        self.outside = 0  # the number of words outside of quotes
 
     def add_words(self, piece: str) -> None:
+        self.outside += 1
         stream, wholes = _analyse(piece)
         before = ""
         for term in stream:
@@ -337,7 +345,7 @@ class _QueryParser:
         if len(stream) == 1 and _is_single(stream[0]):
             (self.excluded_patterns if excluded else self.patterns)[stream[0] + "*"] = None
         elif stream:
-            (self.excluded if excluded else self.phrases)[stream] = None
+            (self.excluded if excluded else self.phrases)[stream] = text
 
     def add_excluded(self, piece: str) -> None:
         if _is_wild(piece):
@@ -346,15 +354,30 @@ class _QueryParser:
             self.add_phrase(piece, True)
 
     def add_wildcard(self, piece: str, excluded: bool = False) -> None:
+        self.has_wildcards = True
         text = _folded(piece).casefold().strip(_PUNCTUATION_AROUND)
         if _pattern(f"[{_SPACELESS}]{{2}}").search(text):
             self.add_phrase(text, excluded)  # any part of it is found by pairs anyway
         else:
             (self.excluded_patterns if excluded else self.patterns)[text] = None
 
+    def _is_sentence(self) -> bool:
+        others = self.has_wildcards or self.patterns or self.excluded or self.excluded_patterns
+        return self.outside >= _SENTENCE_WORDS and not others and not STOP_WORDS.isdisjoint(self.words)
+
+    def _title_words(self) -> Iterable[str]:
+        """The words of all quoted texts; stop words only of a text that has no others."""
+        for text in self.phrases.values():
+            words = [term for term in terms(text) if not _is_single(term)]
+            yield from [word for word in words if word not in STOP_WORDS] or words
+
     def result(self) -> ParsedText:
+        titles: list[str] = []
+        if self.phrases and self._is_sentence():
+            titles = list(self._title_words())
+            self.phrases.clear()
         excluded = tuple(self.excluded), tuple(self.excluded_patterns)
-        rare = tuple(word for word in self.words if word not in STOP_WORDS)
+        rare = tuple(dict.fromkeys((*(word for word in self.words if word not in STOP_WORDS), *titles)))
         has_others = rare or self.phrases or self.patterns or self.characters
         return ParsedText(
             rare if has_others else tuple(self.words),

@@ -119,7 +119,7 @@ def search_index(query: Query, searcher: IndexSearcher, policy: Policy, *, among
     ]
     if query.include_related:
         _add_related(hits, query, searcher)
-    return Hits(
+    found = Hits(
         hits,
         more=len(page) > end,
         counts=run.counts(),
@@ -127,6 +127,9 @@ def search_index(query: Query, searcher: IndexSearcher, policy: Policy, *, among
         problems=searcher.problems(query.sessions),
         aggregations=run.aggregations(),
     )
+    if uses_embeddings(query):
+        found.warnings += searcher.warnings
+    return found
 
 
 def _add_related(hits: list[Hit], query: Query, searcher: IndexSearcher) -> None:

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from math import prod
 
 from smp_memory.decay import importance_of
-from smp_memory.index.documents import ROLE
+from smp_memory.index.documents import AUTHOR_SHIFT, ROLE
 from smp_memory.index.embeddings import QUESTION_WORDS
 from smp_memory.index.query import inverse_frequency, text_matches
 from smp_memory.index.rows import POSITION_BITS, decay_inputs
@@ -233,11 +233,12 @@ class Ranking:
         full = self._full_match(words)
         named = self._named_authors(candidates, words)
         self._ranges = [(each.start, each.end) for each in find_ranges(query.text, query.now)]
-        return scoring.QuerySignals(full, named, self._ranges, scoring.addresses_assistant(query.text))
+        about_assistant, about_time = scoring.addresses_assistant(query.text), scoring.asks_for_time(query.text)
+        return scoring.QuerySignals(full, named, self._ranges, about_assistant, about_time)
 
     def _named_authors(self, candidates: Sequence[TextMatch], words: Collection[str]) -> list[int]:
         """Authors of candidates, by number, whose names are among these words."""
-        authors = {each.facts >> 16 for each in candidates}
+        authors = {each.facts >> AUTHOR_SHIFT for each in candidates}
         return [
             number for number in authors if number and scoring.is_named(_name(self._searcher.author(number)), words)
         ]

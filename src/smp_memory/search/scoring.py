@@ -5,15 +5,18 @@ The default, chosen by the retrieval benchmark (docs/adr/0009-words.md):
     relevance = (text + context + session + author + time + meaning) × strength × worth × fading
 
     text      its text score, relative to the best candidate's
-    context   the text scores of its neighbours; the shorter the memory, the more they count
-    session   the best text score in its session
+    context   for a turn, the text scores of the turns around it; the shorter the turn, the more they count, and a
+              question just before it counts twice: the turn may be its answer
+    session   for a turn, the best text score of a turn in its session, half of it fading with the distance to that
+              turn; for any other memory, its own text score once more
     author    the query names its author
     time      the query names the time when it was written
     meaning   embedding similarity of the memory, its neighbours and the best of its session, weighted as their text
               scores are; only with an embedding model
     strength  how much of the query the best candidate matches: a weak match is not relevant for being the best one
-    worth     below 1 for a short memory, unless it has all words of the query, and for a turn of an assistant or a tool,
-              unless the query addresses the assistant
+    worth     below 1 for a short memory, unless it has all words of the query; words of a turn that ask count half.
+              Below 1 for a turn of an assistant or a tool, unless the query addresses the assistant, and for a turn
+              that names no time, if the query asks for one
     fading    from 1 down to `1 - FADING`: a decayed memory moves down a little and is never hidden
 
 The parts are shares of the most that a memory could get. Two other modes are as the designs state them: `weighted`
@@ -28,27 +31,30 @@ from __future__ import annotations
 from itertools import pairwise
 from math import exp
 
-from smp_memory.index.documents import ROLES
+from smp_memory.index.documents import ASKS, AUTHOR_SHIFT, NAMES_TIME, ROLE, ROLES, STATED_SHIFT, WORDS_SHIFT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from smp_memory.index.query import TextMatch
 
 CANDIDATES = 100  # so many of the best by text are scored by all signals; more of them change nothing
 NEAREST = 50  # so many of the best by meaning are added
 NEAR_ENOUGH = 0.2  # cosine: below it two texts have nothing to do with each other
-EXPANDED = 20  # the neighbours of so many of the best, by text and by meaning, become candidates
+EXPANDED = 10  # the turns around so many of the best, by text and by meaning, become candidates
 SESSION_SHIFT = 24  # doc = number of the session << 24 | position in it
 
-TEXT, CONTEXT, SESSION, AUTHOR, TIME = 1.0, 0.5, 1.0, 0.3, 0.8
+TEXT, CONTEXT, SESSION, AUTHOR, TIME = 1.0, 0.5, 0.9, 0.3, 0.8
 MEANING = 0.5  # meaning counts half as much as text, wherever text counts
-BEFORE, AFTER = 1.0, 0.5  # the turns before a memory explain it more than those after it
-SHORT_WORDS = 20  # the context of a memory of so many words counts half
+BEFORE, AFTER = 1.0, 0.5  # the turns before a turn explain it more than those after it
+ANSWERED = 2.0  # a turn just before that asks counts so many times: this one may be the answer
+SHORT_WORDS = 20  # the context of a turn of so many words counts half
+FAR_TURNS = 60  # so far from the best turn of its session, a turn gets a third less from it; very far, half
 FEW_WORDS = 8  # a turn of so many words is worth 63 %, of twice as many 86 %
 FEW_WRITTEN_WORDS = 3  # a decision that was written down in a few words is complete
 BY_MACHINE = 0.7
+WITHOUT_TIME = 0.85  # of a turn that names no time, if the query asks for one
 NEAR_MICROSECONDS = 2 * 86_400_000_000  # so near to a time in the query counts half: days begin earlier in other zones,
 NEAR = 0.5  # and people tell the day after what happened the day before
 FADING = 0.05
@@ -58,16 +64,21 @@ PARTS = ("text", "context", "session", "author", "time", "meaning")
 _MACHINES = frozenset((ROLES["assistant"], ROLES["tool"]))
 _FEW_WRITTEN = tuple(1 - exp(-words / FEW_WRITTEN_WORDS) if words < 30 else 1.0 for words in range(256))
 _FEW = tuple(1 - exp(-words / FEW_WORDS) if words < 100 else 1.0 for words in range(256))
+_DISTANCES = 255
+_BY_DISTANCE = tuple(0.5 + 0.5 * exp(-distance / FAR_TURNS) for distance in range(_DISTANCES + 1))
 _NOTHING: dict[int, float] = {}
+_NO_BEST = (-1.0, 0)
 _POSITION = (1 << SESSION_SHIFT) - 1
-_NEAR_DOCS = 2
+_REACH = 2  # so many turns before and after a turn are around it
 _PRONOUNS = frozenset(("you", "your", "yours", "we", "our", "us"))
+_REQUESTS = frozenset(("can", "could", "would", "will"))  # "can you …" asks the assistant for something
+_TIMES = frozenset(("date", "day", "days", "week", "weeks", "month", "months", "year", "years", "long", "time"))
 
 
 class QuerySignals:
-    """What a query tells besides its words: named authors and times, and whether it addresses the assistant."""
+    """What a query tells besides its words: named authors and times, whether it addresses the assistant or asks for a time."""
 
-    __slots__ = ("addresses_assistant", "authors", "full_match", "ranges")
+    __slots__ = ("addresses_assistant", "asks_for_time", "authors", "full_match", "ranges")
 
     def __init__(
         self,
@@ -75,11 +86,13 @@ class QuerySignals:
         authors: Iterable[int] = (),
         ranges: Iterable[tuple[int | None, int | None]] = (),
         addresses_assistant: bool = False,
+        asks_for_time: bool = False,
     ) -> None:
         self.full_match = full_match  # see the function; 0: not known, then the best candidate counts as a full match
         self.authors = frozenset(authors)  # the numbers of the authors it names
         self.ranges = [(0 if start is None else start, 1 << 63 if end is None else end) for start, end in ranges]
         self.addresses_assistant = addresses_assistant
+        self.asks_for_time = asks_for_time
 
 
 class CandidateScore:
@@ -134,8 +147,31 @@ def is_named(name: Sequence[str], words: Collection[str]) -> bool:
 
 
 def addresses_assistant(text: str) -> bool:
-    """Whether a query may be about what the assistant said, because it addresses it: `what did you recommend?`"""
-    return not _PRONOUNS.isdisjoint(word.strip("\"'.,;:!?()") for word in text.lower().split())
+    """Whether a query may be about what the assistant said, because it addresses it: `what did you recommend?`
+
+    A request such as `can you suggest a hotel?` is not about its words.
+    """
+    words = _plain_words(text)
+    return any(
+        word in _PRONOUNS and not (word == "you" and before in _REQUESTS) for before, word in pairwise(["", *words])
+    )
+
+
+def asks_for_time(text: str) -> bool:
+    """Whether a query asks when something happened: `when did …`, `how long ago …`, `how many days …`, `what year …`."""
+    words = _plain_words(text)
+    if "when" in words[:2]:
+        return True
+    three = zip(words, words[1:], [*words[2:], ""], strict=False)
+    return any(
+        (first == "how" and (second == "long" or (second == "many" and third in _TIMES)))
+        or (first in ("what", "which") and second in _TIMES)
+        for first, second, third in three
+    )
+
+
+def _plain_words(text: str) -> list[str]:
+    return [word.strip("\"'.,;:!?()") for word in text.lower().split()]
 
 
 # --- Scores of candidates ------------------------------------------------------------------------------------------
@@ -144,20 +180,20 @@ def addresses_assistant(text: str) -> bool:
 def neighbours(
     turns: Sequence[TextMatch], known: Collection[int], meanings: Mapping[int, float] = _NOTHING
 ) -> list[int]:
-    """The docs beside the best of these turns that are not in `known`: an answer may have none of the query's words.
+    """The docs around the best of these turns that are not in `known`: an answer may have none of the query's words.
 
     Some may not exist, or not meet the query's conditions. The others are candidates whose `match` is 0.
     """
-    best = sorted([(-each.match, each.doc) for each in turns])[:EXPANDED]
+    best = sorted([(-match, doc) for doc, match, _, _ in turns])[:EXPANDED]
     if meanings:
         best += sorted([(-meanings[each.doc], each.doc) for each in turns if meanings.get(each.doc)])[:EXPANDED]
-    beside: dict[int, None] = {}
+    around: set[int] = set()
     for _, doc in best:
-        if doc + 1 & _POSITION:
-            beside[doc + 1] = None
-        if doc & _POSITION:
-            beside[doc - 1] = None
-    return [doc for doc in beside if doc not in known]
+        if _REACH <= doc & _POSITION <= _POSITION - _REACH:
+            around.update((doc - 2, doc - 1, doc + 1, doc + 2))
+        else:  # at an end of its session
+            around.update(each for each in range(doc - 2, doc + 3) if each >> SESSION_SHIFT == doc >> SESSION_SHIFT)
+    return sorted(around.difference(known))
 
 
 class CandidateScores:
@@ -170,12 +206,20 @@ class CandidateScores:
     def __init__(
         self, candidates: Sequence[TextMatch], signals: QuerySignals, meanings: Mapping[int, float] = _NOTHING
     ) -> None:
-        most = max([each.match for each in candidates], default=0.0)
+        most = max([match for _, match, _, _ in candidates], default=0.0)
         nearest = max([meanings.get(each.doc, 0.0) for each in candidates], default=0.0) if meanings else 0.0
         self._signals = signals
-        self._texts = {each.doc: each.match / (most or 1.0) for each in candidates}
+        scale = most or 1.0
+        self._texts = {doc: match / scale for doc, match, _, _ in candidates}
         self._meanings = {doc: meanings.get(doc, 0.0) / nearest for doc in self._texts} if nearest else {}
-        self._best_texts, self._best_meanings = _best_of_sessions(self._texts), _best_of_sessions(self._meanings)
+        self._turn_texts, self._turn_meanings = self._texts, self._meanings
+        turns = {doc: facts for doc, _, _, facts in candidates if facts & ROLE}
+        if len(turns) < len(candidates):
+            self._turn_texts = {doc: self._texts[doc] for doc in turns}
+            self._turn_meanings = {doc: self._meanings[doc] for doc in turns} if nearest else {}
+        self._asking = {doc for doc, facts in turns.items() if facts & ASKS}
+        self._best_texts = _best_of_sessions(self._turn_texts)
+        self._best_meanings = _best_of_sessions(self._turn_meanings)
         whole = (TEXT + CONTEXT + SESSION) * (1 + MEANING * bool(nearest))
         whole += AUTHOR * bool(signals.authors) + TIME * bool(signals.ranges)
         self._shares = TEXT / whole, CONTEXT / whole, SESSION / whole, AUTHOR / whole, TIME / whole
@@ -188,54 +232,92 @@ class CandidateScores:
 
         One loop almost without calls: it runs for every candidate of every query.
         """
-        signals, texts, strength = self._signals, self._texts, self.strength
+        signals, strength, meanings = self._signals, self.strength, self._best_meanings
         text, context, session, author, time = self._shares
-        text_of, best_of = texts.get, self._best_texts
-        full, authors, ranges, meanings = signals.full_match, signals.authors, signals.ranges, self._meanings
+        own_of, turn_of = self._with_meanings()
+        best_of, asking, by_distance, few = self._best_texts, self._asking, _BY_DISTANCE, _FEW
+        full, authors, ranges, asks_for_time = (
+            signals.full_match,
+            signals.authors,
+            signals.ranges,
+            signals.asks_for_time,
+        )
         by_machine = 1.0 if signals.addresses_assistant else BY_MACHINE
-        beside = _beside_others(texts)
         scored = []
         for each in candidates:
             doc, match, created, facts = each
-            words, role = facts >> 8 & 255, facts >> 4 & 7
-            total = text * texts[doc]
-            if doc in beside:
-                before = text_of(doc - 1, 0.0) + text_of(doc - 2, 0.0)
-                after = text_of(doc + 1, 0.0) + text_of(doc + 2, 0.0)
-                total += context * ((BEFORE * before + AFTER * after) / (1 + words / SHORT_WORDS))
-            total += session * best_of[doc >> SESSION_SHIFT]
-            if authors and facts >> 16 in authors:
+            words, role = facts >> WORDS_SHIFT & 255, facts >> 4 & 7
+            if role:
+                best, best_doc = best_of[doc >> SESSION_SHIFT]
+                distance = doc - best_doc if doc > best_doc else best_doc - doc
+                share = best * by_distance[distance if distance < _DISTANCES else _DISTANCES]
+                if meanings:
+                    best, best_doc = meanings[doc >> SESSION_SHIFT]
+                    distance = doc - best_doc if doc > best_doc else best_doc - doc
+                    share += MEANING * best * by_distance[distance if distance < _DISTANCES else _DISTANCES]
+                total = text * own_of[doc] + session * share
+                before = turn_of(doc - 1, 0.0) * (ANSWERED if doc - 1 in asking else 1.0) + turn_of(doc - 2, 0.0)
+                after = turn_of(doc + 1, 0.0) + turn_of(doc + 2, 0.0)
+                if before or after:
+                    total += context * (BEFORE * before + AFTER * after) / (1 + words / SHORT_WORDS)
+                worth = few[words + (facts >> STATED_SHIFT & 255) + 1 >> 1]
+            else:
+                total = (text + session) * own_of[doc]
+                worth = _FEW_WRITTEN[words]
+            if authors and facts >> AUTHOR_SHIFT in authors:
                 total += author
             if ranges:
                 total += time * _nearness(created, ranges)
-            if meanings:
-                total += self._meaning_share(each)
-            worth = _FEW[words] if role else _FEW_WRITTEN[words]
             if worth < 1.0 and full:  # a memory with all words of the query counts in full, however short
                 exact = match / full if match < full else 1.0
                 worth += (1 - worth) * exact * exact * exact
+            if asks_for_time and role and not facts & NAMES_TIME:
+                worth *= WITHOUT_TIME
             if role in _MACHINES:
                 worth *= by_machine
             scored.append(((total if total < 1.0 else 1.0) * strength * worth, created, doc, each, worth))
         return scored
 
+    def _with_meanings(self) -> tuple[dict[int, float], Callable[[int, float], float]]:
+        """Text and meaning together: of each candidate, and of a turn by its doc."""
+        if not self._meanings:
+            return self._texts, self._turn_texts.get
+        own = {doc: text + MEANING * self._meanings[doc] for doc, text in self._texts.items()}
+        return own, own.get if self._turn_texts is self._texts else {doc: own[doc] for doc in self._turn_texts}.get
+
     def parts(self, each: TextMatch) -> tuple[float, float, float, float, float, float]:
         """The parts of a candidate's relevance, in the order of PARTS."""
         text, context, session, author, time = self._shares
-        own, around, best = _spread(each, self._texts, self._best_texts)
+        own, around, best = self._spread(each, self._texts, self._turn_texts, self._best_texts)
         return (
             text * own,
             context * around,
             session * best,
-            author if each.facts >> 16 in self._signals.authors else 0.0,
+            author if each.facts >> AUTHOR_SHIFT in self._signals.authors else 0.0,
             time * _nearness(each.created, self._signals.ranges) if self._signals.ranges else 0.0,
             self._meaning_share(each) if self._meanings else 0.0,
         )
 
     def _meaning_share(self, each: TextMatch) -> float:
         text, context, session, *_ = self._shares
-        own, around, best = _spread(each, self._meanings, self._best_meanings)
+        own, around, best = self._spread(each, self._meanings, self._turn_meanings, self._best_meanings)
         return MEANING * (text * own + context * around + session * best)
+
+    def _spread(
+        self, each: TextMatch, signals: dict[int, float], turns: dict[int, float], best_of: dict[int, tuple[float, int]]
+    ) -> tuple[float, float, float]:
+        """A signal of a candidate, of the turns around it, and the best one of its session.
+
+        A session's positions never reach the end of their range, so neighbouring docs are of the same session.
+        """
+        doc, turn_of = each.doc, turns.get
+        if not each.facts & ROLE:
+            return signals[doc], 0.0, signals[doc]
+        before = turn_of(doc - 1, 0.0) * (ANSWERED if doc - 1 in self._asking else 1.0) + turn_of(doc - 2, 0.0)
+        after = turn_of(doc + 1, 0.0) + turn_of(doc + 2, 0.0)
+        around = (BEFORE * before + AFTER * after) / (1 + (each.facts >> WORDS_SHIFT & 255) / SHORT_WORDS)
+        best, best_doc = best_of[doc >> SESSION_SHIFT]
+        return signals[doc], around, best * _BY_DISTANCE[min(abs(doc - best_doc), _DISTANCES)]
 
     def has_meaning(self, each: TextMatch) -> bool:
         return bool(self._meanings.get(each.doc))
@@ -256,30 +338,14 @@ class CandidateScores:
         return iter(self.between(0, len(self)))
 
 
-def _beside_others(docs: Iterable[int]) -> set[int]:
-    """The docs that have another one near enough to be their context."""
-    ordered = sorted(docs)
-    return {each for one, two in pairwise(ordered) if two - one <= _NEAR_DOCS for each in (one, two)}
-
-
-def _spread(each: TextMatch, signals: dict[int, float], best_of: dict[int, float]) -> tuple[float, float, float]:
-    """A signal of a candidate, of its neighbours, and the best one of its session.
-
-    A session's positions never reach the end of their range, so neighbouring docs are of the same session.
-    """
-    doc, signal_of = each.doc, signals.get
-    before = signal_of(doc - 1, 0.0) + signal_of(doc - 2, 0.0)
-    after = signal_of(doc + 1, 0.0) + signal_of(doc + 2, 0.0)
-    around = (BEFORE * before + AFTER * after) / (1 + (each.facts >> 8 & 255) / SHORT_WORDS)
-    return signals[doc], around, best_of[doc >> SESSION_SHIFT]
-
-
-def _best_of_sessions(signals: dict[int, float]) -> dict[int, float]:
-    best: dict[int, float] = {}
+def _best_of_sessions(signals: dict[int, float]) -> dict[int, tuple[float, int]]:
+    """The best signal of each session and its doc; of equals the first one."""
+    best: dict[int, tuple[float, int]] = {}
     for doc, signal in signals.items():
         session = doc >> SESSION_SHIFT
-        if signal >= best.get(session, 0.0):
-            best[session] = signal
+        known, known_doc = best.get(session, _NO_BEST)
+        if signal > known or (signal == known and doc < known_doc):
+            best[session] = signal, doc
     return best
 
 

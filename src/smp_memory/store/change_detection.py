@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     Stats = dict[str, tuple[int, ...]]  # by path: inode, size, modification and change time
 
-_ALWAYS_SCAN_SECONDS = 0.0015  # a scan of all files that takes no longer than this is done every time
+_ALWAYS_SCAN_SECONDS = 0.0015  # a scan of all files that takes no longer than this is done every time,
+_ALWAYS_SCAN_SESSIONS = 50  # and so is one of so few sessions, however busy the machine is
 _PAUSE_FACTOR = 20  # otherwise the pause between two scans is so many times as long as a scan
 _SHORTEST_PAUSE_SECONDS = 0.25
 _DEFER_SECONDS = 600  # a reader that defers the check of files does it if the last one is older than this
@@ -190,9 +191,8 @@ class ChangeDetector:
                 self._load(index)
             return [name for name in sessions if self.stats.has_changed(name)]
         since = time.monotonic() - self._scanned_at
-        if self._scan_seconds > _ALWAYS_SCAN_SECONDS and since < max(
-            _SHORTEST_PAUSE_SECONDS, _PAUSE_FACTOR * self._scan_seconds
-        ):
+        is_slow = self._scan_seconds > _ALWAYS_SCAN_SECONDS and len(self.stats.remembered) > _ALWAYS_SCAN_SESSIONS
+        if is_slow and since < max(_SHORTEST_PAUSE_SECONDS, _PAUSE_FACTOR * self._scan_seconds):
             changed = changed_slots(self.marks, marks) if marks != self.marks else set()
             if not changed:
                 return []

@@ -15,6 +15,7 @@ import os
 import sqlite3
 import threading
 import time
+from functools import partial
 
 from smp_memory.errors import SMPError, from_os_error, is_failure
 from smp_memory.files.partial_reader import IncrementReader, SpanReader
@@ -177,7 +178,7 @@ class Indexer:
         if self._index is not None and not self._index.exists:
             self.close()  # another process discarded it
         if self._index is None:
-            self._index = Index(self._folder_in_use(), record_reader.embedder(self._store.config))
+            self._index = Index(self._folder_in_use(), partial(record_reader.embedder, self._store.config))
             self._detector = ChangeDetector(self._store)
             self._counted_at, self._seen_version = _NEVER, -1
         return self._index
@@ -277,7 +278,7 @@ class Indexer:
         with self.mutex:
             self._discard()
             index = self.caught_up(None, progress)
-            record_reader.catch_up(index, self.reader, progress)
+            record_reader.catch_up(index, self.reader, progress or (lambda session, done: None))
             index.rows.truncate_wal()
             return int(index.rows.one("SELECT count(*) FROM memory") or 0)
 

@@ -594,6 +594,10 @@ class IndexSearcher(Protocol):
     @property
     def has_vectors(self) -> bool: ...
 
+    @property
+    def warnings(self) -> list[str]:
+        """Why memories are not searched by meaning although there is an embedding model."""
+
     def vector(self, text: str) -> Any:
         """The embedding of a text; None without a model."""
 

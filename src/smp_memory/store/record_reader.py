@@ -2,18 +2,21 @@
 
 Guarantees: a returned record was read from the files and is the requested memory; if something else is at that position
 by now, the session itself is read.
-Embeddings are computed before a semantic query, never for others. If the model fails, or while another process writes to the
-index, the query is answered by terms and by the vectors that exist.
+Embeddings are computed before a semantic query, never for others, and for a few seconds only. If there are more to compute, while
+another process writes to the index, or if the model fails, the query is answered by terms and by the vectors that exist.
 """
 
 from __future__ import annotations
 
 import os
+import time
 
 from smp_memory.errors import SMPError
 from smp_memory.files.entry_fields import decode_entries
 from smp_memory.files.partial_reader import SpanReader
+from smp_memory.files.user_state import derived_files, state_home
 from smp_memory.incomplete import SESSION_GONE, left_out
+from smp_memory.index import embeddings, report_meaning
 from smp_memory.index.documents import embedded_text
 from smp_memory.index.rows import POSITION_BITS, IndexBusy
 from smp_memory.model.clone_merge import ReadableIds
@@ -25,8 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from smp_memory.config import Config
-    from smp_memory.index.index import Embedder, Index
+    from smp_memory.index.embeddings import Embedder
+    from smp_memory.index.index import Index
     from smp_memory.index.rows import Row
+    from smp_memory.index.vectors import Vectors
     from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record
     from smp_memory.store.file_store import FileStore
@@ -140,42 +145,62 @@ def history_by_index(store: FileStore, session: str, id: str) -> RecordHistory |
 
 # -- embeddings
 
-
-_BATCH = 2000  # memories between two commits, so that other processes can write and finished work is not lost
+_PATIENCE_SECONDS = 3.0  # for vectors, in one query
+_MISSING = "{:,} memories are not searched by meaning yet. Each query makes some of their vectors, `smp reindex` all."
 
 
 def embedder(config: Config) -> Embedder | None:
-    """The embedding model, if it is installed and enabled."""
-    from smp_memory.index import embeddings
+    """The embedding model that is configured, or the one that is installed; None without any."""
+    if config["search.semantic"] == "off":
+        return None
+    if config["search.embedder"]:
+        from smp_memory.index.embedding_function import FunctionModel  # a door: rare
 
-    return embeddings if config["search.semantic"] == "auto" and embeddings.available() else None
+        return FunctionModel(config["search.embedder"])
+    if not embeddings.available():
+        return None
+    from smp_memory.index.static_model import static_model  # a door: its libraries may be missing
+
+    return static_model(derived_files(state_home(os.environ)))
 
 
 def catch_up(index: Index, reader: RecordReader, progress: Callable[[str, int], None] | None = None) -> None:
-    """Add the missing vectors to the index."""
-    vectors = index.vectors
-    if vectors is None or vectors.is_caught_up:
-        return
+    """Add the missing vectors to the index; with `progress` all of them, else as many as a query can wait for."""
     try:
-        index.rows.begin()
-        done = 0
-        while missing := vectors.missing():
-            for start in range(0, len(missing), _BATCH):
-                done += _add_vectors(index, reader, missing[start : start + _BATCH])
-                if progress is not None:
-                    progress("meaning", done)
-                index.rows.commit()
-                index.rows.begin()
-        vectors.mark_caught_up()
-        index.rows.commit()
+        vectors = index.open_vectors()
+        if vectors is not None and not vectors.is_caught_up:
+            index.rows.begin()
+            _add_missing(index, vectors, reader, progress)
+            index.rows.commit()
     except IndexBusy:
-        pass
-    except FALL_BACK:
         _roll_back(index)
-        index.vectors = None  # until the index is opened again
+    except FALL_BACK as error:
+        _roll_back(index)
+        index.leave_vectors(error)
     except BaseException:
         _roll_back(index)
         raise
+
+
+def _add_missing(
+    index: Index, vectors: Vectors, reader: RecordReader, progress: Callable[[str, int], None] | None
+) -> None:
+    """Commit after each batch, so that other processes can write and no work is lost."""
+    assert index.embedder is not None
+    began, done, batch = time.monotonic(), 0, index.embedder.batch
+    index.vector_failure = ""
+    while missing := vectors.missing():
+        for start in range(0, len(missing), batch):
+            if progress is None and time.monotonic() - began > _PATIENCE_SECONDS:
+                index.vector_failure = _MISSING.format(len(missing) - start)
+                report_meaning("vectors_missing", index.vector_failure)
+                return
+            done += _add_vectors(index, reader, missing[start : start + batch])
+            if progress is not None:
+                progress("meaning", done)
+            index.rows.commit()
+            index.rows.begin()
+    vectors.mark_caught_up()
 
 
 def _roll_back(index: Index) -> None:

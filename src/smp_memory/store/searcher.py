@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 
 from smp_memory import incomplete
+from smp_memory.index.documents import AUTHOR_SHIFT
 from smp_memory.index.embeddings import ModelUnavailable
 from smp_memory.index.query import (
     RowConditions,
@@ -140,10 +141,15 @@ class Searcher:
         if embedder is None or vectors is None:
             return None
         try:
-            return embedder.embed([text])[0]
-        except FALL_BACK:
-            self._index.vectors = None
+            return embedder.embed([text])
+        except FALL_BACK as error:
+            self._index.leave_vectors(error)
             return None
+
+    @property
+    def warnings(self) -> list[str]:
+        """Why memories are not searched by meaning although there is an embedding model."""
+        return [self._index.vector_failure] if self._index.vector_failure else []
 
     def nearest(self, vector: Any, conditions: RowConditions, limit: int) -> dict[int, Row]:
         """The memories nearest to a vector that meet all conditions, best first."""
@@ -198,7 +204,9 @@ class Searcher:
         turns = text_matches(found)
         if conditions.is_narrow:
             turns = [
-                each for each in turns if conditions.admits_values(each.doc, _TURN, each.facts >> 16, each.created)
+                each
+                for each in turns
+                if conditions.admits_values(each.doc, _TURN, each.facts >> AUTHOR_SHIFT, each.created)
             ]
         return turns
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from operator import mul
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,12 +15,13 @@ import smp_memory
 from smp_memory.index import embeddings
 from tests.user_state import state_folder
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-numpy: Any = pytest.importorskip("numpy", reason="smp-memory[semantic] is not installed: no numpy")
 IS_HERE = embeddings.available()  # before a fixture hides it
-pytestmark = pytest.mark.skipif(not IS_HERE, reason="smp-memory[semantic] is not installed: no wordllama")
+if not IS_HERE:
+    pytest.skip("wordllama or simsimd is not installed", allow_module_level=True)
+
+from smp_memory.index import static_model  # noqa: E402
+from smp_memory.index.static_model import DIMENSIONS, WORDS, StaticModel  # noqa: E402
+from smp_memory.index.token_table import ABSENT, TokenTable, make_block, stamp_of  # noqa: E402
 
 
 @pytest.fixture
@@ -25,9 +29,14 @@ def with_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embeddings, "available", lambda: True)
 
 
+def embed(texts: list[str]) -> list[bytes]:
+    vectors = static_model.static_model().embed(texts)
+    return [vectors[start : start + DIMENSIONS] for start in range(0, len(vectors), DIMENSIONS)]
+
+
 def cosine(one: str, other: str) -> float:
-    a, b = embeddings.embed([one, other]).astype(float)
-    return float(a @ b / (numpy.linalg.norm(a) * numpy.linalg.norm(b)))
+    a, b = (memoryview(vector).cast("b").tolist() for vector in embed([one, other]))
+    return float(sum(map(mul, a, b)) / (sum(map(mul, a, a)) * sum(map(mul, b, b))) ** 0.5)
 
 
 def test_texts_of_equal_meaning_have_near_vectors() -> None:
@@ -39,26 +48,105 @@ def test_texts_of_equal_meaning_have_near_vectors() -> None:
 
 def test_vector_of_a_text_does_not_depend_on_the_batch() -> None:
     texts = ["one", "", "two words", "日本語のテスト", "🙂", "x" * 100_000, "\ud800 alone", " \n "]
-    together = embeddings.embed(texts * 40)
+    together = embed(texts * 40)
     for place, text in enumerate(texts):
-        assert (together[place] == embeddings.embed([text])[0]).all()
-    assert not together[1].any()
-    assert together[3].any()
-    assert together.shape == (320, embeddings.DIMENSIONS)
-    assert embeddings.embed([]).shape == (0, embeddings.DIMENSIONS)
+        assert together[place] == embed([text])[0]
+    assert not any(together[1])
+    assert any(together[3])
+    assert len(together) == 320
+    assert embed([]) == []
 
 
 def test_only_the_first_words_count() -> None:
-    text = "word " * embeddings.WORDS
-    assert (embeddings.embed([text])[0] == embeddings.embed([text + "another end"])[0]).all()
+    text = "word " * WORDS
+    assert embed([text]) == embed([text + "another end"])
 
 
 def test_tokens_equal_those_of_the_models_own_tokenizer() -> None:
     tokenizers: Any = pytest.importorskip("tokenizers")
-    own = tokenizers.Tokenizer.from_file(f"{embeddings._folder()}/{embeddings._TOKENS}")
+    own = tokenizers.Tokenizer.from_file(f"{embeddings.model_folder()}/{embeddings.TOKENS}")
     text = "Where did Caroline's auth_service.py go? naïve 你好世界 🙂 3.14159 getUserName() -- ÄÖÜ ﬁ สวัสดี"
+    embed(["load"])
     for word in text.split():
-        assert embeddings._model()._numbers_of(word) == own.encode(word, add_special_tokens=False).ids
+        numbers = static_model.static_model()._numbers_of(word)
+        assert numbers == own.encode(word, add_special_tokens=False).ids
+
+
+# -- the block of tokens
+
+
+class Files:
+    """Derived files in RAM."""
+
+    def __init__(self, block: bytes | None = None, *, is_full: bool = False) -> None:
+        self.block = block
+        self.is_full = is_full
+
+    def read(self, name: str) -> bytes:
+        if self.block is None:
+            raise FileNotFoundError(name)
+        return self.block
+
+    def write(self, name: str, data: bytes) -> None:
+        if self.is_full:
+            raise OSError(28, "No space left on device")
+        self.block = data
+
+
+def model(files: Files | None) -> StaticModel:
+    return StaticModel(embeddings.model_folder() or "", files)
+
+
+def test_block_of_tokens_is_made_once_and_gives_the_same_vectors() -> None:
+    files, texts = Files(), ["how do customers log in", "naïve 你好世界 🙂", "\ud800"]
+    first = model(files).embed(texts)
+    made = files.block
+    assert made is not None
+    files.is_full = True  # a second write would fail
+    assert model(files).embed(texts) == first == model(None).embed(texts)
+    assert files.block is made
+
+
+def test_damaged_block_of_tokens_is_made_again() -> None:
+    good = Files()
+    expected = model(good).embed(["how do customers log in"])
+    block = good.block or b""
+    for bad in (
+        b"",
+        block[:100],
+        block[:-1],
+        block + b"x",
+        b"X" + block[1:],
+        block[:5000] + b"\xff" + block[5001:],
+        bytes(len(block)),
+    ):
+        files = Files(bad)
+        assert model(files).embed(["how do customers log in"]) == expected
+        assert files.block == block
+    assert model(Files(is_full=True)).embed(["how do customers log in"]) == expected
+
+
+def test_block_of_another_state_of_the_file_is_not_used() -> None:
+    block = make_block({"a": 0, "b": 1, "▁a": 2}, stamp_of(5, 6))
+    table = TokenTable(block, stamp_of(5, 6))
+    assert [table.number(each) for each in ("a", "b", "▁a", "c", "", "\ud800")] == [0, 1, 2, ABSENT, ABSENT, ABSENT]
+    for stamp in (stamp_of(5, 7), stamp_of(6, 6)):
+        with pytest.raises(ValueError):
+            TokenTable(block, stamp)
+    with pytest.raises(ValueError):
+        make_block({"a": 0, "b": 2}, stamp_of(5, 6))
+
+
+@pytest.mark.usefixtures("with_model")
+def test_block_of_tokens_is_in_the_users_state_and_never_read_from_a_store(tmp_path: Path) -> None:
+    static_model.static_model.cache_clear()
+    store = tmp_path / "store"
+    with smp_memory.open(store) as memory:
+        memory.create_session("shop").add_finding("Users cannot sign in")
+        assert memory.query("login failed for customers")
+    path = Path(os.environ["SMP_STATE_DIR"]) / "derived" / "tokens-wordllama"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert not [name for name in store.rglob("*") if "token" in name.name]
 
 
 @pytest.mark.usefixtures("with_model")
@@ -72,7 +160,26 @@ def test_embeddings_are_used_only_when_sorting_by_relevance(tmp_path: Path) -> N
 
 def test_model_files_of_another_form_are_unavailable(tmp_path: Path) -> None:
     with pytest.raises(embeddings.ModelUnavailable):
-        embeddings._Model(str(tmp_path))
+        StaticModel(str(tmp_path)).embed(["a"])
+
+
+@pytest.mark.parametrize("damage", ["short", "empty", "another form", "no JSON"])
+def test_damaged_weights_are_unavailable(tmp_path: Path, damage: str) -> None:
+    real = Path(embeddings.model_folder() or "")
+    for name in (embeddings.TOKENS, embeddings.WEIGHTS):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes((real / name).read_bytes())
+    weights = tmp_path / embeddings.WEIGHTS
+    data = weights.read_bytes()
+    changed = {
+        "short": data[: len(data) // 2],
+        "empty": b"",
+        "another form": data.replace(b'"F16"', b'"F32"', 1),
+        "no JSON": data[:8] + b"x" + data[9:],
+    }
+    weights.write_bytes(changed[damage])
+    with pytest.raises(embeddings.ModelUnavailable):
+        StaticModel(str(tmp_path)).embed(["a"])
 
 
 @pytest.mark.usefixtures("with_model")
@@ -131,7 +238,9 @@ def test_damaged_vectors_are_rebuilt_and_never_fail_a_query(
         assert len(memory.query("login failed for customers")) == 1
     (files,) = state_folder(tmp_path).glob("index/index-*/meaning-*")
     if damage == "unusable":
-        monkeypatch.setattr(embeddings, "embed", lambda texts: (_ for _ in ()).throw(embeddings.ModelUnavailable("no")))
+        monkeypatch.setattr(
+            StaticModel, "embed", lambda self, texts: (_ for _ in ()).throw(embeddings.ModelUnavailable("no"))
+        )
     for path in files.iterdir():
         if damage == "gone":
             path.unlink()
@@ -144,10 +253,52 @@ def test_damaged_vectors_are_rebuilt_and_never_fail_a_query(
         assert len(memory.query("login failed for customers")) == (0 if damage == "unusable" else 2)
 
 
-def test_numpy_is_not_loaded_without_a_query(tmp_path: Path) -> None:
+def test_model_is_loaded_by_a_query_by_meaning_only_and_never_with_numpy(tmp_path: Path) -> None:
     story = (
         "import smp_memory, sys; m = smp_memory.open(sys.argv[1]); s = m.create_session('a'); s.add_finding('it is slow');"
-        "assert m.query('slow'); assert m.query(types='finding'); print('numpy' in sys.modules)"
+        "assert m.query('slow'); assert m.query(types='finding');"
+        "print([name in sys.modules for name in ('simsimd', 'smp_memory.index.static_model', 'smp_memory.index.vectors')]);"
+        "assert m.query('this page is far from fast').warnings == [];"
+        "print([name in sys.modules for name in ('simsimd', 'numpy', 'wordllama', 'tokenizers')])"
     )
     done = subprocess.run([sys.executable, "-c", story, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    assert done.stdout.split("\n")[:2] == ["[False, False, False]", "[True, False, False, False]"]
+
+
+@pytest.mark.usefixtures("with_model")
+def test_failing_model_is_reported_with_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StaticModel, "_load", lambda self: (_ for _ in ()).throw(OSError("no such file")))
+    monkeypatch.setattr(static_model, "static_model", lambda derived: StaticModel("", None))
+    with smp_memory.open(tmp_path) as memory:
+        memory.create_session("shop").add_finding("Users cannot sign in")
+        hits = memory.query("users cannot sign in any more")
+        assert len(hits) == 1
+        assert len(hits.warnings) == 1
+        assert "words alone" in hits.warnings[0]
+        assert memory.query("users").warnings == []
+        assert memory.query("users cannot sign in any more").warnings == hits.warnings
+
+
+@pytest.mark.usefixtures("with_model")
+def test_library_that_does_not_load_is_reported_with_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("smp_memory.index.vectors", "smp_memory.index.static_model", "simsimd"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "simsimd", None)
+    with smp_memory.open(tmp_path) as memory:
+        memory.create_session("shop").add_finding("Users cannot sign in")
+        hits = memory.query("users cannot sign in any more")
+        assert (len(hits), len(hits.warnings)) == (1, 1)
+
+
+def test_command_line_finds_by_meaning_out_of_the_box(tmp_path: Path) -> None:
+    def smp(*words: str) -> str:
+        command = [sys.executable, "-m", "smp_memory", *words, "--root", str(tmp_path)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    smp("init")
+    smp("decide", "Use OAuth 2.0 for sign-in", "--rationale", "Standard")
+    smp("note", "The nightly export fails on Sundays")
+    assert "Use OAuth 2.0 for sign-in" in smp("query", "how do customers log in?")
+    assert "OAuth" not in smp("query", "customers login")  # two words: those very words

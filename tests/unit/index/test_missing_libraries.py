@@ -105,3 +105,21 @@ print([record.decision for record in smp_memory.open(sys.argv[1]).session("s1").
     told = run({"_yaml"}, "sys.modules['yaml._yaml'] = None" + code, str(tmp_path / "store"))
     assert told.stdout.strip() == "['kept']", told.stderr
     assert told.stderr.count("no C parser") <= 1
+
+
+BY_MEANING = """
+import smp_memory
+with smp_memory.open(sys.argv[1]) as memory:
+    hits = memory.query("where is the zebra of the zoo")
+    print(len(hits), hits.warnings)
+"""
+
+
+def test_query_by_meaning_goes_by_words_without_its_libraries(tmp_path: Path) -> None:
+    with smp_memory.open(tmp_path) as memory:
+        memory.create_session("s1").add_decision("The zebra is striped")
+    for missing in ({"simsimd"}, {"wordllama"}, {"simsimd", "wordllama", "numpy"}):
+        done = run(missing, BY_MEANING, str(tmp_path))
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("1 ")
+        assert done.stderr.count("by words alone") <= 1

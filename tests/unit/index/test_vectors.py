@@ -2,33 +2,51 @@
 
 from __future__ import annotations
 
+import random
+from operator import mul
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-numpy: Any = pytest.importorskip("numpy", reason="smp-memory[semantic] is not installed: no numpy")
-
-from smp_memory.index.rows import Rows  # noqa: E402
-from smp_memory.index.vectors import (  # noqa: E402
-    _EXACTLY,
-    PREFIX,
-    Vectors,
-)
-
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+pytest.importorskip("simsimd", reason="simsimd is not installed")
 
-def made_up(count: int, seed: int = 1) -> Any:
-    return numpy.random.default_rng(seed).integers(-127, 128, (count, 256)).astype(numpy.int8)
+from smp_memory.index.rows import IndexBusy, Rows
+from smp_memory.index.vectors import _EXACTLY, PREFIX, Vectors
+
+DIMENSIONS = 256
+
+
+def made_up(seed: int = 1, dimensions: int = DIMENSIONS) -> bytes:
+    """A vector; -128 does not occur."""
+    return random.Random(seed).randbytes(dimensions).replace(b"\x80", b"\x81")
+
+
+class Model:
+    """A model with a name, dimensions and a vector of the fixed text."""
+
+    def __init__(self, name: str, dimensions: int, probe: bytes) -> None:
+        self._identity = name, dimensions, probe
+
+    def identity(self) -> tuple[str, int, bytes]:
+        return self._identity
+
+    def embed(self, texts: Sequence[str]) -> bytes:
+        raise AssertionError("not asked here")
 
 
 class Shelf:
     """Rows and vectors in a folder, or in RAM."""
 
-    def __init__(self, folder: Path | None, model: str = "m/1") -> None:
+    def __init__(
+        self, folder: Path | None, model: str = "m/1", dimensions: int = DIMENSIONS, probe: bytes = b""
+    ) -> None:
         self.rows = Rows(":memory:" if folder is None else str(folder / "rows.sqlite"))
-        self.vectors = Vectors(self.rows, None if folder is None else str(folder), model)
+        self.dimensions = dimensions
+        self.vectors = Vectors(self.rows, None if folder is None else str(folder), Model(model, dimensions, probe))
 
     def memories(self, docs: list[int], digest: int = 7, *, recent: bool = False) -> None:
         """As if the index had taken them in."""
@@ -47,7 +65,8 @@ class Shelf:
         self.rows.begin()
         missing = self.vectors.missing()
         if missing:
-            self.vectors.add(missing, numpy.array([(of or {}).get(doc, made_up(1, doc)[0]) for doc, _ in missing]))
+            known = of or {}
+            self.vectors.add(missing, b"".join([known.get(doc) or made_up(doc, self.dimensions) for doc, _ in missing]))
         self.vectors.mark_caught_up()
         self.rows.commit()
         return [doc for doc, _ in missing]
@@ -70,7 +89,7 @@ def test_all_vectors_are_missing_at_first_and_none_afterwards(shelf: Shelf) -> N
 
 
 def test_changed_memory_needs_a_new_vector_and_the_last_one_counts(shelf: Shelf) -> None:
-    one, other = made_up(2)
+    one, other = made_up(1001), made_up(1002)
     shelf.memories([1, 2])
     shelf.catch_up({1: one})
     assert shelf.vectors.nearest(one, 1) == [(1, pytest.approx(1))]
@@ -82,17 +101,17 @@ def test_changed_memory_needs_a_new_vector_and_the_last_one_counts(shelf: Shelf)
 
 
 def test_empty_files_have_no_vectors(shelf: Shelf) -> None:
-    assert shelf.vectors.nearest(made_up(1)[0], 5) == []
-    assert shelf.vectors.cosines(made_up(1)[0], [1, 2]) == {}
+    assert shelf.vectors.nearest(made_up(), 5) == []
+    assert shelf.vectors.cosines(made_up(), [1, 2]) == {}
     assert shelf.catch_up() == []
-    assert shelf.vectors.nearest(made_up(1)[0], 5) == []
-    assert shelf.vectors.cosines(made_up(1)[0], [1, 2]) == {}
+    assert shelf.vectors.nearest(made_up(), 5) == []
+    assert shelf.vectors.cosines(made_up(), [1, 2]) == {}
 
 
 def test_search_can_be_limited_to_docs(shelf: Shelf) -> None:
     shelf.memories(list(range(1, 30)))
     shelf.catch_up()
-    asked = made_up(1, 5)[0]
+    asked = made_up(5)
     assert shelf.vectors.nearest(asked, 1)[0][0] == 5
     assert 5 not in [doc for doc, _ in shelf.vectors.nearest(asked, 9, [4, 6, 7, 99])]
     assert set(shelf.vectors.cosines(asked, [5, 99])) == {5}
@@ -100,9 +119,9 @@ def test_search_can_be_limited_to_docs(shelf: Shelf) -> None:
 
 def test_zero_vector_is_near_to_nothing(shelf: Shelf) -> None:
     shelf.memories([1, 2])
-    shelf.catch_up({1: numpy.zeros(256, numpy.int8)})
-    assert [doc for doc, _ in shelf.vectors.nearest(made_up(1, 2)[0], 5)] == [2]
-    assert shelf.vectors.nearest(numpy.zeros(256, numpy.int8), 5) == []
+    shelf.catch_up({1: bytes(DIMENSIONS)})
+    assert [doc for doc, _ in shelf.vectors.nearest(made_up(2), 5)] == [2]
+    assert shelf.vectors.nearest(bytes(DIMENSIONS), 5) == []
 
 
 def test_many_vectors_are_shortlisted_by_signs(shelf: Shelf) -> None:
@@ -110,10 +129,10 @@ def test_many_vectors_are_shortlisted_by_signs(shelf: Shelf) -> None:
     shelf.memories(docs)
     shelf.catch_up()
     for doc in (1, 77, docs[-1]):
-        assert shelf.vectors.nearest(made_up(1, doc)[0], 3)[0] == (doc, pytest.approx(1))
+        assert shelf.vectors.nearest(made_up(doc), 3)[0] == (doc, pytest.approx(1))
     shelf.memories([10_000_000], recent=True)
     shelf.catch_up()
-    assert shelf.vectors.nearest(made_up(1, 10_000_000)[0], 3)[0][0] == 10_000_000
+    assert shelf.vectors.nearest(made_up(10_000_000), 3)[0][0] == 10_000_000
 
 
 def test_vectors_of_a_rolled_back_transaction_are_overwritten(shelf: Shelf) -> None:
@@ -121,12 +140,12 @@ def test_vectors_of_a_rolled_back_transaction_are_overwritten(shelf: Shelf) -> N
     shelf.catch_up()
     shelf.memories([2], recent=True)
     shelf.rows.begin()
-    shelf.vectors.add(shelf.vectors.missing(), made_up(1, 99))
+    shelf.vectors.add(shelf.vectors.missing(), made_up(99))
     shelf.rows.roll_back()
     shelf.vectors.forget()
     assert shelf.catch_up() == [2]
-    assert shelf.vectors.nearest(made_up(1, 2)[0], 1)[0][0] == 2
-    assert [cosine for _, cosine in shelf.vectors.nearest(made_up(1, 99)[0], 9) if cosine > 0.9] == []
+    assert shelf.vectors.nearest(made_up(2), 1)[0][0] == 2
+    assert [cosine for _, cosine in shelf.vectors.nearest(made_up(99), 9) if cosine > 0.9] == []
 
 
 def test_added_vectors_are_visible_to_another_process(tmp_path: Path) -> None:
@@ -136,7 +155,7 @@ def test_added_vectors_are_visible_to_another_process(tmp_path: Path) -> None:
         one.memories([doc], recent=True)
         one.catch_up()
         assert other.vectors.is_caught_up
-        assert other.vectors.nearest(made_up(1, doc)[0], 1)[0][0] == doc
+        assert other.vectors.nearest(made_up(doc), 1)[0][0] == doc
 
 
 def test_vectors_of_another_model_are_rebuilt(tmp_path: Path) -> None:
@@ -154,7 +173,7 @@ def test_interrupted_catch_up_continues_where_it_stopped(tmp_path: Path) -> None
     shelf.memories([1, 2, 3])
     shelf.rows.begin()
     missing = shelf.vectors.missing()
-    shelf.vectors.add(missing[:2], made_up(2))
+    shelf.vectors.add(missing[:2], made_up(1) + made_up(2))
     shelf.rows.commit()
     assert Shelf(tmp_path).catch_up() == [3]
 
@@ -168,7 +187,122 @@ def test_missing_or_short_files_count_as_empty(tmp_path: Path, cut: int) -> None
     for path in folder.iterdir():
         path.write_bytes(path.read_bytes()[:cut])
     again = Shelf(tmp_path)
-    assert again.vectors.nearest(made_up(1)[0], 5) == []
+    assert again.vectors.nearest(made_up(), 5) == []
     again.memories([3], recent=True)
     assert again.catch_up() == [1, 2, 3]
-    assert [path.stat().st_mode & 0o777 for path in tmp_path.glob(f"{PREFIX}*/*")] == [0o600] * 3
+    assert [path.stat().st_mode & 0o777 for path in tmp_path.glob(f"{PREFIX}*/*")] == [0o600] * 2
+
+
+@pytest.mark.parametrize("file", ["signs", "vectors"])
+@pytest.mark.parametrize("damage", ["gone", "short", "one byte short"])
+def test_damage_of_one_file_makes_all_vectors_missing(tmp_path: Path, file: str, damage: str) -> None:
+    shelf = Shelf(tmp_path)
+    shelf.memories([1, 2, 3])
+    shelf.catch_up()
+    (path,) = tmp_path.glob(f"{PREFIX}*/{file}")
+    data = path.read_bytes()
+    path.unlink()
+    if damage != "gone":
+        path.write_bytes(data[:-1] if damage == "one byte short" else data[:5])
+    for each in (shelf, Shelf(tmp_path)):  # one that has the files mapped, and a new one
+        assert each.vectors.nearest(made_up(2), 5) == []
+        assert each.vectors.cosines(made_up(2), [1, 2]) == {}
+    again = Shelf(tmp_path)
+    assert again.catch_up() == [1, 2, 3]
+    assert again.vectors.nearest(made_up(2), 5)[0] == (2, pytest.approx(1))
+
+
+def test_files_that_are_too_long_are_read_up_to_the_number_in_the_rows(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    shelf.memories([1, 2])
+    shelf.catch_up()
+    for path in tmp_path.glob(f"{PREFIX}*/*"):
+        path.write_bytes(path.read_bytes() + made_up(7) * 3)
+    assert [doc for doc, _ in Shelf(tmp_path).vectors.nearest(made_up(7), 9) if doc not in (1, 2)] == []
+
+
+@pytest.mark.parametrize("place", [-1, 3, 1 << 40])
+def test_place_outside_the_files_is_not_read(tmp_path: Path, place: int) -> None:
+    shelf = Shelf(tmp_path)
+    shelf.memories([1, 2, 3])
+    shelf.catch_up()
+    shelf.rows.do("UPDATE vector SET place = ? WHERE doc = 2", (place,))
+    assert set(shelf.vectors.cosines(made_up(2), [1, 2, 3])) == {1, 3}
+    assert 2 not in [doc for doc, _ in shelf.vectors.nearest(made_up(2), 9)]
+    assert shelf.vectors.nearest(made_up(2), 9, [2]) == []
+
+
+def test_vectors_of_the_same_name_and_other_dimensions_are_rebuilt(tmp_path: Path) -> None:
+    first = Shelf(tmp_path)
+    first.memories([1, 2])
+    first.catch_up()
+    second = Shelf(tmp_path, dimensions=384)
+    assert not second.vectors.is_caught_up
+    assert second.catch_up() == [1, 2]
+    assert second.vectors.nearest(made_up(2, 384), 1) == [(2, pytest.approx(1))]
+
+
+def test_vectors_of_a_model_that_changed_under_its_name_are_rebuilt(tmp_path: Path) -> None:
+    first = Shelf(tmp_path, probe=made_up(5))
+    first.memories([1, 2])
+    first.catch_up()
+    nearly = bytes([made_up(5)[0] ^ 1]) + made_up(5)[1:]  # rounded otherwise on another machine
+    assert Shelf(tmp_path, probe=nearly).vectors.is_caught_up
+    for changed in (made_up(6), b""):
+        second = Shelf(tmp_path, probe=changed)
+        assert not second.vectors.is_caught_up
+        assert second.catch_up() == [1, 2]
+
+
+@pytest.mark.parametrize("dimensions", [1, 7, 100, 384, 1536])
+def test_models_of_any_dimension_find_the_nearest(tmp_path: Path, dimensions: int) -> None:
+    shelf = Shelf(tmp_path, dimensions=dimensions)
+    shelf.memories(list(range(1, _EXACTLY + 200)))
+    shelf.catch_up()
+    found = shelf.vectors.nearest(made_up(77, dimensions), 5)
+    assert found[0][1] == pytest.approx(1)
+    assert dimensions < 100 or found[0][0] == 77
+
+
+def test_process_with_another_model_does_not_read_or_extend_the_files(tmp_path: Path) -> None:
+    first, second = Shelf(tmp_path), Shelf(tmp_path, "m/2", dimensions=64)
+    first.memories([1, 2, 3])
+    first.rows.begin()
+    missing = first.vectors.missing()
+    first.rows.commit()
+    second.catch_up()
+    first.rows.begin()
+    with pytest.raises(IndexBusy):
+        first.vectors.add(missing, made_up(1) + made_up(2) + made_up(3))
+    first.rows.roll_back()
+    assert first.vectors.nearest(made_up(2), 5) == []
+    assert first.vectors.cosines(made_up(2), [1, 2]) == {}
+    assert second.vectors.nearest(made_up(2, 64), 1) == [(2, pytest.approx(1))]
+
+
+def test_vectors_of_the_wrong_number_are_rejected(shelf: Shelf) -> None:
+    shelf.memories([1, 2])
+    shelf.rows.begin()
+    missing = shelf.vectors.missing()
+    with pytest.raises(ValueError):
+        shelf.vectors.add(missing, made_up(1))
+    shelf.rows.roll_back()
+    shelf.vectors.forget()
+    assert shelf.catch_up() == [1, 2]
+
+
+def test_results_equal_those_of_exact_arithmetic(shelf: Shelf) -> None:
+    docs = list(range(1, 300))
+    shelf.memories(docs)
+    shelf.catch_up()
+    asked = made_up(5000)
+    exact = {doc: cosine(asked, made_up(doc)) for doc in docs}
+    found = shelf.vectors.cosines(asked, docs)
+    assert found == {doc: pytest.approx(max(value, 0.0), abs=1e-5) for doc, value in exact.items()}
+    best = sorted((doc for doc in docs if exact[doc] > 0), key=lambda doc: -exact[doc])[:10]
+    assert [doc for doc, _ in shelf.vectors.nearest(asked, 10)] == best
+
+
+def cosine(one: bytes, other: bytes) -> float:
+    a, b = memoryview(one).cast("b").tolist(), memoryview(other).cast("b").tolist()
+    return sum(map(mul, a, b)) / (sum(map(mul, a, a)) * sum(map(mul, b, b))) ** 0.5

@@ -59,3 +59,33 @@ def test_words_beside_a_phrase_are_optional(session: SessionMemory) -> None:
 def test_counts_include_only_matches_of_the_phrase(session: SessionMemory) -> None:
     hits = session.query('"login slow"', count_by="type", limit=0)
     assert hits.counts == {"type": {"learning": 1}}
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        'why did they say that "login since Tuesday" is slow?',
+        'what about the "slow cache login"',
+        "what about the „slow cache login“",
+    ],
+)
+def test_quoted_title_inside_a_sentence_is_no_filter(session: SessionMemory, question: str) -> None:
+    assert set(session.query(question).ids) == {"LEARN-0001", "LEARN-0002", "LEARN-0003"}
+
+
+def test_words_of_a_quoted_title_count(session: SessionMemory) -> None:
+    assert session.query('what do we know about the "Tuesday"?').ids == ["LEARN-0003"]
+    assert session.query('what do we know about "数据库连接" here?').ids == ["LEARN-0004"]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        '"login slow" cache indeed',  # keywords
+        'what is "login slow"',  # two words outside of the quotes
+        'what is the "login slow" -indeed',  # other syntax
+        'what is the "login slow" tues*',
+    ],
+)
+def test_phrase_among_keywords_or_other_syntax_stays_a_filter(session: SessionMemory, question: str) -> None:
+    assert session.query(question).ids == ["LEARN-0003"]

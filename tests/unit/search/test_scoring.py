@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smp_memory.index.documents import ROLES, facts_number
+from smp_memory.index.documents import ASKS, NAMES_TIME, ROLES, facts_number, questions_in
 from smp_memory.index.query import TextMatch, inverse_frequency
 from smp_memory.search import scoring
 from smp_memory.search.scoring import CandidateScore
@@ -31,13 +31,20 @@ class Candidate:
     role: str | None = None
     words: int = 255
     meaning: float = 0.0
+    asking: int = 0
+    marks: int = 0
 
     @property
     def found(self) -> TextMatch:
         role = ROLES[self.role] if self.role else 0
-        return TextMatch(
-            self.doc, self.match, self.created, facts_number(0, role, self.words, AUTHORS.index(self.author))
-        )
+        author = AUTHORS.index(self.author)
+        facts = facts_number(0, role, self.words, author, asking_words=self.asking, marks=self.marks)
+        return TextMatch(self.doc, self.match, self.created, facts)
+
+
+def turn(place: int, match: float, created: int = 0, author: str | None = None, **more: Any) -> Candidate:
+    """A turn of a user."""
+    return Candidate(place, match, created, author, "user", **more)
 
 
 def signals_of(full_match: float = 0.0, authors: Iterable[str] = (), *others: Any, **more: Any) -> scoring.QuerySignals:
@@ -97,27 +104,77 @@ def test_a_weak_best_answer_is_less_relevant_than_a_strong_one() -> None:
     assert scored([found], signals_of())[0].strength == 1.0
 
 
-def test_neighbours_help_a_short_memory_more_than_a_long_one() -> None:
+def test_neighbours_help_a_short_turn_more_than_a_long_one() -> None:
     def with_words(words: int) -> CandidateScore:
-        return by_doc([Candidate(doc(1, 4), 9.0, 0), Candidate(doc(1, 5), 1.0, 0, words=words)])[doc(1, 5)]
+        return by_doc([turn(doc(1, 4), 9.0), turn(doc(1, 5), 1.0, words=words)])[doc(1, 5)]
 
     assert with_words(15).parts[1] > with_words(60).parts[1] > with_words(250).parts[1] > 0
 
 
 def test_turns_before_count_more_than_turns_after() -> None:
-    found = by_doc([Candidate(doc(1, at), match, 0, words=20) for at, match in ((3, 1.0), (4, 9.0), (5, 1.0))])
+    found = by_doc([turn(doc(1, at), match, words=20) for at, match in ((3, 1.0), (4, 9.0), (5, 1.0))])
     assert found[doc(1, 5)].parts[1] > found[doc(1, 3)].parts[1] > 0
 
 
 def test_neighbours_are_of_the_same_session() -> None:
     last, first = doc(1, (1 << scoring.SESSION_SHIFT) - 9), doc(2, 0)
-    found = by_doc([Candidate(last, 9.0, 0, words=5), Candidate(first, 1.0, 0, words=5)])
+    found = by_doc([turn(last, 9.0, words=5), turn(first, 1.0, words=5)])
     assert found[first].parts[1] == 0.0
 
 
-def test_good_match_raises_others_of_its_session() -> None:
-    far = [Candidate(doc(1, 0), 9.0, 0), Candidate(doc(1, 50), 2.0, 0), Candidate(doc(2, 0), 3.0, 0)]
+def test_good_match_raises_other_turns_of_its_session() -> None:
+    far = [turn(doc(1, 0), 9.0), turn(doc(1, 50), 2.0), turn(doc(2, 0), 3.0)]
     assert order(far) == [doc(1, 0), doc(1, 50), doc(2, 0)]
+
+
+def test_less_of_the_best_match_of_a_session_reaches_a_turn_that_is_farther_away() -> None:
+    places = (0, 10, 60, 254, 255, 100_000)
+    found = by_doc([turn(doc(1, place), 9.0 if not place else 1.0, words=9) for place in places])
+    shares = [found[doc(1, place)].parts[2] for place in places]
+    assert shares[:4] == sorted(set(shares[:4]), reverse=True)
+    assert shares[-1] == pytest.approx(shares[0] / 2, rel=0.02)
+
+
+def test_of_equal_turns_of_a_session_the_first_one_counts_as_the_best() -> None:
+    turns = [turn(doc(1, 0), 5.0), turn(doc(1, 90), 5.0), turn(doc(1, 10), 1.0)]
+    shares = [[each.parts[2] for each in by_doc(some).values()] for some in (turns, [turns[1], turns[0], turns[2]])]
+    assert sorted(shares[0]) == sorted(shares[1])
+    assert by_doc(turns)[doc(1, 10)].parts[2] > by_doc(turns)[doc(1, 90)].parts[2]
+
+
+def test_memory_that_was_written_down_gets_nothing_from_its_session_or_neighbours() -> None:
+    for other in (Candidate(doc(1, 4), 9.0, 0, meaning=0.6), turn(doc(1, 4), 9.0, meaning=0.6)):
+        beside = by_doc([other, Candidate(doc(1, 5), 1.0, 0, words=9, meaning=0.1)])[doc(1, 5)]
+        apart = by_doc([other, Candidate(doc(2, 5), 1.0, 0, words=9, meaning=0.1)])[doc(2, 5)]
+        assert beside.parts == apart.parts
+        assert beside.relevance == apart.relevance
+
+
+def test_written_memory_gives_nothing_to_turns_of_its_session() -> None:
+    alone, beside = (by_doc([Candidate(doc(1, 4), 9.0, 0), turn(doc(session, 5), 1.0)]) for session in (2, 1))
+    assert alone[doc(2, 5)].parts == beside[doc(1, 5)].parts
+
+
+def test_answer_to_a_question_gets_more_of_its_match_than_another_turn() -> None:
+    asked, said = (
+        by_doc([turn(doc(1, 4), 9.0, words=9, marks=marks), turn(doc(1, 5), 0.0, words=9)])[doc(1, 5)].parts[1]
+        for marks in (ASKS, 0)
+    )
+    assert asked == scoring.ANSWERED * said > 0
+
+
+def test_turn_that_only_asks_is_worth_less_than_one_that_answers() -> None:
+    worths = [scored([turn(doc(1, 0), 3.0, words=12, asking=asking)], signals_of())[0].worth for asking in (12, 6, 0)]
+    assert worths == sorted(set(worths))
+    assert scored([turn(doc(1, 0), 3.0, words=300, asking=20)], signals_of())[0].worth == 1.0
+
+
+def test_turn_that_names_no_time_counts_less_if_a_time_is_asked_for() -> None:
+    two = [turn(doc(1, 0), 3.0, marks=NAMES_TIME), turn(doc(2, 0), 3.3)]
+    assert order(two) == [doc(2, 0), doc(1, 0)]
+    assert order(two, signals_of(asks_for_time=True)) == [doc(1, 0), doc(2, 0)]
+    written = [Candidate(doc(1, 0), 3.0, 0)]
+    assert scored(written, signals_of(asks_for_time=True))[0].worth == 1.0
 
 
 DAY = 86_400_000_000
@@ -179,18 +236,20 @@ def test_a_short_decision_is_worth_more_than_a_short_turn() -> None:
 
 def test_neighbours_of_the_best_that_are_not_known() -> None:
     found = [Candidate(doc(1, 5), 9.0, 0), Candidate(doc(1, 6), 8.0, 0), Candidate(doc(2, 0), 7.0, 0)]
-    assert neighbours(found) == [doc(1, 4), doc(1, 7), doc(2, 1)]
+    assert neighbours(found) == [doc(1, 3), doc(1, 4), doc(1, 7), doc(1, 8), doc(2, 1), doc(2, 2)]
+    last = doc(1, (1 << scoring.SESSION_SHIFT) - 1)
+    assert neighbours([Candidate(last, 9.0, 0)]) == [last - 2, last - 1]
     many = [Candidate(doc(number, 5), 100.0 - number, 0) for number in range(1, 60)]
-    assert len(neighbours(many)) == 2 * scoring.EXPANDED
+    assert len(neighbours(many)) == 4 * scoring.EXPANDED
 
 
 def test_a_neighbour_without_any_word_can_be_the_answer() -> None:
     found = [
-        Candidate(doc(1, 4), 9.0, 0, "ann", words=12),  # What genre is your screenplay?
-        Candidate(doc(1, 5), 0.0, 0, "joe", words=14),  # A mix of drama and romance!
-        Candidate(doc(2, 0), 4.0, 0, "joe", words=14),
+        turn(doc(1, 4), 9.0, 0, "ann", words=12, asking=12, marks=ASKS),  # What genre is your screenplay?
+        turn(doc(1, 5), 0.0, 0, "joe", words=14),  # A mix of drama and romance!
+        turn(doc(2, 0), 4.0, 0, "joe", words=14),
     ]
-    assert order(found, signals_of(authors=["joe"]))[:2] == [doc(1, 4), doc(1, 5)]
+    assert order(found, signals_of(authors=["joe"])) == [doc(1, 5), doc(1, 4), doc(2, 0)]
 
 
 def test_candidates_without_any_match() -> None:
@@ -206,7 +265,11 @@ def test_decay_lowers_relevance_but_never_to_zero() -> None:
 
 def test_an_explanation_adds_up() -> None:
     found = by_doc(
-        [Candidate(doc(1, 4), 9.0, 0, words=12), Candidate(doc(1, 5), 3.0, 0, "joe", words=9)],
+        [
+            turn(doc(1, 4), 9.0, words=12, marks=ASKS),
+            turn(doc(1, 5), 3.0, 0, "joe", words=9),
+            Candidate(doc(1, 6), 4.0, 0),
+        ],
         signals_of(20.0, ["joe"]),
     )
     for each in found.values():
@@ -217,7 +280,8 @@ def test_an_explanation_adds_up() -> None:
 
 
 def test_an_explanation_with_meaning_adds_up() -> None:
-    near = [Candidate(doc(1, 4), 9.0, 0, meaning=0.3), Candidate(doc(1, 5), 0.0, 0, words=9, meaning=0.6)]
+    near = [Candidate(doc(1, 3), 2.0, 0, meaning=0.2), turn(doc(1, 4), 9.0, meaning=0.3, marks=ASKS)]
+    near.append(turn(doc(1, 5), 0.0, words=9, meaning=0.6))
     for each in scored(near, signals_of(20.0)):
         parts = each.explain()
         factors = parts.pop("strength") * parts.pop("worth")
@@ -238,8 +302,8 @@ def test_words_count_for_more_than_meaning() -> None:
 
 
 def test_meaning_of_neighbours_and_session_counts_as_their_text_does() -> None:
-    alone, beside = Candidate(doc(1, 0), 1.0, 0, words=9), Candidate(doc(2, 0), 1.0, 0, words=9)
-    found = by_doc([alone, beside, Candidate(doc(2, 1), 0.0, 0, words=9, meaning=0.5)])
+    alone, beside = turn(doc(1, 0), 1.0, words=9), turn(doc(2, 0), 1.0, words=9)
+    found = by_doc([alone, beside, turn(doc(2, 1), 0.0, words=9, meaning=0.5)])
     assert found[doc(2, 0)].parts[5] > found[doc(1, 0)].parts[5] == 0.0
 
 
@@ -265,6 +329,8 @@ candidates = st.lists(
         st.sampled_from(["user", "assistant", "tool", None]),
         st.integers(0, 400),
         st.floats(0, 1),
+        st.integers(0, 400),
+        st.sampled_from([0, ASKS, NAMES_TIME, ASKS | NAMES_TIME]),
     ),
     unique_by=lambda each: each.doc,
     max_size=30,
@@ -274,6 +340,7 @@ questions = st.builds(
     st.floats(0, 50),
     st.sets(st.sampled_from(["joe", "eve"])),
     st.lists(st.tuples(st.none() | st.integers(0, 50), st.none() | st.integers(50, 100)), max_size=2),
+    st.booleans(),
     st.booleans(),
 )
 
@@ -297,9 +364,7 @@ def test_bounded_and_independent_of_the_order(
 def test_a_better_text_never_lowers_a_memory(found: list[Candidate], asked: scoring.QuerySignals) -> None:
     first = found[0]
     before = by_doc(found, asked)[first.doc].relevance
-    better = Candidate(
-        first.doc, first.match + 5.0, first.created, first.author, first.role, first.words, first.meaning
-    )
+    better = replace(first, match=first.match + 5.0)
     after = by_doc([better, *found[1:]], asked)[first.doc].relevance
     if all(each.doc >> scoring.SESSION_SHIFT != first.doc >> scoring.SESSION_SHIFT for each in found[1:]):
         assert after >= before - 1e-9
@@ -337,11 +402,54 @@ def test_authors_are_named_by_their_first_name() -> None:
         ("Where do I keep my old sneakers?", False),
         ("What did Caroline research?", False),
         ("youth hostels", False),
+        ("Can you suggest a hotel for my trip?", False),
+        ("could you tell me where I keep my sneakers", False),
+        ("Can you remind me of the hotel that you suggested?", True),
+        ("Would you say that our login is slow?", True),
         ("", False),
     ],
 )
 def test_questions_about_words_of_the_assistant_are_recognised(question: str, expected: bool) -> None:
     assert scoring.addresses_assistant(question) is expected
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("When did Caroline go to the support group?", True),
+        ("Since when do we use Redis?", True),
+        ("How long ago did we release 2.0?", True),
+        ("How many days before the meeting was the workshop?", True),
+        ("What year did she move?", True),
+        ("In which month was the audit?", True),
+        ("How many servers do we have?", False),
+        ("What does the cache do when it is full?", False),
+        ("how", False),
+        ("", False),
+    ],
+)
+def test_questions_for_a_time_are_recognised(question: str, expected: bool) -> None:
+    assert scoring.asks_for_time(question) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "asks_last"),
+    [
+        ("", 0, False),
+        ("I went there.", 0, False),
+        ("How are you?", 3, True),
+        ("I am well! And how are you?", 4, True),
+        ("How are you? I am well.", 3, False),
+        ('She said: "How are you?"', 5, True),
+        ("好吗？", 1, True),
+        ("کیف حالك؟", 2, True),
+        ("?", 0, True),
+        ("What?! Really", 1, False),
+        ("\0?\0", 0, False),
+    ],
+)
+def test_words_of_questions_are_counted(text: str, words: int, asks_last: bool) -> None:
+    assert questions_in(text) == (words, asks_last)
 
 
 def test_the_weighted_mode_of_001() -> None:

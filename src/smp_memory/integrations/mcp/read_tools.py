@@ -76,6 +76,7 @@ def recall(caller: Caller, given: arguments.RecallArguments) -> Reply:
     problems, notices = caller.context.problem_lines(hits.problems)
     data = {"items": items, "next_offset": after, "weak": weak or None}
     data["not_searched"] = hits.archived_not_searched or None
+    caller.warnings += [text for text in hits.warnings if text not in caller.warnings]
     return fenced_reply({**data, "problems": problems}, "\n".join([*lines, *notices]))
 
 

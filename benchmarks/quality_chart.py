@@ -1,0 +1,69 @@
+"""Chart of shares from 0 to 1 against the size of the store, drawn as SVG without any library; readable on light and dark pages."""
+
+from __future__ import annotations
+
+from math import log10
+from xml.sax.saxutils import escape
+
+_WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 720, 360, 60, 36, 240, 50
+_STYLE = """
+text { fill: #1f2328; font: 12px sans-serif } .grid { stroke: #d0d7de } .line { fill: none; stroke-width: 2 }
+.a { stroke: #0969da } .b { stroke: #bc4c00 } .c { stroke: #1a7f37 } .d { stroke: #8250df }
+.meaning { stroke-dasharray: 6 4 } .title { font-weight: bold }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3 } .grid { stroke: #3d444d }
+.a { stroke: #58a6ff } .b { stroke: #ffa657 } .c { stroke: #56d364 } .d { stroke: #d2a8ff } }
+"""
+_CLASSES = "abcd"
+
+
+def chart(title: str, lines: dict[tuple[str, str], dict[int, float]]) -> str:
+    """A line for each figure and way of searching (`words` or `meaning`, dashed): {(figure, way): {size: share}}."""
+    sizes = sorted({size for points in lines.values() for size in points})
+    figures = list(dict.fromkeys(figure for figure, _ in lines))
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}">',
+        f"<style>{_STYLE}</style>",
+        f'<text class="title" x="{_LEFT}" y="18">{escape(title)}</text>',
+        *_axes(sizes),
+    ]
+    for (figure, way), points in lines.items():
+        style = f"line {_CLASSES[figures.index(figure) % len(_CLASSES)]} {way}"
+        path = " ".join(f"{_x(size, sizes):.1f},{_y(share):.1f}" for size, share in sorted(points.items()))
+        parts.append(f'<polyline class="{style}" points="{path}"/>')
+    return "\n".join([*parts, *_legend(lines, figures), "</svg>", ""])
+
+
+def _axes(sizes: list[int]) -> list[str]:
+    right = _WIDTH - _RIGHT
+    parts = []
+    for tenth in range(0, 11, 2):
+        y = _y(tenth / 10)
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{tenth / 10:.1f}</text>')
+    for size in sizes:
+        x = _x(size, sizes)
+        parts.append(f'<text x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle">{size:,}</text>')
+    parts.append(f'<text x="{(_LEFT + right) / 2}" y="{_HEIGHT - 10}" text-anchor="middle">memories</text>')
+    return parts
+
+
+def _legend(lines: dict[tuple[str, str], dict[int, float]], figures: list[str]) -> list[str]:
+    left = _WIDTH - _RIGHT + 14
+    parts = []
+    for place, (figure, way) in enumerate(lines):
+        y = _TOP + 10 + 20 * place
+        style = f"line {_CLASSES[figures.index(figure) % len(_CLASSES)]} {way}"
+        parts.append(f'<line class="{style}" x1="{left}" x2="{left + 26}" y1="{y}" y2="{y}"/>')
+        by = "words and meaning" if way == "meaning" else "words"
+        parts.append(f'<text x="{left + 32}" y="{y + 4}">{escape(figure)}, {by}</text>')
+    return parts
+
+
+def _x(size: int, sizes: list[int]) -> float:
+    span = log10(sizes[-1] / sizes[0]) or 1.0
+    return _LEFT + (_WIDTH - _LEFT - _RIGHT) * log10(size / sizes[0]) / span
+
+
+def _y(share: float) -> float:
+    return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - share)
