@@ -63,6 +63,7 @@ class Context:
         self.notes: list[
             str
         ] = []  # topics, tags and a project that no memory or session has; they are in the text, too
+        self.warnings: list[str] = []  # that memories were not searched by meaning although there is a model
         self.problems: list[Problem] = []  # unreadable entries of the sessions that were searched
 
     @property
@@ -79,6 +80,7 @@ class Context:
             "items": [item.to_dict() for item in self.items],
             "text": self.text,
             **({"notes": self.notes} if self.notes else {}),
+            **({"warnings": self.warnings} if self.warnings else {}),
             **({"archived_not_searched": self.archived_not_searched} if self.archived_not_searched else {}),
         }
         return {**data, "problems": [each.to_dict() for each in self.problems]} if self.problems else data
@@ -161,7 +163,7 @@ def context(
     asked["session"] = search.default_session
     result = Context(text, chosen, (counter or count_tokens)(text), max_tokens, asked, to_text(now))
     result.archived_not_searched = scope.store.archived_count()
-    result.notes = search.notes
+    result.notes, result.warnings = search.notes, search.warnings
     result.problems = problems
     return result
 

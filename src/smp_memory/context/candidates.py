@@ -112,6 +112,7 @@ class CandidateSearch:
         self._searcher = searcher
         self._request = request
         self.default_session = request.session  # the session whose ids are given without a session
+        self.warnings: list[str] = []  # of a search by meaning
         self.words = ""  # what is searched for: the task, or a topic that no memory has
         self.notes = [*request.notes]  # and that no memory has the topic or the tags
         self._narrow: Query | None = None  # topic and tags, if some memory has them
@@ -253,6 +254,7 @@ class CandidateSearch:
         matches = self._searcher.search(text, conditions, max(CANDIDATES, enough), RARITY)
         ranking = Ranking(query, self._searcher, request.policy)
         ranked = ranking.rank_matches(matches, text, conditions, enough, _SPARE)
+        self.warnings = list(self._searcher.warnings)
         visible = [each for each in ranked if self._is_visible(each.row)]
         return [
             Candidate(
