@@ -37,7 +37,7 @@ _COMMAND = "import sys; from smp_memory.cli.main import main; sys.exit(main({wor
 _MOST_TIMES_FEW, _MOST_TIMES_ADD = 1.5, 3.0
 _FEW, _MANY = 50, 5000
 _WORDS = {
-    "smp query": ["query", "rotate the signing keys of service 7"],
+    "smp query": ["query", "signing keys of the service wafabaaa"],
     "prompt hook": ["hook"],
     "smp session list": ["session", "list"],
     "smp maintain": ["maintain"],
@@ -55,6 +55,7 @@ class Store:
         self._root = os.path.join(self._project, ".bmad", "memory")
         self._prompts = 0
         self.cpu: dict[str, list[float]] = {}
+        self.answered: list[bool] = []  # by prompt
         if not os.path.exists(self._root):
             progress(f"a store of {sessions:,} sessions")
             _fill(self._root, sessions, layout)
@@ -66,8 +67,10 @@ class Store:
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         done = subprocess.run([sys.executable, "-c", script], input=self._event(), env=self._environment, cwd=self._project, capture_output=True, check=False)  # fmt: skip
         seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-        if done.returncode or (name == "prompt hook" and b"smp-recalled" not in done.stdout):
+        if done.returncode:
             raise RuntimeError(f"{name} failed: {(done.stderr or done.stdout).decode()[-500:]}")
+        if name == "prompt hook":
+            self.answered.append(b"smp-recalled" in done.stdout)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         self.cpu.setdefault(name, []).append(cpu)
         return [seconds]
@@ -81,7 +84,7 @@ class Store:
             "prompt_id": session,
             "cwd": self._project,
         }
-        prompt = f"How often do we rotate the signing keys of service {self._prompts % 40}?"
+        prompt = f"How often does the service {_name(self._prompts % 40)} rotate its signing keys?"
         return json.dumps({**event, "transcript_path": None, "prompt": prompt}).encode()
 
     def creations(self, count: int) -> dict[str, list[float]]:
@@ -100,13 +103,18 @@ class Store:
         return seconds
 
 
+def _name(number: int) -> str:
+    """A name of letters that no other number has."""
+    return "wa" + "".join("fabcdeghijklmnop"[int(digit, 16)] for digit in f"{number:06x}")
+
+
 def _fill(root: str, sessions: int, layout: str) -> None:
     settings = {"durability": "os", "privacy": {"redaction": {"enabled": False}}}
     with smp_memory.open(root, layout=layout, config=settings) as memory:
         for number in range(sessions):
             session = memory.create_session(f"session-2026-01-11-{number:06x}")
-            session.add_turn("user", f"How often do we rotate the signing keys of service {number}?")
-            session.add_decision(f"Rotate the signing keys of service {number} every {number % 90} days.")
+            session.add_turn("user", f"What did we agree on for {_name(number)}?")
+            session.add_decision(f"The service {_name(number)} rotates its signing keys every {number % 90} days.")
     time.sleep(0.1)  # until the clock of the file system has ticked
     with smp_memory.open(root) as memory:
         memory.query("caught up", track_access=False)
@@ -163,6 +171,7 @@ def main(words: list[str]) -> int:
     for size, store in stores.items():
         seconds = store.creations(rounds)
         add, create = (median(seconds[side]) for side in ("add", "create"))
+        print(f"{size:,} sessions: something was recalled for {sum(store.answered)} of {len(store.answered)} prompts")
         print(f"creating a session among {size:,}: {create * 1e3:.2f} ms, {create / add:.1f} durable adds")
     if not chosen.keep:
         shutil.rmtree(folder, ignore_errors=True)

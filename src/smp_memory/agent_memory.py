@@ -23,7 +23,6 @@ from smp_memory.model import ids
 from smp_memory.model.record import Records
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.times import to_text
-from smp_memory.policies.statuses import is_settled
 from smp_memory.privacy.visibility import Viewer, history_for
 from smp_memory.scope import Scope
 from smp_memory.write.operations import Operation, id_of
@@ -124,7 +123,7 @@ class AgentMemory:
         scope = self._scope
         hits = [*search.path.query(scope, None, {**options, "topic": topic})]
         hits += search.path.query(scope, without_signs(topic), options)
-        found = {hit.record.ref: hit.record for hit in hits if not is_settled(hit.record)}
+        found = {hit.record.ref: hit.record for hit in search.succession.holding(hits)}
         return list(found.values())[:limit]
 
     def user_preferences(self, topic: str | None = None) -> list[Record]:

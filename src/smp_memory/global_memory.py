@@ -31,7 +31,20 @@ if TYPE_CHECKING:
 
 PROFILE = "user-profile"  # the category of the preferences that make the profile
 _SETTINGS = {"lifecycle": {"auto_archive": False}, "retention": {"enabled": False}}
-_COPIED_FIELDS = ("topic", "tags", "confidence", "importance", "pinned", "category", "context", "source", "applies_to")
+_COPIED_FIELDS = (
+    "topic",
+    "aliases",
+    "tags",
+    "valid_from",
+    "valid_until",
+    "confidence",
+    "importance",
+    "pinned",
+    "category",
+    "context",
+    "source",
+    "applies_to",
+)
 _MOST_ATTEMPTS = 20
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
+    from datetime import date, datetime
 
     Words = str | Sequence[str]
     Moment = datetime | str
@@ -44,6 +44,7 @@ class _Filters(TypedDict, total=False):
     include_decayed: bool
     include_archived: bool
     include_deleted: bool
+    include_expired: bool  # also what no longer holds or does not hold yet: valid_from, valid_until
     sessions: Words | None  # "all", or some
     session: str
     topic_in_text: bool
@@ -119,7 +120,10 @@ class CommonFields(TypedDict, total=False):
     created: datetime | str
     turn_ref: str | int
     topic: str
+    aliases: Sequence[str] | str  # other names of what it is about
     tags: Sequence[str] | str
+    valid_from: date | str
+    valid_until: date | str  # a day is included
     confidence: float | str
     importance: float | str
     pinned: bool

@@ -241,6 +241,13 @@ def test_prompt_finds_what_other_processes_wrote(deferring: Path) -> None:
         assert found_at_a_prompt(deferring, "another") == ["s4"]
 
 
+@pytest.mark.parametrize("layout", NAMES)
+def test_first_session_of_a_store_is_in_the_change_table(tmp_path: Path, layout: str) -> None:
+    with smp_memory.open(tmp_path, layout=layout) as memory:
+        memory.create_session("s1")
+    assert any((tmp_path / ".smp/changes").read_bytes())
+
+
 def test_prompt_finds_replaced_added_and_removed_files(deferring: Path) -> None:
     path = file_of(deferring, "s2")
     new = path.with_name("checkout")

@@ -469,3 +469,27 @@ def test_query_does_not_load_yaml_or_unused_modules(cli: QueryProcess, tmp_path:
     )  # fmt: skip
     assert "DEC-0001" in done.stdout
     assert json.loads(done.stderr.replace("'", '"')) == []
+
+
+# -- what does not hold, and typing errors
+
+
+def test_expired_memories_are_left_out_and_the_output_says_so(cli: QueryProcess) -> None:
+    cli("note", "Guests use gate nine", "--session", "shop", "--valid-until", "2020-01-01", "--alias", "G9")
+    out = cli("query", "gate nine")[1]
+    assert "1 memory that does not hold now was left out. To find them, too: --include-expired" in out
+    assert "No memory" not in out
+    assert cli.json("query", "gate nine")["not_valid"] == 1
+    assert cli.ids("gate", "nine", "--include-expired") == cli.ids("G9", "--include-expired") == ["FIND-0002"]
+    assert "valid until 2020-01-01" in cli("query", "gate nine", "--include-expired")[1]
+
+
+def test_superseded_memories_come_after_their_successor(cli: QueryProcess) -> None:
+    cli("decide", "MySQL replaces everything", "--session", "shop", "--field", "supersedes=DEC-0001")
+    assert cli.ids("PostgreSQL", "--session", "shop") == ["DEC-0003", "DEC-0001"]
+    assert "superseded by DEC-0003" in cli("query", "PostgreSQL", "--session", "shop")[1]
+
+
+def test_corrected_words_are_named(cli: QueryProcess) -> None:
+    assert cli.json("query", "PostgreSLQ")["corrected"] == {"PostgreSLQ": "postgresql"}
+    assert "No memory has PostgreSLQ; searched for postgresql, too." in cli("query", "PostgreSLQ")[1]

@@ -13,8 +13,8 @@ from smp_memory.errors import SMPError
 from smp_memory.model.types import KINDS
 from smp_memory.privacy.fence import fence
 from smp_memory.privacy.redaction import Redactor
-from smp_memory.write import validation
 from smp_memory.write.path import Writer
+from smp_memory.write.plain_fields import plain_fields, plain_form
 from tests.privacy_samples import hard_negatives, hard_positives, positives
 
 LIMIT = 2000
@@ -162,8 +162,8 @@ def test_fast_validation_equals_full_validation(
 def test_fast_validation_covers_most_memories(
     kind: str, given_fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    form = validation.plain_form(KINDS[kind], tuple(given_fields))
+    form = plain_form(KINDS[kind], tuple(given_fields))
     assert form is not None
-    found = validation.plain_fields(form, given_fields, lambda role: None, LIMIT, Redactor())
+    found = plain_fields(form, given_fields, lambda role: None, LIMIT, Redactor())
     assert found is not None
     assert {name: found[name] for name in given_fields} == given_fields

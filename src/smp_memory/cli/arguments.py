@@ -199,6 +199,12 @@ def add_filters(parser: Parser) -> None:
     add("--min-confidence", type=_number_or_word, metavar="N", help="from 0 to 1, or a word such as high")
     add("--no-decayed", action="store_false", default=None, dest="include_decayed", help="leave out faded memories")
     add("--include-deleted", action="store_true", default=None, help="also deleted memories")
+    add(
+        "--include-expired",
+        action="store_true",
+        default=None,
+        help="also memories that no longer hold or do not hold yet",
+    )
     add("--include-archived", action="store_true", default=None, help="also memories of archived sessions")
     add("--related-to", action="append", metavar="ID", help="only memories that are related to this one")
     add("--references", action="append", metavar="ID", help="only memories that refer to this one")
@@ -238,7 +244,7 @@ def _number_or_word(text: str) -> float | str:
         return text
 
 
-_ARGUMENTS = (*_RESTRICTIONS, "include_deleted", "include_archived", "include_related", "depth", "kinds", "sort", "limit", "count_by", "mode")  # fmt: skip
+_ARGUMENTS = (*_RESTRICTIONS, "include_deleted", "include_expired", "include_archived", "include_related", "depth", "kinds", "sort", "limit", "count_by", "mode")  # fmt: skip
 
 
 def words_from(call: Invocation) -> str:

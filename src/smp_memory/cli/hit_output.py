@@ -35,9 +35,11 @@ SCORE_LABELS = {
     "worth": "short or machine-made",
     "fading": "reduced by decay",
     "session_idle": "reduced, session is idle",
+    "settled": "reduced, it is settled",
+    "inherited": "match of what it supersedes",
 }
 _PUNCTUATION = "\"'()[]{}.,;:!?`*"
-_FACTORS = ("strength", "worth", "fading", "session_idle")
+_FACTORS = ("strength", "worth", "fading", "session_idle", "settled")
 
 
 # -- highlighting
@@ -142,6 +144,19 @@ def shared_not_searched(memories: int) -> str:
     return f"{memories:,} {were} not searched; `smp context` uses them."
 
 
+def not_valid_left_out(memories: int) -> str:
+    """The note that memories which do not hold now were left out."""
+    were = (
+        "1 memory that does not hold now was" if memories == 1 else f"{memories:,} memories that do not hold now were"
+    )
+    return f"{were} left out."
+
+
+def corrections(corrected: dict[str, str]) -> str:
+    """The note that unknown words were taken for typing errors."""
+    return f"No memory has {', '.join(corrected)}; searched for {', '.join(corrected.values())}, too."
+
+
 def archived_not_searched(sessions: int) -> str:
     """The note that archived sessions were left out."""
     were = "1 archived session was" if sessions == 1 else f"{sessions:,} archived sessions were"
@@ -187,6 +202,10 @@ def _header_cells(hit: Hit, short_ids: bool) -> list[str]:
     name = record.id if short_ids else record.ref
     when = time_text(record["created"])[:16]
     state = "deleted" if record.deleted else "archived" if hit.archived else status_text(record)
+    for word, ref in (("superseded by", hit.superseded_by), ("older than", hit.outdated_by)):
+        if ref:
+            name_of_other = ref.rpartition("/")[2] if ref.startswith(f"{record.session}/") else ref
+            state = ", ".join(filter(None, (state, f"{word} {name_of_other}")))
     return [safe(one_line(cell)) for cell in (name, when, record.type, value_text(record.author or ""), state)]
 
 

@@ -17,6 +17,7 @@ same text. A memory appears once, and on one line: its content cannot look like 
 from __future__ import annotations
 
 from smp_memory.context.excerpts import ELLIPSIS, excerpt
+from smp_memory.model.times import validity_text
 from smp_memory.model.types import KINDS, in_order
 from smp_memory.privacy import fence
 
@@ -372,10 +373,13 @@ def _layout(
 
 
 def line_prefix(record: Record, default_session: str | None) -> str:
-    """Date, id, severity and author. Memories of the default session are named by `ID`, others by `session/ID`."""
+    """Date, id, severity, the time in which it holds, and author. Memories of the default session are named by `ID`, others by `session/ID`."""
     name = record.id if record.session == default_session else record.ref
     when = relevant_time(record)[:10]
     kind = KINDS[record.type]
+    bounds = validity_text(record.given)
+    if bounds:
+        name = f"{name} [{bounds}]"
     if kind.is_turn:
         return f"{when} {name} {record.author or record.role or ''}:"
     severity = record.given.get("severity")

@@ -24,10 +24,13 @@ from smp_memory.index.rows import POSITION_BITS
 from smp_memory.index.tokenizer import parse, terms, without_signs
 from smp_memory.model.ids import STATE_PREFIX
 from smp_memory.model.session_info import GLOBAL_SESSION as GLOBAL
+from smp_memory.model.times import to_microseconds
 from smp_memory.model.types import CRITICAL, KINDS, NUMBERED, SEVERITY_WEIGHTS, names_where
+from smp_memory.search.names import with_corrections
 from smp_memory.search.query import NEWEST, Query
 from smp_memory.search.ranking import Ranking, sort_key
 from smp_memory.search.scoring import CANDIDATES, RARITY
+from smp_memory.search.succession import SuccessionOrder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,6 +114,8 @@ class CandidateSearch:
     def __init__(self, searcher: IndexSearcher, request: ContextRequest) -> None:
         self._searcher = searcher
         self._request = request
+        self.at = to_microseconds(request.now)
+        self.allows = request.visible_sessions.allows
         self.default_session = request.session  # the session whose ids are given without a session
         self.warnings: list[str] = []  # of a search by meaning
         self.words = ""  # what is searched for: the task, or a topic that no memory has
@@ -170,6 +175,7 @@ class CandidateSearch:
     def _conditions(self, types: tuple[str, ...], session: str | None = None, narrow: bool = False) -> RowConditions:
         conditions = self._searcher.conditions(self._narrow) if narrow and self._narrow is not None else RowConditions()
         conditions.types = [KINDS[name].number for name in types]
+        conditions.valid_at = self.at
         conditions.sessions = self._sessions_searched
         if session is not None:
             if session not in self._numbers:
@@ -250,12 +256,16 @@ class CandidateSearch:
         """What matches the words, best first, as a query ranks it."""
         request = self._request
         query = Query({"text": self.words}, request.now)
-        text, conditions = parse(query.text), self._conditions(types, narrow=True)
+        conditions = self._conditions(types, narrow=True)
+        text, _ = with_corrections(self.words, parse(self.words), self._searcher, conditions)
         matches = self._searcher.search(text, conditions, max(CANDIDATES, enough), RARITY)
         ranking = Ranking(query, self._searcher, request.policy)
         ranked = ranking.rank_matches(matches, text, conditions, enough, _SPARE)
         self.warnings = list(self._searcher.warnings)
-        visible = [each for each in ranked if self._is_visible(each.row)]
+        ordered = sorted((each for each in ranked if self._is_visible(each.row)), key=sort_key(query.sort))
+        if self._searcher.has_successions:
+            order = SuccessionOrder(ranking, self._searcher, conditions, self.at, self.allows)
+            ordered = [each for each in order.ordered(ordered) if self._is_visible(each.row)]
         return [
             Candidate(
                 each.row,
@@ -264,7 +274,7 @@ class CandidateSearch:
                 "matches",
                 partial(ranking.relevance, each),
             )
-            for each in sorted(visible, key=sort_key(query.sort))[:enough]
+            for each in ordered[:enough]
             if _is_unsettled(each.row) and not _kind_of(each.row).is_named_by_agent
         ]
 

@@ -26,11 +26,11 @@ from smp_memory.lifecycle.session_states import last_writes
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.types import in_order, severity_rank
 from smp_memory.ownership import plain_bytes
-from smp_memory.policies.statuses import is_settled, relations_of
 from smp_memory.privacy.fence import fence, nonce_from
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 from smp_memory.search.path import query
+from smp_memory.search.succession import holding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -156,23 +156,13 @@ def is_digest(data: bytes) -> bool:
 
 
 def _records(scope: Scope, kind: Kind) -> tuple[list[Record], bool]:
-    """The newest memories that are neither settled nor superseded, and whether there are more; findings by severity."""
+    """The newest memories that hold, and whether there are more; findings by severity."""
     most = kind.digest_most
+    shared = Scope(scope.store, scope.sessions, scope.config, scope.clock, viewer=Viewer(None))
     hits = query(
-        scope, None, {"types": kind.name, "sort": "newest", "limit": most * _READ_FACTOR, "track_access": False}
+        shared, None, {"types": kind.name, "sort": "newest", "limit": most * _READ_FACTOR, "track_access": False}
     )
-    visible = [record for record in hits.records if Viewer(None).sees(record)]
-    superseded = {
-        (record.session, target)
-        for record in visible
-        for relation, target in relations_of(record)
-        if relation == "supersedes"
-    }
-    current = [
-        record
-        for record in visible
-        if (record.session, record.id) not in superseded and not (kind.statuses and is_settled(record))
-    ]
+    current = [hit.record for hit in holding(hits)]
     if kind.has_severity:
         current.sort(key=lambda record: severity_rank(record.given.get("severity")))
     return current[:most], len(current) > most or hits.more

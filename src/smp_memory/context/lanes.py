@@ -18,12 +18,14 @@ from smp_memory.context.excerpts import QuestionWords
 from smp_memory.index.documents import wish_of
 from smp_memory.index.query import inverse_frequency
 from smp_memory.index.tokenizer import STOP_WORDS
+from smp_memory.model.times import is_valid
 from smp_memory.model.types import KINDS, NUMBERED
+from smp_memory.policies.currency import outdated
 from smp_memory.policies.statuses import is_settled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from smp_memory.context.budget import ContextItem
     from smp_memory.context.candidates import Candidate, CandidateSearch, ContextRequest
@@ -146,16 +148,28 @@ class ContextLanes:
     def _items(self, candidates: list[Candidate], *, has_order_of_keys: bool = False) -> Iterator[ContextItem]:
         """The items of a lane; memories are read as they are drawn. `has_order_of_keys`: the first preference of each key holds."""
         known: set[str] = set()
+        replaced = self._replaced(candidates)
+        first = [self._records.get(each.row.doc) for each in candidates]  # as far as they were read
         for start in range(0, len(candidates), _MORE):
             block = candidates[start : start + _MORE]
-            for each, record in zip(block, self._read([each.row for each in block]), strict=True):
-                if record is None or record.deleted or not self._is_included(record):
+            records = self._read([each.row for each in block])
+            older = outdated([record for record in (*first, *records) if record is not None], one_user=True)
+            for each, record in zip(block, records, strict=True):
+                if record is None or record.deleted or each.row.doc in replaced or record.ref in older:
+                    continue
+                if not self._is_included(record):
                     continue
                 if KINDS[record.type].is_named_by_key and not (
                     _is_new(record, known) if has_order_of_keys else self._holds(record)
                 ):
                     continue
                 yield self._item(each, record)
+
+    def _replaced(self, candidates: list[Candidate]) -> Collection[int]:
+        """The docs of superseded memories."""
+        if not self._searcher.has_successions:
+            return ()
+        return self._searcher.successors([each.row for each in candidates], self._search.at, self._search.allows)
 
     def _read_first(self, candidates: dict[str, list[Candidate]]) -> None:
         """Read the first memories of all lanes in one call."""
@@ -184,7 +198,11 @@ class ContextLanes:
             fit = sum(word in text for word in words) / len(words) if words else 0.5
             scored.append((fit - 0.001 * rank, record))
         for score, record in sorted(scored, key=lambda each: -each[0]):
-            if self._is_included(record) and (not KINDS[type].is_named_by_key or self._holds(record)):
+            if (
+                is_valid(record.given, self._search.at)
+                and self._is_included(record)
+                and (not KINDS[type].is_named_by_key or self._holds(record))
+            ):
                 yield context_item(record, type, max(score, 0.0), SHARED_FILE_REASON)
 
     def _weight(self, term: str) -> float:
@@ -203,7 +221,7 @@ class ContextLanes:
         if kind.is_named_by_key:
             return self._applies(record)
         if kind.statuses:
-            return not is_settled(record) and not self._searcher.is_superseded(record)
+            return not is_settled(record)
         return True
 
     def _holds(self, record: Record) -> bool:

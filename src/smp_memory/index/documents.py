@@ -13,7 +13,8 @@ from smp_memory.decay import impact_level
 from smp_memory.index.rows import NULL
 from smp_memory.index.tokenizer import bag_of_terms
 from smp_memory.model.entry import BY_MAINTENANCE, is_maintenance
-from smp_memory.model.times import EPOCH, to_moment
+from smp_memory.model.succession import SUCCESSION_KINDS, may_supersede, successions
+from smp_memory.model.times import EPOCH, to_moment, validity
 from smp_memory.model.types import CONFIDENCE_WORDS, KINDS
 from smp_memory.model.wishes import wish_in
 from smp_memory.privacy.fence import strip
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 
 DELETED = "x"
 ROLES = {"user": 1, "assistant": 2, "system": 3, "tool": 4, "agent": 5}
-_NOT_SEARCHED = frozenset(
-    ["author_kind", "idempotency_key", "access", "visibility", "trust", "relations", "references", "turn_ref", "role"]
-)
+_NOT_SEARCHED = frozenset([
+    "author_kind", "idempotency_key", "access", "visibility", "trust", "relations", "references", "turn_ref", "role",
+    "superseded_by", "supersedes", "valid_from", "valid_until",
+])  # fmt: skip
 _NUMBERS_NOT_SEARCHED = frozenset(["confidence", "importance", "pinned", "format"])
 ROLE, GUARDED, NAMES_TIME, ASKS = 7 << 4, 1 << 7, 1 << 24, 1 << 25  # bit masks in `facts_number`
 WORDS_SHIFT, STATED_SHIFT, AUTHOR_SHIFT = 8, 16, 26
@@ -112,7 +114,7 @@ def _seconds_of(text: str) -> int:
 class IndexDocument:
     """Everything that the index stores of one memory in its current state."""
 
-    __slots__ = ("access", "facts", "labels", "last_change", "relations", "row", "tags", "terms", "topic", "wish")
+    __slots__ = ("access", "facts", "labels", "last_change", "relations", "row", "successions", "tags", "terms", "topic", "validity", "wish")  # fmt: skip
 
     def __init__(
         self,
@@ -134,6 +136,8 @@ class IndexDocument:
         self.tags = [] if plain else [key for key in map(label_key, _list(data.get("tags"))) if key]
         self.topic = None if plain else label_key(data.get("topic")) or None
         self.relations = [] if plain or _RELATION_FIELDS.isdisjoint(data) else list(_relations(data, session))
+        self.successions = [] if plain or not may_supersede(data) else list(successions(data, session, first.id))
+        self.validity = None if plain else _validity(data)
         self.access = _access(data["access"], created) if "access" in data else None
         self.terms = terms = index_terms(history) if terms is None else terms
         guarded = "visibility" in data or type.is_named_by_agent
@@ -170,16 +174,18 @@ class IndexDocument:
 
 
 def index_terms(history: RecordHistory) -> str:
-    """The terms of a memory; the last one is its id."""
-    return f"{bag_of_terms(text_of(history.data()))}{history.first.id.lower()}"
+    """The terms of a memory; the last one is its id. Other names of its subject count twice: they name it."""
+    data = history.data()
+    names = bag_of_terms("\n".join(_texts("aliases", data["aliases"]))) if "aliases" in data else ""
+    return f"{bag_of_terms(text_of(data))}{names}{history.first.id.lower()}"
 
 
 _FILTERED_FIELDS = frozenset([
     "approved_by", "confidence", "impact", "importance", "pinned", "references", "relations", "resolution",
-    "severity", "status", "tags", "topic", "turn_ref",
+    "severity", "status", "superseded_by", "supersedes", "tags", "topic", "turn_ref", "valid_from", "valid_until",
 ])  # fmt: skip
 _NO_NUMBERS, _NO_STATUS = (NULL,) * 3, (NULL,) * 4
-_RELATION_FIELDS = frozenset(["references", "relations", "turn_ref"])
+_RELATION_FIELDS = frozenset(["references", "relations", "superseded_by", "supersedes", "turn_ref"])
 _SUMMARY = KINDS["summary"].number  # compaction writes it
 
 
@@ -321,7 +327,18 @@ def _relations(data: dict[str, Any], session: str) -> Iterator[tuple[str, str, s
             yield from _pointer(relation.get("kind"), relation.get("target"), session)
     for reference in _list(data.get("references")):
         yield from _pointer("references", reference, session)
+    for kind in SUCCESSION_KINDS:
+        for target in _list(data.get(kind)):
+            yield from _pointer(kind, target, session)
     yield from _pointer("turn", turn_id(data.get("turn_ref")), session)
+
+
+def _validity(data: dict[str, Any]) -> tuple[int | None, int | None] | None:
+    """From when and until when a memory holds; None without bounds."""
+    if "valid_from" not in data and "valid_until" not in data:
+        return None
+    bounds = validity(data)
+    return None if bounds == (None, None) else bounds
 
 
 def turn_id(value: Any) -> Any:

@@ -273,10 +273,11 @@ def _remove_rows(rows: Rows, erased: dict[str, list[str]]) -> set[int]:
         docs.update(row.doc for row in found if row is not None)
         known.files, known.stats = {}, b""
         rows.save_session(known)
-    for table in ("memory", "recent", "access", "tag", "topic", "vector"):
+    for table in ("memory", "recent", "access", "tag", "topic", "validity", "vector"):
         rows.do_many(f"DELETE FROM {table} WHERE doc = ?", [(doc,) for doc in docs])
     unindexed.scrub(rows)
-    rows.do_many("DELETE FROM relation WHERE source = ?", [(doc,) for doc in docs])
+    for table in ("relation", "succession"):
+        rows.do_many(f"DELETE FROM {table} WHERE source = ?", [(doc,) for doc in docs])
     rows.do_many("DELETE FROM wish WHERE turn = ?", [(doc,) for doc in docs])
     return docs
 

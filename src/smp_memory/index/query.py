@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from smp_memory.index.rows import Row, Rows
 
+NOT_VALID = "(since > ? OR until <= ?)"  # of the table `validity`
 _FEW = 2000  # rows: up to so many are collected first; beyond, each candidate is tested
 
 
@@ -34,7 +35,7 @@ class RowConditions:
 
     __slots__ = (
         "agents", "all_tags", "confidence", "docs", "include_deleted", "min_confidence", "min_importance", "not_tags",
-        "pinned", "sessions", "since", "tags", "topics", "types", "until",
+        "pinned", "sessions", "since", "tags", "topics", "types", "until", "valid_at",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -53,6 +54,7 @@ class RowConditions:
         self.pinned: bool | None = None
         self.include_deleted = False
         self.docs: set[int] | None = None
+        self.valid_at: int | None = None  # microseconds: only what holds then
 
     @property
     def is_impossible(self) -> bool:
@@ -167,6 +169,8 @@ class RowSelection:
             self._one_of("confidence", conditions.confidence)
         if conditions.pinned is not None:
             self._add("pinned = 1" if conditions.pinned else "pinned IS NULL")
+        if conditions.valid_at is not None:
+            self._add(f"doc NOT IN (SELECT doc FROM validity WHERE {NOT_VALID})", *[conditions.valid_at] * 2)
         self._add_tags(conditions)
 
     def _add_tags(self, conditions: RowConditions) -> None:
@@ -258,7 +262,7 @@ class TextQuery:
     """A query to the text index: terms that may occur, and labels that must or must not."""
 
     __slots__ = (
-        "characters", "excluded", "excluded_patterns", "labels", "patterns", "phrases", "rarity", "since", "terms",
+        "characters", "corrected", "excluded", "excluded_patterns", "labels", "patterns", "phrases", "rarity", "since", "terms",
         "until", "without",
     )  # fmt: skip
 
@@ -275,8 +279,10 @@ class TextQuery:
         until: int | None = None,
         rarity: float = 0.0,
         characters: Sequence[str] = (),
+        corrected: Sequence[str] = (),
     ) -> None:
         self.terms = terms  # any of them
+        self.corrected = corrected  # or any of these, with less weight: known terms that were perhaps meant
         self.characters = characters  # or any of these: `库*`
         self.phrases = phrases  # all words of all of them; their order is not checked here
         self.patterns = patterns  # all of them: `auth*`

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, NamedTuple
 
 
-VERSION = 8
+VERSION = 9
 POSITION_BITS = 24
 _PAGE_BYTES = 2048  # an index of few memories takes a tenth less room than with 4096, one of many as much
 _AT_ONCE = 500  # numbers in one statement
@@ -47,6 +47,8 @@ CREATE TABLE topic(topic TEXT NOT NULL, doc INTEGER NOT NULL, PRIMARY KEY(topic,
 CREATE TABLE relation(source INTEGER NOT NULL, kind TEXT NOT NULL, session TEXT NOT NULL, target TEXT NOT NULL,
     PRIMARY KEY(source, kind, session, target)) WITHOUT ROWID;
 CREATE TABLE wish(turn INTEGER PRIMARY KEY, said INTEGER NOT NULL); CREATE INDEX wish_said ON wish(said);
+CREATE TABLE validity(doc INTEGER PRIMARY KEY, since INTEGER, until INTEGER);
+CREATE TABLE succession(session TEXT, id TEXT, new_session TEXT, new_id TEXT, source INTEGER, PRIMARY KEY(session, id, new_session, new_id, source)) WITHOUT ROWID;
 CREATE TABLE recent(doc INTEGER PRIMARY KEY, version INTEGER NOT NULL);
 CREATE TABLE block(version INTEGER PRIMARY KEY, count INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE TABLE gone(doc INTEGER PRIMARY KEY);
@@ -66,9 +68,10 @@ _INDEXES_OF_MANY = (  # with few memories they cost more space than the time the
     "INDEX IF NOT EXISTS tag_doc ON tag(doc)",
     "INDEX IF NOT EXISTS topic_doc ON topic(doc)",
     "INDEX IF NOT EXISTS relation_target ON relation(session, target)",
+    "INDEX IF NOT EXISTS succession_source ON succession(source)",
 )
 FEW = 2000  # memories
-_TABLES_OF_A_MEMORY = (("memory", "doc"), ("tag", "doc"), ("topic", "doc"), ("relation", "source"), ("wish", "turn"))
+_TABLES_OF_A_MEMORY = (("memory", "doc"), ("tag", "doc"), ("topic", "doc"), ("validity", "doc"), ("relation", "source"), ("succession", "source"), ("wish", "turn"))  # fmt: skip
 
 COLUMNS = (
     "doc, id, type, created, updated, author, importance, confidence, pinned, deleted, status, severity, "

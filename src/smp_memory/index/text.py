@@ -29,17 +29,29 @@ from smp_memory.index.query import (
     term_matcher,
 )
 from smp_memory.index.rows import IndexUnusable
+from smp_memory.index.spelling import (
+    LONG,
+    MORE_THAN_ONE,
+    NEAR_START,
+    REPLACED,
+    SHORTEST,
+    distance,
+    simple_variants,
+    variants,
+)
+from smp_memory.index.tokenizer import STOP_WORDS, stem
 from smp_memory.index.unindexed import UnindexedText
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from smp_memory.index.engine import Document
     from smp_memory.index.rows import Rows
 
 __all__ = ["TextIndex", "TextMatch", "TextQuery"]
 TAIL_LIMIT = 1500
+_CORRECTED_WEIGHT = 0.7  # of a term that was perhaps meant, beside that of a term that was typed
 _FREQUENCIES = 10_000  # terms whose frequency is remembered
 
 
@@ -65,6 +77,7 @@ class TextIndex:
         )  # version and documents of our own last addition, if the tail has everything before it
         self._gone: set[int] = set()
         self._frequencies: dict[str, int] = {}  # document frequencies of terms, since the last refresh
+        self._corrections: dict[tuple[str, bool], str | None] = {}  # of unknown words, since the last refresh
 
     # -- synchronisation with the rows
 
@@ -75,7 +88,7 @@ class TextIndex:
             self._is_current = False
             self._tokens, self._token_docs = int(self._rows.meta("tokens", 0)), int(self._rows.meta("token_docs", 0))
             self._generation = generation
-            self._frequencies.clear()
+            self._forget_frequencies()
         version = int(self._rows.meta("tail_version", 0))
         if version != self._tail_version:
             added, self._last_added = self._last_added, (-1, ())
@@ -85,17 +98,21 @@ class TextIndex:
                 self._tail.keep(unindexed.docs(self._rows))
             self._gone = {doc for (doc,) in self._rows.each("SELECT doc FROM gone")}
             self._tail_version = version
-            self._frequencies.clear()
+            self._forget_frequencies()
 
     def forget(self) -> None:
         """Drop all cached state, because a transaction was rolled back."""
         self._generation = self._tail_version = self._checked_generation = -1
         self._is_current = False
         self._tail, self._gone, self._last_added = UnindexedText(), set(), (-1, ())
-        self._frequencies.clear()
+        self._forget_frequencies()
         if self._merging is not None:
             self._merging.roll_back()
             self._merging = None
+
+    def _forget_frequencies(self) -> None:
+        self._frequencies.clear()
+        self._corrections.clear()
 
     def _open_engine(self, generation: int) -> TantivyEngine:
         if self._engine is None or not generation:  # generation 0: what an earlier attempt wrote does not count
@@ -216,6 +233,35 @@ class TextIndex:
             self._frequencies[term] = frequency
         return frequency
 
+    def corrected(self, word: str, term: str, is_name: bool) -> str | None:
+        """The known term that an unknown word, whose term is given, is probably a mistyped form of; None if there is none.
+
+        A wrong letter is a typing error only in names and long words: ordinary words often differ in one letter.
+        """
+        key = word, is_name
+        if key not in self._corrections:
+            most = MORE_THAN_ONE if is_name or len(term) >= LONG else REPLACED
+            near = self._near_terms(word, term, replaced=most > REPLACED)
+            found = [each for each in near if each[0] < most and len(each[1]) >= SHORTEST and each[1] not in STOP_WORDS]
+            found.sort(key=lambda each: (each[0], -self.document_frequency(each[1]), each[1]))
+            self._corrections[key] = found[0][1] if found else None
+        return self._corrections[key]
+
+    def _near_terms(self, word: str, term: str, *, replaced: bool) -> Iterator[tuple[int, str]]:
+        """Known terms at distance 1, and how likely the error is: by their stems, then as stems of the word's simple variants."""
+        engine, known = self._merged(), set[str]()
+        if len(self._tail):
+            known = self._tail.terms_among(set(variants(term, replaced=replaced)))
+        if engine is not None:
+            known.update(engine.terms_with_prefix(term[:NEAR_START]))
+            known.update(each for each in variants(term, NEAR_START, replaced=replaced) if engine.frequency(each))
+        known = {each for each in known if not each.startswith(term) and not term.startswith(each)}  # another ending
+        found = [(distance(term, each), each) for each in known if abs(len(each) - len(term)) <= 1]
+        found += [(distance(word, each), stem(each)) for each in simple_variants(word)]
+        for error, each in found:
+            if 0 < error < MORE_THAN_ONE and each != term and self.document_frequency(each):
+                yield error, each
+
     @property
     def documents(self) -> int:
         engine = self._merged()
@@ -238,6 +284,9 @@ class TextIndex:
         count = self.documents
         exponent = 1 + query.rarity
         of_term = {term: inverse_frequency(count, self.document_frequency(term)) ** exponent for term in terms}
+        for term in query.corrected:
+            weight = inverse_frequency(count, self.document_frequency(term)) ** exponent
+            of_term.setdefault(term, _CORRECTED_WEIGHT * weight)
         uncounted = [term for group in characters for term in group[EXPANSIONS:] if term not in of_term]
         return Weights(of_term, patterns, excluded, uncounted)
 

@@ -65,11 +65,10 @@ if TYPE_CHECKING:
         excluded: tuple[tuple[str, ...], ...] = ()  # words and phrases that must not occur
         excluded_patterns: tuple[str, ...] = ()
         characters: tuple[str, ...] = ()  # `库*`: words of one character, as a prefix of pairs; any may match
+        corrected: tuple[str, ...] = ()  # known terms for words with a typing error; any may match, with less weight
 
 else:  # `typing` takes a new process 5 ms to load
-    _TextQuery = namedtuple(
-        "_TextQuery", "words phrases patterns excluded excluded_patterns characters", defaults=[()] * 6
-    )
+    _TextQuery = namedtuple("_TextQuery", "words phrases patterns excluded excluded_patterns characters corrected", defaults=[()] * 7)  # fmt: skip
 
 
 class ParsedText(_TextQuery):

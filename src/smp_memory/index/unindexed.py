@@ -17,7 +17,7 @@ from smp_memory.index.query import text_matches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from smp_memory.index.engine import Document
     from smp_memory.index.query import TextMatch, TextQuery, Weights
@@ -93,6 +93,17 @@ class UnindexedText:
     def terms(self) -> Iterable[str]:
         self.post()
         return self._postings
+
+    def terms_among(self, variants: Collection[str]) -> set[str]:
+        """Those of these terms, which all begin with the same letter, that a document has."""
+        found = {each for each in variants if each in self._postings}
+        if self._unposted and variants:
+            import re
+
+            begun = re.compile(f"(?<= ){re.escape(next(iter(variants))[0])}[^ ]+")
+            for document in self._unposted.values():
+                found.update(term for term in begun.findall(document.terms) if term in variants)
+        return found
 
     def frequency(self, term: str) -> int:
         """The number of documents that have a term."""

@@ -345,6 +345,7 @@ def _query_all(
             **given,
             "include_deleted": include_deleted,
             "include_archived": include_archived,
+            "include_expired": True,
             "track_access": False,
             "topic_in_text": False,
             "sort": "oldest",
@@ -362,7 +363,7 @@ def _check_criteria(scope: Scope, criteria: dict[str, Any]) -> dict[str, Any]:
     wrong = next((name for name in criteria if name in _NOT_CRITERIA), None)
     if wrong is not None:
         raise InvalidQuery(f"{wrong}: not a criterion: all matches are selected. Give narrower criteria.", field=wrong)
-    given = {name: value for name, value in criteria.items() if name != "include_deleted"}
+    given = {name: value for name, value in criteria.items() if name not in ("include_deleted", "include_expired")}
     if isinstance(given.get("text"), str):
         given["text"] = _require_all_words(given["text"])
     query = Query(given, scope.now())

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Hit:
     """One search result. The fields of its record are attributes of the hit, too: `hit.decision`, `hit.tags`."""
 
-    __slots__ = ("_explain", "_relevance", "archived", "priority", "record", "related", "score")
+    __slots__ = ("_explain", "_relevance", "archived", "outdated_by", "priority", "record", "related", "score", "superseded_by")  # fmt: skip
 
     def __init__(
         self,
@@ -35,6 +35,8 @@ class Hit:
         self.priority = priority  # 0 to 1: what decay has left of it
         self._explain = explain
         self.related = related if related is not None else []  # with include_related
+        self.superseded_by: str | None = None  # the memory that took its place, `session/ID`
+        self.outdated_by: str | None = None  # a newer hit that says the same with another value
         self.archived: str | None = None  # with include_archived: the cold segment or archive that holds it
 
     @property
@@ -43,6 +45,12 @@ class Hit:
         if not isinstance(self._relevance, float):
             self._relevance = float(self._relevance(self.record))
         return self._relevance
+
+    def inherit(self, other: Hit) -> None:
+        """Take over the score and the relevance of another hit where they are higher."""
+        own = self._relevance
+        self.score = max(self.score, other.score)
+        self._relevance = lambda record: max(own if isinstance(own, float) else own(record), other.relevance)
 
     @property
     def explain(self) -> dict[str, Any]:
@@ -66,6 +74,10 @@ class Hit:
             "priority": round(self.priority, 4),
             "explain": self.explain,
         }
+        if self.superseded_by:
+            found["superseded_by"] = self.superseded_by
+        if self.outdated_by:
+            found["outdated_by"] = self.outdated_by
         if self.archived:
             found["archived"] = self.archived
         if self.related:
@@ -75,7 +87,8 @@ class Hit:
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickled hit carries its explanation; it needs no index when it is read again."""
         figures = self.score, self.relevance, self.priority
-        return _unpickled, (self.record, *figures, self.explain, self.related, self.archived)
+        others = self.archived, self.superseded_by, self.outdated_by
+        return _unpickled, (self.record, *figures, self.explain, self.related, *others)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -97,9 +110,11 @@ def _unpickled(
     explanation: dict[str, Any],
     related: list[Record],
     archived: str | None,
+    superseded_by: str | None = None,
+    outdated_by: str | None = None,
 ) -> Hit:
     hit = Hit(record, score, priority, lambda record: explanation, lambda record: relevance, related)
-    hit.archived = archived
+    hit.archived, hit.superseded_by, hit.outdated_by = archived, superseded_by, outdated_by
     return hit
 
 
@@ -133,6 +148,8 @@ class Hits(list[Hit]):
         )  # of all that match, by field and operation: {"importance": {"avg": 0.7}}
         self.problems = problems or []  # entries of the sessions asked for that could not be read
         self.left_out = left_out or []  # sessions of which nothing is here, because they were put away meanwhile
+        self.not_valid = 0  # matches left out because they do not hold at that time; include_expired=True finds them
+        self.corrected: dict[str, str] = {}  # unknown words of the text, and the known ones that were searched as well
         self.archived_not_searched = 0  # archived sessions in which nobody looked; include_archived=True does
         self.shared_not_searched = 0  # memories in files of the designs for all sessions, which `context` uses
         self.warnings: list[str] = []  # that opening the session brought it back from its archive

@@ -1,7 +1,7 @@
 """Records: read-only views of memories with the fields of their type as attributes.
 
-Every record has: id, session, type, created, updated, author, author_kind, turn_ref, topic, tags, confidence,
-importance, pinned, references, relations, access, visibility, trust, revision, schema, seq, edited, typed_by_hand,
+Every record has: id, session, type, created, updated, author, author_kind, turn_ref, topic, aliases, tags, valid_from,
+valid_until, confidence, importance, pinned, references, relations, access, visibility, trust, revision, schema, seq, edited, typed_by_hand,
 deleted.
 The fields of its type and any field SMP does not know are attributes too; `to_dict()` gives them all as plain JSON
 values under the same names. Values are copies: changing them changes nothing in the store.
@@ -98,7 +98,10 @@ class Record:
     confidence = Field()
     importance = Field()
     pinned = Field(False)
+    aliases = Field([])
     tags = Field([])
+    valid_from = Field()
+    valid_until = Field()
     references = Field([])
     relations = Field([])
     access = Field({"count": 0, "last": None})

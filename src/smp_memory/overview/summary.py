@@ -1,11 +1,12 @@
 """Extractive summary of memories: figures, key decisions, open findings, preferences, agent states and topics.
 
-    key decisions    those in force: not superseded, rejected or reversed
+    key decisions    those in force: not rejected or reversed
     open findings    those not resolved, the most severe first
     preferences      the newest of each key
     agent states     the newest of each agent
     topics           those of greatest weight
 
+Memories that another one of them supersedes, or that do not hold at the given time, are counted but not listed.
 Each list has at most `MAX_ITEMS` entries; `totals` has the full numbers. Decisions and findings are chosen by
 priority if a function for it is given, else by importance; of equals the newer one comes first.
 
@@ -17,7 +18,8 @@ from __future__ import annotations
 
 import json
 
-from smp_memory.model.times import to_text
+from smp_memory.model.succession import successions
+from smp_memory.model.times import EPOCH, is_valid, to_text, validity
 from smp_memory.model.types import KINDS, SEVERITY_LEVELS, names_where
 from smp_memory.overview.activity import agents_of
 from smp_memory.overview.topics import (
@@ -53,11 +55,18 @@ class SessionSummary:
     """The summary. `str(summary)` is a page of text; iteration yields its lines."""
 
     def __init__(
-        self, items: list[OverviewItem], info: SessionInfo | None, priority: Priority | None, most: int, across: bool
+        self,
+        items: list[OverviewItem],
+        info: SessionInfo | None,
+        priority: Priority | None,
+        most: int,
+        across: bool,
+        at: int | None = None,
     ) -> None:
         self.problems: list[Problem] = []  # entries that could not be read
-        best = _by_worth(items, priority)
-        newest = [each.record for each in reversed(items)]
+        current = _current(items, at)
+        best = _by_worth(current, priority)
+        newest = [each.record for each in reversed(current)]
         chosen = {
             "decisions": _active_decisions(best),
             **{
@@ -172,13 +181,17 @@ def summarize(
     most: int = MAX_ITEMS,
     across_sessions: bool | None = None,
     users: Mapping[str, str] | None = None,
+    at: int | None = None,
 ) -> SessionSummary:
-    """The summary of these memories; `info` is the metadata of their session, if they are of one session."""
+    """The summary of these memories; `info` is the metadata of their session, if they are of one session.
+
+    `at`: in microseconds; memories that do not hold then are counted, but not listed.
+    """
     if users is None and info is not None and info.user:
         users = {info.id: info.user}
     items = overview_items(records, across_sessions, users)
     across = any(each.ref != each.record.id for each in items) if across_sessions is None else across_sessions
-    return SessionSummary(items, info, priority, most, across)
+    return SessionSummary(items, info, priority, most, across, at)
 
 
 # -- selection
@@ -199,23 +212,36 @@ def _by_worth(items: list[OverviewItem], priority: Priority | None) -> list[Reco
     return [each.record for each in sorted(chosen, key=lambda each: -each.worth(priority))]
 
 
-def _active_decisions(records: list[Record]) -> list[Record]:
-    replaced = {target for record in records for target in _superseded_by(record)}
-    decisions = [record for record in records if record.type == "decision"]
+def _current(items: list[OverviewItem], at: int | None) -> list[OverviewItem]:
+    """The items that hold: valid at that time, and not superseded by another of them."""
+    records = {(each.record.session, each.record.id): each.record for each in items}
+    pairs = {
+        (old, new)
+        for record in records.values()
+        for old, new in successions(record.given, record.session, record.id)
+        if new in records and (at is None or not _begins_after(records[new], at))
+    }
+    replaced = {old for old, new in pairs if (new, old) not in pairs or _age(records, old) < _age(records, new)}
     return [
-        record
-        for record in decisions
-        if _status(record) not in KINDS[record.type].closed and record.ref not in replaced
+        each
+        for each in items
+        if (each.record.session, each.record.id) not in replaced and (at is None or is_valid(each.record.given, at))
     ]
 
 
-def _superseded_by(record: Record) -> Iterator[str]:
-    """The memories that this one supersedes, as `session/ID`."""
-    relations = record.relations
-    for relation in relations if isinstance(relations, list) else ():
-        if isinstance(relation, dict) and relation.get("kind") == "supersedes" and word(relation.get("target")):
-            target = relation["target"]
-            yield target if "/" in target else f"{record.session}/{target}"
+def _begins_after(record: Record, at: int) -> bool:
+    start = validity(record.given)[0]
+    return start is not None and start > at
+
+
+def _age(records: dict[tuple[str, str], Record], name: tuple[str, str]) -> tuple[Any, ...]:
+    record = records.get(name)
+    return (record.created, *name) if record is not None else (EPOCH, *name)
+
+
+def _active_decisions(records: list[Record]) -> list[Record]:
+    decisions = [record for record in records if record.type == "decision"]
+    return [record for record in decisions if _status(record) not in KINDS[record.type].closed]
 
 
 def _open_of(records: list[Record], type: str) -> list[Record]:

@@ -13,6 +13,7 @@ Guarantees: pure; never raises, whatever a person typed. In doubt a memory count
 from __future__ import annotations
 
 from smp_memory.decay import INFERRED
+from smp_memory.model.succession import successions
 from smp_memory.model.types import ACTIVE, EXPLICIT, KINDS
 
 TYPE_CHECKING = False
@@ -62,9 +63,14 @@ def is_explicit_preference(record: Record) -> bool:
 
 
 def superseded_ids(records: Iterable[Record]) -> frozenset[str]:
-    """The ids that memories which are not deleted supersede."""
-    living = (record for record in records if not record.deleted)
-    return frozenset(target for record in living for kind, target in relations_of(record) if kind == "supersedes")
+    """The ids of memories that others of the same session supersede which are not deleted."""
+    living = {record.id: record for record in records if not record.deleted}
+    return frozenset(
+        id
+        for record in living.values()
+        for (session, id), (new_session, new) in successions(record.given, record.session, record.id)
+        if session == new_session == record.session and new in living
+    )
 
 
 def relations_of(record: Record) -> Iterator[tuple[str, str]]:

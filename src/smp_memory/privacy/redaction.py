@@ -32,7 +32,7 @@ OPENING, REPLACEMENT = "[REDACTED", "[REDACTED:{kind}]"
 UNTOUCHED = frozenset(
     ["id", "session", "type", "created", "updated", "revision", "schema", "checksum",
      "seq", "author_kind", "agent", "turn_ref", "references", "relations", "access", "visibility",
-     "trust", "idempotency_key", "covers", "learned_from", "role"]
+     "trust", "idempotency_key", "valid_from", "valid_until", "covers", "learned_from", "role"]
 )  # fmt: skip
 IDENTITIES = frozenset(["author", "by", "updated_by", "resolved_by", "approved_by", "agreed_by", "agents_involved"])
 TAG_PREFIX = "redacted."  # a tag cannot contain brackets

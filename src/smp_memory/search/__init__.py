@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from smp_memory.search import path as path
     from smp_memory.search import ranking as ranking
     from smp_memory.search import related as related
+    from smp_memory.search import succession as succession
     from smp_memory.search import watch as watch
 
-__getattr__ = door(__name__, "overviews", "path", "ranking", "related", "watch")
+__getattr__ = door(__name__, "overviews", "path", "ranking", "related", "succession", "watch")

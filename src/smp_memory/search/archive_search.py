@@ -87,13 +87,16 @@ def search_with_archives(
     # `merge` keeps the order of each: a page must not depend on how many pages there are
     hits = list(merge(live, archived, key=lambda hit: key(_sortable(hit))))
     archived_sessions = {hit.record.session for hit in archived}  # one that was archived meanwhile was found there
-    return Hits(
+    found = Hits(
         hits[query.offset : end],
         more=live.more or archived.more or len(hits) > end,
         counts=_added(live.counts, archived.counts),
         left_out=[each for each in live.left_out if each.session not in archived_sessions],
         problems=live.problems + archived.problems,
     )
+    found.not_valid = live.not_valid + archived.not_valid
+    found.corrected = {**archived.corrected, **live.corrected}
+    return found
 
 
 def _search_archived(scope: Scope, query: Query, search_index: SearchFunction) -> Hits:

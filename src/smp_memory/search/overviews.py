@@ -55,7 +55,8 @@ def summarize(scope: Scope) -> SessionSummary:
     every, is_many = _all_records(scope), scope.sessions is None
     info = None if scope.sessions is None else scope.store.session(scope.sessions[0]).info()
     priority = _priority_of(scope)
-    made = summary.summarize(every, info, priority=priority, across_sessions=is_many, users=_users(scope))
+    users, now = _users(scope), to_microseconds(scope.now())
+    made = summary.summarize(every, info, priority=priority, across_sessions=is_many, users=users, at=now)
     return _with_problems(made, every)
 
 

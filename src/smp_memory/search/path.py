@@ -24,9 +24,11 @@ from smp_memory.index.query import is_loose, matches_spelling
 from smp_memory.index.tokenizer import joined_terms, parse, spellings
 from smp_memory.model.hits import Hit, Hits
 from smp_memory.search.field_values import aggregate, with_computed
+from smp_memory.search.names import spelled, with_corrections
 from smp_memory.search.query import NEWEST, OLDEST, RELEVANCE, Query
 from smp_memory.search.ranking import Ranking, sort_key, uses_embeddings
 from smp_memory.search.scoring import CANDIDATES, RARITY
+from smp_memory.search.succession import SuccessionOrder, newer_first
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,20 +115,18 @@ def search_index(query: Query, searcher: IndexSearcher, policy: Policy, *, among
     run = _SearchRun(query, searcher, ranking, among)
     end = query.offset + query.limit
     page = run.first(end + 1)  # one more tells whether there is another page
-    hits = [
-        Hit(record, ranked.score, ranked.priority, partial(ranking.explain, ranked), partial(ranking.relevance, ranked))
-        for ranked, record in page[query.offset : end]
-    ]
+    hits = run.hits(page[query.offset : end])
     if query.include_related:
         _add_related(hits, query, searcher)
     found = Hits(
-        hits,
+        newer_first(hits) if query.text and query.sort == RELEVANCE else hits,
         more=len(page) > end,
         counts=run.counts(),
         left_out=list(searcher.left_out.values()),  # known only after the records were read
         problems=searcher.problems(query.sessions),
         aggregations=run.aggregations(),
     )
+    found.not_valid, found.corrected = run.not_valid(), run.corrected(hits)
     if uses_embeddings(query):
         found.warnings += searcher.warnings
     return found
@@ -148,11 +148,16 @@ class _SearchRun:
         self._searcher = searcher
         self._ranking = ranking
         self._deadline = None if query.timeout is None else time.monotonic() + query.timeout
-        self._text = parse(query.text)
-        self._check = _RecordCheck(query, self._text, ranking)
         self._conditions = searcher.conditions(query)
+        self._text = parse(query.text)
+        self._corrected: dict[str, str] = {}
+        if self._text.words:
+            self._text, self._corrected = with_corrections(query.text, self._text, searcher, self._conditions)
+        self._check = _RecordCheck(query, self._text, ranking)
         if among is not None:
             self._conditions.docs = among if self._conditions.docs is None else self._conditions.docs & among
+        allows = None if query.sessions is None else set(query.sessions).__contains__
+        self._succession = SuccessionOrder(ranking, searcher, self._conditions, query.now, allows)
 
     def first(self, count: int) -> Page:
         """The first `count` matches in the query's order."""
@@ -164,6 +169,28 @@ class _SearchRun:
             return self._by_time(count)
         rows = self._searcher.select(self._conditions, NEWEST, -1)
         return self._checked(self._sorted(self._ranking.rank_rows(rows)), count)
+
+    def hits(self, page: Page) -> list[Hit]:
+        explain, relevance = self._ranking.explain, self._ranking.relevance
+        hits = [
+            Hit(record, each.score, each.priority, partial(explain, each), partial(relevance, each))
+            for each, record in page
+        ]
+        if self._searcher.has_successions:
+            successors = self._succession.successors([each.row for each, _ in page])
+            for hit, (each, _) in zip(hits, page, strict=True):
+                hit.superseded_by = successors.get(each.row.doc)
+        return hits
+
+    def corrected(self, hits: list[Hit]) -> dict[str, str]:
+        """The known words that were searched for unknown ones, as these hits spell them."""
+        return spelled(self._corrected, [hit.record for hit in hits]) if self._corrected else {}
+
+    def not_valid(self) -> int:
+        """How many memories were left out because they do not hold at the time of the query."""
+        if self._conditions.is_impossible:
+            return 0
+        return self._searcher.not_valid_count(self._conditions, by_text=bool(self._query.text))
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Counts over all matches, not only those of the page."""
@@ -198,16 +225,21 @@ class _SearchRun:
             self._check_time()
             enough = count if limit == CANDIDATES and not self._check.may_reject else _ALL
             ordered = self._ranked(matches, enough, seen, lowest)
-            part = self._checked(ordered, count - len(page))
+            part = self._checked(self._with_successors(ordered, seen), count - len(page))
             if len(part) < count - len(page) and len(ordered) >= enough:  # some were rejected: rank all the others, too
                 ordered = self._ranked(matches, _ALL, seen, lowest)
-                part = self._checked(ordered, count - len(page))
+                part = self._checked(self._with_successors(ordered, seen), count - len(page))
             page += part
             if len(page) >= count or len(matches) < limit or self._query.min_relevance is not None:
                 return page  # what is not among the first candidates is not relevant
             seen.update(each.row.doc for each in ordered)
+            seen.update(each.row.doc for each, _ in part)
             lowest = min((each.score for each in ordered), default=lowest)
             limit *= _GROWTH
+
+    def _with_successors(self, ordered: list[RankedRow], seen: set[int]) -> Iterable[RankedRow]:
+        is_ordered = self._query.sort == RELEVANCE and self._searcher.has_successions
+        return self._succession.ordered(ordered, seen) if is_ordered else ordered
 
     def _ranked(self, matches: list[TextMatch], enough: int, seen: set[int], lowest: float) -> list[RankedRow]:
         """Matches that were not seen before, in the query's order, none with a higher score than those that were."""

@@ -109,6 +109,7 @@ class Query:
         "include_archived",
         "include_decayed",
         "include_deleted",
+        "include_expired",
         "include_related",
         "kinds",
         "limit",
@@ -162,6 +163,7 @@ class Query:
         self.include_decayed = _flag("include_decayed", given.pop("include_decayed", None), True)
         self.include_archived = _flag("include_archived", given.pop("include_archived", None), False)
         self.include_deleted = _flag("include_deleted", given.pop("include_deleted", None), False)
+        self.include_expired = _flag("include_expired", given.pop("include_expired", None), False)
         self.include_related = _flag("include_related", given.pop("include_related", None), False)
         self.sessions = _sessions(given.pop("sessions", None))
         self.sort, *self.then_by = _sorts(given.pop("sort", None), self.text)
@@ -187,6 +189,11 @@ class Query:
             other = parse_range({bound: value}, self.now, field=bound)
             found = other if found is None else _intersection(found, other)
         return found
+
+    @property
+    def valid_at(self) -> int | None:
+        """The time at which memories must hold; None: it does not matter."""
+        return None if self.include_expired else self.now
 
     @property
     def follows_relations(self) -> bool:

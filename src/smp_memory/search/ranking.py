@@ -16,6 +16,7 @@ from smp_memory.index.embeddings import QUESTION_WORDS
 from smp_memory.index.query import inverse_frequency, text_matches
 from smp_memory.index.rows import POSITION_BITS, decay_inputs
 from smp_memory.index.tokenizer import parse, terms
+from smp_memory.model.types import KINDS, NUMBERED, OVERTURNED_STATUSES
 from smp_memory.search import scoring
 from smp_memory.search.field_values import level_of
 from smp_memory.search.query import (
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 DECAYED_BELOW = 0.3  # the priority below which a memory counts as decayed (designs 002 and 003)
 _IDLE_DAYS = 30
+_SETTLED_FACTOR, _OVERTURNED_FACTOR = 0.9, 0.6
 _IDLE_SHARE = 0.02  # how far the memories of an idle session move down in queries over all sessions
 _DAY, _HOUR = 86_400_000_000, 3_600_000_000
 _SPARE = 5  # so many more are ranked at once, because decay may change the order
@@ -60,7 +62,7 @@ _SENTENCE_WORDS = 3  # a query of fewer words is not taken for a sentence
 class RankedRow:
     """A row with its score and priority: all that is known of a memory before its record is read."""
 
-    __slots__ = ("explain", "inputs", "match", "priority", "row", "score")
+    __slots__ = ("explain", "inputs", "match", "predecessor", "priority", "row", "score")
 
     def __init__(
         self,
@@ -77,6 +79,7 @@ class RankedRow:
         self.score = score
         self.explain = explain  # the parts of its score
         self.match = match  # its text score
+        self.predecessor: tuple[RankedRow, Record] | None = None  # what it superseded, if it was found through that
 
     @property
     def computed(self) -> Computed:
@@ -194,7 +197,9 @@ class Ranking:
         total = score.relevance * fading
         if idle is not None:
             total *= idle
-        return RankedRow(row, inputs, priority, total, partial(_explained, score, fading, idle), score.candidate.match)
+        settled = settled_factor(row)
+        explain = partial(_explained, score, fading, idle, settled)
+        return RankedRow(row, inputs, priority, total * settled, explain, score.candidate.match)
 
     def _by_mode(
         self,
@@ -286,12 +291,26 @@ class Ranking:
         beside = scoring.neighbours(turns, {each.doc for each in candidates}, meanings)
         return self._searcher.turns(beside, conditions)
 
+    def inherit(self, row: Row, old: RankedRow, own: RankedRow | None) -> RankedRow:
+        """A successor that matches as well as what it superseded; `own`: its own rank, if it matches itself."""
+        if own is None:
+            inputs = decay_inputs(row, self._searcher.accesses([row.doc]))
+            priority = self._policy.priority(inputs, self._query.now)
+            own = RankedRow(row, inputs, priority, 0.0, _KnownParts({"inherited": old.score}), old.match)
+        own.score = max(own.score, old.score)
+        record = self._searcher.records([old.row]).get(old.row.doc)
+        own.predecessor = (old, record) if record is not None else None
+        return own
+
     # -- what a hit tells
 
     def relevance(self, ranked: RankedRow, record: Record) -> float:
-        """The probability that a memory answers the query; the score if the query has no words."""
+        """The probability that a memory, or the one that it superseded, answers the query; the score if the query has no words."""
         model = self._relevance_model()
-        return model.of(record, ranked.row.created, self._rivals(ranked)) if model is not None else ranked.score
+        if model is None:
+            return ranked.score
+        own = model.of(record, ranked.row.created, self._rivals(ranked))
+        return own if ranked.predecessor is None else max(own, self.relevance(*ranked.predecessor))
 
     def _relevance_model(self) -> RelevanceModel | None:
         if self._model is None and self._frequencies:
@@ -314,9 +333,21 @@ class Ranking:
         return parts
 
 
-def _explained(score: scoring.CandidateScore, fading: float, idle: float | None) -> dict[str, float]:
+def _explained(score: scoring.CandidateScore, fading: float, idle: float | None, settled: float) -> dict[str, float]:
     parts = {**score.explain(), "fading": fading}
+    if settled != 1.0:
+        parts["settled"] = settled
     return parts if idle is None else {**parts, "session_idle": idle}
+
+
+def settled_factor(row: Row) -> float:
+    """Below 1 if the status of a memory says that nothing is left to do; least if it was overturned."""
+    if row.status is None:
+        return 1.0
+    status = row.status.strip().lower()
+    if status in OVERTURNED_STATUSES:
+        return _OVERTURNED_FACTOR
+    return _SETTLED_FACTOR if status in KINDS[NUMBERED[row.type]].settled else 1.0
 
 
 class _KnownParts(dict[str, float]):

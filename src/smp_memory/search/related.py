@@ -42,6 +42,7 @@ def find_similar(scope: Scope, what: Any, options: Mapping[str, Any]) -> Hits:
     more = hits.more or len(others) > end
     page = Hits(others[first:end], more=more, counts=hits.counts, left_out=hits.left_out, problems=hits.problems)
     page.warnings = hits.warnings
+    page.not_valid, page.corrected = hits.not_valid, hits.corrected
     page.archived_not_searched = hits.archived_not_searched
     page.shared_not_searched = hits.shared_not_searched
     if is_tracked:
@@ -80,7 +81,8 @@ def find_related(
     name = getattr(id, "ref", None) or id
     if isinstance(name, str) and name and "/" not in name and scope.sessions:
         name = f"{scope.sessions[0]}/{name}"
-    query = Query({**options, "related_to": [name], "depth": depth, "kinds": kinds}, scope.now())
+    given = {"include_expired": True, **options}  # a relation holds, whatever became of its memories
+    query = Query({**given, "related_to": [name], "depth": depth, "kinds": kinds}, scope.now())
     first, end = query.offset, query.offset + query.limit if "limit" in options else None
     query.offset, query.limit = 0, LIMIT
     policy = scope.policy()

@@ -55,6 +55,7 @@ _BACKGROUND = 1000  # ordinary passages that the store's memories are mixed with
 _LEAST_WEIGHT = 0.05
 _FRAME_FACTOR, _LABEL_FACTOR, _TYPO_FACTOR = 0.3, 0.5, 0.7
 _TYPO_LENGTH = 5
+_MANY, _FEW = 500, 2  # memories
 _LONGEST = 50_000  # characters of a memory that are compared
 _NOT_BODY = frozenset(["author", "status", "severity", "topic", "tags", "valid_from", "valid_until"])
 _FRAME = frozenset(  # as terms
@@ -87,6 +88,8 @@ class RelevanceModel:
         self._weights = {word: term_weight(word, frequencies.get(word, 0), documents) for word in words}
         self._chance = log(documents + 1)
         self._names = names_in(text) & self._weights.keys()
+        if documents > _MANY:
+            self._names |= {word for word in words if _is_as_good_as_a_name(word, frequencies.get(word, 0))}
         self._unknown = [word for word in words if not frequencies.get(word) and _may_be_mistyped(word)]
         self._is_request = not text.rstrip().endswith(("?", "？", "؟", "か。"))
 
@@ -177,6 +180,11 @@ def is_typo(word: str, other: str) -> bool:
     return long[after:] == short[after:] or (
         long[place : after + 1] == short[place : after + 1][::-1] and long[after + 1 :] == short[after + 1 :]
     )
+
+
+def _is_as_good_as_a_name(word: str, frequency: int) -> bool:
+    """Whether a word of a large store is in one or two of its memories, and not in ordinary text."""
+    return 0 < frequency <= _FEW and not common_share(word)
 
 
 def _may_be_mistyped(word: str) -> bool:

@@ -80,7 +80,7 @@ def _follow(
 
 
 def _query(scope: Scope, options: dict[str, Any]) -> Query:
-    query = Query({**options, "sort": OLDEST}, scope.now())
+    query = Query({"include_expired": True, **options, "sort": OLDEST}, scope.now())  # also what holds later
     query.offset, query.limit = 0, _ALL  # all new ones, however many
     return query
 

@@ -15,7 +15,8 @@ from smp_memory.errors import SessionNotFound
 from smp_memory.index.index import Index
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.store.access_counts import PendingAccesses
-from smp_memory.store.searcher import Searcher, save_problems
+from smp_memory.store.searcher import Searcher
+from smp_memory.store.unreadable import save_problems
 from smp_memory.store.visible_index import VisibleSearcher
 
 TYPE_CHECKING = False

@@ -29,8 +29,9 @@ from smp_memory.store.access_counts import PendingAccesses
 from smp_memory.store.change_detection import ChangeDetector, are_settled
 from smp_memory.store.parallel_tokenizer import with_terms
 from smp_memory.store.record_reader import MARK, RecordReader
-from smp_memory.store.searcher import Searcher, load_metadata, save_problems
-from smp_memory.store.session_metadata import describe_metadata
+from smp_memory.store.searcher import Searcher
+from smp_memory.store.session_metadata import describe_metadata, load_metadata
+from smp_memory.store.unreadable import save_problems
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -525,6 +525,7 @@ class SearchCriteria(Protocol):
     confidence: Any  # words for a confidence
     pinned: Any  # whether
     include_deleted: Any  # whether memories in the trash are found
+    valid_at: Any  # in microseconds: only memories that hold then; None: all
     references: Any  # names; memories that refer to one of them over up to `depth` steps
     related_to: Any  # names; memories up to `depth` steps away in either direction, along these `kinds`
     kinds: Any
@@ -629,8 +630,26 @@ class IndexSearcher(Protocol):
     def is_visible(self, row: Row) -> bool:
         """Whether the viewer may see a memory."""
 
-    def is_superseded(self, record: Record) -> bool:
-        """Whether a visible memory supersedes this one."""
+    @property
+    def has_successions(self) -> bool:
+        """Whether any memory supersedes another one."""
+
+    def successors(
+        self, rows: Iterable[Row], at: int | None = None, allows: Callable[[str], bool] | None = None
+    ) -> dict[int, list[Row]]:
+        """By doc the memories that took the place of these until a time, the newest first; only memories that have some.
+
+        `allows` tells which sessions count. What these memories may be is in `smp_memory.store.succession`.
+        """
+
+    def is_superseded(self, record: Record, at: int | None = None) -> bool:
+        """Whether a memory took the place of this one until a time."""
+
+    def not_valid_count(self, conditions: RowConditions, *, by_text: bool) -> int:
+        """How many memories were left out because of `conditions.valid_at`, hidden ones aside.
+
+        `by_text`: among the matches of the searches so far; else among all that meet the other conditions.
+        """
 
     def counts(self, by: str, conditions: RowConditions, docs: Iterable[int] | None = None) -> dict[str, int]:
         """How many memories meet the conditions, or are among these, by type, tag, agent, day, session or topic."""
@@ -645,6 +664,9 @@ class IndexSearcher(Protocol):
         """The number of documents, for scoring."""
 
     def document_frequency(self, term: str) -> int: ...
+
+    def corrected(self, word: str, term: str, is_name: bool) -> str | None:
+        """The known term for an unknown word with one typing error, whose term is given; None if there is none."""
 
     def author(self, number: int | None) -> str: ...
 

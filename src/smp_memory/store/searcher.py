@@ -1,13 +1,9 @@
 """Queries against one state of an `index.Index`, in the terms of the search path; for any backend that keeps such an index.
 
 A searcher serves one query: it represents the index as it was when the query began. The records come from the backend.
-The index keeps the unreadable entries of each session in its table `meta`, because a query that finds the index up to date
-does not read the session.
 """
 
 from __future__ import annotations
-
-import json
 
 from smp_memory import incomplete
 from smp_memory.index.documents import AUTHOR_SHIFT
@@ -22,10 +18,12 @@ from smp_memory.index.query import (
     text_matches,
 )
 from smp_memory.index.rows import POSITION_BITS, Row
+from smp_memory.index.validity import all_not_valid, not_valid
 from smp_memory.model.reports import Problem
-from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.types import KINDS
 from smp_memory.store.access_counts import add_counts
+from smp_memory.store.succession import Successions
+from smp_memory.store.unreadable import load_problems
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.index.index import Index
-    from smp_memory.index.rows import Rows
     from smp_memory.index.tokenizer import ParsedText
     from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record
@@ -44,6 +41,7 @@ if TYPE_CHECKING:
 
 FALL_BACK = (ModelUnavailable, ImportError, OSError, ValueError)  # without embeddings the search uses terms alone
 _MAX_COMPARED = 5000  # up to so many memories are compared with the query vector one by one
+_FETCHED_MORE = 30  # matches, of which some may have expired
 _SPARE = 4  # factor of candidates fetched where some may not meet the conditions
 _TURN, _FINDING = KINDS["conversation"].number, KINDS["finding"].number
 _TURNS = f"SELECT doc, 0.0, created, facts FROM wanted CROSS JOIN memory ON doc = wanted.no WHERE type = {_TURN}"
@@ -54,8 +52,6 @@ _ALL_ACCESSES = f"""SELECT s.id, m.id, a.count, a.last FROM access a JOIN memory
 _USAGE = f"""SELECT s.id, s.size, s.last, (SELECT max(a.last) FROM access a
     WHERE a.doc >= s.no << {POSITION_BITS} AND a.doc < (s.no + 1) << {POSITION_BITS}) FROM session s"""  # a constant
 _WITH_DELETED = f"SELECT id FROM session WHERE no IN (SELECT DISTINCT doc >> {POSITION_BITS} FROM memory WHERE deleted)"
-_PROBLEMS = "unreadable/"  # keys in the table `meta`
-_MAX_PROBLEMS = 100  # of one session
 _WISHES = "wish CROSS JOIN memory ON doc = turn"  # in this order, because few turns are wishes
 _ORDERS = {"newest": "created DESC, doc DESC", "oldest": "created, doc"}
 
@@ -72,6 +68,8 @@ class Searcher:
         self._index = self.index = index
         self._rows = index.rows
         self.left_out: dict[str, LeftOut] = {}  # sessions that were archived or deleted during the query
+        self._left_out: set[int] = set()  # matches that do not hold at the time of the query
+        self._filled: dict[str, bool] = {}  # tables that most stores have no rows in
 
     def problems(self, sessions: Iterable[str] | None, allows: Callable[[str], bool] | None = None) -> list[Problem]:
         """Unreadable entries of these sessions (None: all); `allows` restricts them to the sessions of the answer."""
@@ -98,6 +96,7 @@ class Searcher:
         conditions.min_importance, conditions.min_confidence = query.min_importance, query.min_confidence
         conditions.confidence, conditions.pinned = query.confidence, query.pinned
         conditions.include_deleted = bool(query.include_deleted)
+        conditions.valid_at = query.valid_at if query.valid_at is not None and self._has("validity") else None
         if query.references:
             conditions.docs = self._referring(query.references, query.scope, query.depth)
         if query.related_to:
@@ -126,8 +125,23 @@ class Searcher:
             conditions.until,
             rarity,
             text.characters,
+            text.corrected,
         )
-        return self._index.text.search(text_query, limit)
+        if conditions.valid_at is None:
+            return self._index.text.search(text_query, limit)
+        return self._only_valid(text_query, conditions.valid_at, limit)
+
+    def _only_valid(self, query: TextQuery, at: int, limit: int) -> list[TextMatch]:
+        """The best matches that hold at a time: what does not is no candidate, and takes no place of one."""
+        fetched = limit + _FETCHED_MORE
+        while True:
+            found = self._index.text.search(query, fetched)
+            wrong = self.not_valid([each.doc for each in found], at)
+            left = [each for each in found if each.doc not in wrong] if wrong else found
+            self._left_out |= wrong
+            if len(left) >= limit or len(found) < fetched:
+                return left[:limit]
+            fetched *= 4
 
     # -- vectors, if there is an embedding model
 
@@ -163,6 +177,9 @@ class Searcher:
         found = [doc for doc, _ in vectors.nearest(vector, int(spare * limit), docs)]
         rows = self.rows(found)
         near = [rows[doc] for doc in found if doc in rows]
+        if conditions.valid_at is not None:
+            wrong = self.not_valid(found, conditions.valid_at)
+            near = [row for row in near if row.doc not in wrong]
         if docs is None:
             near = [row for row in near if conditions.admits(row) and conditions.meets_bounds(row)]
         return {row.doc: row for row in near[:limit]}
@@ -202,6 +219,9 @@ class Searcher:
         """Those of these memories that are turns and meet the conditions, as text matches without any term."""
         found = self._rows.of(_TURNS if conditions.include_deleted else f"{_TURNS} AND deleted IS NULL", docs)
         turns = text_matches(found)
+        if conditions.valid_at is not None:
+            wrong = self.not_valid(docs, conditions.valid_at)
+            turns = [each for each in turns if each.doc not in wrong]
         if conditions.is_narrow:
             turns = [
                 each
@@ -216,6 +236,10 @@ class Searcher:
 
     def document_frequency(self, term: str) -> int:
         return self._index.text.document_frequency(term)
+
+    def corrected(self, word: str, term: str, is_name: bool) -> str | None:
+        """A known term for a word with one typing error."""
+        return self._index.text.corrected(word, term, is_name)
 
     @property
     def documents(self) -> int:
@@ -383,63 +407,47 @@ class Searcher:
     def is_visible(self, row: Row) -> bool:
         return True
 
-    def is_superseded(self, record: Record) -> bool:
-        """Whether a memory that is not deleted supersedes this one."""
-        return bool(self._superseding(record))
+    # -- what holds at a time
 
-    def _superseding(self, record: Record) -> list[Record]:
-        docs = [doc for kind, doc in self._sources(record.session, record.id) if kind == "supersedes"]
-        found = self.records(self.rows(docs).values()) if docs else {}
-        return [other for other in found.values() if other is not None and not other.deleted]
+    def _has(self, table: str) -> bool:
+        if table not in self._filled:
+            self._filled[table] = self._rows.one(f"SELECT 1 FROM {table} LIMIT 1") is not None
+        return self._filled[table]
+
+    def not_valid(self, docs: Sequence[int], at: int, *, only_later: bool = False) -> set[int]:
+        """Those of these memories that have expired or do not hold yet; or only the latter."""
+        return not_valid(self._rows, docs, at, only_later=only_later) if self._has("validity") else set()
+
+    def not_valid_count(self, conditions: RowConditions, *, by_text: bool) -> int:
+        """How many memories were left out as not valid: matches of the searches so far, or all that meet the conditions."""
+        if conditions.valid_at is None:
+            return 0
+        docs = self._left_out if by_text else all_not_valid(self._rows, conditions)
+        return len(self._visible_docs(docs)) if docs else 0
+
+    def _visible_docs(self, docs: set[int]) -> set[int]:
+        return docs
+
+    @property
+    def has_successions(self) -> bool:
+        return self._has("succession")
+
+    def successors(
+        self, rows: Iterable[Row], at: int | None = None, allows: Callable[[str], bool] | None = None
+    ) -> dict[int, list[Row]]:
+        """By doc the memories that took the place of these, the newest first; only memories that have some."""
+        return Successions(self._rows, self, at, allows).successors(rows) if self.has_successions else {}
+
+    def is_superseded(self, record: Record, at: int | None = None) -> bool:
+        """Whether a memory took the place of this one."""
+        row = self.row(record.session, record.id) if self.has_successions else None
+        return row is not None and bool(self.successors([row], at))
+
+    def may_supersede(self, new: Row, old: Row) -> bool:
+        """Whether the author of a new memory could see the old one, if that matters to the viewer."""
+        return True
 
 
 def _split(name: str, scope: str) -> tuple[str, str]:
     session, _, id = name.rpartition("/")
     return session or scope, id
-
-
-# -- unreadable entries
-
-
-def save_problems(index: Index, session: str, problems: Iterable[Problem], *, grown: bool) -> None:
-    """Save a session's errors in the index; `grown`: add those in appended entries to the saved ones."""
-    kept = [problem.to_dict() for problem in incomplete.errors(problems)]
-    if grown:
-        if not kept:
-            return
-        kept = json.loads(index.rows.meta(_PROBLEMS + session, "[]")) + kept
-    if kept:
-        index.rows.set_meta(_PROBLEMS + session, json.dumps(kept[:_MAX_PROBLEMS]))
-    else:
-        index.rows.do("DELETE FROM meta WHERE key = ?", (_PROBLEMS + session,))
-
-
-def load_problems(rows: Rows, sessions: Iterable[str] | None) -> dict[str, list[Problem]]:
-    """The errors saved in the index, by session (None: of all sessions)."""
-    found = rows.all("SELECT key, value FROM meta WHERE key BETWEEN ? AND ?", (_PROBLEMS, _PROBLEMS + "\x7f"))
-    if not found:
-        return {}
-    selected = None if sessions is None else set(sessions)
-    return {
-        key[len(_PROBLEMS) :]: [_problem(**each) for each in json.loads(value)]
-        for key, value in found
-        if selected is None or key[len(_PROBLEMS) :] in selected
-    }
-
-
-def _problem(
-    path: str, line: int, code: str, severity: str, id: str | None, message: str, archived: str | None = None
-) -> Problem:
-    return Problem(path, line, code, message, severity, id, archived)
-
-
-# -- metadata of sessions
-
-
-def load_metadata(rows: Rows) -> dict[str, tuple[object, SessionInfo]]:
-    """By session: the version of its metadata that the index knows, and its user, project and settings in it, nothing else."""
-    found: dict[str, tuple[object, SessionInfo]] = {}
-    for name, about in rows.metadata_of_sessions():
-        version, user, project, config = json.loads(about)
-        found[name] = (version, SessionInfo(name, "", user=user, project=project, config=config))
-    return found

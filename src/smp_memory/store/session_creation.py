@@ -72,6 +72,7 @@ def _create_folder(store: FileStore, info: SessionInfo) -> None:
     # In the same folder, because a move between two folders is durable when both are synced. No session has such a name.
     waiting = f"{folder}-{os.urandom(4).hex()}{TEMPORARY}"
     store.make_folder(os.path.dirname(folder))
+    store.make_folder(os.path.join(store.root, PRIVATE))  # of the change table
     disk.make_folder(os.path.join(waiting, PRIVATE), sync=False)
     disk.write_new(os.path.join(waiting, store.layout.info_file), store.layout.encode_info(info))
     disk.sync_folder(waiting)

@@ -201,6 +201,8 @@ _SHARED = frozenset(  # fields whose values many memories have
         "topic",
         "type",
         "user",
+        "valid_from",
+        "valid_until",
     ]
 )
 _MAX_PIECE = 24  # characters: short enough that some pieces of a truncated text are still whole

@@ -114,9 +114,15 @@ class VisibleSearcher(Searcher):
         found = self.records(self.rows(guarded).values()) if guarded else {}
         return {doc for doc in guarded if found.get(doc) is None}
 
-    def is_superseded(self, record: Record) -> bool:
-        """Whether a visible memory supersedes this one. Its author must be able to see this one, too."""
-        return any(Viewer(other.author).sees(record) for other in self._superseding(record))
+    def may_supersede(self, new: Row, old: Row) -> bool:
+        """Whether the author of a new memory could see the old one: nobody hides a memory that is hidden from them."""
+        if not old.facts & GUARDED:
+            return True
+        record = self.records([old]).get(old.doc)
+        return record is not None and Viewer(self.author(new.author) or None).sees(record)
+
+    def _visible_docs(self, docs: set[int]) -> set[int]:
+        return {row.doc for row in self._visible(self.rows(list(docs)).values())}
 
     def _neighbours(self, doc: int) -> list[tuple[str, int]]:
         near = super()._neighbours(doc)

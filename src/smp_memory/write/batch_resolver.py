@@ -11,6 +11,7 @@ from smp_memory.model import ids
 from smp_memory.model.clone_merge import POINTING, targets_of
 from smp_memory.model.entry import CHANGE, RESTORE, Entry, is_revision
 from smp_memory.model.history import RecordHistory
+from smp_memory.model.times import VALID_FROM, VALID_UNTIL, check_validity
 from smp_memory.model.types import KINDS, PREFIXES
 
 TYPE_CHECKING = False
@@ -117,6 +118,8 @@ class BatchResolver:
                 self._preferences[str(data["key"])] = name
             change = Entry(CHANGE, history.first.type, name, at or self.now, data, by=by, uid=history.first.uid)
             change.revision = history.revision + is_revision(change)
+            if VALID_FROM in data or VALID_UNTIL in data:
+                check_validity({**history.data(), **data})
             self._amend(history, change)
 
     def append_deletion(self, op: str, name: str, by: str | None, data: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from smp_memory.model.clone_merge import POINTING
 from smp_memory.model.entry import DELETE, PUT, RESTORE, Entry
 from smp_memory.model.ids import new_uid
 from smp_memory.model.record import CLASSES, same
+from smp_memory.model.times import VALID_FROM, VALID_UNTIL
 from smp_memory.model.types import KINDS
 from smp_memory.privacy.fence import without_recalled
 from smp_memory.write import typos, validation
@@ -182,8 +183,10 @@ class Add(Operation):
         return name
 
     def _changed_fields(self, resolver: BatchResolver, known: str) -> dict[str, Any]:
+        """The fields of the new value that differ. The time in which the old value held says nothing about the new one."""
         before = resolver.require(known).data()
-        return {name: value for name, value in self.draft.data.items() if not same(before.get(name), value)}
+        given = {**{name: None for name in (VALID_FROM, VALID_UNTIL) if name in before}, **self.draft.data}
+        return {name: value for name, value in given.items() if not same(before.get(name), value)}
 
 
 class Update(Operation):

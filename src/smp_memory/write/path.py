@@ -16,6 +16,7 @@ from smp_memory.model.types import KINDS, kind_of, names_where
 from smp_memory.privacy.fence import strip_reason, without_recalled
 from smp_memory.write import typos, validation
 from smp_memory.write.operations import Add, Delete, Operation, Relate, Restore, Update, id_of
+from smp_memory.write.plain_fields import plain_fields, plain_form
 from smp_memory.write.validation import Draft
 
 TYPE_CHECKING = False
@@ -73,11 +74,11 @@ class Writer:
 
     def _in_one_pass(self, kind: Kind, given: dict[str, Any]) -> Operation | None:
         """The same result for texts and tags that need no closer look; None for anything else."""
-        form = validation.plain_form(kind, tuple(given))
+        form = plain_form(kind, tuple(given))
         if form is None:
             return None
         rules = self._rules
-        data = validation.plain_fields(form, given, self._default_author, rules.content_limit, rules.redactor)
+        data = plain_fields(form, given, self._default_author, rules.content_limit, rules.redactor)
         if data is None:
             return None
         self._set_author_kind(data)

@@ -9,31 +9,22 @@ from __future__ import annotations
 from datetime import date, datetime
 from functools import lru_cache
 from math import isfinite
-from operator import itemgetter
 
 from smp_memory.errors import InvalidRecord, SizeLimitExceeded
-from smp_memory.import_lock import loading
 from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_fields, unwrap_fields
-from smp_memory.model.times import parse
-from smp_memory.model.types import CONFIDENCE_WORDS, ROLES, Kind, PerKind, kind_of
-from smp_memory.privacy.fence import MARK
-from smp_memory.write import typos
+from smp_memory.model.times import VALID_FROM, VALID_UNTIL, check_validity, day_or_time, parse
+from smp_memory.model.types import CONFIDENCE_WORDS, Kind, PerKind, kind_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from smp_memory.privacy.redaction import Redactor
-
-    Getter = Callable[[Mapping[str, Any]], tuple[Any, ...]]
     Check = Callable[[str, Any], Any]
     Planned = tuple[str, str, Check]  # the caller's name of a field, SMP's name, the check of its value
 
 DEPTH_LIMIT = 28  # every layout has room for them: what is around a field takes up to four levels more
-_TEXT = {str}
-_NAME_BYTES = 25  # allowed for the name of a field, more than any has
 _UNCOUNTED, _UNCOUNTED_BYTES = ("author", "author_kind", "role", "kind"), 1024  # who said it does not count as content
 INTEGER_BITS_LIMIT = 2000  # 600 digits; Python itself refuses to write and read much longer ones
 GIVEN_BY_SMP = frozenset(["session", "session_id", "type", "revision", "schema", "checksum", "updated", "updated_by"])
@@ -60,6 +51,8 @@ def draft(kind: Kind, given: Mapping[str, Any], content_limit_bytes: int) -> Dra
     memory_id = ids.check(data.pop("id"), "id") if "id" in data else None
     created = data.pop("created") if "created" in data else None
     check_required(kind, data)
+    if VALID_UNTIL in data:
+        check_validity(data)
     return Draft(kind, memory_id, created, data)
 
 
@@ -283,6 +276,15 @@ def _time(field: str, value: Any) -> str:
     return parse(value, field)
 
 
+def _aliases(field: str, value: Any) -> list[str]:
+    """Other names of what a memory is about: one text or several, none empty."""
+    given = plain(field, [value] if isinstance(value, str) else value)
+    names = [_text(field, each).strip() for each in given] if isinstance(given, list) else []
+    if not isinstance(given, list) or not all(names):
+        raise InvalidRecord(f"{field}: must be a list of names, none empty, not {quoted(value)}.", field=field)
+    return list(dict.fromkeys(names))
+
+
 def _role(field: str, value: Any) -> str:
     return ids.check(value, field)
 
@@ -311,6 +313,9 @@ _CHECKS = {
     "rationale": _text,
     "idempotency_key": _idempotency_key,
     "created": _time,
+    "aliases": _aliases,
+    VALID_FROM: day_or_time,
+    VALID_UNTIL: day_or_time,
 }
 
 TEXT_CHECKS = (_text, plain)  # checks that return a valid text unchanged
@@ -373,77 +378,3 @@ def session_fields(
         "tags": tag_list("tags", tags or ()),
         "context": plain("context", _mapping("context", context)),
     }
-
-
-# -- new memories of texts and tags only: validation, removal of recalled text and redaction in one pass (docs/adr/0023-fast-paths.md)
-#
-# Fields that `plain_fields` returns equal those of `draft`, the fence and the redactor applied one after the other.
-
-
-class PlainForm:
-    """A set of field names of a type that are all texts, tags or the role."""
-
-    __slots__ = ("has_author", "has_name_warnings", "has_role", "has_tags", "may_warn", "names", "texts", "values")
-
-    def __init__(self, kind: Kind, planned: list[Planned], texts: list[str]) -> None:
-        self.names = [target for _, target, _ in planned]  # SMP's names, in the order of writing
-        self.values: Getter = _getter([name for name, _, _ in planned])
-        self.texts: Getter = _getter(texts)
-        self.has_tags = "tags" in self.names
-        self.has_role = "role" in self.names
-        self.has_author = "author" in self.names
-        self.has_name_warnings = bool(typos.name_warnings(kind, tuple(self.names)))
-        self.may_warn = self.has_name_warnings or not typos.CHECKED.isdisjoint(self.names)
-
-
-def plain_fields(
-    form: PlainForm,
-    given: Mapping[str, Any],
-    default_author: Callable[[str | None], str | None],
-    limit_bytes: int,
-    redactor: Redactor | None,
-) -> dict[str, Any] | None:
-    """The validated fields, with the default author if none is given; None if the fast path cannot decide."""
-    data = dict(zip(form.names, form.values(given), strict=True))
-    texts = form.texts(data)
-    if set(map(type, texts)) != _TEXT or "" in texts or (form.has_role and data["role"] not in ROLES):
-        return None
-    try:
-        if form.has_tags:
-            data["tags"] = tags = tag_list("tags", data["tags"])
-            texts += (*tags,)
-        if not form.has_author:
-            author = default_author(data.get("role"))
-            if author is not None:
-                data = {"author": author, **data}
-                texts += (author,)
-        joined = utf8("text", "\n".join(texts))
-    except InvalidRecord:
-        return None
-    if 4 * (len(joined) + _NAME_BYTES * len(data)) > limit_bytes or MARK in joined:  # assumes four bytes per character
-        return None
-    return data if redactor is None or not redactor.may_contain_secret(joined) else None
-
-
-@lru_cache(maxsize=500)
-def plain_form(kind: Kind, names: tuple[str, ...]) -> PlainForm | None:
-    """The form for these names; None if they include other fields than texts, tags and role. Cached: callers use few sets of names."""
-    planned = plan(kind, names)
-    if "type" in names or not all(_is_simple(target, check) for _, target, check in planned):
-        return None
-    texts = [target for _, target, _ in planned if target not in ("role", "tags")]
-    return PlainForm(kind, planned, texts) if all(set(group).intersection(texts) for group in kind.required) else None
-
-
-def _is_simple(target: str, check: Check) -> bool:
-    with loading:
-        from smp_memory.privacy.redaction import is_plain_text_field  # late: only writers need the rules
-
-    return target in ("role", "tags") or (check in TEXT_CHECKS and is_plain_text_field(target))
-
-
-def _getter(names: list[str]) -> Getter:
-    """Like `itemgetter`, but always returns a tuple."""
-    if len(names) > 1:
-        return itemgetter(*names)
-    return lambda fields: tuple(fields[name] for name in names)

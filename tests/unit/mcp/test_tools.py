@@ -56,7 +56,7 @@ def test_number_and_size_of_tool_definitions_are_bounded() -> None:
     words = json.dumps(
         [tool.definition(name).model_dump(by_alias=True, exclude_none=True) for name, tool in TOOLS.items()]
     )
-    assert len(words) < 13_600  # 3,400 tokens, with what the tools give
+    assert len(words) < 13_900  # 3,475 tokens, with what the tools give
     assert len(INSTRUCTIONS) < 600
 
 

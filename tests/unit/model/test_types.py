@@ -40,7 +40,7 @@ def test_the_record_class_of_a_type_has_its_fields_as_attributes(name: str) -> N
 @pytest.mark.parametrize("name", TYPED)
 def test_the_fields_for_type_checkers_are_those_of_the_table(name: str) -> None:
     typed_fields, named = TYPED[name]
-    kind, hints = KINDS[name], {"Mapping": dict, "Sequence": list, "datetime": object}
+    kind, hints = KINDS[name], {"Mapping": dict, "Sequence": list, "datetime": object, "date": object}
     given = {kind.aliases.get(field, field) for field in get_type_hints(typed_fields, localns=hints)} | named
     assert given == {"id", "created", *COMMON_FIELDS, *kind.fields}
 

@@ -6,7 +6,7 @@ from smp_memory.cli.arguments import ID_HELP, positive_int
 from smp_memory.cli.render import fields, paint, plural, table, text_lines, time_text, value_text
 from smp_memory.model.history import overlaid_problems
 from smp_memory.model.record import name_and_content
-from smp_memory.model.times import to_text
+from smp_memory.model.times import to_text, validity_text
 from smp_memory.model.types import KINDS
 
 TYPE_CHECKING = False
@@ -82,10 +82,11 @@ def display_text(record: Record) -> str:
 
 
 def status_text(record: Record) -> str:
-    """Severity, status, pin and hand edits, as far as there are any."""
+    """Severity, status, the time in which it holds, pin and hand edits, as far as there are any."""
     data = record.given
     is_always_said = KINDS[record.type].is_open_until_closed
     words = [data.get("severity"), record.status if is_always_said else data.get("status")]
+    words += [validity_text(data)]
     words += ["pinned"] if record.pinned else []
     words += ["edited by hand"] if record.edited else []
     words += ["typed in by hand"] if record.typed_by_hand else []

@@ -15,13 +15,15 @@ from smp_memory.cli.arguments import (
 from smp_memory.cli.hit_output import (
     Highlighter,
     archived_not_searched,
+    corrections,
     hit_lines,
+    not_valid_left_out,
     relation_tree,
     score_parts,
     shared_not_searched,
     watch_line,
 )
-from smp_memory.cli.render import bar, bars, paint, plural, time_text
+from smp_memory.cli.render import bar, bars, one_line, paint, plural, safe, time_text
 from smp_memory.errors import SMPError, UserError
 from smp_memory.model.times import parse
 
@@ -79,6 +81,10 @@ def _answer(call: Invocation, search: Search, words: str) -> None:
     data: dict[str, Any] = {"hits": [hit.to_dict() for hit in hits], "more": hits.more, "counts": hits.counts}
     if hits.left_out:
         data["left_out"] = [each._asdict() for each in hits.left_out]
+    if hits.not_valid:
+        data["not_valid"] = hits.not_valid
+    if hits.corrected:
+        data["corrected"] = hits.corrected
     if hits.archived_not_searched:
         data["archived_not_searched"] = hits.archived_not_searched
     if hits.shared_not_searched:
@@ -102,8 +108,12 @@ def _hits_lines(call: Invocation, hits: Hits, query: QueryOptions, search: Searc
         yield from _count_lines(by, counts, call.screen.width)
     if hits:
         yield from _next_steps(hits, query)
-    elif not any(hits.counts.values()):
+    elif not any(hits.counts.values()) and not hits.not_valid:
         yield from _no_hits_lines(call, query, search, words)
+    if hits.corrected:
+        yield paint("dim", safe(one_line(corrections(hits.corrected))))
+    if hits.not_valid:
+        yield paint("dim", f"{not_valid_left_out(hits.not_valid)} To find them, too: --include-expired")
     if hits.archived_not_searched:
         note = archived_not_searched(hits.archived_not_searched)
         yield paint("dim", f"{note} To search them, too: --include-archived")

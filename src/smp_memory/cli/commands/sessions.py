@@ -96,7 +96,7 @@ def run_session_list(call: Invocation) -> None:
     """
     sessions = call.memory.sessions_by_time()
     states = {each.session: each.to_dict() for each in call.memory.standings()}
-    counts = call.memory.query(count_by="session", limit=1, track_access=False).counts["session"]
+    counts = call.memory.query(count_by="session", limit=1, include_expired=True, track_access=False).counts["session"]
     rows = [{**_summary(session, counts, written), **states.get(session.id, {})} for written, session in sessions]
     if call.options.all:
         others = (each for each in call.memory.standings(away=True) if each.archived is not None)

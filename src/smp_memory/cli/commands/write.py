@@ -33,6 +33,15 @@ def _common_arguments(parser: Parser) -> None:
     add("text", metavar="TEXT", help="what to remember; - reads it from standard input")
     add("--tag", action="append", dest="tags", metavar="TAG", help="a tag such as security.login; repeat for more")
     add("--topic", help="the topic, in a word or two")
+    add(
+        "--alias",
+        action="append",
+        dest="aliases",
+        metavar="NAME",
+        help="another name of what it is about; repeat for more",
+    )
+    add("--valid-from", metavar="WHEN", help="the day or time from which it holds: 2026-02-01")
+    add("--valid-until", metavar="WHEN", help="the day, included, or the time until which it holds")
     add("--importance", type=parse_json_or_text, metavar="N", help="from 0 to 1")
     add(
         "--confidence",
@@ -47,7 +56,18 @@ def _common_arguments(parser: Parser) -> None:
     add("--field", action="append", default=[], type=parse_assignment, dest="fields", metavar="NAME=VALUE", help="any other field; the value is JSON if it is valid JSON, else text; repeat for more")  # fmt: skip
 
 
-_COMMON = ("tags", "topic", "importance", "confidence", "created", "id", "idempotency_key")
+_COMMON = (
+    "tags",
+    "topic",
+    "aliases",
+    "valid_from",
+    "valid_until",
+    "importance",
+    "confidence",
+    "created",
+    "id",
+    "idempotency_key",
+)
 
 
 def _add(call: Invocation, type_name: str, **given: Any) -> None:

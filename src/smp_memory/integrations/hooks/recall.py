@@ -234,7 +234,7 @@ def _pages(reader: Reader, words: str, visible: VisibleSessions) -> Iterator[lis
             if not options["sessions"]:
                 return
             continue
-        yield list(hits)
+        yield search.succession.holding(hits, visible.allows)
         if not hits.more:
             return
         offset += _CANDIDATES

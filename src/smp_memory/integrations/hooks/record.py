@@ -378,7 +378,7 @@ class _Recording:
         state = self._state
         if state.session and state.turns >= _MIN_TURNS:
             types = list(names_where("is_written_down"))
-            hits = self._memory.query(types=types, since=state.since, limit=1, track_access=False)
+            hits = self._memory.query(types=types, since=state.since, limit=1, include_expired=True, track_access=False)
             if not hits:
                 self._states.note_session_without_memories(state.session, state.turns, _now())
 

@@ -38,6 +38,8 @@ class MemoryItem(Answer):
     status: str | None = None
     topic: str | None = None
     tags: list[str] | None = None
+    valid: str | None = None
+    superseded_by: str | None = None
     relevance: float | None = None
     cut: bool | None = None
 
@@ -47,6 +49,8 @@ class RecalledAnswer(Answer):
     items: list[MemoryItem]
     next_offset: int | None = None
     not_searched: int | None = None
+    not_valid: int | None = None
+    corrected: dict[str, str] | None = None
     problems: list[str] | None = None
     end: str
 

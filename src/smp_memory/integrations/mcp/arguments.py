@@ -178,6 +178,7 @@ class RecallArguments(Arguments):
     where: dict[str, Any] = Field({}, description='Fields, such as {"severity": "critical", "status": "open"}')
     sort: Literal["relevance", "newest", "oldest", "priority", "importance"] | None = None
     min_relevance: float | None = Field(None, description="0 to 1. 0 lists weak matches, too")
+    include_expired: bool = Field(False, description="Also what does not hold now")
     limit: int = Field(10, ge=1, le=100)
     offset: int = Field(0, ge=0, description="next_offset of the answer before")
     max_tokens: Tokens = 1500
@@ -194,7 +195,9 @@ class RememberArguments(Arguments):
     severity: str | None = Field(None, description="finding: critical, high, medium, low or info")
     status: str | None = None
     key: str | None = Field(None, description="preference: what it is about, such as language")
-    fields: dict[str, Any] = Field({}, description="Any other field: role, name, path, agent, relations, …")
+    fields: dict[str, Any] = Field(
+        {}, description="Any other field: role, name, path, agent, relations, aliases, valid_until"
+    )
     author: str | None = Field(None, description="Who says so; default: you")
     idempotency_key: str | None = Field(None, description="A call repeated with it stores nothing new")
 

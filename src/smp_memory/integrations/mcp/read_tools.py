@@ -23,7 +23,7 @@ from smp_memory.integrations.mcp.answers import (
     token_cost,
 )
 from smp_memory.model.record import name_and_content
-from smp_memory.model.times import to_text
+from smp_memory.model.times import to_text, validity_text
 from smp_memory.model.types import KINDS
 from smp_memory.overview.summary import counted
 from smp_memory.privacy.fence import inside
@@ -52,6 +52,7 @@ def recall(caller: Caller, given: arguments.RecallArguments) -> Reply:
             ("time", given.time),
             ("where", given.where),
             ("sort", given.sort),
+            ("include_expired", given.include_expired),
         )
         if value
     }
@@ -59,7 +60,14 @@ def recall(caller: Caller, given: arguments.RecallArguments) -> Reply:
     hits = search.path.query(scope, None, {**options, "limit": given.limit, "offset": given.offset})
     found = _relevant(hits, given)
     weak = len(hits) - len(found)
-    matches = [_item(hit.record, relevance=round(hit.relevance, 3) if given.query else None) for hit in found]
+    matches = [
+        _item(
+            hit.record,
+            relevance=round(hit.relevance, 3) if given.query else None,
+            superseded_by=hit.superseded_by or hit.outdated_by,
+        )
+        for hit in found
+    ]
     items = fit_items(matches, given.max_tokens, _line)
     more = len(items) < len(matches) or (hits.more and not weak)
     after = given.offset + len(items) if more and items else None
@@ -68,14 +76,25 @@ def recall(caller: Caller, given: arguments.RecallArguments) -> Reply:
         lines.append(f"(left out: {weak} weak {'match' if weak == 1 else 'matches'}; min_relevance 0 lists them)")
     if after is not None:
         lines.append(f"(more: offset {after})")
+    if hits.corrected:
+        words = ", ".join(f"{one_line(word)} as {one_line(known)}" for word, known in hits.corrected.items())
+        lines.append(f"(unknown words, searched also: {words})")
+    if hits.not_valid:
+        lines.append(f"(left out: {hits.not_valid:,} that do not hold now; include_expired)")
     lines += _not_searched(hits.archived_not_searched)
     if hits.shared_not_searched:
         lines.append(
             f"(not searched: {hits.shared_not_searched:,} for all sessions in global/ or shared/, see context)"
         )
     problems, notices = caller.context.problem_lines(hits.problems)
-    data = {"items": items, "next_offset": after, "weak": weak or None}
-    data["not_searched"] = hits.archived_not_searched or None
+    data = {
+        "items": items,
+        "next_offset": after,
+        "weak": weak or None,
+        "not_searched": hits.archived_not_searched or None,
+        "not_valid": hits.not_valid or None,
+        "corrected": hits.corrected or None,
+    }
     caller.warnings += [text for text in hits.warnings if text not in caller.warnings]
     return fenced_reply({**data, "problems": problems}, "\n".join([*lines, *notices]))
 
@@ -209,6 +228,7 @@ def _item(record: Record, **more: Any) -> dict[str, Any]:
         "status": getattr(record, "status", None) if KINDS[record.type].statuses else None,
         "topic": record.topic,
         "tags": record.tags or None,
+        "valid": validity_text(given) or None,
         **more,
     }
     item = {name: value if name in _NOT_TEXTS else _text(value) for name, value in item.items() if value is not None}
@@ -228,7 +248,9 @@ def _text(value: Any) -> str:
 
 def _line(item: dict[str, Any]) -> str:
     by = f" by {one_line(item['author'])}" if item.get("author") else ""
-    words = [item.get("severity"), item.get("status"), *(f"#{tag}" for tag in item.get("tags", ()))]
+    replaced = f"superseded by {item['superseded_by']}" if item.get("superseded_by") else None
+    facts = (item.get("severity"), item.get("status"), item.get("valid"), replaced)
+    words = [*facts, *(f"#{tag}" for tag in item.get("tags", ()))]
     marks = " ".join(one_line(str(word)) for word in words if word)
     why = f" — because: {one_line(item['rationale'])[:300]}" if item.get("rationale") else ""
     return f"- {item['id']} {item['created'][:10]} {item['type']}{by}{f' ({marks})' if marks else ''}: {one_line(item['text'])}{why}"

@@ -271,6 +271,24 @@ class SearchContract(ContractFixture):
         session.repair()
         assert other.query("saml").ids == ["DEC-0001"]
 
+    def test_queries_know_what_holds_at_a_time(self) -> None:
+        session = self._library()
+        session.update("FIND-0001", valid_until="2026-01-05")
+        session.add_decision("Passkeys", valid_from="2026-02-01", aliases=["door key"], supersedes="DEC-0001")
+        for seen in (session, self.reopen(session)):
+            january = seen.query("login", at="2026-01-04")
+            assert sorted(january.ids) == ["DEC-0001", "FIND-0001"]
+            assert (january.not_valid, january[0].superseded_by) == (0, None)
+            march = seen.query("login", at="2026-03-01")
+            assert (march.ids, march.not_valid) == (["DEC-0002", "DEC-0001"], 1)
+            assert [hit.superseded_by for hit in march] == [None, "s1/DEC-0002"]
+            everything = seen.query("login", at="2026-03-01", include_expired=True)
+            assert sorted(everything.ids) == ["DEC-0001", "DEC-0002", "FIND-0001"]
+            assert seen.query("door", at="2026-03-01").ids == ["DEC-0002"]
+            assert seen.query("passkyes", at="2026-03-01").corrected == {"passkyes": "passkeys"}
+        session.delete("DEC-0002")
+        assert self.reopen(session).query("login", at="2026-03-01").ids == ["DEC-0001"]
+
     def test_query_over_one_session_or_all(self) -> None:
         session = self._library()
         memory = session.memory

@@ -1,0 +1,153 @@
+"""Names in a query: which of its terms name something, and known terms for names with a typing error.
+
+Names are identifiers (`snake_case`, `CamelCase`, `PAY-1234`, paths, versions, words with digits), what stands in backticks, and words
+that begin with a capital inside a sentence. A text in which most words begin with a capital (a title, a German sentence) says nothing
+about its words by that; nor does one in a script without capitals.
+
+A word that no memory has is perhaps mistyped: the known term nearest to it is searched as well, with less weight, and the answer says
+so. Ordinary words (`word_frequencies`), phrases in quotes, wildcards, words with digits and short words are taken as they are.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from smp_memory.index.documents import text_of
+from smp_memory.index.spelling import SHORTEST, is_correctable
+from smp_memory.index.tokenizer import STOP_WORDS, ParsedText, terms
+from smp_memory.search.word_frequencies import common_share
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterable
+
+    from smp_memory.index.query import RowConditions
+    from smp_memory.model.record import Record
+    from smp_memory.store.port import IndexSearcher
+
+_MOST_CORRECTED = 4  # words of one query
+_FEW_CAPITALS = 0.5  # of the words inside sentences, if capitals mean names
+_GERMAN = frozenset(  # two of these: a language that capitalises every noun
+    [
+        "der",
+        "die",
+        "das",
+        "dem",
+        "den",
+        "des",
+        "ein",
+        "eine",
+        "einen",
+        "einem",
+        "und",
+        "oder",
+        "ist",
+        "sind",
+        "war",
+        "hat",
+        "wird",
+        "nicht",
+        "mit",
+        "für",
+        "von",
+        "auf",
+        "im",
+        "zu",
+        "wir",
+        "wie",
+        "ich",
+    ]
+)
+_NAME_SIGNS = frozenset("`_/.")
+_SENTENCE = 3  # words: of fewer, capitals are names
+_SENTENCE_END = ".!?:;。！？"
+_AROUND = ".,;:!?\"'()[]{}`*<>“”„«»…"
+_MOST_RECORDS = 20  # in which the spelling of a corrected word is looked up
+
+
+def names_in(text: str) -> frozenset[str]:
+    """The terms of a text that are names: those of identifiers, of words in backticks and of words capitalised inside a sentence."""
+    quoted = _pattern(r"`([^`]+)`").findall(text)
+    pieces = text.replace("`", " ").split()
+    named = [*quoted, *(piece for piece in pieces if _is_identifier(piece.strip(_AROUND))), *_capitalised(pieces)]
+    return frozenset(term for each in named for term in terms(each) if term not in STOP_WORDS)
+
+
+def _is_identifier(word: str) -> bool:
+    if any(map(str.isdigit, word)):
+        return not _pattern(r"[\d.,:%-]+").fullmatch(word) or _pattern(r"\d+\.\d+\.\d+").fullmatch(word) is not None
+    return (
+        _pattern(r"\w+_\w+|\w*[a-z][A-Z]\w*|[\w~.-]*(?:/[\w.-]+)+/?|\w+(?:\.\w+)*\.[a-z]{1,5}|\w+::\w+").fullmatch(word)
+        is not None
+    )
+
+
+def _capitalised(pieces: list[str]) -> list[str]:
+    """The words that begin with a capital inside a sentence, or consist of capitals; none if most words do."""
+    first = [word for piece in pieces[:1] if (word := piece.strip(_AROUND)) and len(word) > 1 and word.isupper()]
+    inside = [
+        word
+        for before, piece in zip([".", *pieces], pieces, strict=False)
+        if (word := piece.strip(_AROUND)) and before[-1] not in _SENTENCE_END
+    ]
+    if len(_GERMAN.intersection(word.lower() for word in inside)) > 1:
+        return first
+    capitals = [word for word in inside if word[0].isupper() and word != "I" and not word.startswith(("I'", "I’"))]
+    return first + (capitals if len(capitals) <= _FEW_CAPITALS * len(inside) or len(inside) < _SENTENCE else [])
+
+
+def with_corrections(
+    text: str, parsed: ParsedText, searcher: IndexSearcher, conditions: RowConditions
+) -> tuple[ParsedText, dict[str, str]]:
+    """The parsed query with known terms for its unknown words, and these by word.
+
+    A known term is used only if a memory that meets the conditions has it: nothing is said about others.
+    """
+    unknown = [word for word in parsed.words if not searcher.document_frequency(word)]
+    if not unknown:
+        return parsed, {}
+    found: dict[str, str] = {}
+    for word, term, is_name in _mistyped(text, frozenset(unknown)):
+        known = searcher.corrected(word.lower(), term, is_name)
+        if (
+            known is not None
+            and known not in parsed.words
+            and searcher.search(ParsedText((known,)), conditions, 1, 0.0)
+        ):
+            found[word] = known
+    return parsed._replace(corrected=tuple(dict.fromkeys(found.values()))) if found else parsed, found
+
+
+def _mistyped(text: str, unknown: frozenset[str]) -> list[tuple[str, str, bool]]:
+    """The first words with unknown terms that may be mistyped, names before others, each with its term and whether it is a name."""
+    found: dict[str, str] = {}
+    for word in _pattern(r"[^\W\d_]+").findall(text):
+        if is_correctable(word.lower()):
+            own = terms(word.lower())
+            if len(own) == 1 and own[0] in unknown and len(own[0]) >= SHORTEST and not common_share(own[0]):
+                found.setdefault(word, own[0])
+    may_have_names = any(word[0].isupper() for word in found) or (found and not _NAME_SIGNS.isdisjoint(text))
+    names = names_in(text) if may_have_names else frozenset()
+    return sorted(((word, term, term in names) for word, term in found.items()), key=lambda each: not each[2])[
+        :_MOST_CORRECTED
+    ]
+
+
+def spelled(corrected: dict[str, str], records: Iterable[Record]) -> dict[str, str]:
+    """The corrected words as the first memories spell them; a term that none of these has stays as it is."""
+    left = set(corrected.values())
+    words: dict[str, str] = {}
+    for record in list(records)[:_MOST_RECORDS]:
+        for word in _pattern(r"[^\W\d_]+").findall(text_of(record.given)) if left else ():
+            for term in left.intersection(terms(word)):
+                words[term] = word.lower()
+                left.discard(term)
+    return {word: words.get(term, term) for word, term in corrected.items()}
+
+
+@cache
+def _pattern(expression: str) -> re.Pattern[str]:
+    import re
+
+    return re.compile(expression)
