@@ -58,6 +58,14 @@ def discovery(
         folder = parent
 
 
+def folder_of_store(root: str) -> str:
+    """The name of the folder that a store is in, if it is in one of its places there; else empty."""
+    for place in PLACES:
+        if root.endswith(os.sep + place.replace("/", os.sep)):
+            return os.path.basename(root[: -len(place) - 1])
+    return ""
+
+
 def store_in(folder: str, layout: str | None = None) -> str | None:
     """The store in one of a folder's places: a trusted one, else one with a `config.json`, else one that is recognised."""
     found = _stores_in(folder, layout)

@@ -24,7 +24,7 @@ from smp_memory.write.operations import admit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
     from types import TracebackType
     from typing import Any, Unpack
@@ -364,6 +364,9 @@ class Memory:
         task: str | None = None,
         topic: str | None = None,
         *,
+        tags: str | Sequence[str] | None = None,
+        project: str | None = None,
+        user: str | None = None,
         session: str | SessionMemory | None = None,
         max_tokens: int = 1500,
         counter: Callable[[str], int] | None = None,
@@ -377,6 +380,9 @@ class Memory:
             agent,
             task,
             topic,
+            tags=tags,
+            project=project,
+            user=user,
             session=self.session(session) if isinstance(session, str) else session,
             max_tokens=max_tokens,
             counter=counter,

@@ -21,7 +21,7 @@ from smp_memory.write.path import Transaction, Writer, additions
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
     from types import TracebackType
     from typing import Any, Unpack
@@ -342,6 +342,9 @@ class SessionMemory:
         task: str | None = None,
         topic: str | None = None,
         *,
+        tags: str | Sequence[str] | None = None,
+        project: str | None = None,
+        user: str | None = None,
         session: str | SessionMemory | None = None,
         max_tokens: int = 1500,
         counter: Callable[[str], int] | None = None,
@@ -354,6 +357,9 @@ class SessionMemory:
             agent,
             task,
             topic,
+            tags=tags,
+            project=project,
+            user=user,
             session=self if session is None else session,
             max_tokens=max_tokens,
             counter=counter,

@@ -1,40 +1,60 @@
 """Format memories as lines of a prompt, select those that fit a token budget, and lay them out as a fenced text. Pure.
 
+    ## Decisions
+    - 2026-06-01 DEC-0004 (ada): …             one of several memories of the context's own session, which the first line of the text names
+    - 2026-05-12 shop-1/DEC-0002: …            one memory of another session
+    ### shop-2                                 several memories of another session
+    - 2026-05-20 DEC-0001: …
+
+Memories come in lanes, each with its share of the budget, so that none takes all of it. Lanes of a lower rank are served first; within
+a rank the lane is served next that has taken the least for its weight, and what one does not use is left to the others.
+
 Guarantees: the text never counts more than `max_tokens`, whatever the counter; what does not fit is left out, and a text that is
-too long is cut between words and ends in an ellipsis, after its date and id. The same candidates give the same text.
-A memory appears once, and on one line: its content cannot look like a heading, another memory or the end of the fence.
+too long is cut to the passage that answers the task (`smp_memory.context.excerpts`), after its date and id. The same candidates give the
+same text. A memory appears once, and on one line: its content cannot look like a heading, another memory or the end of the fence.
 """
 
 from __future__ import annotations
 
+from smp_memory.context.excerpts import ELLIPSIS, excerpt
 from smp_memory.model.times import validity_text
 from smp_memory.model.types import KINDS, in_order
 from smp_memory.privacy import fence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
+    from smp_memory.context.excerpts import QuestionWords
     from smp_memory.model.record import Record
 
     Counter = Callable[[str], int]
 
+__all__ = ["ELLIPSIS", "ContextItem", "Lane", "context_item", "count_tokens", "fit_lanes", "fit_to_budget", "line_text", "one_line"]  # fmt: skip
 
-ELLIPSIS = "…"
 _MIN_TOKENS = 12  # no memory is shorter than this, with its date and id
-_MOST_MISSES = 8  # items that do not fit are skipped this often, because a shorter one may follow
-_MIN_CUT_TOKENS = 24  # with fewer tokens left no memory is cut to fit
-_BUDGET_SHARE = 8  # one memory may take this fraction of the budget (1/8) before it is cut
-_FEWEST_CHARACTERS, _MOST_CHARACTERS = 160, 1200
+_MOST_MISSES = 2  # items that do not fit are skipped this often, because a shorter one may follow
+_MIN_CUT_TOKENS = 20  # with fewer tokens left no memory is cut to fit
+_SHARE_OF_LINE = 0.3  # characters of one memory per token of the budget, before it is cut
+_FEWEST_CHARACTERS, _MOST_CHARACTERS = 100, 800
 _MIN_TEXT = 40  # characters; a cut memory that is shorter is left out
 _JOINERS = "\u200c\u200d"  # not printable, but parts of words and of emoji
+_REST = 1 / 6  # of the budget, for what did not fit into the share of its lane, if others left so much
+_SESSION_MARK = "### "
+_SAID = ("turn", "earlier")  # sections
 
 
 def section_titles() -> dict[str, str]:
     """Titles of the sections, in the order of the text. Turns come last and oldest first: the conversation continues after them."""
-    own = {kind.name: kind.context_title for kind in in_order("context_place") if kind.is_written_down}
+    own = {kind.name: kind.context_title for kind in in_order("context_place") if section_of(kind.name) == kind.name}
     return {"state": "Your own state", **own, "earlier": "Said earlier", "turn": "Last turns"}
+
+
+def section_of(type: str) -> str:
+    """The section of a memory that was found by its content."""
+    kind = KINDS[type]
+    return "earlier" if kind.is_said else "state" if kind.is_named_by_agent else type
 
 
 def count_tokens(text: str) -> int:
@@ -45,31 +65,48 @@ def count_tokens(text: str) -> int:
 class ContextItem:
     """A memory that may be in the prompt: its text there, its score, and the reason for it."""
 
-    __slots__ = ("is_cut", "prefix", "record", "score", "section", "text", "why")
+    __slots__ = ("_whole", "names_session", "prefix", "record", "score", "section", "text", "why", "words")
 
-    def __init__(self, record: Record, section: str, score: float, why: str, prefix: str, text: str) -> None:
+    def __init__(
+        self,
+        record: Record,
+        section: str,
+        score: float,
+        why: str,
+        prefix: str,
+        text: str,
+        words: QuestionWords | None = None,
+        *,
+        names_session: bool = True,
+    ) -> None:
+        """`names_session`: the prefix names the session if need be; otherwise the layout does."""
         self.record = record
         self.section = section
         self.score = score
         self.why = why
         self.prefix = one_line(prefix)  # date, id and other parts that must not be cut
-        self.text = one_line(text)
-        self.is_cut = False
+        self.names_session = names_session
+        self.text = self._whole = one_line(text)
+        self.words = words  # of the task: a long text is cut to the passage with most of them
+
+    @property
+    def is_cut(self) -> bool:
+        return self.text != self._whole
 
     @property
     def line(self) -> str:
+        """The line, with the session if it has to be named."""
+        prefix = self.prefix if self.names_session else one_line(line_prefix(self.record, None))
+        return f"- {prefix} {self.text}".rstrip()
+
+    @property
+    def line_in_group(self) -> str:
+        """The line below the name of its session."""
         return f"- {self.prefix} {self.text}".rstrip()
 
     def cut(self, characters: int) -> None:
-        """Shorten the text to so many characters, between words if possible."""
-        if len(self.text) <= characters:
-            return
-        kept = self.text[: max(characters - len(ELLIPSIS), 0)]
-        space = kept.rfind(" ")
-        if space > len(kept) * 2 // 3:
-            kept = kept[:space]
-        self.text = kept.rstrip() + ELLIPSIS
-        self.is_cut = True
+        """Shorten the text to so many characters; with more than before, it gets longer again."""
+        self.text = excerpt(self._whole, characters, self.words)
 
     def to_dict(self) -> dict[str, Any]:
         record = self.record
@@ -91,6 +128,14 @@ class ContextItem:
         return f"Item({self.record.ref} {self.score:.2f}: {self.text[:60]!r})"
 
 
+def context_item(
+    record: Record, section: str, score: float, why: str, words: QuestionWords | None = None, text: str = ""
+) -> ContextItem:
+    """A memory as an item of a context; `text` instead of the memory's own."""
+    prefix = line_prefix(record, record.session)
+    return ContextItem(record, section, score, why, prefix, text or line_text(record), words, names_session=False)
+
+
 def one_line(text: str) -> str:
     """A text on one line, without unprintable characters."""
     line = " ".join(text.split())
@@ -99,99 +144,248 @@ def one_line(text: str) -> str:
     return "".join(each for each in line if each.isprintable() or each in _JOINERS)
 
 
+# -- selection
+
+
+class Lane:
+    """Items of one kind, best first, and their share of the budget."""
+
+    def __init__(
+        self, items: Iterable[ContextItem], *, weight: float = 1.0, most: float = 1.0, rank: int = 0, longest: int = 0
+    ) -> None:
+        self.items = items
+        self.weight = weight  # beside other lanes of its rank
+        self.most = most  # the largest share of the budget
+        self.rank = rank  # lanes of a lower rank are served first
+        self.longest = longest  # characters of one text; 0: by the budget
+
+
+class _OpenLane:
+    """A lane while its items are taken: the next item, its cost, and what was used."""
+
+    def __init__(self, lane: Lane, selection: _Selection) -> None:
+        self.lane = lane
+        self.left = int(lane.most * selection.max_tokens)
+        self._longest = min(lane.longest or selection.longest, selection.longest)
+        self._selection = selection
+        self._items: Iterator[ContextItem] = iter(lane.items)
+        self._misses = 0
+        self._used = 0
+        self.item: ContextItem | None = None
+        self.cost = 0
+
+    @property
+    def turn(self) -> float:
+        """The lane with the lowest number is served next."""
+        return (self._used + self.cost) / self.lane.weight
+
+    def draw(self) -> bool:
+        """Find the next item that fits; False: there is none."""
+        if self._used and self.left < _MIN_CUT_TOKENS:
+            return False
+        for item in self._items:
+            item.cut(self._longest)
+            if self._selection.is_known(item):
+                continue
+            if self._fits(item):
+                return True
+            self._selection.left_out.append(item)
+            self._misses += 1
+            if self._misses >= _MOST_MISSES:
+                break
+        self.item = None
+        return False
+
+    def _fits(self, item: ContextItem) -> bool:
+        """Whether the item fits, cut once more if need be."""
+        room = min(self.left, self._selection.left)
+        cost = self._selection.cost(item)
+        if cost > room >= _MIN_CUT_TOKENS:
+            item.cut(len(item.text) - (cost - room) * 4 - 4)
+            cost = self._selection.cost(item)
+        self.item, self.cost = item, cost
+        return cost <= room and not (item.is_cut and len(item.text) < _MIN_TEXT)
+
+    def still_fits(self) -> bool:
+        """Whether the drawn item still fits, after other lanes took theirs."""
+        item = self.item
+        if item is None or self._selection.is_known(item):
+            return False
+        return self.cost <= min(self.left, self._selection.left) or self._fits(item)
+
+    def take(self) -> None:
+        item, self.item = self.item, None
+        assert item is not None
+        cost = self._selection.cost(item)  # lower than before if its section has a title by now
+        self._selection.take(item, cost)
+        self._used += cost
+        self.left -= cost
+
+
+class _Selection:
+    """The items that were selected, and the tokens that are left, if token counts are additive."""
+
+    def __init__(self, around: str, max_tokens: int, count: Counter, default_session: str | None) -> None:
+        self._default_session = default_session
+        self._of_default_session = 0  # selected items
+        self.max_tokens = max_tokens
+        self.left = max_tokens - count(around) - 1
+        self.longest = int(min(max(max_tokens * _SHARE_OF_LINE, _FEWEST_CHARACTERS), _MOST_CHARACTERS))
+        self.chosen: list[ContextItem] = []
+        self.left_out: list[ContextItem] = []  # what did not fit
+        self._count = count
+        self._refs: set[str] = set()
+        self._texts: dict[bool, set[str]] = {True: set(), False: set()}  # of turns, of other memories
+        self._titles = section_titles()
+        self._sections: set[str] = set()
+        self._groups: set[tuple[str, str]] = set()  # section and session
+
+    def is_known(self, item: ContextItem) -> bool:
+        """Whether this memory, or another of the same text, was selected. Turns may repeat each other: people say "yes" often."""
+        if item.record.ref in self._refs:
+            return True
+        text = item.text.casefold()
+        return text in self._texts[False] or (item.section not in _SAID and text in self._texts[True])
+
+    def cost(self, item: ContextItem) -> int:
+        """The tokens of an item, with the title of its section and the name of its session if they are new."""
+        heading = 0 if item.section in self._sections else self._count(f"\n## {self._titles[item.section]}\n") + 1
+        return heading + self._session_cost(item) + self._count(item.line_in_group) + 1
+
+    def _session_cost(self, item: ContextItem) -> int:
+        """Naming the session: before the id of its first memory, above several of them, or once in the first line."""
+        session = item.record.session
+        if item.names_session or (item.section, session) in self._groups:
+            return 0
+        if session == self._default_session and self._of_default_session:
+            return self._count(own_sentence(session)) if self._of_default_session == 1 else 0
+        return self._count(f"{_SESSION_MARK}{session}\n")
+
+    def take(self, item: ContextItem, cost: int) -> None:
+        self.chosen.append(item)
+        self.left -= cost
+        self._refs.add(item.record.ref)
+        self._texts[item.section in _SAID].add(item.text.casefold())
+        self._sections.add(item.section)
+        self._groups.add((item.section, item.record.session))
+        self._of_default_session += item.record.session == self._default_session
+
+    def add(self, lanes: Iterable[Lane]) -> None:
+        """Serve lanes of one rank until nothing fits any more."""
+        served = [each for each in (_OpenLane(lane, self) for lane in lanes) if each.draw()]
+        while served and self.left >= _MIN_TOKENS:
+            lane = min(served, key=lambda each: each.turn)
+            if lane.still_fits():
+                lane.take()
+            if not lane.draw():
+                served.remove(lane)
+
+
 def fit_to_budget(
     items: Iterable[ContextItem], heading: str, max_tokens: int, count: Counter
 ) -> tuple[str, list[ContextItem]]:
     """The text, and the items in it. Items come best first and are drawn only until the budget is used."""
+    return fit_lanes([Lane(items)], heading, max_tokens, count)
+
+
+def fit_lanes(
+    lanes: Iterable[Lane], heading: str, max_tokens: int, count: Counter, default_session: str | None = None
+) -> tuple[str, list[ContextItem]]:
+    """The same for several lanes. Ids of the default session are given without a session, and the first line says so."""
     nonce = fence.new_nonce()
-    chosen = _select(items, fence.fence(heading + "\n", nonce), max_tokens, count)
+    selection = _Selection(fence.fence(f"{heading}\n", nonce), max_tokens, count, default_session)
+    given = list(lanes)
+    for rank in sorted({lane.rank for lane in given}):
+        selection.add([lane for lane in given if lane.rank == rank])
+    left_out = [item for item in selection.left_out if item.section != "turn" or not selection.chosen]
+    selection.add([Lane(left_out, most=_REST if selection.chosen else 1.0)])  # better more of one kind than nothing
+    chosen = selection.chosen
     while chosen:
-        text = _layout(chosen, heading, nonce)
+        text, ordered = _layout(chosen, heading, default_session, nonce)
         if count(text) <= max_tokens:
-            return text, _ordered(chosen)
-        chosen.pop()  # the one with the lowest score; a counter need not be additive
+            return text, ordered
+        chosen.pop()  # the one that was selected last; a counter need not be additive
     return "", []
 
 
-def _select(items: Iterable[ContextItem], around: str, max_tokens: int, count: Counter) -> list[ContextItem]:
-    """The items that fit beside the surrounding text, if token counts are additive."""
-    chosen: list[ContextItem] = []
-    left = max_tokens - count(around) - 1
-    longest = min(max(max_tokens * 4 // _BUDGET_SHARE, _FEWEST_CHARACTERS), _MOST_CHARACTERS)
-    known: set[str] = set()
-    titles = section_titles()
-    sections: set[str] = set()
-    missed = 0
-    if left < _MIN_TOKENS:
-        return []
-    for item in items:
-        if _is_repeated(item, known):
-            continue
-        item.cut(longest)
-        heading = 0 if item.section in sections else count(f"\n## {titles[item.section]}\n") + 1
-        cost = heading + count(item.line) + 1
-        if cost > left and left - heading >= _MIN_CUT_TOKENS:
-            item.cut(len(item.text) - (cost - left) * 4 - 8)
-            cost = heading + count(item.line) + 1
-        if cost > left or (item.is_cut and len(item.text) < _MIN_TEXT):
-            missed += 1
-            if missed >= _MOST_MISSES:
-                break
-            continue
-        chosen.append(item)
-        sections.add(item.section)
-        left -= cost
-        if left < _MIN_TOKENS:
-            break
-    return chosen
+# -- layout
 
 
-def _is_repeated(item: ContextItem, known: set[str]) -> bool:
-    """Whether this memory, or another of the same text, was met before. Turns may repeat a text: people say "yes" often."""
-    text = item.text.casefold()
-    if item.record.ref in known or (text in known and item.section != "turn"):
-        return True
-    known.update((item.record.ref, text))
-    return False
+def own_sentence(session: str) -> str:
+    return f"Ids without a session are of {one_line(session)}."
 
 
-def _ordered(chosen: list[ContextItem]) -> list[ContextItem]:
-    """By section; best first, but turns in the order of time."""
+def _groups(chosen: list[ContextItem], own: str | None) -> set[tuple[str, str]]:
+    """Section and session of memories of other sessions that are named above them, because there are several."""
+    seen: set[tuple[str, str]] = set()
+    repeated: set[tuple[str, str]] = set()
+    for item in chosen:
+        if not item.names_session and item.record.session != own:
+            place = item.section, item.record.session
+            (repeated if place in seen else seen).add(place)
+    return repeated
+
+
+def _ordered(chosen: list[ContextItem], groups: set[tuple[str, str]]) -> list[ContextItem]:
+    """By section; memories whose session is named above them after the others, together; best first, but turns by time."""
     order = {section: place for place, section in enumerate(section_titles())}
+    keys: dict[str, tuple[Any, ...]] = {}
+    best: dict[tuple[str, str], tuple[Any, ...]] = {}  # the first memory of each group
+    for item in chosen:
+        record, place = item.record, (item.section, item.record.session)
+        when = (record.created, record.session, record.seq) if item.section in _SAID else ()
+        key = keys[record.ref] = when, -item.score, record.ref
+        if place in groups:
+            best[place] = min(key, best.get(place, key))
 
     def sort_key(item: ContextItem) -> tuple[Any, ...]:
-        by_time = item.section in ("turn", "earlier")
-        when = (item.record.created, item.record.session, item.record.seq) if by_time else ()
-        return order[item.section], when, -item.score, item.record.ref
+        place = item.section, item.record.session
+        group = (1, best[place], item.record.session) if place in groups else (0,)
+        return order[item.section], group, keys[item.record.ref]
 
     return sorted(chosen, key=sort_key)
 
 
-def _layout(chosen: list[ContextItem], heading: str, nonce: str) -> str:
-    lines = [heading] if heading else []
-    titles, section = section_titles(), ""
-    for item in _ordered(chosen):
+def _layout(
+    chosen: list[ContextItem], heading: str, default_session: str | None, nonce: str
+) -> tuple[str, list[ContextItem]]:
+    """The text of these items, and the items in its order."""
+    has_own = sum(item.record.session == default_session for item in chosen) > 1
+    own = default_session if has_own else None  # naming it once takes less room
+    groups = _groups(chosen, own)
+    ordered = _ordered(chosen, groups)
+    first = " ".join(part for part in (heading, own_sentence(own) if own else "") if part)
+    lines = [first] if first else []
+    titles, section, session = section_titles(), "", ""
+    for item in ordered:
         if item.section != section:
-            section = item.section
+            section, session = item.section, ""
             lines += ["", f"## {titles[section]}"] if lines else [f"## {titles[section]}"]
-        lines.append(item.line)
-    return fence.fence("\n".join(lines), nonce)
+        is_grouped = (section, item.record.session) in groups
+        if is_grouped and item.record.session != session:
+            session = item.record.session
+            lines.append(f"{_SESSION_MARK}{one_line(session)}")
+        lines.append(item.line_in_group if is_grouped or item.record.session == own else item.line)
+    return fence.fence("\n".join(lines), nonce), ordered
+
+
+# -- one memory
 
 
 def line_prefix(record: Record, default_session: str | None) -> str:
     """Date, id, severity, the time in which it holds, and author. Memories of the default session are named by `ID`, others by `session/ID`."""
     name = record.id if record.session == default_session else record.ref
-    when = relevant_time(record)
+    when = relevant_time(record)[:10]
     kind = KINDS[record.type]
     bounds = validity_text(record.given)
     if bounds:
         name = f"{name} [{bounds}]"
     if kind.is_turn:
-        return f"{when[:16].replace('T', ' ')} {name} {record.role or record.author or ''}:"
+        return f"{when} {name} {record.author or record.role or ''}:"
     severity = record.given.get("severity")
     grave = f" [{severity}]" if isinstance(severity, str) and severity else ""
     author = f" ({record.author})" if record.author and not kind.is_named_by_agent else ""
-    return f"{when[:10]} {name}{grave}{author}:"
+    return f"{when} {name}{grave}{author}:"
 
 
 def relevant_time(record: Record) -> str:

@@ -3,21 +3,28 @@
     context = memory.context("architect", task="choose a database for orders", max_tokens=1500)
     prompt = f"{context}\n\n{question}"
 
+With a task, what matches it comes first, in the order of a query, as much of it as the budget holds; the last turns, preferences and
+standing wishes, open critical findings and the agent's state have small shares of their own (`smp_memory.context.lanes`). Without one it is
+a digest for the start of a session: where the last one stopped, wishes, what is open, decided and learned; none of it takes all the room.
+A topic and tags narrow what matches and what is new as they do a query; last turns, state and wishes stay, because they hold whatever the
+task is about. If no memory has the topic or the tags, the context says so, and they count as words of the task.
+
 Guarantees: `counter(str(context)) <= max_tokens`, whatever the counter; every memory is there once, with its date and id,
 and the agent may see it; the same store, arguments and time give the same text. The text is fenced (`smp_memory.privacy.fence`):
 marked as recalled data, and never stored again. Being recalled counts as use. Which sessions memories may come from is decided in
 `smp_memory.context.visible_sessions`.
-Without a task it is a digest for the start of a session: where the last one stopped, what was decided, what is open.
 
 Callers import this module late and inside `with loading:`, because it loads the search.
 """
 
 from __future__ import annotations
 
-from smp_memory.context.budget import count_tokens, fit_to_budget, one_line
-from smp_memory.context.candidates import SHARED_FILE_REASON, CandidateSearch, ContextRequest
+from smp_memory.context.budget import count_tokens, fit_lanes, one_line
+from smp_memory.context.candidates import CandidateSearch, ContextRequest
+from smp_memory.context.lanes import SHARED_FILE_REASON, ContextLanes
 from smp_memory.context.visible_sessions import VisibleSessions
 from smp_memory.errors import InvalidQuery
+from smp_memory.index.tokenizer import without_signs
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.privacy.visibility import Viewer
@@ -27,11 +34,11 @@ from smp_memory.search.ranking import uses_embeddings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Sequence
     from datetime import datetime
     from typing import Any
 
-    from smp_memory.context.budget import ContextItem
+    from smp_memory.context.budget import ContextItem, Lane
     from smp_memory.model.reports import Problem
     from smp_memory.store.port import IndexSearcher
 
@@ -50,9 +57,13 @@ class Context:
         self.items = items
         self.tokens = tokens
         self.max_tokens = max_tokens
-        self.asked = asked  # agent, task, topic, session
+        self.asked = asked  # agent, task, topic, session, and tags, project and user if they were given
         self.at = at
         self.archived_not_searched = 0  # number of archived sessions, from which nothing is recalled
+        self.notes: list[
+            str
+        ] = []  # topics, tags and a project that no memory or session has; they are in the text, too
+        self.warnings: list[str] = []  # that memories were not searched by meaning although there is a model
         self.problems: list[Problem] = []  # unreadable entries of the sessions that were searched
 
     @property
@@ -68,6 +79,8 @@ class Context:
             "max_tokens": self.max_tokens,
             "items": [item.to_dict() for item in self.items],
             "text": self.text,
+            **({"notes": self.notes} if self.notes else {}),
+            **({"warnings": self.warnings} if self.warnings else {}),
             **({"archived_not_searched": self.archived_not_searched} if self.archived_not_searched else {}),
         }
         return {**data, "problems": [each.to_dict() for each in self.problems]} if self.problems else data
@@ -91,84 +104,102 @@ def context(
     task: str | None = None,
     topic: str | None = None,
     *,
+    tags: str | Sequence[str] | None = None,
+    project: str | None = None,
+    user: str | None = None,
     session: Any = None,
     max_tokens: int = MAX_TOKENS,
     counter: Callable[[str], int] | None = None,
     turns: int = LAST_TURNS,
     at: datetime | str | None = None,
     track_access: bool = True,
+    exclude: Collection[str] = (),
     visible_sessions: VisibleSessions | None = None,
 ) -> Context:
     """Build the context of an agent.
 
     agent        whose state is recalled and whose visibility holds; None sees what is shared.
-    task, topic  what the agent is about to do, in free text; without both the context is a digest.
-    session      a session or its id; it must exist. Its last turns are recalled, and its user decides which sessions are visible.
-                 None: the session with the newest turn, and all sessions are visible.
+    task         what the agent is about to do, in free text; without task, topic and tags the context is a digest.
+    topic, tags  only memories with this topic, or with one of these tags, as in a query; a tag above another one includes it.
+    project      not from sessions that name another project; default: that of the session.
+    user         not from sessions of other users; default: that of the session. A session without a user, or no session, belongs to the
+                 only user that the store's sessions name; if they name several, to none of them.
+    session      a session or its id; it must exist. Its last turns are recalled. None: the visible session with the newest turn.
     counter      counts the tokens of a text; default: a quarter of its characters.
     turns        the number of last turns, at most.
-    visible_sessions  instead of those of `session`, for a session that does not exist yet.
+    exclude      refs of memories to leave out, which the agent has already.
+    visible_sessions  instead of those that session, user and project say.
     """
-    checked_agent, checked_task, checked_topic = (
-        _check_text(name, value) for name, value in (("agent", agent), ("task", task), ("topic", topic))
-    )
+    given = (("agent", agent), ("task", task), ("topic", topic), ("project", project), ("user", user))
+    checked = {name: _check_text(name, value) for name, value in given}
+    checked_tags = Query({"tags": tags}, scope.now()).tags
     _check_int("max_tokens", max_tokens, 1 << 40)
     _check_int("turns", turns, MOST_TURNS)
     name = _session_id(session)
-    if visible_sessions is None and name is not None:
-        visible_sessions = VisibleSessions(scope.store, name)
+    visible = visible_sessions or VisibleSessions(scope.store, name, user=checked["user"], project=checked["project"])
     now = scope.now() if at is None else to_moment(parse(at, "at"))
     request = ContextRequest(
-        checked_agent, checked_task, checked_topic, name, turns, now, scope.policy(), visible_sessions
+        checked["agent"],
+        checked["task"],
+        checked["topic"],
+        name,
+        turns,
+        now,
+        scope.policy(),
+        visible,
+        max_tokens,
+        checked_tags,
+        exclude,
+        scope.config["recall.min_relevance"],
     )
+    if checked["project"] and not visible.has_project():
+        request.notes.append(f"No session names the project {project!r}.")
     problems: list[Problem] = []
-    text, chosen, default_session = _build(scope, request, max_tokens, counter, problems)
+    text, chosen, search = _build(scope, request, counter, problems)
     if track_access and chosen:
         scope.note_access([item.record for item in chosen if item.why != SHARED_FILE_REASON])
-    asked = {"agent": checked_agent, "task": checked_task, "topic": checked_topic, "session": default_session}
+    asked: dict[str, Any] = {name: checked[name] for name in ("agent", "task", "topic")}
+    asked |= {name: value for name, value in (("tags", checked_tags), *list(checked.items())[3:]) if value}
+    asked["session"] = search.default_session
     result = Context(text, chosen, (counter or count_tokens)(text), max_tokens, asked, to_text(now))
     result.archived_not_searched = scope.store.archived_count()
+    result.notes, result.warnings = search.notes, search.warnings
     result.problems = problems
     return result
 
 
 def _build(
-    scope: Scope,
-    request: ContextRequest,
-    max_tokens: int,
-    counter: Callable[[str], int] | None,
-    problems: list[Problem],
-) -> tuple[str, list[ContextItem], str | None]:
-    """The text, its items, and the session whose ids are given without a session. Unreadable entries are added to `problems`."""
+    scope: Scope, request: ContextRequest, counter: Callable[[str], int] | None, problems: list[Problem]
+) -> tuple[str, list[ContextItem], CandidateSearch]:
+    """The text, its items, and the search that found them. Unreadable entries are added to `problems`."""
     viewer = Viewer(request.agent)
     visible = Scope(scope.store, None, scope.config, scope.clock, viewer=viewer)
     scope.store.check_open()
     shared = [record for record in scope.store.shared_records(None, GLOBAL_SESSION) if viewer.sees(record)]
 
-    def select(searcher: IndexSearcher) -> tuple[str, list[ContextItem], str | None]:
-        search = CandidateSearch(searcher, request, shared)
-        search.collect()
-        allows = request.visible_sessions.allows if request.visible_sessions is not None else None
-        problems[:] = searcher.problems(None, allows)
-        if counter is None:
-            heading = _heading(request, search.default_session)
-            text, chosen = fit_to_budget(search.items(), heading, max_tokens, count_tokens)
-        else:  # the caller's code, which may be slow or fail: not while others wait for the index
-            text, chosen = "", search.enough_for(max_tokens)
-        return text, chosen, search.default_session
+    def select(searcher: IndexSearcher) -> tuple[str, list[ContextItem], CandidateSearch, list[Lane]]:
+        search = CandidateSearch(searcher, request)
+        candidates = search.collect()
+        problems[:] = searcher.problems(None, request.visible_sessions.allows)
+        lanes = ContextLanes(searcher, request, search, shared)
+        given = lanes.lanes(candidates)
+        if counter is not None:  # the caller's code, which may be slow or fail: not while others wait for the index
+            return "", [], search, lanes.enough_for(given)
+        return *_fit(given, request, search, count_tokens), search, []
 
-    by_meaning = bool(request.words) and uses_embeddings(Query({"text": request.words}, request.now))
-    result: tuple[str, list[ContextItem], str | None] = visible.answer(None, select, by_meaning=by_meaning)
-    if counter is None:
-        return result
-    _, items, default_session = result
-    return *fit_to_budget(items, _heading(request, default_session), max_tokens, counter), default_session
+    by_meaning = bool(request.task) and uses_embeddings(Query({"text": without_signs(request.task or "")}, request.now))
+    text, chosen, search, lanes = visible.answer(None, select, by_meaning=by_meaning)
+    if counter is not None:
+        text, chosen = _fit(lanes, request, search, counter)
+    return text, chosen, search
 
 
-def _heading(request: ContextRequest, default_session: str | None) -> str:
+def _fit(
+    lanes: list[Lane], request: ContextRequest, search: CandidateSearch, counter: Callable[[str], int]
+) -> tuple[str, list[ContextItem]]:
     agent = f"For {request.agent}." if request.agent else ""
-    session = f"Ids without a session are of {default_session}." if default_session else ""
-    return one_line(" ".join(part for part in (agent, session) if part))
+    heading = one_line(" ".join(part for part in (agent, *search.notes) if part))
+    return fit_lanes(lanes, heading, request.max_tokens, counter, search.default_session)
 
 
 def _session_id(session: Any) -> str | None:

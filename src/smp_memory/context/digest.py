@@ -2,8 +2,8 @@
 
 Agents overlook dot folders, in which the store may be; the digest is in the project's working folder.
 
-Guarantees: active decisions, open findings, preferences, learnings and the last sessions, each with id and date; only what
-everybody may see. The same memories give the same bytes, and an unchanged file is not written. It is replaced as a whole. It
+Guarantees: active decisions, open findings, preferences with the standing wishes that a user only said, learnings and the last sessions,
+each with id and date; only what everybody may see. Wishes are left out if the store's sessions name several users. The same memories give the same bytes, and an unchanged file is not written. It is replaced as a whole. It
 is fenced (`smp_memory.privacy.fence`): read back by an agent, it is never stored as something new. A file that was not made by
 `smp digest` is left alone unless `force`. The paths of digests are kept in the user's state, so that maintenance can renew them.
 """
@@ -16,9 +16,12 @@ import os
 import time
 
 from smp_memory.context.budget import ELLIPSIS, line_prefix, line_text, one_line
+from smp_memory.context.visible_sessions import VisibleSessions
 from smp_memory.errors import SMPError, UserError, from_os_error
 from smp_memory.files.disk import TEMPORARY, Disk
 from smp_memory.files.system import RealSystem
+from smp_memory.index.documents import wish_of
+from smp_memory.index.query import RowConditions
 from smp_memory.lifecycle.session_states import last_writes
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.types import in_order, severity_rank
@@ -35,11 +38,13 @@ if TYPE_CHECKING:
 
     from smp_memory.model.record import Record
     from smp_memory.model.types import Kind
+    from smp_memory.store.port import IndexSearcher
 
 MARK = "<!-- Made by `smp digest` from the memories of this project. It is replaced as a whole: edits are lost. -->"
 PATHS_FILE = "digests.json"  # in the user's state
 _READ_FACTOR = 5  # so many times the limit are read, because some are settled
 _SESSIONS = 10
+_WISHES = 20
 _CHARACTERS = 400
 _ABANDONED_SECONDS = 3600
 _LARGEST_BYTES = 16 << 20
@@ -52,9 +57,10 @@ def digest_text(scope: Scope) -> str:
         if not kind.digest_title:
             continue
         records, more = _records(scope, kind)
-        parts += [f"## {kind.digest_title}", "", *(_line(record) for record in records)]
+        wishes = _wishes(scope) if kind.is_named_by_key else []
+        parts += [f"## {kind.digest_title}", "", *(_line(record) for record in records), *wishes]
         parts += [f"- … and older ones: `smp query --type {kind.name}`"] if more else []
-        parts += [] if records else ["None."]
+        parts += [] if records or wishes else ["None."]
         parts.append("")
     parts += ["## Last sessions", "", *(_sessions(scope) or ["None."])]
     text = "\n".join(parts)
@@ -162,8 +168,24 @@ def _records(scope: Scope, kind: Kind) -> tuple[list[Record], bool]:
     return current[:most], len(current) > most or hits.more
 
 
-def _line(record: Record) -> str:
-    text = one_line(line_text(record))
+def _wishes(scope: Scope) -> list[str]:
+    """The newest standing wishes of the only user, or of sessions without one."""
+    visible = VisibleSessions(scope.store, None)
+
+    def find(searcher: IndexSearcher) -> list[Record]:
+        rows = [
+            row
+            for row in searcher.select_wishes(RowConditions(), _WISHES)
+            if visible.allows(searcher.session_of(row.doc))
+        ]
+        return [record for record in searcher.records(rows).values() if record is not None and not record.deleted]
+
+    viewer = Scope(scope.store, None, scope.config, scope.clock, viewer=Viewer(None))
+    return [_line(record, wish_of(record.given)) for record in viewer.answer(None, find)]
+
+
+def _line(record: Record, said: str = "") -> str:
+    text = one_line(said or line_text(record))
     if len(text) > _CHARACTERS:
         text = text[:_CHARACTERS].rsplit(" ", 1)[0] + ELLIPSIS
     return f"- {one_line(line_prefix(record, None))} {text}"

@@ -1,12 +1,15 @@
-"""The sessions whose memories a context may contain: those of other users are left out.
+"""The sessions whose memories a context may contain: those of other users and of other projects are left out.
 
     the session itself, and `global`     always
-    sessions without a user              always
-    sessions of the same user            always
+    sessions without a user              always, unless they name another project
+    sessions of the same user            the same
     sessions of other users              only if `context.share_users` is on for them: in the store, or in that session's own settings
 
-A session without a user, as hooks create them, belongs to the only user that the store's sessions name. If they name several, it
-belongs to none of them, and every session that has a user counts as another user's.
+A session without a user, as hooks create them, and a context without a session belong to the only user that the store's sessions name.
+If they name several, they belong to none of them, and every session that has a user counts as another user's.
+
+A session of another project is one that names a project, if the context's session or caller names a different one. The name of the folder
+that holds the store counts as no project: hooks give it to every session, and a store in a project's folder is that project's.
 
 Guarantees: a session whose metadata cannot be read, so that its user is unknown, counts as another user's.
 Non-guarantees: `query` and everything else that names sessions is not limited; anybody who can read the files can read all sessions.
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
+from smp_memory.discovery import folder_of_store
 from smp_memory.errors import SessionCorrupt, SMPError
 from smp_memory.model.session_info import GLOBAL_SESSION
 
@@ -32,12 +36,20 @@ _metadata_cache: WeakKeyDictionary[Store, dict[str, tuple[Any, SessionInfo]]] = 
 
 
 class VisibleSessions:
-    """The sessions that a context for one session may contain; None stands for a session without a user that does not exist yet."""
+    """The sessions that a context may contain; the user and the project are those of the session unless they are given.
 
-    def __init__(self, store: Store, session: str | None) -> None:
+    A session of None stands for one that does not exist yet.
+    """
+
+    def __init__(
+        self, store: Store, session: str | None, *, user: str | None = None, project: str | None = None
+    ) -> None:
         self._store = store
         self._session = session
-        self._user = self._user_of(session) if session is not None else None
+        self._folder = folder_of_store(store.root)
+        info = self._readable_metadata(session) if session is not None else None
+        self._user = user or (info.user if info is not None else None)
+        self._project = _key(project) or self._project_of(info)
         self._known: dict[str, bool] = {}
         self._one_user: bool | None = None
 
@@ -48,19 +60,31 @@ class VisibleSessions:
         return self._known[session]
 
     def sessions(self) -> list[str]:
-        """All visible sessions. Reads the metadata of every session: call it only after another user's session was met."""
+        """All visible sessions. Reads the metadata of every session: call it only after a session that is not visible was met."""
         self._use_saved_metadata()
         return [name for name in self._store.session_ids() if self.allows(name)]
+
+    def has_project(self) -> bool:
+        """Whether a session names the project. Reads the metadata of sessions until one does."""
+        self._use_saved_metadata()
+        infos = (self._readable_metadata(name) for name in self._store.session_ids())
+        return any(info is not None and _key(info.project) == self._project for info in infos)
 
     def _is_shared(self, session: str) -> bool:
         try:
             info = self._metadata(session)
+            if self._project and self._project_of(info) not in ("", self._project):
+                return False
             if info.user is None or info.user == self._user or (self._user is None and self._has_one_user()):
                 return True
             config = self._store.config
             return bool((config.override_session(info.config, session) if info.config else config)[SETTING])
         except (SMPError, OSError):
             return False
+
+    def _project_of(self, info: SessionInfo | None) -> str:
+        name = _key(info.project) if info is not None else ""
+        return "" if name == _key(self._folder) else name
 
     def _has_one_user(self) -> bool:
         """Whether the sessions of the store name at most one user. Reads their metadata, once."""
@@ -74,9 +98,9 @@ class VisibleSessions:
             self._one_user = len(users - {""}) <= 1
         return self._one_user
 
-    def _user_of(self, session: str) -> str | None:
+    def _readable_metadata(self, session: str) -> SessionInfo | None:
         try:
-            return self._metadata(session).user
+            return self._metadata(session)
         except (SMPError, OSError):
             return None
 
@@ -107,3 +131,8 @@ class VisibleSessions:
                 f"The metadata of session {session} may be an entry that cannot be read.", session=session
             )
         return info
+
+
+def _key(project: object) -> str:
+    """The name of a project as it is compared; a person may have typed anything."""
+    return " ".join(project.casefold().split()) if isinstance(project, str) else ""

@@ -16,6 +16,8 @@ from smp_memory.model.entry import BY_MAINTENANCE, is_maintenance
 from smp_memory.model.succession import SUCCESSION_KINDS, may_supersede, successions
 from smp_memory.model.times import EPOCH, to_moment, validity
 from smp_memory.model.types import CONFIDENCE_WORDS, KINDS
+from smp_memory.model.wishes import wish_in
+from smp_memory.privacy.fence import strip
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,7 +114,7 @@ def _seconds_of(text: str) -> int:
 class IndexDocument:
     """Everything that the index stores of one memory in its current state."""
 
-    __slots__ = ("access", "facts", "labels", "last_change", "relations", "row", "successions", "tags", "terms", "topic", "validity")  # fmt: skip
+    __slots__ = ("access", "facts", "labels", "last_change", "relations", "row", "successions", "tags", "terms", "topic", "validity", "wish")  # fmt: skip
 
     def __init__(
         self,
@@ -146,6 +148,7 @@ class IndexDocument:
         self.last_change = 0 if kind == _SUMMARY else created if len(history.entries) == 1 else _last_change(history)
         deleted = history.deletion is not None
         self.labels = labels = self._labels(f"s{doc >> 24} t{kind}", number, deleted)
+        self.wish = type.is_turn and not deleted and bool(wish_of(data))
         self.row: tuple[Any, ...] = (
             doc,
             first.id,
@@ -231,6 +234,14 @@ def _turn_facts(data: dict[str, Any], terms: str) -> tuple[int, int]:
 def _role(role: Any) -> int:
     """The number of a role; a name that is not a role is an agent's."""
     return 0 if role is None else ROLES.get(role, ROLES["agent"]) if isinstance(role, str) else 0
+
+
+def wish_of(data: dict[str, Any]) -> str:
+    """The standing wishes in a turn of a user, without recalled text; empty if there are none."""
+    text = data.get("content")
+    if data.get("role") != "user" or not isinstance(text, str):
+        return ""
+    return wish_in(strip(text))
 
 
 def label_key(name: Any) -> str:

@@ -219,7 +219,7 @@ class Index:
         rows = self.rows
         rows.put([document.row for document in documents])
         self.added_count += len(documents)
-        tags, topics, relations, accesses, validities, successions = [], [], [], [], [], []
+        tags, topics, relations, accesses, validities, successions, wishes = [], [], [], [], [], [], []
         for document in documents:
             doc, created = document.row[0], document.row[3]
             session.last = max(session.last, document.last_change)
@@ -227,6 +227,8 @@ class Index:
             if document.topic:
                 topics.append((document.topic, doc))
             relations += [(doc, *relation) for relation in document.relations]
+            if document.wish:
+                wishes.append((doc, created))
             if document.validity is not None:
                 validities.append((doc, *document.validity))
             successions += [(*old, *new, doc) for old, new in document.successions]
@@ -237,16 +239,16 @@ class Index:
                     continue
                 self._removed.append(doc)  # its old terms are removed before the new ones are added
             self._added.append((doc, document.terms, document.labels, created, document.facts))
-        if tags:
-            rows.do_many("INSERT OR IGNORE INTO tag VALUES (?,?)", tags)
-        if topics:
-            rows.do_many("INSERT OR IGNORE INTO topic VALUES (?,?)", topics)
-        if relations:
-            rows.do_many("INSERT OR IGNORE INTO relation VALUES (?,?,?,?)", relations)
-        if validities:
-            rows.do_many("INSERT OR REPLACE INTO validity VALUES (?,?,?)", validities)
-        if successions:
-            rows.do_many("INSERT OR IGNORE INTO succession VALUES (?,?,?,?,?)", successions)
+        for into, values in (
+            ("OR IGNORE INTO tag VALUES (?,?)", tags),
+            ("OR IGNORE INTO topic VALUES (?,?)", topics),
+            ("OR IGNORE INTO relation VALUES (?,?,?,?)", relations),
+            ("OR IGNORE INTO wish VALUES (?,?)", wishes),
+            ("OR REPLACE INTO validity VALUES (?,?,?)", validities),
+            ("OR IGNORE INTO succession VALUES (?,?,?,?,?)", successions),
+        ):
+            if values:
+                rows.do_many(f"INSERT {into}", values)
         if accesses:
             rows.merge_accesses(accesses)
 

@@ -278,6 +278,7 @@ def _remove_rows(rows: Rows, erased: dict[str, list[str]]) -> set[int]:
     unindexed.scrub(rows)
     for table in ("relation", "succession"):
         rows.do_many(f"DELETE FROM {table} WHERE source = ?", [(doc,) for doc in docs])
+    rows.do_many("DELETE FROM wish WHERE turn = ?", [(doc,) for doc in docs])
     return docs
 
 

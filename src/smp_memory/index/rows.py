@@ -1,4 +1,4 @@
-"""The rows of the index, in SQLite: memories, sessions with their cursors, tags, relations, access counts.
+"""The rows of the index, in SQLite: memories, sessions with their cursors, tags, relations, standing wishes, access counts.
 
 Guarantees: cursors and rows change together or not at all, across processes and crashes. A database of another
 version, or one that SQLite reports as damaged, raises `IndexUnusable`; its owner deletes it.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, NamedTuple
 
 
-VERSION = 8
+VERSION = 9
 POSITION_BITS = 24
 _PAGE_BYTES = 2048  # an index of few memories takes a tenth less room than with 4096, one of many as much
 _AT_ONCE = 500  # numbers in one statement
@@ -46,6 +46,7 @@ CREATE TABLE tag(tag TEXT NOT NULL, doc INTEGER NOT NULL, PRIMARY KEY(tag, doc))
 CREATE TABLE topic(topic TEXT NOT NULL, doc INTEGER NOT NULL, PRIMARY KEY(topic, doc)) WITHOUT ROWID;
 CREATE TABLE relation(source INTEGER NOT NULL, kind TEXT NOT NULL, session TEXT NOT NULL, target TEXT NOT NULL,
     PRIMARY KEY(source, kind, session, target)) WITHOUT ROWID;
+CREATE TABLE wish(turn INTEGER PRIMARY KEY, said INTEGER NOT NULL); CREATE INDEX wish_said ON wish(said);
 CREATE TABLE validity(doc INTEGER PRIMARY KEY, since INTEGER, until INTEGER);
 CREATE TABLE succession(session TEXT, id TEXT, new_session TEXT, new_id TEXT, source INTEGER, PRIMARY KEY(session, id, new_session, new_id, source)) WITHOUT ROWID;
 CREATE TABLE recent(doc INTEGER PRIMARY KEY, version INTEGER NOT NULL);
@@ -70,7 +71,7 @@ _INDEXES_OF_MANY = (  # with few memories they cost more space than the time the
     "INDEX IF NOT EXISTS succession_source ON succession(source)",
 )
 FEW = 2000  # memories
-_TABLES_OF_A_MEMORY = (("memory", "doc"), ("tag", "doc"), ("topic", "doc"), ("validity", "doc"), ("relation", "source"), ("succession", "source"))  # fmt: skip
+_TABLES_OF_A_MEMORY = (("memory", "doc"), ("tag", "doc"), ("topic", "doc"), ("validity", "doc"), ("relation", "source"), ("succession", "source"), ("wish", "turn"))  # fmt: skip
 
 COLUMNS = (
     "doc, id, type, created, updated, author, importance, confidence, pinned, deleted, status, severity, "
@@ -402,8 +403,10 @@ class Rows:
         parts = (numbers[start : start + _AT_ONCE] for start in range(0, len(numbers), _AT_ONCE))
         return (row for part in parts for row in self.of(selection, part))
 
-    def select(self, where: str, values: Sequence[Any], order: str, limit: int, offset: int = 0) -> list[Row]:
-        sql = f"SELECT {COLUMNS} FROM memory WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?"
+    def select(
+        self, where: str, values: Sequence[Any], order: str, limit: int, offset: int = 0, source: str = "memory"
+    ) -> list[Row]:
+        sql = f"SELECT {COLUMNS} FROM {source} WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?"
         return list(map(_row, self.each(sql, (*values, limit, offset))))
 
     def remove_range(self, first: int, last: int) -> dict[int, int]:

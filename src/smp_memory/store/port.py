@@ -614,6 +614,9 @@ class IndexSearcher(Protocol):
     def select_visible(self, conditions: RowConditions, order: str, limit: int) -> list[Row]:
         """The first rows that the viewer may see; hidden ones do not count against the limit."""
 
+    def select_wishes(self, conditions: RowConditions, limit: int) -> list[Row]:
+        """Turns of users that are standing wishes and meet the conditions, the newest first. Hidden memories may be among them."""
+
     def rows(self, docs: Sequence[int]) -> dict[int, Row]: ...
 
     def row(self, session: str, id: str) -> Row | None: ...

@@ -52,6 +52,7 @@ _ALL_ACCESSES = f"""SELECT s.id, m.id, a.count, a.last FROM access a JOIN memory
 _USAGE = f"""SELECT s.id, s.size, s.last, (SELECT max(a.last) FROM access a
     WHERE a.doc >= s.no << {POSITION_BITS} AND a.doc < (s.no + 1) << {POSITION_BITS}) FROM session s"""  # a constant
 _WITH_DELETED = f"SELECT id FROM session WHERE no IN (SELECT DISTINCT doc >> {POSITION_BITS} FROM memory WHERE deleted)"
+_WISHES = "wish CROSS JOIN memory ON doc = turn"  # in this order, because few turns are wishes
 _ORDERS = {"newest": "created DESC, doc DESC", "oldest": "created, doc"}
 
 
@@ -203,6 +204,13 @@ class Searcher:
             return []
         selection = RowSelection(self._rows, conditions)
         return self._rows.select(selection.where, selection.values, _ORDERS[order], limit, offset)
+
+    def select_wishes(self, conditions: RowConditions, limit: int) -> list[Row]:
+        """Turns of users that are standing wishes and meet the conditions, the newest first."""
+        if conditions.is_impossible:
+            return []
+        selection = RowSelection(self._rows, conditions)
+        return self._rows.select(selection.where, selection.values, "said DESC, turn DESC", limit, source=_WISHES)
 
     def rows(self, docs: Sequence[int]) -> dict[int, Row]:
         return self._rows.by_docs(docs)

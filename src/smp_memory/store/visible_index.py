@@ -34,6 +34,7 @@ class VisibleSearcher(Searcher):
     def __init__(self, searcher: Searcher, viewer: Viewer) -> None:
         super().__init__(searcher.index, searcher._uncounted, searcher._read)
         self._viewer = viewer
+        self._frequencies: dict[str, int] = {}  # a searcher serves one query
 
     def records(self, rows: Iterable[Row]) -> dict[int, Record | None]:
         found = super().records(rows)
@@ -68,11 +69,14 @@ class VisibleSearcher(Searcher):
 
     def document_frequency(self, term: str) -> int:
         """The number of memories with a term. Of a rare one, hidden memories are not counted: a word must not be known by them alone."""
-        frequency = super().document_frequency(term)
-        if not 0 < frequency <= _RARE:
-            return frequency
-        found = super().search(ParsedText((term,)), RowConditions(), 2 * _RARE, 0.0)
-        return frequency - len(self._hidden(each.doc for each in found if each.facts & GUARDED))
+        known = self._frequencies.get(term)
+        if known is None:
+            known = super().document_frequency(term)
+            if 0 < known <= _RARE:
+                found = super().search(ParsedText((term,)), RowConditions(), 2 * _RARE, 0.0)
+                known -= len(self._hidden(each.doc for each in found if each.facts & GUARDED))
+            self._frequencies[term] = known
+        return known
 
     def nearest(self, vector: Any, conditions: RowConditions, limit: int) -> dict[int, Row]:
         fetched = limit

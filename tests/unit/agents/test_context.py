@@ -67,7 +67,7 @@ def test_context_contains_turns_decisions_findings_preferences_and_state(session
         "response_style = concise",
         "FIND-0001 [critical] (veritas): Passwords are logged (do: Mask them)",
         "before/DEC-0001 (architect): Use PostgreSQL for orders (why: ACID)",
-        "user: Which database do orders use?",
+        "ada: Which database do orders use?",
         "Reviews find more before lunch",
     ):
         assert words in text, words

@@ -103,9 +103,28 @@ def test_session_without_a_user_sees_the_only_user_of_the_store() -> None:
     assert BOB not in found
 
 
-def test_context_without_a_session_uses_the_whole_store() -> None:
+def test_context_without_a_session_contains_nothing_of_several_users() -> None:
     found = texts(store().context(task=ASKED, max_tokens=20_000))
-    assert all(word in found for word in (ADA, BOB, NOBODY, GLOBAL))
+    assert NOBODY in found
+    assert GLOBAL in found
+    assert ADA not in found
+    assert BOB not in found
+
+
+def test_context_without_a_session_belongs_to_the_user_it_names() -> None:
+    memory = store()
+    for user, own, other in (("ada", ADA, BOB), ("bob", BOB, ADA)):
+        for question in QUESTIONS:
+            found = texts(memory.context(user=user, **question))
+            assert own in found
+            assert other not in found
+
+
+def test_context_without_a_session_belongs_to_the_only_user_of_the_store() -> None:
+    memory = smp_memory.open(":memory:", clock=FrozenClock())
+    fill(memory.create_session("adas", user="ada"), ADA)
+    assert ADA in texts(memory.context(task=ASKED))
+    assert ADA not in texts(memory.context(task=ASKED, user="bob"))
 
 
 def test_query_is_not_limited_to_visible_sessions() -> None:

@@ -24,20 +24,24 @@ def context_arguments(parser: Parser) -> None:
     parser.default_session = "the one with the last turn"
     parser.add_argument("--agent", metavar="NAME", help="the agent: its own state is included, that of others is not")
     parser.add_argument("--task", metavar="TEXT", help="what the agent is about to do, in your own words")
-    parser.add_argument("--topic", metavar="TOPIC", help="the topic of the task")
+    parser.add_argument("--topic", metavar="TOPIC", help="only memories with this topic")
+    parser.add_argument("--tag", dest="tags", action="append", metavar="TAG", help="only memories with this tag; may be repeated, then one of them is enough")  # fmt: skip
+    parser.add_argument("--project", metavar="NAME", help="not from sessions of other projects (default: the project of the session)")  # fmt: skip
+    parser.add_argument("--user", metavar="NAME", help="not from sessions of other users (default: the user of the session)")  # fmt: skip
     parser.add_argument("--max-tokens", type=positive_int, default=1500, metavar="N", help="the token budget (default: 1500)")  # fmt: skip
     parser.add_argument("--turns", type=positive_int, default=20, metavar="N", help="the largest number of last turns (default: 20)")  # fmt: skip
 
 
 def run_context(call: Invocation) -> None:
-    """Print the memories for an agent's prompt: its state, preferences, open findings, decisions, last turns.
+    """Print the memories for an agent's prompt, within the token budget: what matches the task first, as a query ranks it.
 
-    Best first, within the token budget, each with its date and id, fenced as recalled data. Without a task it is a digest
-    for the start of a session. The fence keeps the output from being stored again as new memories.
+    Preferences and standing wishes, open critical findings, the agent's state and the last turns have small shares of the budget. Without a
+    task it is a digest for the start of a session. Each memory has its date and id, and all is fenced as recalled data. The fence keeps the output from being stored again as new memories.
 
     Examples:
       smp context --agent architect --task "choose a database for orders"
       smp context --agent veritas --topic login --max-tokens 800
+      smp context --tag billing --project shop
       smp context --session shop --json
     """
     from smp_memory.cli.hit_output import archived_not_searched
@@ -47,12 +51,15 @@ def run_context(call: Invocation) -> None:
         options.agent,
         options.task,
         options.topic,
+        tags=options.tags,
+        project=options.project,
+        user=options.user,
         session=call.session_name,
         max_tokens=options.max_tokens,
         turns=options.turns,
     )
     if not context and not options.json:
-        call.notify("Nothing to recall yet.")
+        call.notify(" ".join([*context.notes, "Nothing to recall yet."]))
     if context.archived_not_searched and not options.json:
         note = archived_not_searched(context.archived_not_searched)
         call.notify(f"{note} `smp query --include-archived` searches them.")

@@ -66,6 +66,7 @@ class HookEvent:
         "agent_id",
         "client",
         "cwd",
+        "description",
         "is_client_certain",
         "kind",
         "name",
@@ -95,6 +96,9 @@ class HookEvent:
         self.transcript = text("transcript_path")
         self.source = text("source", "trigger")
         self.prompt = strip_host_blocks(text("prompt"))
+        self.description = text(
+            "description", "task", "task_description"
+        )  # of the work of an agent that the host starts
         self.reply = text("last_assistant_message", "prompt_response", "text")
         self.summary = text("compact_summary")
         self.agent = text("agent_type", "subagent_type")

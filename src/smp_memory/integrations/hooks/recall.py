@@ -11,7 +11,10 @@ used, no lock is taken.
 
 from __future__ import annotations
 
+import os
+
 from smp_memory import incomplete, search
+from smp_memory.discovery import folder_of_store
 from smp_memory.integrations.hooks import session_state
 from smp_memory.integrations.hooks.events import AGENT_START, PROMPT, START
 from smp_memory.model.ids import is_valid
@@ -25,7 +28,7 @@ from smp_memory.store.opening import open_read_only
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from typing import Any
 
     from smp_memory.config import Config
@@ -54,6 +57,7 @@ class Reader:
     def __init__(self, root: str, environ: Mapping[str, str], *, defers_file_checks: bool = False) -> None:
         incomplete.caller_reports = True  # in the notice at the start of a session; a hook prints nothing else
         self.root = root
+        self.project = ""  # of the folder in which the host works, if the store is for several projects
         self.store = open_read_only(root, environ, {"track_access": False}, defers_file_checks=defers_file_checks)
         self.scope = Scope(self.store, None, self.store.config, Clock(), viewer=Viewer(None))
 
@@ -87,6 +91,7 @@ class HookRecall:
 def recall_for_event(reader: Reader, event: HookEvent, session: str) -> HookRecall:
     """The text to inject at this event; `session` is the SMP session of this conversation, which need not exist yet."""
     state = session_state.read_state(reader.store.state, event.session)
+    reader.project = "" if folder_of_store(reader.root) else os.path.basename(os.path.abspath(event.cwd or reader.root))
     reader.use_config_of(state.session)
     is_agent = event.kind == AGENT_START
     if not reader.config["hooks.recall"] or (is_agent and not reader.config["hooks.recall_agents"]):
@@ -107,18 +112,14 @@ def _at_start(reader: Reader, event: HookEvent, state: HookSession, session: str
         return HookRecall()
     is_resumed = event.source == "resume"  # the conversation with its injected memories is in the host's context again
     tokens = max(budget - _NOTICE_TOKENS, 0)
-    context = _context(reader, state, None, tokens, 0 if is_resumed else _START_TURNS)
-    text, refs = context.text, context.ids
     injected = set(state.injected) if is_resumed else set()
-    if not injected.isdisjoint(refs):
-        items = [_with_full_ref(item) for item in context.items if item.record.ref not in injected]
-        text, refs = _within_budget(items, tokens)
+    context = _context(reader, state, tokens, turns=0 if is_resumed else _START_TURNS, exclude=injected)
     notices = [] if is_resumed else [_recording_notice(session) if reader.config["hooks.record"] else ""]
     if context.problems and not is_resumed:
         notices.append(_unreadable_notice(context))
     if event.source in ("", "startup", "clear"):
         notices.append(_without_memories_notice(reader))
-    return HookRecall("\n\n".join(part for part in (text, *notices) if part), refs)
+    return HookRecall("\n\n".join(part for part in (context.text, *notices) if part), context.ids)
 
 
 def _recording_notice(session: str) -> str:
@@ -142,16 +143,27 @@ def _without_memories_notice(reader: Reader) -> str:
     )
 
 
-def _context(reader: Reader, state: HookSession, agent: str | None, tokens: int, turns: int) -> Context:
+def _context(
+    reader: Reader,
+    state: HookSession,
+    tokens: int,
+    *,
+    turns: int,
+    agent: str | None = None,
+    task: str | None = None,
+    exclude: Collection[str] = (),
+) -> Context:
     from smp_memory.context.builder import context
 
     return context(
         reader.scope,
         agent,
+        task,
         session=state.session if reader.has(state.session) else None,
         max_tokens=tokens,
         turns=turns,
         track_access=False,
+        exclude=exclude,
         visible_sessions=_visible_sessions(reader, state),
     )
 
@@ -160,14 +172,8 @@ def _visible_sessions(reader: Reader, state: HookSession) -> VisibleSessions:
     """The sessions that may be recalled from. A session that hooks create has no user."""
     from smp_memory.context.visible_sessions import VisibleSessions
 
-    return VisibleSessions(reader.store, state.session if reader.has(state.session) else None)
-
-
-def _with_full_ref(item: ContextItem) -> ContextItem:
-    """The same item, named by session and id."""
-    from smp_memory.context.budget import ContextItem, line_prefix
-
-    return ContextItem(item.record, item.section, item.score, item.why, line_prefix(item.record, None), item.text)
+    session = state.session if reader.has(state.session) else None
+    return VisibleSessions(reader.store, session, project=reader.project)
 
 
 def _within_budget(items: list[ContextItem], tokens: int) -> tuple[str, list[str]]:
@@ -188,17 +194,12 @@ def _for_prompt(reader: Reader, event: HookEvent, state: HookSession, session: s
     words = query_words(event.prompt)
     if not budget or not words or not event.is_from_a_person:
         return HookRecall()
-    from smp_memory.context.budget import ContextItem, line_prefix, line_text
+    from smp_memory.context.budget import context_item, section_of
+    from smp_memory.context.excerpts import QuestionWords
 
+    looked_for = QuestionWords(words)
     items = [
-        ContextItem(
-            hit.record,
-            hit.record.type if KINDS[hit.record.type].is_written_down else "earlier",
-            hit.relevance,
-            "matches the prompt",
-            line_prefix(hit.record, None),
-            line_text(hit.record),
-        )
+        context_item(hit.record, section_of(hit.record.type), hit.relevance, "matches the prompt", looked_for)
         for hit in _relevant_hits(reader, words, state, session)
     ]
     return HookRecall(*_within_budget(items, budget))
@@ -265,5 +266,6 @@ def _for_agent(reader: Reader, event: HookEvent, state: HookSession) -> HookReca
     if not budget:
         return HookRecall()
     agent = event.agent if is_valid(event.agent or "-") else None
+    task = strip(event.description or event.prompt)[:_MOST_CHARACTERS]
     # An agent has a conversation of its own: what it gets does not count as injected into this one, so no refs are returned.
-    return HookRecall(_context(reader, state, agent, budget, 0).text)
+    return HookRecall(_context(reader, state, budget, turns=0, agent=agent, task=task).text)

@@ -20,7 +20,7 @@ import os
 import time
 
 from smp_memory import incomplete
-from smp_memory.discovery import PLACES
+from smp_memory.discovery import folder_of_store
 from smp_memory.errors import InvalidRecord, SessionExists, SessionNotFound
 from smp_memory.integrations.hooks import events, session_state
 from smp_memory.integrations.hooks.session_state import digest, find_session_name, log_failure, new_session_name
@@ -426,10 +426,7 @@ def _is_same_prompt(before: str, now: str) -> bool:
 
 def _project_name(root: str, cwd: str) -> str:
     """The name of the project's folder."""
-    for below in PLACES:
-        if root.endswith(os.sep + below.replace("/", os.sep)):
-            return os.path.basename(root[: -len(below) - 1])
-    return os.path.basename(os.path.abspath(cwd)) if cwd else ""
+    return folder_of_store(root) or (os.path.basename(os.path.abspath(cwd)) if cwd else "")
 
 
 def _now() -> str:

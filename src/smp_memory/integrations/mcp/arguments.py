@@ -227,9 +227,11 @@ class GetArguments(Arguments):
 
 
 class ContextArguments(Arguments):
-    task: str | None = Field(None, description="What you are about to do, in a sentence")
+    task: str | None = Field(None, description="What you are about to do")
     topic: str | None = None
-    agent: str | None = Field(None, description="For whom; default: you")
+    tags: list[str] = []
+    project: str | None = None
+    agent: str | None = None
     session: str | None = Field(None, description=_SESSION)
     max_tokens: Tokens = 1500
 

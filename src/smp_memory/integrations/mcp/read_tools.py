@@ -153,12 +153,14 @@ def context(caller: Caller, given: arguments.ContextArguments) -> Reply:
         given.agent or caller.name,
         given.task,
         given.topic,
+        tags=given.tags or None,
+        project=given.project,
         session=session,
         max_tokens=given.max_tokens,
         counter=_json_tokens,
     )
     archived = built.archived_not_searched
-    nothing = "\n".join(["Nothing to recall.", *_not_searched(archived)])
+    nothing = "\n".join([*built.notes, "Nothing to recall.", *_not_searched(archived)])
     problems, notices = caller.context.problem_lines(built.problems)
     data = {"text": inside(built.text), "not_searched": archived or None, "problems": problems}
     reply = fenced_reply(data, nothing)

@@ -93,7 +93,7 @@ TOOLS: dict[str, ToolSpec] = {
     ),
     "context": ToolSpec(
         "Context for a task",
-        "What you should know before a task: last turns, decisions, open findings, preferences, your own state. Call it at the start.",
+        "Before a task: what matches it, wishes, open findings, your state. Call it first.",
         arguments.ContextArguments,
         answers.TextAnswer,
         read_tools.context,

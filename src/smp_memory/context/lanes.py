@@ -1,0 +1,279 @@
+"""The lanes of a context: candidates as items, with the share of the budget that each kind of them has.
+
+With a task, what matches it has all that the others leave, and each of these has a small share that it cannot exceed: the agent's state,
+wishes, open critical findings, the last turns, what is new in the session. A small budget goes to the matches first. Matches below the
+floor of relevance (`ContextRequest.min_relevance`) come after all others.
+Without a task (a digest) all kinds have the same weight, and what one does not use is left to the others.
+
+Guarantees: memories are read as they are drawn, as the files hold them, and only those that the agent may see. Superseded memories and
+preferences for somebody else are left out, and of one key the first preference is taken.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from smp_memory.context.budget import Lane, context_item, line_text
+from smp_memory.context.excerpts import QuestionWords
+from smp_memory.index.documents import wish_of
+from smp_memory.index.query import inverse_frequency
+from smp_memory.index.tokenizer import STOP_WORDS
+from smp_memory.model.times import is_valid
+from smp_memory.model.types import KINDS, NUMBERED
+from smp_memory.policies.currency import outdated
+from smp_memory.policies.statuses import is_settled
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from smp_memory.context.budget import ContextItem
+    from smp_memory.context.candidates import Candidate, CandidateSearch, ContextRequest
+    from smp_memory.index.rows import Row
+    from smp_memory.model.record import Record
+    from smp_memory.store.port import IndexSearcher
+
+SHARED_FILE_REASON = "holds in all sessions, read from a file for them"  # such a memory is not in the index
+SHARES = {
+    "state": 1 / 8,
+    "wishes": 1 / 8,
+    "critical": 1 / 8,
+    "written": 1 / 8,
+    "turns": 1 / 12,
+    "recent": 1 / 12,
+}  # beside the matches
+_SMALL_BUDGET = 200  # tokens
+_MOST_JUDGED, _TOKENS_PER_JUDGED = 8, 40  # of the first matches so many are compared with the floor
+_BEST = 3  # so many of the first matches are in no other lane
+_HARD_CUT = 160  # characters of a turn that is there for continuity
+_TOKENS_PER_LINE = (
+    100  # of a rather long memory; so many are read in one call as could fit into the share of their lane
+)
+_MORE = 4  # memories in each later call
+_CHARACTERS_PER_TOKEN = 12  # more than any tokenizer has, but for very long words
+
+
+class ContextLanes:
+    """The lanes of one context."""
+
+    def __init__(
+        self, searcher: IndexSearcher, request: ContextRequest, search: CandidateSearch, shared: list[Record]
+    ) -> None:
+        self._searcher = searcher
+        self._request = request
+        self._search = search
+        self._shared = shared  # memories outside of the index
+        self._words = QuestionWords(search.words, self._weight) if search.words else None
+        self._records: dict[int, Record | None] = {}
+        self._matching: set[int] = set()  # docs
+        self._preferences: list[Candidate] = []
+        self._first_of_key: dict[str, str] | None = None  # the preference that holds for each key
+
+    def lanes(self, candidates: dict[str, list[Candidate]]) -> list[Lane]:
+        """The lanes of these candidates, which `CandidateSearch` has collected."""
+        self._preferences = [each for each in candidates["wishes"] if KINDS[NUMBERED[each.row.type]].is_named_by_key]
+        self._read_first(candidates)
+        matches = [each.row.doc for each in candidates.get("matches", ())]
+        best = set(matches[:_BEST])  # they come as matches, with more room
+        self._matching = {*matches, *(each.row.doc for each in candidates.get("written", ()))}
+        if "matches" in candidates:
+            strong, weak = self._by_floor(candidates["matches"])
+            candidates = {**candidates, "matches": strong, "weak": weak}
+        items = {
+            name: self._items(
+                [each for each in found if name in ("matches", "weak") or each.row.doc not in best],
+                has_order_of_keys=name == "wishes",
+            )
+            for name, found in candidates.items()
+        }
+        shared = {name: self._from_shared_files(name) for name in dict.fromkeys(each.type for each in self._shared)}
+        for name in list(shared):
+            if KINDS[name].is_named_by_key:
+                items["wishes"] = chain(items["wishes"], shared.pop(name))
+        return self._task_lanes(items, shared) if self._search.is_for_task else _digest_lanes(items, shared)
+
+    def enough_for(self, lanes: Iterable[Lane]) -> list[Lane]:
+        """The same lanes with as many items in memory as could fit for any counter."""
+        return [self._drawn(lane) for lane in sorted(lanes, key=lambda lane: lane.rank)]
+
+    def _drawn(self, lane: Lane) -> Lane:
+        items: list[ContextItem] = []
+        characters = _CHARACTERS_PER_TOKEN * self._request.max_tokens * lane.most
+        for item in lane.items:
+            items.append(item)
+            characters -= min(len(item.line), lane.longest or len(item.line))
+            if characters < 0:
+                break
+        lane.items = items
+        return lane
+
+    def _task_lanes(self, items: dict[str, Iterator[ContextItem]], shared: dict[str, Iterator[ContextItem]]) -> list[Lane]:  # fmt: skip
+        is_small = self._request.max_tokens < _SMALL_BUDGET
+        items["recent"] = chain(items["recent"], *shared.values())
+        others = [
+            Lane(
+                items[name],
+                most=1.0 if is_small else share,
+                rank=2 if is_small else 0,
+                longest=_HARD_CUT if name == "turns" else 0,
+            )
+            for name, share in SHARES.items()
+        ]
+        return [*others, Lane(items["matches"], rank=1), Lane(items["weak"], rank=3)]
+
+    def _by_floor(self, candidates: list[Candidate]) -> tuple[list[Candidate], list[Candidate]]:
+        """The matches that are relevant enough, and the others, both in the order of the search.
+
+        Only the first are judged, which takes reading them; a hit behind them is hardly ever relevant.
+        """
+        first = candidates[: min(_MOST_JUDGED, self._request.max_tokens // _TOKENS_PER_JUDGED)]
+        records = self._read([each.row for each in first])
+        strong = [
+            each
+            for each, record in zip(first, records, strict=True)
+            if record is not None
+            and each.relevance is not None
+            and self._relevance(each, record) >= self._request.min_relevance
+        ]
+        known = {each.row.doc for each in strong}
+        return strong, [each for each in candidates if each.row.doc not in known]
+
+    def _relevance(self, candidate: Candidate, record: Record) -> float:
+        relevance = candidate.relevance(record) if candidate.relevance is not None else 0.0
+        candidate.why = f"matches ({relevance:.2f})"
+        return relevance
+
+    # -- items
+
+    def _items(self, candidates: list[Candidate], *, has_order_of_keys: bool = False) -> Iterator[ContextItem]:
+        """The items of a lane; memories are read as they are drawn. `has_order_of_keys`: the first preference of each key holds."""
+        known: set[str] = set()
+        replaced = self._replaced(candidates)
+        first = [self._records.get(each.row.doc) for each in candidates]  # as far as they were read
+        for start in range(0, len(candidates), _MORE):
+            block = candidates[start : start + _MORE]
+            records = self._read([each.row for each in block])
+            older = outdated([record for record in (*first, *records) if record is not None], one_user=True)
+            for each, record in zip(block, records, strict=True):
+                if record is None or record.deleted or each.row.doc in replaced or record.ref in older:
+                    continue
+                if not self._is_included(record):
+                    continue
+                if KINDS[record.type].is_named_by_key and not (
+                    _is_new(record, known) if has_order_of_keys else self._holds(record)
+                ):
+                    continue
+                yield self._item(each, record)
+
+    def _replaced(self, candidates: list[Candidate]) -> Collection[int]:
+        """The docs of superseded memories."""
+        if not self._searcher.has_successions:
+            return ()
+        return self._searcher.successors([each.row for each in candidates], self._search.at, self._search.allows)
+
+    def _read_first(self, candidates: dict[str, list[Candidate]]) -> None:
+        """Read the first memories of all lanes in one call."""
+        first = {}
+        tokens = self._request.max_tokens
+        for name, found in candidates.items():
+            share = (SHARES.get(name, 1.0)) if self._search.is_for_task else 1 / len(candidates)
+            for each in found[: int(tokens * share) // _TOKENS_PER_LINE + 1]:
+                first[each.row.doc] = each.row
+        self._read(list(first.values()))
+
+    def _item(self, candidate: Candidate, record: Record) -> ContextItem:
+        is_wish = (
+            KINDS[record.type].is_turn and candidate.section in KINDS
+        )  # then only the sentence with the wish is shown
+        said = wish_of(record.given) if is_wish else ""
+        words = self._words if candidate.row.doc in self._matching else None
+        return context_item(record, candidate.section, candidate.score, candidate.why, words, said)
+
+    def _from_shared_files(self, type: str) -> Iterator[ContextItem]:
+        """Memories of one type in shared files; with a task, those with most of its words first."""
+        words = set(self._search.words.casefold().split())
+        scored = []
+        for rank, record in enumerate(each for each in self._shared if each.type == type):
+            text = f"{line_text(record)} {record.given.get('topic', '')}".casefold()
+            fit = sum(word in text for word in words) / len(words) if words else 0.5
+            scored.append((fit - 0.001 * rank, record))
+        for score, record in sorted(scored, key=lambda each: -each[0]):
+            if (
+                is_valid(record.given, self._search.at)
+                and self._is_included(record)
+                and (not KINDS[type].is_named_by_key or self._holds(record))
+            ):
+                yield context_item(record, type, max(score, 0.0), SHARED_FILE_REASON)
+
+    def _weight(self, term: str) -> float:
+        """How much a word of the task counts when a long memory is cut; words that no memory has do not."""
+        if term in STOP_WORDS:
+            return 0.0
+        frequency = self._searcher.document_frequency(term)
+        return inverse_frequency(self._searcher.documents, frequency) if frequency else 0.0
+
+    # -- conditions that need the memory itself, not only its row
+
+    def _is_included(self, record: Record) -> bool:
+        kind = KINDS[record.type]
+        if record.ref in self._request.exclude:
+            return False
+        if kind.is_named_by_key:
+            return self._applies(record)
+        if kind.statuses:
+            return not is_settled(record)
+        return True
+
+    def _holds(self, record: Record) -> bool:
+        """Whether no other preference comes before this one for the same key: of the session, of `global`, a newer one, of a file."""
+        if self._first_of_key is None:
+            self._first_of_key = {}
+            known = self._read([each.row for each in self._preferences])
+            for each in (*known, *self._shared):
+                if each is not None and not each.deleted and KINDS[each.type].is_named_by_key and self._applies(each):
+                    self._first_of_key.setdefault(_key(each), each.ref)
+        return not _key(record) or self._first_of_key.get(_key(record), record.ref) == record.ref
+
+    def _read(self, rows: list[Row]) -> list[Record | None]:
+        missing = [row for row in rows if row.doc not in self._records]
+        if missing:
+            self._records.update(self._searcher.records(missing))
+        return [self._records.get(row.doc) for row in rows]
+
+    def _applies(self, record: Record) -> bool:
+        """Whether a preference is for this agent, or for its task or topic."""
+        value = record.applies_to
+        names = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+        request = self._request
+        about = f"{request.topic or ''} {request.task or ''}".casefold()
+        for name in names:
+            word = str(name).casefold()
+            if word in ("", "*", "all", "any", "everything") or name == request.agent or word in about:
+                return True
+        return not names or not (request.agent or about.strip())
+
+
+def _key(preference: Record) -> str:
+    return preference.key if isinstance(preference.key, str) else ""
+
+
+def _is_new(preference: Record, known: set[str]) -> bool:
+    """Whether no preference with this key was met before; it is from now on."""
+    key = _key(preference)
+    if key and key in known:
+        return False
+    known.add(key)
+    return True
+
+
+def _digest_lanes(items: dict[str, Iterator[ContextItem]], shared: dict[str, Iterator[ContextItem]]) -> list[Lane]:
+    """One lane for each kind, all of the same weight."""
+    names = dict.fromkeys((*items, *shared))
+    return [
+        Lane(
+            chain(items.get(name, ()), shared.get(name, ())),
+            most=SHARES["state"] if name == "state" else 1.0,
+            longest=_HARD_CUT if name == "turns" else 0,
+        )
+        for name in names
+    ]
