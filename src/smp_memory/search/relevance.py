@@ -28,6 +28,7 @@ from smp_memory.index.documents import text_of
 from smp_memory.index.spelling import MORE_THAN_ONE, distance, is_correctable
 from smp_memory.index.tokenizer import terms
 from smp_memory.model.types import KINDS
+from smp_memory.model.wishes import wish_in
 from smp_memory.search.names import names_in
 from smp_memory.search.word_frequencies import common_share
 
@@ -168,7 +169,9 @@ def _only_asks(record: Record) -> bool:
 
 
 def _is_wish(record: Record) -> bool:
-    return KINDS[record.type].is_named_by_key
+    """Whether it is a preference, or a turn of a user that tells one."""
+    kind = KINDS[record.type]
+    return kind.is_named_by_key or (kind.is_turn and record.given.get("role") == "user" and wish_in(record.text) != "")
 
 
 def _body(record: Record) -> str:
