@@ -81,7 +81,8 @@ def ask(store: LabelledStore, semantic: str, budgets: Iterable[int]) -> tuple[li
         with smp_memory.open(folder, config=config) as memory:
             _keep_config(folder, config)
             cases = store.write(memory)
-            memory.query("what is all this about", limit=1, track_access=False)  # index and vectors are there now
+            memory.reindex()  # a query alone makes the vectors of some memories only
+            memory.query("what is all this about", limit=1, track_access=False)  # index and model are loaded now
             asker = measures.Asker(memory, folder, budgets)
             digest = asker.digest(cases) if budgets else None
             return [asker.answer(case) for case in cases], digest

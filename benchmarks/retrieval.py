@@ -175,7 +175,8 @@ def answers(conversation: Conversation, options: dict[str, Any], layout: str, se
     with tempfile.TemporaryDirectory(prefix="smp-retrieval-") as folder:
         memory = smp_memory.open(folder, layout=layout, config={"durability": "os", "search": {"semantic": semantic}})
         places = write(memory, conversation)
-        memory.query("what is all this about", limit=1, track_access=False)  # index and model are there now
+        memory.reindex()  # a query alone makes the vectors of some memories only
+        memory.query("what is all this about", limit=1, track_access=False)  # index and model are loaded now
         for question in conversation.questions:
             start = time.perf_counter()
             memory.query(question.text, limit=PAGE, at=question.at, track_access=False, **options)

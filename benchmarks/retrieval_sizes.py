@@ -69,7 +69,8 @@ def _ask(
     memory: Any, asked: list[tuple[str, retrieval.Question]], places: dict[tuple[str, str], tuple[str, int]]
 ) -> dict[str, float]:
     """Mean figures of all questions, and the median CPU time of a query."""
-    memory.query("what is all this about", limit=1, track_access=False)  # index and vectors are there now
+    memory.reindex()  # a query alone makes the vectors of some memories only
+    memory.query("what is all this about", limit=1, track_access=False)  # index and model are loaded now
     turns, sessions, milliseconds = [], [], []
     for prefix, question in asked:
         start = time.process_time()

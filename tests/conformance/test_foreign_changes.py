@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -340,3 +342,25 @@ def test_merge_conflict_in_metadata_counts_as_before_the_index_knew_it(of_one_us
     time.sleep(TICK_SECONDS)
     found(of_one_user, "original")
     assert seen_by_hook(of_one_user) == at_once
+
+
+def test_a_document_whose_file_name_is_not_utf_8_is_found(tmp_path: Path) -> None:
+    with smp_memory.open(tmp_path / "store", layout="markdown") as memory:
+        session = memory.create_session("s1")
+        session.add_decision("Orders use PostgreSQL")
+        session.add_artifact("plan.md", "The plan of orders")
+        folder = next((tmp_path / "store").rglob("artifacts"))
+        path = os.path.join(os.fsencode(folder), b"caf\xe9.md")
+        try:
+            with open(path, "wb") as file:
+                file.write(b"Orders of the coffee bar")
+        except OSError:
+            pytest.skip("this file system takes only names in UTF-8")
+        assert memory.query("coffee bar").ids == ["ART-0002"]
+    for command in (["query", "coffee bar"], ["query", "coffee bar", "--json"], ["doctor"], ["doctor", "--json"]):
+        called = [sys.executable, "-m", "smp_memory", *command, "--root", str(tmp_path / "store")]
+        done = subprocess.run(called, capture_output=True, check=False)
+        assert b"Traceback" not in done.stderr, command
+        assert done.returncode == 0 or command[0] == "doctor", done.stderr
+    with smp_memory.open(tmp_path / "store") as memory:
+        assert memory.query("coffee bar").ids == ["ART-0002"]

@@ -347,18 +347,20 @@ class Rows:
         if number is None:
             number = self.known_number(name)
             if number is None:
-                number = self._db.execute("INSERT INTO name(name) VALUES (?)", (name,)).lastrowid
+                number = self._db.execute("INSERT INTO name(name) VALUES (?)", (_storable(name),)).lastrowid
             self._numbers[name] = int(number or 0)
         return int(number or 0)
 
     def known_number(self, name: str) -> int | None:
-        found = self.one("SELECT no FROM name WHERE name = ?", (name,))
+        found = self.one("SELECT no FROM name WHERE name = ?", (_storable(name),))
         return None if found is None else int(found)
 
     def name_of(self, number: int) -> str:
         name = self._names.get(number)
         if name is None:
-            name = self._names[number] = str(self.one("SELECT name FROM name WHERE no = ?", (number,)))
+            found = self.one("SELECT name FROM name WHERE no = ?", (number,))
+            name = found.decode(errors="surrogatepass") if isinstance(found, bytes) else str(found)
+            self._names[number] = name
         return name
 
     def forget_names(self) -> None:
@@ -485,3 +487,12 @@ def decay_inputs(row: Row, accesses: dict[int, tuple[int, int]]) -> DecayInputs:
         count,
         last,
     )
+
+
+def _storable(name: str) -> str | bytes:
+    """A name as SQLite takes it; one that is not valid text, such as a file name in another encoding, as bytes."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return name.encode(errors="surrogatepass")
+    return name

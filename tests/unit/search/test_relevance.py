@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.search.relevance import is_typo, names_in, term_weight
+from smp_memory.search.relevance import term_weight
 from smp_memory.search.word_frequencies import common_share
 
 MEMORIES = [
@@ -113,27 +113,3 @@ def test_rare_words_weigh_more_than_common_ones() -> None:
     assert common_share("time") > common_share("glove") > common_share("idempot") == 0.0
     assert term_weight("idempot", 1, 60) > term_weight("glove", 1, 60) > term_weight("page", 1, 60)
     assert term_weight("many", 0, 60) > 0
-
-
-def test_names_are_capitalised_inside_a_sentence_or_have_signs() -> None:
-    assert names_in("Who owns Berserker and auth_service? Ask Emil, I think") >= {"berserk", "emil", "auth_service"}
-    assert names_in("What is the limit? It is high.") == set()
-    assert "pay-1234" in names_in("look at PAY-1234")
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "expected"),
-    [
-        ("trauma", "truama", True),
-        ("trauma", "traum", True),
-        ("trauma", "traumaa", True),
-        ("trauma", "trauna", True),
-        ("trauma", "trauma", False),
-        ("trauma", "drama", False),
-        ("trauma", "rtauam", False),
-        ("cat", "car", False),
-    ],
-)
-def test_typing_errors(one: str, other: str, expected: bool) -> None:
-    assert is_typo(one, other) is expected
-    assert is_typo(other, one) is expected
