@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from smp_memory.context.budget import ContextItem
-    from smp_memory.context.candidates import Candidate, CandidateSearch, ContextRequest
+    from smp_memory.context.candidates import Candidate, CandidateSearch
+    from smp_memory.context.request import ContextRequest
     from smp_memory.index.rows import Row
     from smp_memory.model.record import Record
     from smp_memory.store.port import IndexSearcher
