@@ -34,11 +34,10 @@ from smp_memory.search.succession import SuccessionOrder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
-    from datetime import datetime
+    from collections.abc import Callable, Iterable
     from typing import Any
 
-    from smp_memory.context.visible_sessions import VisibleSessions
+    from smp_memory.context.request import ContextRequest
     from smp_memory.index.rows import Row
     from smp_memory.model.record import Record
     from smp_memory.model.types import Kind
@@ -53,44 +52,6 @@ _FEW = 8  # matches that were written down
 _BELOW_MATCHES = 0.01  # the score of what does not match, beside matches: it stands below them
 _STEP = 0.01  # by which the score falls from one candidate to the next where there is no other measure
 _POSITION = (1 << POSITION_BITS) - 1
-
-
-class ContextRequest:
-    """The arguments of a context, checked."""
-
-    __slots__ = (
-        "agent", "exclude", "max_tokens", "min_relevance", "notes", "now", "policy", "session", "tags", "task", "topic", "turns",
-        "visible_sessions",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        agent: str | None,
-        task: str | None,
-        topic: str | None,
-        session: str | None,
-        turns: int,
-        now: datetime,
-        policy: Any,
-        visible_sessions: VisibleSessions,
-        max_tokens: int,
-        tags: Sequence[str] = (),
-        exclude: Collection[str] = (),
-        min_relevance: float = 0.0,
-    ) -> None:
-        self.agent = agent
-        self.task = task
-        self.topic = topic
-        self.tags = list(tags)
-        self.session = session
-        self.turns = turns
-        self.now = now
-        self.policy = policy
-        self.visible_sessions = visible_sessions
-        self.max_tokens = max_tokens
-        self.notes: list[str] = []  # what the answer has to say
-        self.exclude = exclude  # refs of memories that are left out
-        self.min_relevance = min_relevance  # matches below it come after everything else
 
 
 class Candidate:

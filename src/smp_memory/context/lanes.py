@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from smp_memory.context.budget import ContextItem
-    from smp_memory.context.candidates import Candidate, CandidateSearch, ContextRequest
+    from smp_memory.context.candidates import Candidate, CandidateSearch
+    from smp_memory.context.request import ContextRequest
     from smp_memory.index.rows import Row
     from smp_memory.model.record import Record
     from smp_memory.store.port import IndexSearcher
@@ -49,6 +50,7 @@ _HARD_CUT = 160  # characters of a turn that is there for continuity
 _TOKENS_PER_LINE = (
     100  # of a rather long memory; so many are read in one call as could fit into the share of their lane
 )
+_COMPARED = 24  # of the first memories of a lane, newer ones replace older ones that say the same with another value
 _MORE = 4  # memories in each later call
 _CHARACTERS_PER_TOKEN = 12  # more than any tokenizer has, but for very long words
 
@@ -149,11 +151,11 @@ class ContextLanes:
         """The items of a lane; memories are read as they are drawn. `has_order_of_keys`: the first preference of each key holds."""
         known: set[str] = set()
         replaced = self._replaced(candidates)
-        first = [self._records.get(each.row.doc) for each in candidates]  # as far as they were read
+        first = [self._records.get(each.row.doc) for each in candidates[:_COMPARED]]  # as far as they were read
+        older = outdated([record for record in first if record is not None], one_user=True)
         for start in range(0, len(candidates), _MORE):
             block = candidates[start : start + _MORE]
             records = self._read([each.row for each in block])
-            older = outdated([record for record in (*first, *records) if record is not None], one_user=True)
             for each, record in zip(block, records, strict=True):
                 if record is None or record.deleted or each.row.doc in replaced or record.ref in older:
                     continue

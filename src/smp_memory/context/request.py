@@ -1,0 +1,49 @@
+"""The request of a context: its arguments, checked, and what was decided from them."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from datetime import datetime
+    from typing import Any
+
+    from smp_memory.context.visible_sessions import VisibleSessions
+
+
+class ContextRequest:
+    """The arguments of a context, checked."""
+
+    __slots__ = (
+        "agent", "exclude", "max_tokens", "min_relevance", "notes", "now", "policy", "session", "tags", "task", "topic", "turns",
+        "visible_sessions",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        agent: str | None,
+        task: str | None,
+        topic: str | None,
+        session: str | None,
+        turns: int,
+        now: datetime,
+        policy: Any,
+        visible_sessions: VisibleSessions,
+        max_tokens: int,
+        tags: Sequence[str] = (),
+        exclude: Collection[str] = (),
+        min_relevance: float = 0.0,
+    ) -> None:
+        self.agent = agent
+        self.task = task
+        self.topic = topic
+        self.tags = list(tags)
+        self.session = session
+        self.turns = turns
+        self.now = now
+        self.policy = policy
+        self.visible_sessions = visible_sessions
+        self.max_tokens = max_tokens
+        self.notes: list[str] = []  # what the answer has to say
+        self.exclude = exclude  # refs of memories that are left out
+        self.min_relevance = min_relevance  # matches below it come after everything else
