@@ -303,7 +303,7 @@ def test_hooks_inject_a_new_type_at_a_prompt(tmp_path: Path) -> None:
     event = {
         "hook_event_name": "UserPromptSubmit",
         "session_id": "x",
-        "prompt": "Which vendor could we choose?",
+        "prompt": "Could the vendor close, and do we keep an export?",
         "cwd": "/",
     }
     known = read(json.dumps(event).encode(), "claude-code", {})
