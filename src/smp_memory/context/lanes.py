@@ -50,7 +50,7 @@ _HARD_CUT = 160  # characters of a turn that is there for continuity
 _TOKENS_PER_LINE = (
     100  # of a rather long memory; so many are read in one call as could fit into the share of their lane
 )
-_COMPARED = 24  # of the first memories of a lane, newer ones replace older ones that say the same with another value
+_COMPARED = 24  # of the first memories of each lane, newer ones replace older ones that say the same with another value
 _MORE = 4  # memories in each later call
 _CHARACTERS_PER_TOKEN = 12  # more than any tokenizer has, but for very long words
 
@@ -69,12 +69,14 @@ class ContextLanes:
         self._records: dict[int, Record | None] = {}
         self._matching: set[int] = set()  # docs
         self._preferences: list[Candidate] = []
+        self._outdated: Collection[str] = ()  # refs
         self._first_of_key: dict[str, str] | None = None  # the preference that holds for each key
 
     def lanes(self, candidates: dict[str, list[Candidate]]) -> list[Lane]:
         """The lanes of these candidates, which `CandidateSearch` has collected."""
         self._preferences = [each for each in candidates["wishes"] if KINDS[NUMBERED[each.row.type]].is_named_by_key]
         self._read_first(candidates)
+        self._outdated = self._find_outdated(candidates)
         matches = [each.row.doc for each in candidates.get("matches", ())]
         best = set(matches[:_BEST])  # they come as matches, with more room
         self._matching = {*matches, *(each.row.doc for each in candidates.get("written", ()))}
@@ -151,13 +153,11 @@ class ContextLanes:
         """The items of a lane; memories are read as they are drawn. `has_order_of_keys`: the first preference of each key holds."""
         known: set[str] = set()
         replaced = self._replaced(candidates)
-        first = [self._records.get(each.row.doc) for each in candidates[:_COMPARED]]  # as far as they were read
-        older = outdated([record for record in first if record is not None], one_user=True)
         for start in range(0, len(candidates), _MORE):
             block = candidates[start : start + _MORE]
             records = self._read([each.row for each in block])
             for each, record in zip(block, records, strict=True):
-                if record is None or record.deleted or each.row.doc in replaced or record.ref in older:
+                if record is None or record.deleted or each.row.doc in replaced or record.ref in self._outdated:
                     continue
                 if not self._is_included(record):
                     continue
@@ -166,6 +166,12 @@ class ContextLanes:
                 ):
                     continue
                 yield self._item(each, record)
+
+    def _find_outdated(self, candidates: dict[str, list[Candidate]]) -> Collection[str]:
+        """The refs of memories that a newer one among the first of all lanes outdates, as far as they were read."""
+        docs = dict.fromkeys(each.row.doc for found in candidates.values() for each in found[:_COMPARED])
+        records = [record for doc in docs if (record := self._records.get(doc)) is not None]
+        return outdated(records, one_user=True)
 
     def _replaced(self, candidates: list[Candidate]) -> Collection[int]:
         """The docs of superseded memories."""
