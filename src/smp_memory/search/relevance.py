@@ -52,6 +52,7 @@ COEFFICIENTS = {
     "wish": 2.5,  # are neither right nor wrong, so the fit gives -3.2 and 3.9
 }
 RIVAL_SHARE = 0.85  # a candidate whose text score is at least this share of another's is its rival
+_MOST_UNKNOWN = 8  # unknown words that are compared with those of a memory
 _MOST_RIVALS = 10  # more make no difference
 _PASSAGE_TERMS = 40
 _BACKGROUND = 1000  # ordinary passages that the store's memories are mixed with
@@ -92,7 +93,8 @@ class RelevanceModel:
         self._names = set(names_in(text) & self._weights.keys())
         if documents > _MANY:
             self._names |= {word for word in words if _is_as_good_as_a_name(word, frequencies.get(word, 0))}
-        self._unknown = [word for word in words if not frequencies.get(word) and is_correctable(word)]
+        unknown = [word for word in words if not frequencies.get(word) and is_correctable(word)]
+        self._unknown = unknown[:_MOST_UNKNOWN]
         self._is_request = not text.rstrip().endswith(("?", "？", "؟", "か。"))
 
     def of(self, record: Record, created: int, rivals: int) -> float:
