@@ -25,6 +25,7 @@ import sys
 import tempfile
 import time
 
+import quality_chart
 import recall_measures as measures
 import recall_sets
 import retrieval
@@ -156,6 +157,18 @@ def _markdown_table(name: str, rows: dict[str, dict[str, Any]]) -> Iterator[str]
         yield f"| {' | '.join(row)} |"
 
 
+def curve_chart(figures: dict[str, Any]) -> str:
+    """False injection, miss and precision of the generated projects for each floor of relevance, as SVG."""
+    lines: dict[tuple[str, str], dict[float, float]] = {}
+    for title, tables in figures.items():
+        way = "meaning" if title.endswith("words and meaning") else "words"
+        for floor, row in tables.get("curve", {}).items() if " projects, by" in title else ():
+            for name in ("false injection", "miss", "precision"):
+                if row.get(name) is not None:
+                    lines.setdefault((name, way), {})[float(floor)] = row[name]
+    return quality_chart.chart("What a floor of relevance gives", lines, quality_chart.FLOOR)
+
+
 # --- The command ---------------------------------------------------------------------------------------------------
 
 
@@ -172,6 +185,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="two projects and no development data, in seconds")
     parser.add_argument("--json", metavar="FILE", help="write the figures there as JSON")
     parser.add_argument("--markdown", metavar="FILE", help="write the tables there as Markdown")
+    parser.add_argument("--chart", metavar="FILE", help="write the curve of the projects there as SVG")
     return parser.parse_args(words)
 
 
@@ -193,6 +207,9 @@ def main(words: list[str]) -> int:
     if given.markdown:
         with open(given.markdown, "w", encoding="utf-8") as file:
             file.write("\n".join(["# Recall precision", "", *report(figures, markdown=True)]).rstrip() + "\n")
+    if given.chart:
+        with open(given.chart, "w", encoding="utf-8") as file:
+            file.write(curve_chart(figures))
     return 0
 
 

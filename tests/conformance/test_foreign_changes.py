@@ -364,3 +364,15 @@ def test_a_document_whose_file_name_is_not_utf_8_is_found(tmp_path: Path) -> Non
         assert done.returncode == 0 or command[0] == "doctor", done.stderr
     with smp_memory.open(tmp_path / "store") as memory:
         assert memory.query("coffee bar").ids == ["ART-0002"]
+
+
+@pytest.mark.parametrize("tags", ["5", "true", "1.5", '{"a": 1}', '"one"', "null", "[7, null]"])
+def test_tags_of_any_type_typed_by_hand_do_not_stop_queries(tmp_path: Path, tags: str) -> None:
+    with smp_memory.open(tmp_path / "store", layout="single") as memory:
+        memory.create_session("s1").add_decision("The kiosk gate opens at nine")
+    [path] = [each for each in (tmp_path / "store").rglob("*.jsonl") if "kiosk" in each.read_text()]
+    path.write_text(path.read_text().replace('"decision":"The kiosk', f'"tags":{tags},"decision":"The kiosk'))
+    with smp_memory.open(tmp_path / "store") as memory:
+        assert memory.query("kiosk gate").ids == ["DEC-0001"]
+        assert memory.query("kiosk gate", count_by="tag").ids == ["DEC-0001"]
+        assert memory.query("kiosk gate", topic="kiosk").ids == ["DEC-0001"]

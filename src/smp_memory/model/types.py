@@ -51,7 +51,7 @@ CRITICAL = SEVERITIES[0]
 OPEN_STATUSES = ("open", "new", "active", "acknowledged", "confirmed", "reopened", "in_progress", "in-progress", "in progress", "pending", "deferred", "blocked")  # fmt: skip
 CLOSED_STATUSES = ("resolved", "closed", "fixed", "done", "wontfix", "rejected", "dismissed", "duplicate", "invalid", "obsolete", "superseded")  # fmt: skip
 VALID_STATUSES = ("proposed", "draft", "open", "pending", "active", "accepted", "approved", "agreed", "confirmed", "final", "deferred", "implemented", "resolved", "done", "closed")  # fmt: skip
-OVERTURNED_STATUSES = ("superseded", "rejected", "reversed", "reverted", "revoked", "withdrawn", "cancelled", "obsolete", "deprecated")  # fmt: skip
+OVERTURNED_STATUSES = ("superseded", "rejected", "reversed", "reverted", "revoked", "withdrawn", "cancelled", "obsolete", "deprecated", "overturned", "outdated", "replaced", "retired", "abandoned")  # fmt: skip
 UNRESOLVED_STATUSES = frozenset(("open", "unresolved", "pending", "proposed", "in_progress"))  # somebody has to act
 RESOLVED_STATUSES = frozenset(("resolved", "closed", "fixed", "done"))  # somebody has acted
 # Nothing is left to do, whatever the type: all of the above that end a memory, and other words for them.

@@ -6,6 +6,9 @@ A wish is a sentence that tells how things shall be done from now on, in English
 recognised by how it begins: an order ("never delete …") begins with its cue, a report ("it never worked", "always crashes") does not, or
 goes on with a form of the verb that is no order. In Japanese the end of the sentence tells an order.
 
+Text that may be pasted is not looked at: what follows an empty line, a tag, `~~~`, or a line that ends with a colon. An order for the
+agent in a pasted mail must not become a standing wish.
+
 Guarantees: linear in the length of the text, of which the first characters are looked at; a text without a cue costs some substring
 searches. Questions, quotations (`> …`) and code between ``` are never wishes.
 Non-guarantees: an order for the moment in the same words ("please don't run the tests") counts as a wish; wishes in other words are
@@ -145,9 +148,18 @@ def wish_in(text: str) -> str:
 
 
 def _sentences(text: str) -> list[str]:
-    """The sentences of a text, without quotations and code."""
+    """The sentences of a text, without quotations and code, up to the first line that announces or begins pasted text.
+
+    What follows a colon at the end of a line, a tag, `~~~` or an empty line may be somebody else's words: a mail, a log, a page.
+    """
     prose = "\n".join(text.split(_CODE)[::2]) if _CODE in text else text
-    lines = [line.strip() for line in prose.splitlines()]
+    lines = []
+    for line in map(str.strip, prose.strip().splitlines()):
+        if not line or line[0] == "<" or line.startswith("~~~"):
+            break
+        lines.append(line)
+        if line[-1] in ":：":
+            break
     found = [each for line in lines if line[:1] != ">" for each in _pattern(r"(?<=[.!?])\s+|(?<=[。！？])").split(line)]
     return [each.strip(" \t*-•") for each in found]
 

@@ -315,7 +315,8 @@ class Ranking:
     def _relevance_model(self) -> RelevanceModel | None:
         if self._model is None and self._frequencies:
             text, frequencies = self._query.text, self._frequencies
-            self._model = RelevanceModel(text, frequencies, frequencies, self._documents, self._ranges)
+            past = [each for each in self._ranges if each[1] is not None and each[1] <= self._query.now]  # not `today`
+            self._model = RelevanceModel(text, frequencies, frequencies, self._documents, past)
         return self._model
 
     def _rivals(self, ranked: RankedRow) -> int:

@@ -15,7 +15,7 @@ a relevance of 0.6, about 60 % answered in the projects of `benchmarks/recall_pr
 
 The weight of a term is its surprise in the store, mixed with how common it is in ordinary text (`word_frequencies`): in a store
 of sixty memories `time` and `page` are as rare as `idempotency`. Words that frame a question (`how many`, `wrong`, `thanks`) weigh
-little. Topic and tags count half. A term that no memory has matches a word of the memory that differs by one typing error.
+little, and so do numbers of one or two digits. Topic and tags count half. A term that no memory has matches a word of the memory that differs by one typing error.
 
 The coefficients are fitted by `benchmarks/relevance_fit.py` on its development projects; docs/adr/0025-relevance-of-recall.md.
 """
@@ -59,6 +59,7 @@ _BACKGROUND = 1000  # ordinary passages that the store's memories are mixed with
 _LEAST_WEIGHT = 0.05
 _FRAME_FACTOR, _LABEL_FACTOR, _TYPO_FACTOR = 0.3, 0.5, 0.7
 _MANY, _FEW = 500, 2  # memories
+_SHORT_NUMBER = 2  # digits
 _LONGEST = 50_000  # characters of a memory that are compared
 _NOT_BODY = frozenset(["author", "status", "severity", "topic", "tags", "valid_from", "valid_until"])
 _FRAME = frozenset(  # as terms
@@ -150,7 +151,7 @@ def term_weight(term: str, frequency: int, documents: int) -> float:
     """How much a term says: its surprise in the store, mixed with `_BACKGROUND` ordinary passages."""
     expected = frequency + _BACKGROUND * common_share(term) + 0.5
     weight = max(_LEAST_WEIGHT, log((documents + _BACKGROUND) / expected))
-    return weight * _FRAME_FACTOR if term in _FRAME else weight
+    return weight * _FRAME_FACTOR if term in _FRAME or (term.isdigit() and len(term) <= _SHORT_NUMBER) else weight
 
 
 def _is_as_good_as_a_name(word: str, frequency: int) -> bool:

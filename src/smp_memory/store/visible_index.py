@@ -68,13 +68,13 @@ class VisibleSearcher(Searcher):
             found = super().search(text, conditions, fetched, rarity)
 
     def document_frequency(self, term: str) -> int:
-        """The number of memories with a term. Of a rare one, hidden memories are not counted: a word must not be known by them alone."""
+        """The number of memories with a term. Hidden and deleted ones do not count for a rare term: it must not be known by them alone."""
         known = self._frequencies.get(term)
         if known is None:
             known = super().document_frequency(term)
             if 0 < known <= _RARE:
                 found = super().search(ParsedText((term,)), RowConditions(), 2 * _RARE, 0.0)
-                known -= len(self._hidden(each.doc for each in found if each.facts & GUARDED))
+                known = len(found) - len(self._hidden(each.doc for each in found if each.facts & GUARDED))
             self._frequencies[term] = known
         return known
 

@@ -11,7 +11,7 @@ import pytest
 import smp_memory
 from smp_memory.context.digest import digest_text
 from smp_memory.integrations.hooks import events
-from smp_memory.integrations.hooks.recall import HookRecall, Reader, recall_for_event
+from smp_memory.integrations.hooks.recall import HookRecall, Reader, query_words, recall_for_event
 from smp_memory.integrations.hooks.session_state import SessionStates
 
 
@@ -115,3 +115,14 @@ def test_digest_file_holds_wishes_of_one_user_only(tmp_path: Path) -> None:
         memory.create_session("bobs", user="bob").add_turn("user", "Always write tests first.")
         assert "Fridays" not in digest_text(memory.scope)
         assert "tests first" not in digest_text(memory.scope)
+
+
+def test_words_of_a_prompt_in_a_script_without_spaces() -> None:
+    assert query_words("倉庫の鍵は誰が持っていますか？")
+    assert query_words("thanks") == ""
+
+
+def test_question_behind_a_long_log_is_among_the_words() -> None:
+    log = "\n".join(f"2026-01-01 worker-{number} state{number} took {number} ms" for number in range(300))
+    assert "cabinet" in query_words(f"{log}\nwho has the key for the laser cabinet")
+    assert "cabinet" in query_words(f"who has the key for the laser cabinet\n{log}")

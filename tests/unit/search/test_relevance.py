@@ -113,3 +113,30 @@ def test_rare_words_weigh_more_than_common_ones() -> None:
     assert common_share("time") > common_share("glove") > common_share("idempot") == 0.0
     assert term_weight("idempot", 1, 60) > term_weight("glove", 1, 60) > term_weight("page", 1, 60)
     assert term_weight("many", 0, 60) > 0
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["what day is it today?", "what's new in the world today?", "3 plus 80", "option 4 sounds good, do 2 and 3 later"],
+)
+def test_the_present_day_and_short_numbers_recall_nothing(question: str) -> None:
+    with smp_memory.open(":memory:") as memory:
+        memory.create_session("s1").add_many(
+            [
+                ("finding", "The cellar was wet again today"),
+                ("decision", "Joint 4 gets a new bearing in week 2"),
+                ("learning", "Grandma turns 80 on the 3rd"),
+            ]
+        )
+        assert memory.query(question).confident == []
+
+
+def test_a_word_of_a_deleted_private_memory_cannot_be_told_from_an_unknown_one() -> None:
+    with smp_memory.open(":memory:", config={"search.semantic": "off"}) as memory:
+        session = memory.create_session("s1")
+        session.add_decision("The vault keeper is Ada", author="dev")
+        secret = session.agent("dev").add_learning("vault code delprivxyz", visibility="private")
+        session.delete(secret.id)
+        viewer = session.agent("other")
+        known, unknown = (viewer.query(f"who is the vault keeper {word}?")[0] for word in ("delprivxyz", "nothingxyz"))
+        assert (known.relevance, known.score) == (unknown.relevance, unknown.score)

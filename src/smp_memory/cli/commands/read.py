@@ -55,7 +55,12 @@ def _select_records(session: SessionMemory, options: Any) -> list[Record]:
 
 def _has_tags(record: Record, tags: list[str]) -> bool:
     """Whether it has all tags, itself or by a tag below it: `security.login` is below `security`."""
-    return all(any(f"{each}.".startswith(tag + ".") for each in record.tags) for tag in tags)
+    return all(any(f"{each}.".startswith(tag + ".") for each in _tags(record)) for tag in tags)
+
+
+def _tags(record: Record) -> list[object]:
+    """The tags of a record, in which a person may have typed anything."""
+    return record.tags if isinstance(record.tags, list) else [record.tags]
 
 
 def _memory_table(call: Invocation, session: SessionMemory, records: list[Record]) -> Iterator[str]:

@@ -251,11 +251,23 @@ def query_words(prompt: str) -> str:
         return ""
     from smp_memory.index.tokenizer import parse, without_signs
 
-    text = without_signs(strip(prompt[:_MOST_CHARACTERS]))
-    words = list(dict.fromkeys(text.split()))[:_MOST_WORDS]
+    text = without_signs(_beginning_and_end(strip(prompt)))
+    words = list(dict.fromkeys(text.split()))
+    if len(words) > _MOST_WORDS:
+        words = words[: _MOST_WORDS // 2] + words[-_MOST_WORDS // 2 :]
     query = " ".join(words)
     content_words = sum(f" {word.strip('.,;:!?').lower()} " not in _STOP_WORDS for word in words)
+    if not query.isascii() and len(words) < _MIN_WORDS:  # a script without spaces
+        content_words = _MIN_WORDS
     return query if content_words >= _MIN_WORDS and len(set(parse(query).words)) >= _MIN_WORDS else ""
+
+
+def _beginning_and_end(prompt: str) -> str:
+    """A long prompt without its middle: the question stands before or after what was pasted."""
+    if len(prompt) <= _MOST_CHARACTERS:
+        return prompt
+    half = _MOST_CHARACTERS // 2
+    return f"{prompt[:half]} {prompt[-half:]}"
 
 
 # -- an agent that the host starts
