@@ -139,4 +139,5 @@ def test_a_word_of_a_deleted_private_memory_cannot_be_told_from_an_unknown_one()
         session.delete(secret.id)
         viewer = session.agent("other")
         known, unknown = (viewer.query(f"who is the vault keeper {word}?")[0] for word in ("delprivxyz", "nothingxyz"))
-        assert (known.relevance, known.score) == (unknown.relevance, unknown.score)
+        assert known.explain["relevance"] == unknown.explain["relevance"]
+        assert known.explain["strength"] == unknown.explain["strength"]
