@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import log10
 from xml.sax.saxutils import escape
 
-_WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 720, 360, 60, 36, 240, 50
+_WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 760, 360, 60, 36, 280, 50
 _STYLE = """
 text { fill: #1f2328; font: 12px sans-serif } .grid { stroke: #d0d7de } .line { fill: none; stroke-width: 2 }
 .a { stroke: #0969da } .b { stroke: #bc4c00 } .c { stroke: #1a7f37 } .d { stroke: #8250df }
@@ -46,7 +46,7 @@ def _axes(sizes: list[float], axis: str) -> list[str]:
         parts.append(f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{tenth / 10:.1f}</text>')
     for size in sizes if axis == MEMORIES else sizes[::2]:
         x = _x(size, sizes, axis)
-        shown = f"{size:,}" if axis == MEMORIES else f"{size:.1f}"
+        shown = f"{size:,}" if axis == MEMORIES else f"{size:.2f}"
         parts.append(f'<text x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle">{shown}</text>')
     parts.append(f'<text x="{(_LEFT + right) / 2}" y="{_HEIGHT - 10}" text-anchor="middle">{axis}</text>')
     return parts

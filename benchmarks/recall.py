@@ -162,7 +162,7 @@ def curve_chart(figures: dict[str, Any]) -> str:
     lines: dict[tuple[str, str], dict[float, float]] = {}
     for title, tables in figures.items():
         way = "meaning" if title.endswith("words and meaning") else "words"
-        for floor, row in tables.get("curve", {}).items() if " projects, by" in title else ():
+        for floor, row in tables.get("floor", {}).items() if " projects, by" in title else ():
             for name in ("false injection", "miss", "precision"):
                 if row.get(name) is not None:
                     lines.setdefault((name, way), {})[float(floor)] = row[name]
