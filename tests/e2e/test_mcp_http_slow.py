@@ -20,7 +20,7 @@ from starlette.responses import PlainTextResponse, StreamingResponse
 from smp_memory.integrations.mcp.http import ConnectionLimits, RequestGuard, listening_socket, settings
 
 TOKEN = "t" * 32
-WAIT_SECONDS = 60
+WAIT_SECONDS = 60  # a busy machine
 SHORT = ConnectionLimits(headers_seconds=1, body_seconds=1, idle_seconds=1, write_seconds=1, connections=40)
 LONG = ConnectionLimits(headers_seconds=600, body_seconds=600, idle_seconds=600, write_seconds=600, connections=12)
 

@@ -292,6 +292,7 @@ def check(memory: smp_memory.Memory, asked: dict[str, Any]) -> None:
     assert not hits.more
     for hit in hits:
         assert hit.record == memory.session(hit.session).find(hit.id)
+        assert 0 <= hit.score <= 1
         assert 0 <= hit.relevance <= 1
         assert 0 <= hit.priority <= 1
     assert hits.counts == counted([hit.record for hit in hits])
@@ -314,7 +315,7 @@ def counted(records: list[smp_memory.Record]) -> dict[str, dict[str, int]]:
 def check_order(hits: Any, asked: dict[str, Any]) -> None:
     sort = asked.get("sort", "relevance" if asked.get("text") else "newest")
     keys = {
-        "relevance": lambda hit: -hit.relevance,
+        "relevance": lambda hit: -hit.score,
         "newest": lambda hit: -hit.record.created.timestamp(),
         "oldest": lambda hit: hit.record.created.timestamp(),
         "priority": lambda hit: -hit.priority,

@@ -200,7 +200,7 @@ class SearchContract(ContractFixture):
             assert hit.explain
             assert hit.record == session.get(hit.id)
             assert hit.to_dict()["record"]["id"] == hit.id
-        assert [hit.relevance for hit in hits] == sorted((hit.relevance for hit in hits), reverse=True)
+        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
     def test_filters(self) -> None:
         session = self._library()
