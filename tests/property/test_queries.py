@@ -266,7 +266,7 @@ def expected(memory: smp_memory.Memory, asked: dict[str, Any]) -> tuple[dict[str
             if speaking[position]:
                 must[record.ref] = record
             elif record.type == "conversation" and query and len(query.words) >= 3:
-                near = [position - 1, position + 1]
+                near = [position - 2, position - 1, position + 1, position + 2]
                 if any(0 <= at < len(records) and speaking[at] and meets(records[at], asked) for at in near):
                     may.add(record.ref)
     return must, may
@@ -342,12 +342,14 @@ def check_pages(memory: smp_memory.Memory, given: dict[str, Any], refs: list[str
 def opened(where: str) -> Iterator[smp_memory.Memory]:
     clock = FrozenClock(START)
     if where == ":memory:":
-        with smp_memory.open(":memory:", clock=clock) as memory:
+        with smp_memory.open(":memory:", clock=clock, config={"search.semantic": "off"}) as memory:
             yield memory
         return
     with (
         tempfile.TemporaryDirectory() as folder,
-        smp_memory.open(Path(folder, "s"), clock=clock, config={"durability": "os"}) as memory,
+        smp_memory.open(
+            Path(folder, "s"), clock=clock, config={"durability": "os", "search.semantic": "off"}
+        ) as memory,
     ):
         yield memory
 
