@@ -376,3 +376,18 @@ def test_tags_of_any_type_typed_by_hand_do_not_stop_queries(tmp_path: Path, tags
         assert memory.query("kiosk gate").ids == ["DEC-0001"]
         assert memory.query("kiosk gate", count_by="tag").ids == ["DEC-0001"]
         assert memory.query("kiosk gate", topic="kiosk").ids == ["DEC-0001"]
+
+
+@pytest.mark.parametrize("typed", ['"31.12.2020"', '"yesterday"', "2020", "[1]"])
+def test_unreadable_validity_typed_by_hand_is_reported(tmp_path: Path, typed: str) -> None:
+    with smp_memory.open(tmp_path / "store") as memory:
+        memory.create_session("s1").add_decision("The kiosk gate opens at nine")
+    [path] = (tmp_path / "store").rglob("decisions.jsonl")
+    path.write_text(path.read_text().replace('"decision":"The kiosk', f'"valid_until":{typed},"decision":"The kiosk'))
+    with smp_memory.open(tmp_path / "store") as memory:
+        problems = memory.session("s1").validate().problems
+        assert [(each.code, each.id) for each in problems if each.code == "unreadable_validity"] == [
+            ("unreadable_validity", "DEC-0001")
+        ]
+        assert memory.query("kiosk gate").ids == ["DEC-0001"]
+        assert any("valid_until" in str(issue) for issue in memory.doctor().findings)

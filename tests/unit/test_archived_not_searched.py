@@ -62,13 +62,13 @@ def test_command_line_does_not_deny_words_of_an_archived_session(tmp_path: Path)
     with smp_memory.open(tmp_path / "store") as memory:
         filled(memory)
     told = smp_command(tmp_path / "store", "query", "zebras").stdout
-    assert "No memory contains any of these words" not in told
+    assert "No memory matches these words" not in told
     assert "1 archived session was not searched" in told
     assert "--include-archived" in told
     data = json.loads(smp_command(tmp_path / "store", "query", "zebras", "--json").stdout)
     assert data["archived_not_searched"] == 1
     told = smp_command(tmp_path / "store", "query", "giraffes", "--include-archived").stdout
-    assert "No memory contains any of these words" in told
+    assert "No memory matches these words" in told
     assert "1 archived session was not searched" in smp_command(tmp_path / "store", "context").stderr
 
 

@@ -62,6 +62,7 @@ _ADVICE = {
     "conflicting_put": "Keep one of the two lines in the file.",
     "head_conflict": "Correct the file as the message says, or: smp repair --session {}",
     "same_preference": "Delete the one that you do not want.",
+    "unreadable_validity": "Write a day or a time, or remove the field.",
     "not_a_file": "Put a plain file in its place.",
     "missing_entries": "Restore them from git or a backup, if they were removed by mistake.",
     "missing_after_change": "Append what is in this file to the one it came from, or delete it.",

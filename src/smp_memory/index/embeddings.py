@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         def embed(self, texts: Sequence[str]) -> bytes:
             """The vectors of these texts one after the other: signed bytes, of which only the direction is meaningful."""
 
-    class DerivedFiles(Protocol):
+    class DerivedFileAccess(Protocol):
         """Files that can be derived again, of this user and for all stores."""
 
         def read(self, name: str) -> bytes:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from smp_memory.index.embeddings import DerivedFiles
+    from smp_memory.index.embeddings import DerivedFileAccess
 
 
 MODEL = "wordllama/l2_supercat_256/1"  # the last number: our use of it. Vectors of another name are computed again
@@ -43,7 +43,7 @@ _ROW_BYTES = 2 * DIMENSIONS  # half floats
 
 
 @cache
-def static_model(derived: DerivedFiles | None = None) -> StaticModel:
+def static_model(derived: DerivedFileAccess | None = None) -> StaticModel:
     """The model of the package, one for all stores of a process. Loads nothing yet."""
     return StaticModel(model_folder() or "", derived)
 
@@ -53,7 +53,7 @@ class StaticModel:
 
     batch = 500
 
-    def __init__(self, folder: str, derived: DerivedFiles | None = None) -> None:
+    def __init__(self, folder: str, derived: DerivedFileAccess | None = None) -> None:
         self._folder = folder
         self._derived = derived
         self._tokens: TokenTable | None = None
@@ -145,7 +145,7 @@ def _first_row(table: Any, count: int) -> int:
     return place
 
 
-def _tokens(path: str, derived: DerivedFiles | None) -> TokenTable:
+def _tokens(path: str, derived: DerivedFileAccess | None) -> TokenTable:
     """The tokens, from the block that was made from this file; it is made now if it is missing or not as expected."""
     status = os.stat(path)
     stamp = stamp_of(status.st_size, status.st_mtime_ns)

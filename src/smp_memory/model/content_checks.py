@@ -1,4 +1,4 @@
-"""Problems of memories that a session's history alone shows: references to missing memories, preferences with one key.
+"""Problems of memories that a session's history alone shows: references to missing memories, preferences with one key, unreadable validity.
 
 Every backend reports them in `validate`.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from smp_memory.model import ids
 from smp_memory.model.reports import Problem
+from smp_memory.model.times import VALID_FROM, VALID_UNTIL, validity
 from smp_memory.model.types import KINDS, PREFIXES
 
 TYPE_CHECKING = False
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
 
 def content_problems(session_history: SessionHistory, compacted: set[str]) -> list[Problem]:
     """The problems of a session's memories; references to `compacted` ones are valid."""
-    return _reference_problems(session_history, compacted) + _preference_problems(session_history)
+    return [
+        *_reference_problems(session_history, compacted),
+        *_preference_problems(session_history),
+        *_validity_problems(session_history),
+    ]
 
 
 def _reference_problems(session_history: SessionHistory, compacted: set[str]) -> list[Problem]:
@@ -78,6 +83,18 @@ def _preference_problems(session_history: SessionHistory) -> list[Problem]:
         for first in (history.first for history in histories if len(histories) > 1 and history.first.id != current):
             message = f"{first.id} has the key {key!r} like {current}, which is newer and in force. Delete the one you do not want."
             problems.append(Problem(first.file, first.line, "same_preference", message, "note", first.id))
+    return problems
+
+
+def _validity_problems(session_history: SessionHistory) -> list[Problem]:
+    """Bounds of validity, typed by hand, that are neither a day nor a time: the memory holds for ever."""
+    problems = []
+    for history in session_history.histories.values():
+        data, first = history.data(), history.first
+        for name, bound in zip((VALID_FROM, VALID_UNTIL), validity(data), strict=True):
+            if data.get(name) is not None and bound is None and history.deletion is None:
+                message = f"{first.id}: {name} is neither a day nor a time and is ignored. Write 2026-03-01 or 2026-03-01T14:30:00Z."
+                problems.append(Problem(first.file, first.line, "unreadable_validity", message, "warning", first.id))
     return problems
 
 

@@ -314,14 +314,19 @@ class Ranking:
 
     def _relevance_model(self) -> RelevanceModel | None:
         if self._model is None and self._frequencies:
-            text, frequencies = self._query.text, self._frequencies
             past = [each for each in self._ranges if each[1] is not None and each[1] <= self._query.now]  # not `today`
-            self._model = RelevanceModel(text, frequencies, frequencies, self._documents, past)
+            self._model = RelevanceModel(self._query.text, self._frequencies, self._documents, past)
         return self._model
 
     def _rivals(self, ranked: RankedRow) -> int:
         """The number of other candidates that match the text almost as well."""
-        return len(self._matches) - bisect_left(self._matches, RIVAL_SHARE * ranked.match) - 1
+        return max(len(self._matches) - bisect_left(self._matches, RIVAL_SHARE * ranked.match) - 1, 0)
+
+    def remove_rival(self, ranked: RankedRow) -> None:
+        """Do not count a superseded memory as a rival: its successor answers in its place."""
+        place = bisect_left(self._matches, ranked.match)
+        if place < len(self._matches) and self._matches[place] == ranked.match:
+            del self._matches[place]
 
     def explain(self, ranked: RankedRow, record: Record) -> dict[str, Any]:
         """The parts of a hit's score, the features of its relevance, and the parts of its priority."""

@@ -34,7 +34,7 @@ from smp_memory.search.word_frequencies import common_share
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from smp_memory.model.record import Record
@@ -55,6 +55,7 @@ RIVAL_SHARE = 0.85  # a candidate whose text score is at least this share of ano
 _MOST_UNKNOWN = 8  # unknown words that are compared with those of a memory
 _MOST_RIVALS = 10  # more make no difference
 _PASSAGE_TERMS = 40
+_MOST_EXPONENT = 700.0  # hundreds of missing names go beyond what a float can hold
 _BACKGROUND = 1000  # ordinary passages that the store's memories are mixed with
 _LEAST_WEIGHT = 0.05
 _FRAME_FACTOR, _LABEL_FACTOR, _TYPO_FACTOR = 0.3, 0.5, 0.7
@@ -80,28 +81,28 @@ class RelevanceModel:
     def __init__(
         self,
         text: str,
-        words: Collection[str],
         frequencies: Mapping[str, int],
         documents: int,
         ranges: Iterable[tuple[int | None, int | None]] = (),
     ) -> None:
-        """`frequencies`: in how many of the `documents` each of the words is; `ranges`: the times that the query names."""
+        """`frequencies`: in how many of the `documents` each word of the query is; `ranges`: the times that it names."""
         self._ranges = list(ranges)
         documents = 1 << documents.bit_length()  # rounded, so that one hidden memory makes no difference
-        words = [word for word in words if not (self._ranges and _is_time(word))] or list(words)
-        self._weights = {word: term_weight(word, frequencies.get(word, 0), documents) for word in words}
+        words = [word for word in frequencies if not (self._ranges and _is_time(word))] or list(frequencies)
+        self._weights = {word: term_weight(word, frequencies[word], documents) for word in words}
         self._chance = log(documents + 1)
         self._names = set(names_in(text) & self._weights.keys())
         if documents > _MANY:
-            self._names |= {word for word in words if _is_as_good_as_a_name(word, frequencies.get(word, 0))}
-        unknown = [word for word in words if not frequencies.get(word) and is_correctable(word)]
+            self._names |= {word for word in words if _is_as_good_as_a_name(word, frequencies[word])}
+        unknown = [word for word in words if not frequencies[word] and is_correctable(word)]
         self._unknown = unknown[:_MOST_UNKNOWN]
         self._is_request = not text.rstrip().endswith(("?", "？", "؟", "か。"))
 
     def of(self, record: Record, created: int, rivals: int) -> float:
         """The relevance of a memory, given its time in microseconds and the number of its rivals."""
         features = self.features(record, created, rivals)
-        return 1 / (1 + exp(-BIAS - sum(COEFFICIENTS[name] * value for name, value in features.items())))
+        total = BIAS + sum(COEFFICIENTS[name] * value for name, value in features.items())
+        return 1 / (1 + exp(min(-total, _MOST_EXPONENT)))
 
     def features(self, record: Record, created: int, rivals: int) -> dict[str, float]:
         weights = self._weights
@@ -140,7 +141,7 @@ class RelevanceModel:
         return best
 
     def _occurrences(self, found: list[str]) -> list[tuple[int, str, float]]:
-        """Position, term of the query, and factor of each match; at most a few of each term."""
+        """Position, term of the query, and factor of each match."""
         known = [(place, term, 1.0) for place, term in enumerate(found) if term in self._weights]
         for word in self._unknown:
             known += [(place, word, _TYPO_FACTOR) for place, term in enumerate(found) if _is_typo(word, term)]

@@ -63,6 +63,9 @@ class SuccessionOrder:
             block = ranked[start : start + _BLOCK]
             new = self._admitted(self._look_up(each.row for each in block))
             by_doc = by_doc or ({each.row.doc: each for each in ranked} if new else {})
+            for each in block if new else ():
+                if self._known[each.row.doc]:
+                    self._ranking.remove_rival(each)
             for each in block:
                 for row in self._known[each.row.doc] if new else ():
                     if row.doc in new and row.doc not in done:

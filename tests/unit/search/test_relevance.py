@@ -141,3 +141,22 @@ def test_a_word_of_a_deleted_private_memory_cannot_be_told_from_an_unknown_one()
         known, unknown = (viewer.query(f"who is the vault keeper {word}?")[0] for word in ("delprivxyz", "nothingxyz"))
         assert known.explain["relevance"] == unknown.explain["relevance"]
         assert known.explain["strength"] == unknown.explain["strength"]
+
+
+def test_query_with_hundreds_of_identifiers_is_answered() -> None:
+    with smp_memory.open(":memory:") as memory:
+        memory.create_session("s1").add_decision("Orders use PostgreSQL in the shop")
+        pasted = " ".join(f"id_{number}x{number}" for number in range(900))
+        [hit] = memory.query(f"orders shop {pasted}")
+        assert 0 <= hit.relevance < 0.01
+
+
+def test_superseded_versions_do_not_make_their_successor_less_relevant() -> None:
+    with smp_memory.open(":memory:") as memory:
+        session = memory.create_session("s1")
+        before = None
+        for release in ("amber", "birch", "cedar", "dogwood", "elder", "fir", "ginkgo", "hazel"):
+            relations = [{"kind": "supersedes", "target": before}] if before else []
+            before = session.add_decision(f"The deploy freeze lifts after {release}", relations=relations).id
+        first = memory.query("When does the deploy freeze lift?").confident[0]
+        assert first.record.id == before
