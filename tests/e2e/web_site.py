@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
 WAIT_SECONDS = 60
-CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), "")
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
+)
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]  # fmt: skip
 
 
@@ -31,7 +33,12 @@ class WebSite:
     def __init__(self, root: Path, *arguments: str) -> None:
         words = [sys.executable, "-m", "smp_memory", "web", "--no-browser", "--root", str(root), *arguments]
         self.process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ}
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ},
         )
         assert self.process.stdout is not None
         said = ""
@@ -44,6 +51,8 @@ class WebSite:
         self.link, self.port = found[0], int(found[1])
         self.base = f"http://127.0.0.1:{self.port}"
         self.cookie = ""
+        self.root = root
+        self.form_token = ""
 
     def ask(self, method: str, path: str, body: str | None = None, **headers: str) -> tuple[int, dict[str, str], str]:
         """Status, headers and body of an answer; headers are given as `sec_fetch_site`."""
@@ -65,7 +74,8 @@ class WebSite:
         self.cookie = headers["set-cookie"].partition(";")[0]
         found = re.search(r'data-form-token="([^"]+)"', self.ask("GET", "/search")[2])
         assert found is not None
-        return found[1]
+        self.form_token = found[1]
+        return self.form_token
 
     def stop(self) -> int:
         if self.process.poll() is None:
