@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from smp_memory.analytics import charts, curves
 from smp_memory.integrations.web import lookup
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.layout import form, heading, page, panel
 from smp_memory.integrations.web.pages.memory_elsewhere import elsewhere_page, state_banner
-from smp_memory.integrations.web.pages.memory_fields import facts, field_blocks, main_text
+from smp_memory.integrations.web.pages.memory_fields import access_of, facts, field_blocks, main_text
 from smp_memory.integrations.web.pages.memory_history import history_panel, provenance_panel
 from smp_memory.integrations.web.pages.memory_relations import Connections, relations_panel, similar_panel
 from smp_memory.integrations.web.parts import author_of, marks, memory_link, memory_url, when
 from smp_memory.integrations.web.words import line_of, shortened
+from smp_memory.model.times import to_microseconds
 from smp_memory.model.types import KINDS
 from smp_memory.policies.statuses import is_settled
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 _TITLE_CHARACTERS = 70
 _TASK_CHARACTERS = 200
+_CHART = (306, 150)  # pixels
 
 
 def memory_page(request: PageRequest) -> Response:
@@ -173,7 +176,21 @@ def _more(record: Record, names: tuple[str, ...]) -> Html:
 
 
 def _fading(request: PageRequest, found: Located) -> Html | None:
-    if found.session is None or found.state != lookup.LIVE:
+    """Its priority in the past and in the future as a curve, with the same in words."""
+    if found.session is None or found.state != lookup.LIVE or found.record is None:
         return None
-    today = request.memory.priority(found.ref)
-    return panel("Fading", el("p", "Priority today: ", el("b", f"{today:.2f}"), "."))
+    count, last = access_of(request, found, found.record)
+    uses = curves.known_uses(found.history) if found.history is not None else []
+    if last is not None:
+        uses = [*uses, curves.KnownUse(to_microseconds(last), count)]
+    curve = curves.decay_points(
+        found.record,
+        request.memory.scope.policy(),
+        request.now,
+        threshold=found.session.config["compaction.faded_below"],
+        history=found.history,
+        uses=uses,
+    )
+    chart = charts.draw_decay(curve, width=_CHART[0], height=_CHART[1])
+    note = "Pinned: it does not fade." if found.record.pinned else curves.sentence(curve)
+    return panel("Fading", Html(chart), el("p", note, class_="note"))

@@ -120,7 +120,7 @@ def facts(request: PageRequest, found: Located, record: Record) -> Html:
 
 
 def _uses(request: PageRequest, found: Located, record: Record) -> Html:
-    count, last = _access(request, found, record)
+    count, last = access_of(request, found, record)
     if not count or last is None:
         return join(
             "Not used yet. Reading it through an agent, `smp get` or Python counts; looking at it here does not."
@@ -130,7 +130,7 @@ def _uses(request: PageRequest, found: Located, record: Record) -> Html:
     return join(counted(count, "time"), ", last ", when(last, request.now), more)
 
 
-def _access(request: PageRequest, found: Located, record: Record) -> tuple[int, datetime | None]:
+def access_of(request: PageRequest, found: Located, record: Record) -> tuple[int, datetime | None]:
     """How often it was used and when last: by the index for a live session, else by the file."""
     given = record.access if isinstance(record.access, dict) else {}
     if found.session is None or found.cold is not None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from smp_memory.analytics.relation_chart import Neighbour, relation_graph
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SessionArchived, SessionNotFound
-from smp_memory.integrations.web.html import Child, Html, el, join
+from smp_memory.integrations.web.html import Child, Html, el, join, visible
 from smp_memory.integrations.web.layout import form, panel
 from smp_memory.integrations.web.lookup import LIVE
 from smp_memory.integrations.web.parts import item, memory_link, memory_url, score_text, tag
@@ -153,9 +154,20 @@ def _remove(request: PageRequest, found: Located, record: Record, each: Connecti
     )
 
 
-def graph(record: Record, connections: list[Connection]) -> Html | None:
-    """The memory and its neighbours as a picture; None until there is one."""
-    return None
+def graph(record: Record, connections: list[Connection]) -> Html:
+    """The memory and its neighbours as a picture in which each neighbour is a link."""
+    shown = [
+        Neighbour(
+            each.ref,
+            visible(each.ref.removeprefix(f"{record.session}/")),
+            visible(line_of(each.record)) if each.record is not None else "",
+            visible(each.kind),
+            each.is_outgoing,
+        )
+        for each in connections
+    ]
+    drawn = relation_graph(record, shown, memory_url).replace('role="img"', 'role="group"', 1)  # it contains links
+    return el("div", Html(drawn), class_="scroll page-only")
 
 
 # -- similar memories
