@@ -46,7 +46,7 @@ def form_response(request: PageRequest, shown: Form, error: SMPError | None = No
     )
     alert = el("p", error.message, class_="error-text", role="alert", id="action-error") if error is not None else None
     body = form(request, shown.action, alert, shown.fields, buttons, autocomplete="off")
-    section = el("section", el("h2", shown.title), shown.intro, body, id="action", class_="panel action")
+    section = el("section", el("h1", shown.title), shown.intro, body, id="action", class_="panel action")
     if error is not None:
         status = status_of(error)
     return page(request, shown.title, "", el("div", section, class_="narrow"), status=status)

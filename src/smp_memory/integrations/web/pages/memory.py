@@ -12,7 +12,7 @@ from smp_memory.analytics import charts, curves
 from smp_memory.integrations.web import lookup
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.layout import form, heading, page, panel
-from smp_memory.integrations.web.pages.memory_elsewhere import elsewhere_page, state_banner
+from smp_memory.integrations.web.pages.memory_elsewhere import elsewhere_page, restore_session_form, state_banner
 from smp_memory.integrations.web.pages.memory_fields import access_of, facts, field_blocks, main_text
 from smp_memory.integrations.web.pages.memory_history import history_panel, provenance_panel
 from smp_memory.integrations.web.pages.memory_relations import Connections, relations_panel, similar_panel
@@ -132,8 +132,11 @@ def _succession_banner(connections: Connections, record: Record) -> Html | None:
 
 
 def _actions(request: PageRequest, found: Located, record: Record) -> Html | None:
-    if found.state == lookup.DELETED:
-        return el("div", _action(record, "restore", "Restore", "primary"), _more(record, ("erase",)), class_="actions")
+    if found.state in (lookup.DELETED, lookup.COLD):
+        restore = _action(record, "restore", "Restore", "primary")
+        return el("div", restore, _more(record, ("erase",)), class_="actions")
+    if found.state == lookup.ARCHIVED:
+        return el("div", restore_session_form(request, found), class_="actions")
     if not found.can_change:
         return None
     kind = KINDS[record.type]

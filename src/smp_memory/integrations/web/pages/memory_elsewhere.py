@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from smp_memory.integrations.web import lookup
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.layout import form, heading, page, panel
-from smp_memory.integrations.web.parts import memory_url, pairs, when
+from smp_memory.integrations.web.parts import pairs, when
 from smp_memory.integrations.web.words import ago, moment_text
 from smp_memory.model.times import to_moment
 
@@ -31,13 +31,14 @@ _MOST_PROBLEMS = 5
 def state_banner(request: PageRequest, found: Located) -> Html | None:
     """That the memory is deleted, compacted or archived: since when, why, until when, and the way back."""
     if found.state == lookup.DELETED:
-        return _banner(*_deleted(request, found), _restore(request, found))
+        return _banner(*_deleted(request, found))
     if found.state == lookup.COLD:
-        return _banner(*_cold(request, found), _restore(request, found))
+        return _banner(*_cold(request, found))
     if found.state == lookup.ARCHIVED:
-        return _banner(*_archived(request, found), _restore_session(request, found))
+        return _banner(*_archived(request, found))
     if found.problems:
-        return _banner("A part of this memory cannot be read: ", _problem_list(found))
+        said = el("p", "A part of this memory cannot be read:")
+        return el("div", said, _problem_list(found), class_="banner", role="note")
     return None
 
 
@@ -94,13 +95,9 @@ def _archived(request: PageRequest, found: Located) -> list[Child]:
     ]
 
 
-def _restore(request: PageRequest, found: Located) -> Html:
-    return form(request, f"{memory_url(found.ref)}/restore", el("button", "Restore", class_="small"), class_="inline")
-
-
-def _restore_session(request: PageRequest, found: Located) -> Html:
+def restore_session_form(request: PageRequest, found: Located) -> Html:
     action = url("/session/{}/restore", found.session_id)
-    return form(request, action, el("button", "Restore the session", class_="small"), class_="inline")
+    return form(request, action, el("button", "Restore the session", class_="primary"))
 
 
 # -- of memories that cannot be shown
@@ -136,7 +133,7 @@ def _unreadable(request: PageRequest, found: Located) -> tuple[Child, Child, int
 
 
 def _archived_unread(request: PageRequest, found: Located) -> tuple[Child, Child, int]:
-    restore = _restore_session(request, found)
+    restore = restore_session_form(request, found)
     said = el(
         "p", "The archive is too large to look into, or could not be read. Restoring the session shows its memories."
     )

@@ -122,9 +122,7 @@ def facts(request: PageRequest, found: Located, record: Record) -> Html:
 def _uses(request: PageRequest, found: Located, record: Record) -> Html:
     count, last = access_of(request, found, record)
     if not count or last is None:
-        return join(
-            "Not used yet. Reading it through an agent, `smp get` or Python counts; looking at it here does not."
-        )
+        return join("Not used yet. Being recalled for an agent or read in Python counts; looking at it here does not.")
     latest = _latest_uses(request, found.ref)
     more = [join(el("br"), when(each, request.now)) for each in latest[1:]]
     return join(counted(count, "time"), ", last ", when(last, request.now), more)
