@@ -228,9 +228,9 @@ def _as_pages(hits: list[Hit], query: Query) -> list[Hit]:
     """The hits in the order of the pages that show them: on each, what is outdated comes behind what is newer."""
     if not (query.text and query.sort == RELEVANCE):
         return hits
-    found = newer_first(hits[: query.offset])
-    for start in range(query.offset, len(hits), query.limit or len(hits)):
-        found += newer_first(hits[start : start + (query.limit or len(hits))])
+    found, size = newer_first(hits[: query.offset]), query.limit or MOST
+    for start in range(query.offset, len(hits), size):
+        found += newer_first(hits[start : start + size])
     return found
 
 
