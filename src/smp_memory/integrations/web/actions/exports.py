@@ -34,7 +34,6 @@ _TYPES = {
     "yaml": "application/yaml",
 }
 _MOST_HITS = 5000
-_PAGE_HITS = 500
 
 
 def export_form_page(request: PageRequest) -> Response:
@@ -124,11 +123,5 @@ def _found(request: PageRequest, search: str) -> list[str]:
         raise InvalidQuery(
             "include_archived: memories in archives are not exported from a search. Restore the session first."
         )
-    given = {name: value for name, value in given.items() if name != "count_by"} | {"limit": _PAGE_HITS, "offset": 0}
-    refs: list[str] = []
-    while len(refs) < _MOST_HITS:
-        hits = request.memory.query(asked.get("q") or None, **{**given, "offset": len(refs)})
-        refs += [record.ref for record in hits.records]
-        if not hits.more:
-            break
-    return refs[:_MOST_HITS]
+    given = {name: value for name, value in given.items() if name != "count_by"} | {"limit": _MOST_HITS, "offset": 0}
+    return [record.ref for record in request.memory.query(asked.get("q") or None, **given).records]

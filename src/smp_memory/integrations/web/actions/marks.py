@@ -173,7 +173,7 @@ def show_relate(target: Target) -> Form:
 
 def _likely_targets(target: Target) -> list[Record]:
     """Similar memories, then the newest of the session."""
-    similar = target.request.memory.find_similar(target.record.ref, limit=_LIKELY // 2, track_access=False).records
+    similar = target.request.memory.find_similar(target.record, limit=_LIKELY // 2, track_access=False).records
     newest = target.session.query(sort="newest", limit=_LIKELY, track_access=False).records
     found = {record.ref: record for record in [*similar, *newest] if record.ref != target.record.ref}
     return list(found.values())[:_LIKELY]

@@ -223,6 +223,8 @@ def receipt_panel(receipt: Receipt) -> Html:
         else "verified; some steps are still to be done"
         if receipt.verified
         else "not verified: see what is left"
+        if receipt.pieces
+        else "removed; its text was not searched for, see what is still to do"
     )
     checked = f"{counted(receipt.searched_files, 'file')}, {size_text(receipt.searched_bytes)}, for {counted(receipt.pieces, 'piece')} of its text"
     rows: list[tuple[Child, Child]] = [

@@ -103,7 +103,7 @@ def _tag_links(record: Record) -> list[Html]:
 
 def _written(request: PageRequest, record: Record) -> list[Child]:
     name = author_of(record)
-    by = join(" by ", el("a", name, href=url("/search", agent=name), class_="who")) if name else " by nobody named"
+    by = join(" by ", el("a", name, href=url("/search", agent=name), class_="who")) if name else None
     said: list[Child] = ["Written ", when(record.created, request.now), by]
     if record.revision > 1:
         changer = f" by {record.updated_by}" if record.updated_by else ""
@@ -196,4 +196,4 @@ def _fading(request: PageRequest, found: Located) -> Html | None:
     )
     chart = charts.draw_decay(curve, width=_CHART[0], height=_CHART[1])
     note = "Pinned: it does not fade." if found.record.pinned else curves.sentence(curve)
-    return panel("Fading", Html(chart), el("p", note, class_="note"))
+    return panel("Fading", Html(chart), el("p", note, class_="note"), class_="fading")

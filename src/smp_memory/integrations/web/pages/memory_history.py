@@ -40,7 +40,7 @@ def history_panel(request: PageRequest, found: Located) -> Html | None:
     more = el("p", el("a", f"Show {counted(missing, 'earlier step')}", href=link), class_="note") if missing else None
     rows = el("ol", [_step(request, step) for step in shown], class_="history", reversed=True)
     title = "History" if len(steps) > 1 else "History: not changed since it was written"
-    return panel(title, rows, more)
+    return panel(title, rows, more, class_="unchanged" if len(steps) == 1 else "")
 
 
 def _step(request: PageRequest, step: dict[str, Any]) -> Html:
@@ -114,13 +114,20 @@ def _entry_row(found: Located, entry: Entry, revision: int) -> Html:
     if is_revision(entry):
         what = f"{what}, revision {revision}"
     size = entry.place[1] - entry.place[0]
-    where = f"{os.path.basename(entry.file)}:{entry.line}" if entry.line else os.path.basename(entry.file) or "memory"
+    name = _name_in_session(found, entry.file)
+    where = f"{name}:{entry.line}" if entry.line else name
     state = _CHECKSUMS.get(entry.state, entry.state)
     kind = "" if entry.state == "signed" else "tag warn"
     details = join(moment_text(to_moment(entry.at)), f", {size_text(size)}, " if size > 0 else ", ")
     return el("li", el("code", where), " ", what, el("small", details, el("span", state, class_=kind)))
 
 
+def _name_in_session(found: Located, path: str) -> str:
+    """The path below the session's folder: `artifacts/ART-0001.md`."""
+    folder = found.session.folder + os.sep if found.session is not None else ""
+    return path[len(folder) :] if folder and path.startswith(folder) else os.path.basename(path) or "-"
+
+
 def _relative(request: PageRequest, path: str) -> str:
     root = request.memory.root
-    return os.path.relpath(path, root) if path.startswith(root) else path
+    return os.path.relpath(path, root) if path.startswith(root + os.sep) else path

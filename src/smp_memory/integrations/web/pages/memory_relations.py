@@ -122,12 +122,12 @@ def relations_panel(request: PageRequest, found: Located, record: Record, connec
     if not connections.all:
         add = el("a", "Relate it", href=f"{memory_url(record.ref)}/relate", data_dialog=True)
         hint = join("Connected with no other memory. ", add if found.state == LIVE else None)
-        return panel("Relations", el("p", hint, class_="empty"))
+        return panel("Relations", el("p", hint, class_="empty"), class_="connections")
     rows = [_row(request, found, record, each) for each in connections.all]
     missing = connections.total - len(connections.all)
     more = el("p", f"{missing:,} more are not listed.", class_="note") if missing > 0 else None
     title = f"Relations: {counted(connections.total, 'memory', 'memories')}"
-    return panel(title, graph(record, connections.all), el("ul", rows, class_="relations"), more)
+    return panel(title, graph(record, connections.all), el("ul", rows, class_="relations"), more, class_="connections")
 
 
 def _row(request: PageRequest, found: Located, record: Record, each: Connection) -> Html:
@@ -177,7 +177,7 @@ def similar_panel(request: PageRequest, found: Located) -> Html | None:
     """The memories that say something similar; looking for them counts as no use."""
     if found.cold is not None:
         return None
-    hits = request.memory.find_similar(found.ref, limit=_SIMILAR, track_access=False)
+    hits = request.memory.find_similar(found.record, limit=_SIMILAR, track_access=False)
     rows = [
         item(hit.record, request.now, score=score_text(hit.score), session=found.session_id)
         for hit in hits
