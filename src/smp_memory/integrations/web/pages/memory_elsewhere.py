@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from smp_memory.integrations.web.lookup import Located
+    from smp_memory.integrations.web.lookup import LocatedMemory
     from smp_memory.integrations.web.request import PageRequest
 
 _MOST_PROBLEMS = 5
@@ -28,7 +28,7 @@ _MOST_PROBLEMS = 5
 # -- of memories that can be read
 
 
-def state_banner(request: PageRequest, found: Located) -> Html | None:
+def state_banner(request: PageRequest, found: LocatedMemory) -> Html | None:
     """That the memory is deleted, compacted or archived: since when, why, until when, and the way back."""
     if found.state == lookup.DELETED:
         return _banner(*_deleted(request, found))
@@ -46,7 +46,7 @@ def _banner(*content: Child) -> Html:
     return el("div", el("p", *content), class_="banner", role="note")
 
 
-def _deleted(request: PageRequest, found: Located) -> list[Child]:
+def _deleted(request: PageRequest, found: LocatedMemory) -> list[Child]:
     deletion = found.history.deletion if found.history is not None else None
     if deletion is None:
         return []
@@ -64,7 +64,7 @@ def _deleted(request: PageRequest, found: Located) -> list[Child]:
     ]
 
 
-def purge_time(request: PageRequest, found: Located) -> datetime | None:
+def purge_time(request: PageRequest, found: LocatedMemory) -> datetime | None:
     """The earliest moment of a purge of this deleted memory; None if nothing purges it by itself."""
     if found.session is None:
         return None
@@ -72,7 +72,7 @@ def purge_time(request: PageRequest, found: Located) -> datetime | None:
     return trash[found.id].purged_from if found.id in trash else None
 
 
-def _cold(request: PageRequest, found: Located) -> list[Child]:
+def _cold(request: PageRequest, found: LocatedMemory) -> list[Child]:
     facts = found.cold
     since: list[Child] = ["by compaction"]
     if facts is not None:
@@ -84,7 +84,7 @@ def _cold(request: PageRequest, found: Located) -> list[Child]:
     ]
 
 
-def _archived(request: PageRequest, found: Located) -> list[Child]:
+def _archived(request: PageRequest, found: LocatedMemory) -> list[Child]:
     archived = found.archived
     since = archived.when if archived is not None else None
     reason = f" Reason: {archived.reason}." if archived is not None and archived.reason else ""
@@ -95,7 +95,7 @@ def _archived(request: PageRequest, found: Located) -> list[Child]:
     ]
 
 
-def restore_session_form(request: PageRequest, found: Located) -> Html:
+def restore_session_form(request: PageRequest, found: LocatedMemory) -> Html:
     action = url("/session/{}/restore", found.session_id)
     return form(request, action, el("button", "Restore the session", class_="primary"))
 
@@ -103,7 +103,7 @@ def restore_session_form(request: PageRequest, found: Located) -> Html:
 # -- of memories that cannot be shown
 
 
-def elsewhere_page(request: PageRequest, found: Located) -> Response:
+def elsewhere_page(request: PageRequest, found: LocatedMemory) -> Response:
     """The page for a memory without content: what is known of it."""
     lead, content, status = _EXPLAINED[found.state](request, found)
     return page(
@@ -111,7 +111,7 @@ def elsewhere_page(request: PageRequest, found: Located) -> Response:
     )
 
 
-def _session_deleted(request: PageRequest, found: Located) -> tuple[Child, Child, int]:
+def _session_deleted(request: PageRequest, found: LocatedMemory) -> tuple[Child, Child, int]:
     archived = found.archived
     facts = archived.metadata if archived is not None else {}
     rows: list[tuple[Child, Child]] = [
@@ -127,12 +127,12 @@ def _session_deleted(request: PageRequest, found: Located) -> tuple[Child, Child
     return lead, panel("The session was deleted", pairs(rows), back), 200
 
 
-def _unreadable(request: PageRequest, found: Located) -> tuple[Child, Child, int]:
+def _unreadable(request: PageRequest, found: LocatedMemory) -> tuple[Child, Child, int]:
     advice = el("p", "The bytes are still there. ", el("a", "Health", href="/health"), " says what can be done.")
     return "This memory cannot be read.", panel("What is wrong", _problem_list(found), advice), 200
 
 
-def _archived_unread(request: PageRequest, found: Located) -> tuple[Child, Child, int]:
+def _archived_unread(request: PageRequest, found: LocatedMemory) -> tuple[Child, Child, int]:
     restore = restore_session_form(request, found)
     said = el(
         "p", "The archive is too large to look into, or could not be read. Restoring the session shows its memories."
@@ -145,7 +145,7 @@ def _archived_unread(request: PageRequest, found: Located) -> tuple[Child, Child
     )
 
 
-def _missing(request: PageRequest, found: Located) -> tuple[Child, Child, int]:
+def _missing(request: PageRequest, found: LocatedMemory) -> tuple[Child, Child, int]:
     near, sessions = lookup.near_names(request.memory, found)
     links = [el("a", id, href=url("/memory/{}/{}", found.session_id, id), class_="id") for id in near]
     links += [el("a", name, href=url("/memory/{}/{}", name, found.id), class_="id") for name in sessions]
@@ -164,7 +164,7 @@ def _missing(request: PageRequest, found: Located) -> tuple[Child, Child, int]:
     return f"In session {found.session_id}", panel("Not found", said, unread, meant, search), 404
 
 
-def _problem_list(found: Located) -> Html | None:
+def _problem_list(found: LocatedMemory) -> Html | None:
     if not found.problems:
         return None
     rows = [

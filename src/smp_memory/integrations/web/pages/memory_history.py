@@ -15,7 +15,7 @@ from smp_memory.model.entry import is_maintenance, is_revision
 from smp_memory.model.times import to_moment
 
 if TYPE_CHECKING:
-    from smp_memory.integrations.web.lookup import Located
+    from smp_memory.integrations.web.lookup import LocatedMemory
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.model.entry import Entry
 
@@ -30,7 +30,7 @@ _CHECKSUMS = {"signed": "checksum matches", "edited": "edited by hand", "unsigne
 # -- history
 
 
-def history_panel(request: PageRequest, found: Located) -> Html | None:
+def history_panel(request: PageRequest, found: LocatedMemory) -> Html | None:
     if found.history is None:
         return None
     steps = found.history.steps()[::-1]
@@ -87,7 +87,7 @@ def _items(value: dict[str, Any] | list[Any]) -> list[Any]:
 # -- where its bytes are
 
 
-def provenance_panel(request: PageRequest, found: Located) -> Html | None:
+def provenance_panel(request: PageRequest, found: LocatedMemory) -> Html | None:
     """Files and lines of every entry of the memory, whether the checksums match, and what SMP itself adds."""
     if found.history is None:
         return None
@@ -109,7 +109,7 @@ def provenance_panel(request: PageRequest, found: Located) -> Html | None:
     )
 
 
-def _entry_row(found: Located, entry: Entry, revision: int) -> Html:
+def _entry_row(found: LocatedMemory, entry: Entry, revision: int) -> Html:
     what = "uses counted" if is_maintenance(entry) else _VERBS.get(entry.op, entry.op)
     if is_revision(entry):
         what = f"{what}, revision {revision}"
@@ -122,7 +122,7 @@ def _entry_row(found: Located, entry: Entry, revision: int) -> Html:
     return el("li", el("code", where), " ", what, el("small", details, el("span", state, class_=kind)))
 
 
-def _name_in_session(found: Located, path: str) -> str:
+def _name_in_session(found: LocatedMemory, path: str) -> str:
     """The path below the session's folder: `artifacts/ART-0001.md`."""
     folder = found.session.folder + os.sep if found.session is not None else ""
     return path[len(folder) :] if folder and path.startswith(folder) else os.path.basename(path) or "-"

@@ -15,7 +15,7 @@ from smp_memory.model.times import to_microseconds
 from smp_memory.model.types import KINDS
 
 if TYPE_CHECKING:
-    from smp_memory.integrations.web.lookup import Located
+    from smp_memory.integrations.web.lookup import LocatedMemory
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.memory import Memory
     from smp_memory.model.hits import Related
@@ -29,7 +29,7 @@ _LINE_CHARACTERS = 110
 _REFERS, _SAME_TURN = "references", "same turn"
 
 
-class Connection(NamedTuple):
+class RelatedMemory(NamedTuple):
     """One relation of the memory, or of another memory to it."""
 
     kind: str
@@ -39,19 +39,19 @@ class Connection(NamedTuple):
     is_relation: bool = True  # False: a reference or a shared turn, which cannot be removed as a relation
 
 
-class Connections(NamedTuple):
+class MemoryRelations(NamedTuple):
     """All connections of one memory, its own first, and the memories that took its place."""
 
-    all: list[Connection]
+    all: list[RelatedMemory]
     successors: list[str]
     total: int  # of the others, also those that are not listed
 
     @classmethod
-    def of(cls, memory: Memory, found: Located, record: Record) -> Connections:
+    def of(cls, memory: Memory, found: LocatedMemory, record: Record) -> MemoryRelations:
         near = _related(memory, found)
         known = {each.record.ref: each for each in near}
         own = [
-            Connection(kind, ref, True, known[ref].record if ref in known else _known(memory, ref), is_relation)
+            RelatedMemory(kind, ref, True, known[ref].record if ref in known else _known(memory, ref), is_relation)
             for kind, ref, is_relation in _pointers(record)
         ]
         listed = {each.ref for each in own}
@@ -59,7 +59,7 @@ class Connections(NamedTuple):
         return cls([*own, *others[:_SHOWN]], _successors(memory, found, record), len(own) + len(others))
 
 
-def _related(memory: Memory, found: Located) -> list[Related]:
+def _related(memory: Memory, found: LocatedMemory) -> list[Related]:
     if found.session is None or found.cold is not None:
         return []
     try:
@@ -93,14 +93,14 @@ def _known(memory: Memory, ref: str) -> Record | None:
         return None
 
 
-def _incoming(related: Related, record: Record) -> Connection:
+def _incoming(related: Related, record: Record) -> RelatedMemory:
     for kind, ref, is_relation in _pointers(related.record):
         if ref == record.ref:
-            return Connection(kind, related.record.ref, False, related.record, is_relation)
-    return Connection(related.kind or _SAME_TURN, related.record.ref, False, related.record, False)
+            return RelatedMemory(kind, related.record.ref, False, related.record, is_relation)
+    return RelatedMemory(related.kind or _SAME_TURN, related.record.ref, False, related.record, False)
 
 
-def _successors(memory: Memory, found: Located, record: Record) -> list[str]:
+def _successors(memory: Memory, found: LocatedMemory, record: Record) -> list[str]:
     if found.session is None or found.cold is not None:
         return []
     now = to_microseconds(memory.now())
@@ -118,7 +118,7 @@ def _successors(memory: Memory, found: Located, record: Record) -> list[str]:
 # -- the panel
 
 
-def relations_panel(request: PageRequest, found: Located, record: Record, connections: Connections) -> Html:
+def relations_panel(request: PageRequest, found: LocatedMemory, record: Record, connections: MemoryRelations) -> Html:
     if not connections.all:
         add = el("a", "Relate it", href=f"{memory_url(record.ref)}/relate", data_dialog=True)
         hint = join("Connected with no other memory. ", add if found.state == LIVE else None)
@@ -130,7 +130,7 @@ def relations_panel(request: PageRequest, found: Located, record: Record, connec
     return panel(title, graph(record, connections.all), el("ul", rows, class_="relations"), more, class_="connections")
 
 
-def _row(request: PageRequest, found: Located, record: Record, each: Connection) -> Html:
+def _row(request: PageRequest, found: LocatedMemory, record: Record, each: RelatedMemory) -> Html:
     kind = each.kind.replace("_", " ")
     arrow = f"{kind} →" if each.is_outgoing else f"← {kind}"
     other: Child = el("span", "does not exist, or is in a session that is not live", class_="note")
@@ -141,7 +141,7 @@ def _row(request: PageRequest, found: Located, record: Record, each: Connection)
     return el("li", el("span", arrow, class_="kind"), link, other, _remove(request, found, record, each))
 
 
-def _remove(request: PageRequest, found: Located, record: Record, each: Connection) -> Html | None:
+def _remove(request: PageRequest, found: LocatedMemory, record: Record, each: RelatedMemory) -> Html | None:
     if not (each.is_outgoing and each.is_relation) or found.state != LIVE or KINDS[record.type].is_turn:
         return None
     label = f"Remove: {each.kind} {each.ref}"
@@ -154,7 +154,7 @@ def _remove(request: PageRequest, found: Located, record: Record, each: Connecti
     )
 
 
-def graph(record: Record, connections: list[Connection]) -> Html:
+def graph(record: Record, connections: list[RelatedMemory]) -> Html:
     """The memory and its neighbours as a picture in which each neighbour is a link."""
     shown = [
         Neighbour(
@@ -173,7 +173,7 @@ def graph(record: Record, connections: list[Connection]) -> Html:
 # -- similar memories
 
 
-def similar_panel(request: PageRequest, found: Located) -> Html | None:
+def similar_panel(request: PageRequest, found: LocatedMemory) -> Html | None:
     """The memories that say something similar; looking for them counts as no use."""
     if found.cold is not None:
         return None
