@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from math import isnan
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -60,6 +61,15 @@ class Inspector:
         self.access = access
         self.author = author  # in whose name changes are made
         self.notices = Notices()
+        self._kept: dict[str, tuple[float, Any]] = {}
+
+    def kept(self, name: str, seconds: float, compute: Callable[[], Any]) -> Any:
+        """A value that may be some seconds old, such as suggestions of a form."""
+        until, value = self._kept.get(name, (0.0, None))
+        if time.monotonic() >= until:
+            value = compute()
+            self._kept[name] = (time.monotonic() + seconds, value)
+        return value
 
 
 class PageRequest(NamedTuple):
