@@ -59,9 +59,7 @@ def analytics(
     threshold: float | None = None,
 ) -> Analytics:
     """The statistics of a scope, or of some of its sessions; options are checked here, parts are computed later."""
-    names = scope.sessions
-    if sessions is not None:
-        names = [sessions] if isinstance(sessions, str) else list(dict.fromkeys(sessions))
+    names = scope.sessions if sessions is None else _names(sessions)
     for name in names or ():
         scope.store.existing_session(name)  # raises SessionNotFound or SessionArchived
     config = _config(scope, names)
@@ -75,6 +73,13 @@ def analytics(
     )
     narrowed = Scope(scope.store, names, config, scope.clock, viewer=scope.viewer, author=scope.author)
     return Analytics(narrowed, options)
+
+
+def _names(sessions: Any) -> list[str]:
+    given = [sessions] if isinstance(sessions, str) else sessions
+    if not isinstance(given, list | tuple) or not all(isinstance(each, str) for each in given):
+        raise InvalidQuery(f"sessions: must be the ids of sessions, not {repr(sessions)[:80]}.", field="sessions")
+    return list(dict.fromkeys(given))
 
 
 def _config(scope: Scope, names: list[str] | None) -> Config:
