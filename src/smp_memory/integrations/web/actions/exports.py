@@ -37,8 +37,8 @@ _MOST_HITS = 5000
 
 
 def export_form_page(request: PageRequest) -> Response:
-    """The form: what is exported, and in which format."""
-    return form_response(request, _form(request, request.get("ref"), request.get("session"), str(request.query)))
+    """The form: what is exported (`ref`, `session`, or the address of a `search` without its path), and in which format."""
+    return form_response(request, _form(request, request.get("ref"), request.get("session"), request.get("search")))
 
 
 def _form(request: PageRequest, ref: str, session: str, search: str, error: SMPError | None = None) -> Form:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _TITLE_CHARACTERS = 70
 _TASK_CHARACTERS = 200
 _CHART = (306, 150)  # pixels
+_DRAWN_REVISIONS = 100  # with more of them the curve knows the last revision only
 
 
 def memory_page(request: PageRequest) -> Response:
@@ -191,7 +192,7 @@ def _fading(request: PageRequest, found: LocatedMemory) -> Html | None:
         request.memory.scope.policy(),
         request.now,
         threshold=found.session.config["compaction.faded_below"],
-        history=found.history,
+        history=found.history if found.record.revision <= _DRAWN_REVISIONS else None,
         uses=uses,
     )
     chart = charts.draw_decay(curve, width=_CHART[0], height=_CHART[1])

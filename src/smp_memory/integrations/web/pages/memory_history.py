@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from smp_memory.model.entry import Entry
 
 _SHOWN_STEPS = 30
-_SHOWN_ENTRIES = 8
+_SHOWN_ENTRIES = 10
 _FIRST_CHARACTERS = 160  # of a value in the first step, which the page shows anyway
-_DIFFERENCE_CHARACTERS = 6000
+_DIFFERENCE_CHARACTERS = 3000
 _VERBS = {"put": "written", "change": "changed", "delete": "deleted", "restore": "restored"}
 _CHECKSUMS = {"signed": "checksum matches", "edited": "edited by hand", "unsigned": "typed in by hand, no checksum"}
 
@@ -93,17 +93,17 @@ def provenance_panel(request: PageRequest, found: LocatedMemory) -> Html | None:
         return None
     entries = found.history.entries[::-1]
     rows, revision = [], found.history.revision
-    for entry in entries:
+    for entry in entries[:_SHOWN_ENTRIES]:
         rows.append(_entry_row(found, entry, revision))
         revision -= is_revision(entry)
-    folded = el("details", el("summary", f"{len(rows) - _SHOWN_ENTRIES:,} earlier"), el("ul", rows[_SHOWN_ENTRIES:]))
+    folded = el("p", f"{len(entries) - _SHOWN_ENTRIES:,} earlier entries are not listed.", class_="hint")
     place = found.place or (found.session.folder if found.session is not None else "")
     uid = found.history.first.uid
     return panel(
         "Where its bytes are",
         pairs([("Folder" if not found.place else "In", el("code", _relative(request, place)))]),
-        el("ul", rows[:_SHOWN_ENTRIES], class_="places"),
-        folded if len(rows) > _SHOWN_ENTRIES else None,
+        el("ul", rows, class_="places"),
+        folded if len(entries) > _SHOWN_ENTRIES else None,
         el("p", f"Sequence number {found.history.first.seq}" + (f", uid {uid}" if uid else ""), class_="hint"),
         class_="page-only",
     )

@@ -159,7 +159,12 @@ def _results(request: PageRequest, text: str, hits: Hits, milliseconds: float) -
     offset = int(request.number("offset", 0, 0, 10_000))
     return el(
         "section",
-        el("h2", _summary(text, hits, offset), el("small", f"{milliseconds:.0f} ms", class_="side")),
+        el(
+            "h2",
+            _summary(text, hits, offset),
+            _export_link(request, hits),
+            el("small", f"{milliseconds:.0f} ms", class_="side"),
+        ),
         problems_banner(list(hits.problems), hits.archived_not_searched),
         [el("p", each, class_="note") for each in _notes(hits)],
         [_hit(request, hit, text) for hit in hits] or el("p", "No memory matches.", class_="empty"),
@@ -169,6 +174,11 @@ def _results(request: PageRequest, text: str, hits: Hits, milliseconds: float) -
         class_="panel",
         data_live=True,
     )
+
+
+def _export_link(request: PageRequest, hits: Hits) -> Html | None:
+    search = address(request, why_not=None).partition("?")[2]
+    return el("a", "Export…", href=url("/export", search=search), data_dialog=True) if search and hits else None
 
 
 def _summary(text: str, hits: Hits, offset: int) -> str:
