@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from smp_memory.errors import InvalidConfig
 from smp_memory.integrations.web import lookup
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.layout import form, heading, page, panel
@@ -15,8 +16,6 @@ from smp_memory.integrations.web.words import ago, moment_text
 from smp_memory.model.times import to_moment
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from starlette.responses import Response
 
     from smp_memory.integrations.web.lookup import LocatedMemory
@@ -52,24 +51,25 @@ def _deleted(request: PageRequest, found: LocatedMemory) -> list[Child]:
         return []
     by = f" by {deletion.by}" if deletion.by else ""
     reason = deletion.data.get("reason")
-    until = purge_time(request, found)
     return [
         el("b", "Deleted "),
         when(to_moment(deletion.at), request.now),
         f"{by}." + (f" Reason: {reason}." if reason else " No reason was given."),
-        " Agents are not told it. ",
-        f"It can be restored until {moment_text(until)} UTC ({ago(until, request.now)}), then a purge may remove it. "
-        if until is not None
-        else "It stays in the trash until somebody purges or erases it. ",
+        f" Agents are not told it. {_purge_sentence(request, found)}",
     ]
 
 
-def purge_time(request: PageRequest, found: LocatedMemory) -> datetime | None:
-    """The earliest moment of a purge of this deleted memory; None if nothing purges it by itself."""
+def _purge_sentence(request: PageRequest, found: LocatedMemory) -> str:
+    """Until when it can be restored."""
     if found.session is None:
-        return None
-    trash = {each.id: each for each in found.session.deleted()}
-    return trash[found.id].purged_from if found.id in trash else None
+        return ""
+    try:
+        until = next((each.purged_from for each in found.session.deleted() if each.id == found.id), None)
+    except InvalidConfig as error:
+        return f"Until when it can be restored is not known: {error.message}"
+    if until is None:
+        return "It stays in the trash until somebody purges or erases it."
+    return f"It can be restored until {moment_text(until)} UTC ({ago(until, request.now)}), then a purge may remove it."
 
 
 def _cold(request: PageRequest, found: LocatedMemory) -> list[Child]:
