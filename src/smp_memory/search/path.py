@@ -23,6 +23,7 @@ from smp_memory.errors import QueryTimeout
 from smp_memory.index.documents import GUARDED, label_key, text_of
 from smp_memory.index.query import is_loose, matches_spelling, text_matches
 from smp_memory.index.tokenizer import joined_terms, parse, spellings
+from smp_memory.model.history import PausedCollection
 from smp_memory.model.hits import Hit, Hits
 from smp_memory.search.field_values import aggregate, with_computed
 from smp_memory.search.names import spelled, with_corrections
@@ -209,7 +210,9 @@ class SearchRun:
         if self.check.may_reject:
             matches = _as_matches(ranked.row for ranked, _ in self.first(_ALL))
         elif query.text and not self.conditions.is_impossible:
-            matches = self._all_matches() if self.text else []
+            with PausedCollection():  # many thousands of matches, none of them garbage
+                matches = self._all_matches() if self.text else []
+                return self._searcher.counts(query.count_by, self.conditions, matches)
         return self._searcher.counts(query.count_by, self.conditions, matches)
 
     def _all_matches(self) -> list[TextMatch]:
