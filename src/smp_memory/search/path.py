@@ -28,7 +28,7 @@ from smp_memory.model.hits import Hit, Hits
 from smp_memory.search.field_values import aggregate, with_computed
 from smp_memory.search.names import spelled, with_corrections
 from smp_memory.search.query import NEWEST, OLDEST, RELEVANCE, Query
-from smp_memory.search.ranking import Ranking, adds_candidates, sort_key, uses_embeddings
+from smp_memory.search.ranking import SENTENCE_WORDS, Ranking, sort_key, uses_embeddings
 from smp_memory.search.scoring import CANDIDATES, RARITY
 from smp_memory.search.succession import SuccessionOrder, newer_first
 
@@ -220,7 +220,7 @@ class SearchRun:
         searcher, conditions = self._searcher, self.conditions
         found = searcher.search(self.text, conditions, _ALL, RARITY)
         others: dict[int, Row] = {}
-        if adds_candidates(self._query, self.text, conditions):
+        if max(len(self.text.words), len(self._query.text.split())) >= SENTENCE_WORDS:  # neighbours, and similar ones
             ranking = copy(self._ranking)  # its rivals are those of the page
             ranked = ranking.rank_matches(found[:CANDIDATES], self.text, conditions, _ALL)
             others = {each.row.doc: each.row for each in ranked}
