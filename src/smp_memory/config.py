@@ -119,6 +119,7 @@ SETTINGS = (
     Setting("lifecycle.auto_purge", True, Switch(), "Whether maintenance purges deleted sessions and memories after that time."),
     Setting("maintenance.auto", True, Switch(), "Whether opening a store runs due, cheap maintenance tasks, a few times a day."),
     Setting("health.stale_days", 90, Between(0, 36_500), "The age from which `smp doctor` reports open memories that nobody touched; 0 means never."),
+    Setting("observability.slow_ms", 1000, Whole(0, 600_000), "How long an operation or a wait for a lock takes before it is logged as slow; 0 logs all."),
     Setting("recall.min_relevance", 0.65, Between(0, 1), "How relevant a memory must be before hooks, contexts and MCP hand it to an agent: the probability that it answers."),
     Setting("hooks.recall", True, Switch(), "Whether hooks of coding agents put memories into the conversation."),
     Setting("hooks.recall_agents", True, Switch(), "Whether they do so for agents that the host starts, too."),
@@ -229,6 +230,10 @@ class Config:
     @property
     def lock_timeout_seconds(self) -> float:
         return float(self._values["concurrency.lock_timeout_ms"] / 1000)
+
+    @property
+    def slow_seconds(self) -> float:
+        return float(self._values["observability.slow_ms"] / 1000)
 
     @property
     def quota_bytes(self) -> int:

@@ -15,6 +15,7 @@ from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_arguments
 from smp_memory.model.session_info import GLOBAL_SESSION, SessionInfo
 from smp_memory.model.times import Clock, parse, to_moment, to_text
+from smp_memory.observation import observed
 from smp_memory.privacy.settings import check_settings, clean_metadata, log_metadata_redaction
 from smp_memory.scope import Scope
 from smp_memory.session import SessionMemory
@@ -518,6 +519,7 @@ class Memory:
         moment = self.now() if now is None else to_moment(parse(now, "now"))
         return lifecycle.maintenance.maintain(self.scope, moment, only, dry_run=dry_run)
 
+    @observed("validate", sessions=len)
     def validate(self) -> dict[str, Report]:
         """Check every session, also those whose files have another layout; see SessionMemory.validate."""
         found = {session.id: report for session, report in each_existing(self.sessions(), SessionMemory.validate)}
@@ -529,9 +531,11 @@ class Memory:
                 unread.setdefault(each.session, []).append(each.problem(self.layout))
         return found | {session: Report(problems, 0) for session, problems in unread.items()}
 
+    @observed("repair", sessions=len)
     def repair(self) -> dict[str, Report]:
         return {session.id: report for session, report in each_existing(self.sessions(), SessionMemory.repair)}
 
+    @observed("doctor")
     def doctor(
         self,
         *,
@@ -553,11 +557,13 @@ class Memory:
 
         return doctor(examine, lambda: self, fix=fix, sessions=sessions, progress=progress)
 
+    @observed("reindex")
     def reindex(self, progress: Callable[[str, int], None] | None = None) -> int:
         """Rebuild the index from the files; how many memories it holds. Never needed, never harmful."""
         self._store.check_open()
         return self._store.indexer.rebuild(progress)
 
+    @observed("convert")
     def convert(self, to: str, progress: Callable[[str], None] | None = None) -> Memory:
         """Convert the store to another layout, in place; returns it opened. This one is closed.
 

@@ -28,6 +28,7 @@ from smp_memory.errors import InvalidQuery
 from smp_memory.index.tokenizer import without_signs
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.times import parse, to_moment, to_text
+from smp_memory.observation import CONTEXT, observes
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 from smp_memory.search.query import Query
@@ -99,6 +100,7 @@ class Context:
         return f"Context({len(self.items)} memories, {self.tokens} of {self.max_tokens} tokens)"
 
 
+@observes(CONTEXT)
 def context(
     scope: Scope,
     agent: str | None = None,

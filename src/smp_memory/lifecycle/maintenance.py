@@ -33,6 +33,7 @@ from smp_memory.lifecycle.session_states import due_to_archive, lifecycle_times,
 from smp_memory.lifecycle.sessions import archive_session
 from smp_memory.model.entry import BY_MAINTENANCE
 from smp_memory.model.times import EPOCH, to_moment, to_text
+from smp_memory.observation import ObservedOperation, observe, observes
 from smp_memory.policies.clock_trust import distrust
 from smp_memory.policies.quota import Thresholds, compaction_target
 from smp_memory.policies.retention import due as retention_due
@@ -70,6 +71,10 @@ BY_CALENDAR = ("archive", "retention", "purge")  # not while the clock cannot be
 CHEAP = ("decay", "archive", "purge")  # tasks that opening a store may run
 _NOTICE_PERIOD = timedelta(days=7)  # how long before a deletion by retention it is announced
 _CHEAP_SECONDS = 1.0  # time limit of the cheap tasks
+_MAINTAIN = ObservedOperation(
+    "maintain", component="maintenance", figures=lambda report, *_, **__: {"tasks": len(report.tasks)}
+)
+_TASKS = {name: ObservedOperation(f"maintain.{name}", component="maintenance") for name in EVERY}
 
 
 class Task(NamedTuple):
@@ -105,6 +110,7 @@ class MaintenanceReport(NamedTuple):
         return {"tasks": tasks, "refused": self.refused or None, "dry_run": self.dry_run}
 
 
+@observes(_MAINTAIN)
 def maintain(
     scope: Scope,
     now: datetime,
@@ -168,6 +174,10 @@ class _Maintenance:
         self._is_complete = True
 
     def run(self, name: str) -> Task:
+        task: Task = observe(_TASKS[name], self._scope, self._run, name)
+        return task
+
+    def _run(self, name: str) -> Task:
         started = time.monotonic()
         did: list[str] = []
         problem = None

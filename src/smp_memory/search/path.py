@@ -17,12 +17,12 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from smp_memory import event_log
 from smp_memory.errors import QueryTimeout
 from smp_memory.index.documents import label_key, text_of
 from smp_memory.index.query import is_loose, matches_spelling
 from smp_memory.index.tokenizer import joined_terms, parse, spellings
 from smp_memory.model.hits import Hit, Hits
+from smp_memory.observation import QUERY, observes
 from smp_memory.search.field_values import aggregate, with_computed
 from smp_memory.search.names import spelled, with_corrections
 from smp_memory.search.query import NEWEST, OLDEST, RELEVANCE, Query
@@ -73,6 +73,7 @@ def check(scope: Scope, options: Mapping[str, Any]) -> Query:
     return Query(options, scope.now())
 
 
+@observes(QUERY)
 def search(scope: Scope, query: Query) -> Hits:
     """Answer a checked query. Hidden memories are left out before the limit is applied, so they take nobody's place."""
     store = scope.store
@@ -94,18 +95,14 @@ def search(scope: Scope, query: Query) -> Hits:
 
 
 def search_live(scope: Scope, query: Query) -> Hits:
-    """Search the index of live sessions; a slow search is logged."""
-    began, policy = time.monotonic(), scope.policy()
+    """Search the index of live sessions."""
+    policy = scope.policy()
     hits: Hits = scope.answer(
         query.sessions,
         lambda searcher: search_index(query, searcher, policy),
         with_others=query.follows_relations,
         by_meaning=uses_embeddings(query),
     )
-    seconds = time.monotonic() - began
-    if seconds >= event_log.SLOW_QUERY_SECONDS:
-        message = f"A query took {seconds:.1f} s."
-        event_log.emit("query", event_log.WARNING, "slow_query", message, seconds=round(seconds, 3), hits=len(hits))
     return hits
 
 
