@@ -143,11 +143,12 @@ WRAPPER = "memory_config"  # the design of the jsonl layout puts all settings in
 class Config:
     """All settings of a store, or of one session in it. `config["concurrency.lock_timeout_ms"]` gives a value."""
 
-    __slots__ = ("_layers", "_sources", "_values")
+    __slots__ = ("_layers", "_sources", "_values", "slow_seconds")
 
     _layers: tuple[Layer, Layer, Layer, Layer]  # file, session, environment, arguments
     _values: Flat
     _sources: dict[str, str]
+    slow_seconds: float  # an attribute, because every operation compares its duration with it
 
     def __init__(self, file: Layer, session: Layer, environment: Layer, arguments: Layer) -> None:
         values: Flat = {setting.path: setting.default for setting in SETTINGS}
@@ -159,6 +160,7 @@ class Config:
         object.__setattr__(self, "_layers", (file, session, environment, arguments))
         object.__setattr__(self, "_values", values)
         object.__setattr__(self, "_sources", sources)
+        object.__setattr__(self, "slow_seconds", values["observability.slow_ms"] / 1000)
 
     @classmethod
     def build(
@@ -230,10 +232,6 @@ class Config:
     @property
     def lock_timeout_seconds(self) -> float:
         return float(self._values["concurrency.lock_timeout_ms"] / 1000)
-
-    @property
-    def slow_seconds(self) -> float:
-        return float(self._values["observability.slow_ms"] / 1000)
 
     @property
     def quota_bytes(self) -> int:

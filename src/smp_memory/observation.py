@@ -10,9 +10,9 @@ returns or raises is not changed. OpenTelemetry is never imported here: spans ar
 
 from __future__ import annotations
 
-import sys
-import time
 from functools import wraps
+from sys import modules
+from time import monotonic
 
 from smp_memory import event_log, metrics
 from smp_memory.errors import Corrupt, SMPError
@@ -56,10 +56,12 @@ def _of_write(_: Any, operations: list[Any], *__: Any) -> dict[str, Any]:
     return {"memories": len(operations), **({"type": record.type} if record is not None else {})}
 
 
-_WRITES = {
-    name: ObservedOperation(name, metrics.WRITE_SECONDS, "write", event_log.WARNING, _of_write)
-    for name in ("add", "update", "relate", "delete", "restore", "batch", "transaction")
-}
+def _write(name: str) -> ObservedOperation:
+    return ObservedOperation(name, metrics.WRITE_SECONDS, "write", event_log.WARNING, _of_write)
+
+
+_WRITES = {name: _write(name.lower()) for name in ("Add", "Update", "Relate", "Delete", "Restore")}  # by class
+_BATCH, _TRANSACTION = _write("batch"), _write("transaction")
 QUERY = ObservedOperation(
     "query", metrics.QUERY_SECONDS, "query", event_log.WARNING, lambda hits, *_: {"hits": len(hits)}
 )
@@ -82,8 +84,8 @@ INDEX = ObservedOperation(
 def write_operation(operations: list[Any], atomic: bool) -> ObservedOperation:
     """The operation that a commit of these is: a transaction, a batch, or the only one of them."""
     if atomic:
-        return _WRITES["transaction"]
-    return _WRITES.get(type(operations[0]).__name__.lower() if len(operations) == 1 else "batch", _WRITES["batch"])
+        return _TRANSACTION
+    return _WRITES.get(type(operations[0]).__name__, _BATCH) if len(operations) == 1 else _BATCH
 
 
 def observed(name: str, **figures: Callable[[Any], Any]) -> Callable[[Function], Function]:
@@ -113,40 +115,35 @@ def observes(operation: ObservedOperation) -> Callable[[Function], Function]:
 
 def observe(operation: ObservedOperation, owner: Any, work: Callable[..., Any], *args: Any, **named: Any) -> Any:
     """Call `work` and observe it. `owner` has the settings (`config`), and maybe the session (`id`)."""
-    tracer = _active_tracer()
-    if tracer is not None:
-        return _trace(tracer, operation, owner, work, args, named)
-    began = time.monotonic()
+    if _TRACE in modules:
+        tracer = _active_tracer()
+        if tracer is not None:
+            return _trace(tracer, operation, owner, work, args, named)
+    began = monotonic()
     try:
         result = work(*args, **named)
     except Exception as error:
         _count_error(operation, error)
         raise
-    _finish(operation, owner, time.monotonic() - began, result, args, named)
+    seconds = monotonic() - began
+    operation.histogram.observe(operation.labels, seconds)
+    if seconds >= owner.config.slow_seconds:
+        _report_slow(operation, owner, seconds, result, args, named)
     return result
 
 
-def _finish(
+def _report_slow(
     operation: ObservedOperation, owner: Any, seconds: float, result: Any, args: tuple[Any, ...], named: dict[str, Any]
 ) -> None:
-    operation.histogram.observe(operation.labels, seconds)
-    if seconds >= owner.config.slow_seconds:
-        figures = operation.figures(result, *args, **named) if operation.figures is not None else {}
-        report_slow(operation, seconds, getattr(owner, "id", None), **figures)
-
-
-def report_slow(operation: ObservedOperation, seconds: float, session: str | None, **figures: Any) -> None:
-    """Log a slow operation."""
-    text = f"Slow: {operation.name} took {seconds:.1f} s."
-    duration_ms = round(seconds * 1000)
+    figures = operation.figures(result, *args, **named) if operation.figures is not None else {}
     event_log.emit(
         operation.component,
         operation.level,
         operation.event,
-        text,
-        session,
+        f"Slow: {operation.name} took {seconds:.1f} s.",
+        getattr(owner, "id", None),
         operation=operation.name,
-        duration_ms=duration_ms,
+        duration_ms=round(seconds * 1000),
         **figures,
     )
 
@@ -165,7 +162,7 @@ def _count_error(operation: ObservedOperation, error: Exception) -> str:
 def _active_tracer() -> Any:
     """The tracer, if the application has configured OpenTelemetry."""
     global _tracer  # noqa: PLW0603 - the tracer of the provider that was asked last
-    trace = sys.modules.get(_TRACE)
+    trace = modules.get(_TRACE)
     if trace is None:
         return None
     try:
@@ -196,15 +193,18 @@ def _trace(
     with tracer.start_as_current_span(
         f"smp.{operation.name}", attributes=attributes, record_exception=False, set_status_on_exception=False
     ) as span:
-        began = time.monotonic()
+        began = monotonic()
         try:
             result = work(*args, **named)
         except Exception as error:
-            trace, code = sys.modules[_TRACE], _count_error(operation, error)
+            trace, code = modules[_TRACE], _count_error(operation, error)
             span.set_attribute("error.type", code)
             span.set_status(trace.Status(trace.StatusCode.ERROR, code))
             raise
-        _finish(operation, owner, time.monotonic() - began, result, args, named)
+        seconds = monotonic() - began
+        operation.histogram.observe(operation.labels, seconds)
+        if seconds >= owner.config.slow_seconds:
+            _report_slow(operation, owner, seconds, result, args, named)
         if operation.figures is not None and span.is_recording():
             figures = operation.figures(result, *args, **named)
             span.set_attributes({f"smp.{name}": value for name, value in figures.items() if value is not None})

@@ -127,7 +127,7 @@ def maintain(
     store.check_open()
     evidence = clock_state.evidence(store)
     work = _Maintenance(scope, now, evidence, dry_run, time.monotonic() + seconds if seconds is not None else None)
-    last = _last_runs(store)
+    last = last_runs(store)
     refused = distrust(now, evidence)
     tasks = []
     for name, every in EVERY.items():
@@ -145,7 +145,7 @@ def maintain(
 def run_cheap_tasks(scope: Scope) -> None:
     """Run the cheap tasks that are due, for the opening of a store; it may take a second, and never fails."""
     try:
-        last = _last_runs(scope.store)
+        last = last_runs(scope.store)
         now = scope.now()
         if not last:  # a new store, or a clone, whose old sessions must not be archived at once
             _note_runs(scope.store, dict.fromkeys(CHEAP, now))
@@ -388,7 +388,8 @@ def _as_text(access: tuple[int, int]) -> tuple[int, str]:
 # -- the times of the last runs
 
 
-def _last_runs(store: Store) -> dict[str, datetime]:
+def last_runs(store: Store) -> dict[str, datetime]:
+    """When each task last ran to its end; tasks that never did are missing."""
     try:
         noted = json.loads(store.state.read(FILE))["tasks"]
         return {name: to_moment(noted[name]) for name in EVERY if name in noted}
