@@ -3,7 +3,8 @@
 Guarantees: every request is checked before anything of it is read: its Host must be one that was configured (so that no web
 page can reach the server under a name of its own), its Origin, if any, must be of this machine or allowed, and it must
 carry the token. A refusal says nothing else, and ends the connection. The server listens on loopback unless told otherwise, and
-then only under names that were given. Not guaranteed: secrecy on the wire; use a tunnel or a proxy with TLS beyond this machine.
+then only under names that were given. `/metrics` is behind the same checks.
+Not guaranteed: secrecy on the wire; use a tunnel or a proxy with TLS beyond this machine.
 
 The token is in a file that only its owner can read. It has 256 random bits and is compared in constant time; it is never printed
 or logged, only the path of its file is. A file that others may read or write, or that holds no token, is refused.
@@ -190,13 +191,11 @@ def serve_http(
 ) -> None:
     """Serve until interrupted."""
     listener = listening_socket(host, port)
-    port = listener.getsockname()[1]
-    app = guarded_app(server, token, host, port, names, memory)
-    address = f"[{host}]" if ":" in host else host
+    port, address = listener.getsockname()[1], f"[{host}]" if ":" in host else host
     sys.stderr.write(f"smp mcp: http://{address}:{port}{PATH} — the bearer token is in {token_path}\n")
     sys.stderr.flush()
     config = uvicorn.Config(
-        app,
+        guarded_app(server, token, host, port, names, memory),
         log_level="warning",
         access_log=False,
         log_config=None,
