@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,9 @@ def test_forked_child_starts_at_zero_even_if_a_thread_of_the_parent_was_counting
     holder = threading.Thread(target=hold)
     holder.start()
     entered.wait(30)
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of a fork while threads run
+        child = os.fork()
     if child == 0:
         metrics.INDEX_REBUILDS.add()
         os._exit(0 if metrics.INDEX_REBUILDS.values == {(): 1} else 1)
