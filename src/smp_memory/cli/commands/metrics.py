@@ -28,7 +28,7 @@ def run_metrics(call: Invocation) -> None:
 
     Examples:
       smp metrics
-      smp metrics --output /var/lib/node_exporter/textfile/smp.prom
+      smp metrics --output smp.prom
       smp metrics --json
     """
     from smp_memory.integrations.prometheus import metrics_dict, render, write_text_file
