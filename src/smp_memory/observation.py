@@ -63,7 +63,7 @@ def _write(name: str) -> ObservedOperation:
 _WRITES = {name: _write(name.lower()) for name in ("Add", "Update", "Relate", "Delete", "Restore")}  # by class
 _BATCH, _TRANSACTION = _write("batch"), _write("transaction")
 QUERY = ObservedOperation(
-    "query", metrics.QUERY_SECONDS, "query", event_log.WARNING, lambda hits, *_: {"hits": len(hits)}
+    "query", metrics.QUERY_SECONDS, "query", event_log.WARNING, lambda hits, *_, **__: {"hits": len(hits)}
 )
 CONTEXT = ObservedOperation(
     "context",
@@ -105,7 +105,7 @@ def observes(operation: ObservedOperation) -> Callable[[Function], Function]:
 
     def decorate(function: Function) -> Function:
         @wraps(function)
-        def call(owner: Any, *args: Any, **named: Any) -> Any:
+        def call(owner: Any, /, *args: Any, **named: Any) -> Any:
             return observe(operation, owner, function, owner, *args, **named)
 
         return call  # type: ignore[return-value]
@@ -113,7 +113,7 @@ def observes(operation: ObservedOperation) -> Callable[[Function], Function]:
     return decorate
 
 
-def observe(operation: ObservedOperation, owner: Any, work: Callable[..., Any], *args: Any, **named: Any) -> Any:
+def observe(operation: ObservedOperation, owner: Any, work: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
     """Call `work` and observe it. `owner` has the settings (`config`), and maybe the session (`id`)."""
     if _TRACE in modules:
         tracer = _active_tracer()

@@ -175,8 +175,7 @@ def _open_severities(searcher: IndexSearcher) -> Iterator[str]:
 
 
 def _sizes(memory: Memory) -> Part:
-    store, warning = memory.store, memory.config["storage.warning_percent"] / 100
-    live = cold = 0
+    store, live, cold, near = memory.store, 0, 0, 0
     shares = [0.0]
     for name in store.session_ids():
         try:
@@ -185,12 +184,14 @@ def _sizes(memory: Memory) -> Part:
             cold += files.cold_bytes()
         except SESSION_GONE:
             continue  # archived or deleted meanwhile; it is counted there
+        config = files.usable_config()
         live += used
-        shares.append(used / files.usable_config().quota_bytes)
+        shares.append(used / config.quota_bytes)
+        near += shares[-1] * 100 >= config["storage.warning_percent"]
     away = [sum(each.bytes for each in those) for those in (store.archived_sessions(), store.deleted_sessions())]
     yield BYTES, {(part,): size for part, size in zip(_PARTS, (live, cold, *away), strict=True)}
     yield QUOTA, {(): max(shares)}
-    yield NEAR_QUOTA, {(): sum(share >= warning for share in shares)}
+    yield NEAR_QUOTA, {(): near}
 
 
 def _quarantine(memory: Memory) -> Part:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import re
@@ -273,6 +274,37 @@ def test_metrics_of_every_layout_are_complete(tmp_path: Path, layout: str) -> No
     with smp_memory.open(tmp_path / "store", layout=layout) as memory:
         memory.create_session("s1").add_decision("one")
         assert value(memory, "smp_memories", type="decision") == 1
+        success = [each.samples for each in store_samples(memory) if each.metric.name == "smp_collector_success"]
+        assert {sample[2] for sample in success[0]} == {1}
+
+
+def test_metrics_of_another_backend_are_complete(tmp_path: Path) -> None:
+    from smp_memory.store.opening import register_backend
+    from tests.backends.sqlite_store import NAME, open_sqlite
+
+    register_backend(NAME, open_sqlite)
+    with smp_memory.open(f"{NAME}://{tmp_path / 'store.db'}") as memory:
+        memory.create_session("s1").add_decision("one")
+        assert value(memory, "smp_memories", type="decision") == 1
+        assert value(memory, "smp_store_bytes", part="sessions") > 0
+        success = [each.samples for each in store_samples(memory) if each.metric.name == "smp_collector_success"]
+        assert {sample[2] for sample in success[0]} == {1}
+
+
+def test_damaged_store_has_metrics(tmp_path: Path) -> None:
+    with smp_memory.open(tmp_path / "store") as memory:
+        for name in ("a", "b", "c"):
+            memory.create_session(name).add_decision(name)
+        memory.archive_session("c")
+    sessions = tmp_path / "store" / "sessions"
+    (sessions / "a" / "manifest.json").write_bytes(b"\x00\xff")
+    settings = json.loads((sessions / "b" / "manifest.json").read_text())
+    (sessions / "b" / "manifest.json").write_text(json.dumps({**settings, "config": {"durability": "maybe"}}))
+    for path in (tmp_path / "store" / "archive").iterdir():
+        path.write_bytes(b"damaged")
+    with smp_memory.open(tmp_path / "store") as memory:
+        assert value(memory, "smp_memories", type="decision") == 2
+        assert value(memory, "smp_sessions", state="archived") == 1
         success = [each.samples for each in store_samples(memory) if each.metric.name == "smp_collector_success"]
         assert {sample[2] for sample in success[0]} == {1}
 
