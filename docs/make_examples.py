@@ -33,7 +33,15 @@ from smp_memory.privacy import fence  # noqa: E402
 from smp_memory.store.tidy import write_overviews  # noqa: E402
 from smp_memory.testing import fixed_uids  # noqa: E402
 
-DOCUMENTS = ("README.md", "docs/FORMAT.md", "docs/api.md", "docs/agents.md", "docs/health.md")
+DOCUMENTS = (
+    "README.md",
+    "docs/FORMAT.md",
+    "docs/api.md",
+    "docs/agents.md",
+    "docs/configuration.md",
+    "docs/guides/claude-code.md",
+    "docs/health.md",
+)
 SESSION = "checkout-review"
 _MARKS = re.compile(r"(<!-- example ([\w.-]+) -->\n).*?(<!-- end example -->)", re.DOTALL)
 
@@ -174,6 +182,13 @@ def context() -> str:
             return f"```text\n{session.context('veritas', task='check the login')}\n```\n"
 
 
+def digest() -> str:
+    """What an agent is told when a session starts."""
+    _, memory = tell("jsonl")
+    with memory, mock.patch.object(fence, "new_nonce", return_value="1f2e3d4c"):
+        return f"```text\n{memory.context()}\n```\n"
+
+
 def settings_table() -> str:
     lines = ["| setting | default | allowed | environment | meaning |", "|---|---|---|---|---|"]
     for each in SETTINGS:
@@ -308,6 +323,7 @@ EXAMPLES: dict[str, Callable[[], str]] = {
     "overviews": overviews,
     "fields": fields_table,
     "context": context,
+    "hook": digest,
     "settings": settings_table,
     "errors": errors_table,
     "health": health,

@@ -79,7 +79,7 @@ def _command(name: str) -> Iterator[str]:
     parser, _ = build_parser(name)
     yield f"### smp {name}\n"
     yield from _paragraphs(parser.description or "")
-    yield f"```text\n{_usage(parser)}\n```\n"
+    yield f"**Usage**: `{_usage(parser)}`\n"
     for title, actions in _argument_groups(parser, common=False):
         yield from _table(title, actions)
     examples = (parser.epilog or "").partition("Examples:")[2].strip("\n")
