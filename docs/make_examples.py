@@ -223,7 +223,7 @@ WHEN = {
     "QueryTimeout": "`query(timeout=…)` took longer than that. Nothing is wrong; ask for less, or give it more time.",
     "Corrupt": "Catches all kinds of damage.",
     "StorageCorrupt": "A link, a pipe or a file with several names where a plain file should be. Exit code of `smp validate` when something cannot be read.",
-    "SessionCorrupt": "The head of a session cannot be read (its memories can), or `convert` met entries that cannot be read.",
+    "SessionCorrupt": "The metadata of a session cannot be read (its memories can), or `convert` met entries that cannot be read.",
     "FormatTooNew": "The store was written by a newer version. Nothing was touched.",
     "CompactionFailed": "Reserved; not raised yet: a compaction that fails raises what went wrong, and has changed nothing.",
     "StorageError": "The operating system failed in another way, such as an I/O error.",
