@@ -183,7 +183,8 @@ def is_known(command: str) -> bool:
 
 def test_messages_of_the_troubleshooting_page_are_in_the_source() -> None:
     """`…` stands for what differs; everything else stands in one text of the source, in this order."""
-    titles = re.findall(r"^### `(.+)`$", (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8"), re.MULTILINE)
+    page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+    titles = [title for _, title in re.findall(r"^### (`+)(.+)\1$", page, re.MULTILINE)]
     known = texts_of_the_source()
     assert len(titles) > 20
     missing = [title for title in titles if not any(matches(title, text) for text in known)]
