@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "src"))  # the code besid
 
 import smp_memory  # noqa: E402
 from smp_memory import errors  # noqa: E402
-from smp_memory.config import SETTINGS  # noqa: E402
+from smp_memory.config import SETTINGS, Setting  # noqa: E402
 from smp_memory.files.disk import Disk  # noqa: E402
 from smp_memory.files.layouts import NAMES, layout_named  # noqa: E402
 from smp_memory.files.layouts.layout import OVERVIEW_FILES  # noqa: E402
@@ -189,14 +189,68 @@ def digest() -> str:
         return f"```text\n{memory.context()}\n```\n"
 
 
+CHAPTERS = {
+    "": "The store",
+    "concurrency": "Locks",
+    "storage": "Size of sessions and memories",
+    "search": "Search",
+    "privacy": "Redaction",
+    "context": "Contexts",
+    "decay": "Fading",
+    "compaction": "Compaction",
+    "lifecycle": "Life of sessions",
+    "maintenance": "Maintenance",
+    "health": "Health",
+    "recall": "Recall",
+    "hooks": "Hooks",
+    "retention": "Retention",
+}
+EXAMPLE_VALUES = {
+    "search.embedder": "my_models:embed",
+    "privacy.redaction.off": "email,phone",
+    "privacy.redaction.patterns": '[{"type": "ticket", "regex": "TICKET-[0-9]+"}]',
+    "privacy.redaction.replacement": "[REMOVED:{kind}]",
+}
+
+
 def settings_table() -> str:
-    lines = ["| setting | default | allowed | environment | meaning |", "|---|---|---|---|---|"]
+    """Every setting, in chapters by the first part of its name, with an example that differs from the default."""
+    chapters: dict[str, list[Setting]] = {}
     for each in SETTINGS:
-        where = " For the whole store; set by `smp init` and `smp convert`." if each.store_wide else ""
-        lines.append(
-            f"| `{each.path}` | `{each.default}` | {each.check.allowed} | `{each.variable}` | {each.doc}{where} |"
-        )
-    return "\n".join(lines) + "\n"
+        first, dot, _ = each.path.partition(".")
+        chapters.setdefault(CHAPTERS.get(first if dot else "", first), []).append(each)
+    lines: list[str] = []
+    for title, settings in chapters.items():
+        lines += [
+            f"### {title}\n",
+            "| setting | default | meaning | allowed | in the environment |",
+            "|---|---|---|---|---|",
+        ]
+        lines += [*map(_setting_row, settings), ""]
+    return "\n".join(lines)
+
+
+def _setting_row(setting: Setting) -> str:
+    where = " For the whole store; set by `smp init` and `smp convert`." if setting.store_wide else ""
+    example = f"{setting.variable}={example_value(setting)}"
+    default = json.dumps(setting.default, ensure_ascii=False)
+    return f"| `{setting.path}` | `{default}` | {setting.doc}{where} | {setting.check.allowed} | `{example}` |"
+
+
+def example_value(setting: Setting) -> str:
+    """A value in the form of the environment: not the default, where another one is allowed."""
+    default = setting.default
+    if setting.path in EXAMPLE_VALUES:
+        return EXAMPLE_VALUES[setting.path]
+    if isinstance(default, bool):
+        return str(not default).lower()
+    if isinstance(default, str):
+        return next(word for word in setting.check.allowed.removeprefix("one of ").split(", ") if word != default)
+    candidates = [default * 2, default / 2, 0.2, 1, default]
+    tidy = (int(value) if float(value).is_integer() else round(value, 3) for value in candidates)
+    return str(
+        next(value for value in tidy if setting.check.accepts(value) and (value != default or setting.store_wide))
+    )
 
 
 WHEN = {

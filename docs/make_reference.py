@@ -167,7 +167,7 @@ def api_page() -> str:
         *_member("smp_memory.open", smp_memory.open),
     ]
     for kind, what in _CLASSES:
-        parts += [f"## {kind.__name__}\n", f"*{what}.* {_text(inspect.getdoc(kind) or '')}\n"]
+        parts += [f"## {kind.__name__}\n", f"{_text(inspect.getdoc(kind) or f'{what}.')}\n"]
         for name, member in _members(kind):
             parts += [f"### {kind.__name__}.{name}\n", *_member(name, member)]
     parts += ["## Options and fields\n", "What `**options` and `**fields` of the methods above take.\n"]

@@ -190,7 +190,14 @@ def test_every_setting_is_explained() -> None:
     table = section("docs/configuration.md", "All settings")
     for setting in config.SETTINGS:
         assert f"`{setting.path}`" in table
-        assert f"`{setting.variable}`" in table
+        assert f"`{setting.variable}=" in table
+
+
+def test_examples_of_settings_are_allowed(maker: ModuleType) -> None:
+    for setting in config.SETTINGS:
+        value = setting.check.parse(maker.example_value(setting))
+        assert setting.check.accepts(value), setting.path
+        assert value != setting.default or setting.path == "format", setting.path
 
 
 def test_every_command_is_explained() -> None:
