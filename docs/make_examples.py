@@ -210,6 +210,9 @@ EXAMPLE_VALUES = {
     "privacy.redaction.off": "email,phone",
     "privacy.redaction.patterns": '[{"type": "ticket", "regex": "TICKET-[0-9]+"}]',
     "privacy.redaction.replacement": "[REMOVED:{kind}]",
+    "storage.warning_percent": "70",
+    "storage.critical_percent": "90",
+    "recall.min_relevance": "0.8",
 }
 
 

@@ -59,13 +59,13 @@ def maker() -> ModuleType:
 
 def test_examples_are_as_the_code_makes_them_now(maker: ModuleType) -> None:
     for name in maker.DOCUMENTS:
-        assert maker.renewed(text(name)) == text(name), f"{name} is out of date; run: python docs/make_examples.py"
+        assert maker.renewed(text(name)) == text(name), f"{name} is out of date; run: ./dev renew"
 
 
 def test_generated_pages_are_as_the_code_makes_them_now() -> None:
     maker = load_script("make_reference")
     for name, page in maker.PAGES.items():
-        assert page() == text(name), f"{name} is out of date; run: python docs/make_reference.py"
+        assert page() == text(name), f"{name} is out of date; run: ./dev renew"
 
 
 def test_every_public_name_has_a_docstring() -> None:

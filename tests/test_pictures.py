@@ -36,7 +36,7 @@ def maker() -> ModuleType:
 def test_picture_is_as_the_code_draws_it_now(maker: ModuleType, name: str) -> None:
     drawn = maker.PICTURES[name]()
     kept = (ROOT / "docs" / name).read_text(encoding="utf-8")
-    assert drawn == kept, f"docs/{name} is out of date; run: python docs/make_pictures.py"
+    assert drawn == kept, f"docs/{name} is out of date; run: ./dev renew"
 
 
 def test_every_picture_has_a_test(maker: ModuleType) -> None:
