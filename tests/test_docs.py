@@ -75,6 +75,7 @@ def test_every_public_name_has_a_docstring() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(sys.platform == "win32", reason="./dev is a shell script")
 def test_site_is_built_without_broken_links() -> None:
     done = subprocess.run(["sh", "./dev", "docs"], cwd=ROOT, capture_output=True, text=True, check=False)
