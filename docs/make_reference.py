@@ -251,13 +251,23 @@ def _typed_dict(name: str) -> Iterator[str]:
     inherited = (
         set(options.CommonFields.__annotations__) if name.endswith("Fields") and name != "CommonFields" else set()
     )
-    comments = dict(re.findall(r"^    (\w+): [^#\n]+# (.+)$", inspect.getsource(options), re.MULTILINE))
+    comments = _comments(name)
     for field, annotation in kind.__annotations__.items():
         if field not in inherited:
             yield f"| `{field}` | `{_cell(getattr(annotation, '__forward_arg__', str(annotation)))}` | {_cell(comments.get(field, ''))} |"
     if inherited:
         yield "\nand those of [CommonFields](#commonfields)."
     yield ""
+
+
+def _comments(name: str) -> dict[str, str]:
+    """What the source says behind the fields of a class and of those that it inherits from."""
+    found = re.search(
+        rf"^class {name}\((\w+)[^)]*\):\n((?:    .*\n|\n(?=    ))*)", inspect.getsource(options), re.MULTILINE
+    )
+    if found is None:  # TypedDict itself
+        return {}
+    return {**_comments(found[1]), **dict(re.findall(r"^    (\w+): [^#\n]+# (.+)$", found[2], re.MULTILINE))}
 
 
 def _error_tree(kind: type[errors.SMPError], depth: int) -> Iterator[str]:

@@ -238,6 +238,23 @@ def test_every_public_name_is_in_the_api(kind: type) -> None:
     assert sorted(public - known) == []
 
 
+def test_signatures_in_the_guide_of_the_api_are_those_of_the_code() -> None:
+    """A method in a table names no argument that it does not take."""
+    import inspect
+
+    kinds = {"Memory: a store": smp_memory.Memory, "Transactions": smp_memory.Transaction}
+    wrong, checked = [], 0
+    for title in ("Memory: a store", "SessionMemory: one session", "Asking", "Transactions"):
+        for cell in re.findall(r"^\| (.+?) \|", section("docs/api.md", title), re.MULTILINE):
+            for name, arguments in re.findall(r"`(\w+)\(([^`]*)\)`", cell):
+                method = getattr(kinds.get(title, smp_memory.SessionMemory), name)
+                named = set(re.findall(r"(?:^|, )\**([a-z_]\w*)", arguments))
+                wrong += [f"{name}: {each}" for each in named - set(inspect.signature(method).parameters)]
+                checked += 1
+    assert wrong == []
+    assert checked > 50
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_layout_has_a_chapter(name: str) -> None:
     assert f"\n## Layout {name}\n" in text("docs/FORMAT.md")
