@@ -74,6 +74,11 @@ def test_every_public_name_has_a_docstring() -> None:
     assert undocumented == []
 
 
+def test_every_option_and_field_has_a_meaning() -> None:
+    table = section("docs/reference/api.md", "Options and fields")
+    assert re.findall(r"^\| `(\w+)` \| .* \|  \|$", table, re.MULTILINE) == []
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(sys.platform == "win32", reason="./dev is a shell script")
@@ -242,7 +247,7 @@ def test_signatures_in_the_guide_of_the_api_are_those_of_the_code() -> None:
     """A method in a table names no argument that it does not take."""
     import inspect
 
-    kinds = {"Memory: a store": smp_memory.Memory, "Transactions": smp_memory.Transaction}
+    kinds = {"Memory: a store": smp_memory.Memory, "Transactions": smp_memory.Transaction, "Asking": smp_memory.Memory}
     wrong, checked = [], 0
     for title in ("Memory: a store", "SessionMemory: one session", "Asking", "Transactions"):
         for cell in re.findall(r"^\| (.+?) \|", section("docs/api.md", title), re.MULTILINE):
