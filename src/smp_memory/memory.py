@@ -152,6 +152,7 @@ class Memory:
 
     @property
     def layout(self) -> str:
+        """The file layout: jsonl, markdown, single or log."""
         return self._store.layout_name
 
     @property
@@ -160,6 +161,7 @@ class Memory:
         return self._store
 
     def now(self) -> datetime:
+        """The time by the store's clock."""
         return self.scope.now()
 
     def set_config(self, name: str, value: Any) -> None:
@@ -315,9 +317,11 @@ class Memory:
         return search.path.query(self.scope, None, {**options, "topic": topic})
 
     def by_agent(self, agent: str, **options: Unpack[QueryOptions]) -> Hits:
+        """Memories of one author."""
         return search.path.query(self.scope, None, {**options, "agents": agent})
 
     def by_type(self, type: str, **options: Unpack[QueryOptions]) -> Hits:
+        """Memories of one type."""
         return search.path.query(self.scope, None, {**options, "types": type})
 
     def by_time_range(self, start: Any, end: Any = None, **options: Unpack[QueryOptions]) -> Hits:
@@ -533,6 +537,7 @@ class Memory:
 
     @observed("repair", sessions=len)
     def repair(self) -> dict[str, Report]:
+        """Repair every session; see `SessionMemory.repair`."""
         return {session.id: report for session, report in each_existing(self.sessions(), SessionMemory.repair)}
 
     @observed("doctor")

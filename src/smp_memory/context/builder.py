@@ -74,6 +74,7 @@ class Context:
         return [item.record.ref for item in self.items]
 
     def to_dict(self) -> dict[str, Any]:
+        """All of it as plain data."""
         data = {
             **self.asked,
             "at": self.at,
