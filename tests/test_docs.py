@@ -85,7 +85,7 @@ def test_the_examples_of_the_api_run() -> None:
     assert names["session"].get("FIND-0001").status == "resolved"
 
 
-@pytest.mark.parametrize("name", ["howto", "finding", "agents", "privacy", "health"])
+@pytest.mark.parametrize("name", ["howto", "finding", "agents", "privacy", "health", "analytics"])
 def test_the_examples_of_the_guides_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     memory = smp_memory.open(":memory:")
