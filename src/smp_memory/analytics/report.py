@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from smp_memory.config import Config
     from smp_memory.index.rows import Row
     from smp_memory.lifecycle.session_states import SessionState
+    from smp_memory.model.deletions import Trashed
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
     from smp_memory.store.port import IndexSearcher
@@ -322,9 +323,14 @@ def _trash(reader: FactReader) -> list[forecast.PurgeForecast]:
     scope = reader.scope
     names = scope.answer(scope.sessions, lambda searcher: searcher.sessions_with_deleted())
     wanted = [name for name in names if scope.sessions is None or name in scope.sessions]
+
+    def trash_of(name: str) -> list[Trashed]:
+        files = scope.store.session(name)
+        return lifecycle.deletion.session_trash(files, files.usable_config())
+
     found = [
         forecast.PurgeForecast(each.record.ref, each.at, each.purged_from)
-        for _, trash in each_existing(wanted, lambda name: lifecycle.deletion.session_trash(scope.store.session(name)))
+        for _, trash in each_existing(wanted, trash_of)
         for each in trash
         if scope.sees(each.record)
     ]

@@ -179,13 +179,12 @@ def _clean_reason(session: OpenSession, reason: str | None) -> tuple[str | None,
 def deleted(scope: Scope) -> list[Trashed]:
     """The trash: who deleted what, when and why, and from when on it may be purged; the latest first."""
     trash: list[Trashed] = []
-    _for_each_session(scope, lambda session: trash.extend(session_trash(session.files)))
+    _for_each_session(scope, lambda session: trash.extend(session_trash(session.files, session.config)))
     return sorted(trash, key=lambda each: each.at, reverse=True)
 
 
-def session_trash(files: SessionStore) -> list[Trashed]:
-    """The deleted memories of one session."""
-    config = files.config
+def session_trash(files: SessionStore, config: Config) -> list[Trashed]:
+    """The deleted memories of one session, by these settings."""
     announced, retention, auto = files.announced_purges(), _retention(config), config["lifecycle.auto_purge"]
 
     def trash_of(session_history: SessionHistory) -> list[Trashed]:
