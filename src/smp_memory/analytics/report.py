@@ -1,0 +1,344 @@
+"""Read a scope for statistics, and compute them: `Analytics`, whose parts are made when they are first asked for.
+
+Guarantees: everything comes from the index, the access log and session states; nothing is written, nothing counts as use, and no lock is
+taken that a writer waits for. Entries that could not be read are in `problems` of each part. Archived sessions and memories in cold
+segments are not counted; `notes` says so if there are any.
+Non-guarantees: the parts are computed one after the other, so what is written meanwhile may be in one and not in another.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from smp_memory import lifecycle
+from smp_memory.analytics import decay_rates, forecast, impact, trends, usage
+from smp_memory.analytics.facts import DAY, MemoryFacts, moment_of
+from smp_memory.analytics.options import AnalyticsOptions, one_of, session_names, share, whole_number
+from smp_memory.analytics.periods import LENGTHS
+from smp_memory.analytics.reader import FactReader, facts_of
+from smp_memory.errors import maps_errors
+from smp_memory.incomplete import each_existing
+from smp_memory.index.documents import text_of
+from smp_memory.index.query import RowConditions
+from smp_memory.index.rows import decay_inputs
+from smp_memory.index.tokenizer import ParsedText
+from smp_memory.model.history import PausedCollection
+from smp_memory.model.succession import SUPERSEDES
+from smp_memory.model.times import to_text
+from smp_memory.model.types import KINDS
+from smp_memory.policies.quota import days_to_quota, growth_per_day
+from smp_memory.scope import Scope
+from smp_memory.search.query import Query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from smp_memory.config import Config
+    from smp_memory.index.rows import Row
+    from smp_memory.lifecycle.session_states import SessionState
+    from smp_memory.model.deletions import Trashed
+    from smp_memory.model.record import Record
+    from smp_memory.model.reports import Problem
+    from smp_memory.store.port import IndexSearcher
+
+PARTS = ("usage", "topics", "impact", "forecast", "decay")
+MAX_LIMIT = 1000
+MAX_PERIODS = 120
+_MAX_MENTIONING = 5000  # memories that are read to find mentions of decisions
+_DECISION = KINDS["decision"].number
+_HOUR = 3_600_000_000
+_FULL_WITHIN_DAYS = 365  # a session that is full later is not reported as filling up
+
+
+def analytics(
+    scope: Scope,
+    sessions: str | Sequence[str] | None = None,
+    *,
+    time: Any = None,
+    since: Any = None,
+    until: Any = None,
+    by: str = "week",
+    periods: int = 12,
+    limit: int = 10,
+    threshold: float | None = None,
+) -> Analytics:
+    """The statistics of a scope, or of some of its sessions; options are checked here, parts are computed later."""
+    names = scope.sessions if sessions is None else session_names(sessions)
+    for name in names or ():
+        scope.store.existing_session(name)  # raises SessionNotFound or SessionArchived
+    config = _config(scope, names)
+    least = config.section("compaction").get("faded_below", 0.3) if threshold is None else threshold
+    options = AnalyticsOptions(
+        Query({"time": time, "since": since, "until": until}, scope.now()).time,
+        one_of("by", by, tuple(LENGTHS)),
+        whole_number("periods", periods, 3, MAX_PERIODS),
+        whole_number("limit", limit, 1, MAX_LIMIT),
+        share("threshold", least),
+    )
+    narrowed = Scope(scope.store, names, config, scope.clock, viewer=scope.viewer, author=scope.author)
+    return Analytics(narrowed, options)
+
+
+def _config(scope: Scope, names: list[str] | None) -> Config:
+    """The settings of the one session that is meant, else of the scope."""
+    return scope.store.session(names[0]).usable_config() if names is not None and len(names) == 1 else scope.config
+
+
+@maps_errors
+class Analytics:
+    """Statistics of a store or of some sessions, as of `now`. Each part is computed once, when it is first asked for."""
+
+    def __init__(self, scope: Scope, options: AnalyticsOptions) -> None:
+        self._scope = scope
+        self._options = options
+        self.now: datetime = scope.now()
+        self.sessions = scope.sessions  # None: all
+        self._made: dict[str, Any] = {}
+
+    @property
+    def usage(self) -> usage.Usage:
+        """What is used: most, last, never; by type, author, tag and session."""
+        made: usage.Usage = self._part("usage", _read_usage)
+        return made
+
+    @property
+    def topics(self) -> trends.Trends:
+        """Topics and tags by week or month: rising, new, falling, quiet, steady."""
+        made: trends.Trends = self._part("topics", _read_trends)
+        return made
+
+    @property
+    def impact(self) -> impact.Impact:
+        """What followed from each decision."""
+        made: impact.Impact = self._part("impact", _read_impact)
+        return made
+
+    @property
+    def forecast(self) -> forecast.Forecast:
+        """When memories fade, sessions are full or change their state, and the trash is purged."""
+        made: forecast.Forecast = self._part("forecast", _read_forecast)
+        return made
+
+    @property
+    def decay(self) -> decay_rates.DecayAdvice:
+        """Decay settings that the use of memories suggests, with the evidence."""
+        made: decay_rates.DecayAdvice = self._part("decay", _read_decay)
+        return made
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Entries that could not be read, in the parts made so far."""
+        found = {(each.path, each.line): each for part in self._made.values() for each in part.problems}
+        return list(found.values())
+
+    def to_dict(self, parts: Sequence[str] = PARTS) -> dict[str, Any]:
+        """These parts as plain values; parts that were not made yet are made."""
+        made = {name: getattr(self, name).to_dict() for name in parts}
+        said: dict[str, Any] = {"at": to_text(self.now), "sessions": self.sessions, **made}
+        if self.problems:
+            said["problems"] = [each.to_dict() for each in self.problems]
+        return said
+
+    def _part(self, name: str, read: Callable[[FactReader], Any]) -> Any:
+        if name not in self._made:
+            self._scope.store.check_open()
+            with PausedCollection():
+                self._made[name] = read(FactReader(self._scope, self._options, self.now))
+        return self._made[name]
+
+    def __repr__(self) -> str:
+        return f"Analytics({'all sessions' if self.sessions is None else ', '.join(self.sessions)})"
+
+
+# -- the parts
+
+
+def _read_usage(reader: FactReader) -> usage.Usage:
+    access = reader.scope.store.access
+    log = [*access.read(0)[0], *access.pending()]
+
+    def look(searcher: IndexSearcher) -> tuple[list[MemoryFacts], list[tuple[int, str]]]:
+        conditions = reader.conditions(searcher)
+        return reader.facts(searcher, conditions), searcher.labels(conditions)
+
+    facts, labels = reader.read(look)
+    return reader.finish(usage.usage(facts, labels, log, reader.periods, reader.limit))
+
+
+def _read_trends(reader: FactReader) -> trends.Trends:
+    def look(searcher: IndexSearcher) -> tuple[list[MemoryFacts], list[tuple[int, str]]]:
+        conditions = reader.conditions(searcher)
+        return reader.facts(searcher, conditions), searcher.labels(conditions)
+
+    facts, labels = reader.read(look)
+    return reader.finish(trends.trends(facts, labels, reader.periods, reader.limit))
+
+
+def _read_decay(reader: FactReader) -> decay_rates.DecayAdvice:
+    names = reader.scope.sessions
+    session = names[0] if names is not None and len(names) == 1 else None
+    facts = reader.read(lambda searcher: reader.facts(searcher, reader.conditions(searcher)))
+    return reader.finish(decay_rates.decay_advice(facts, reader.time, reader.scope.config.decay, session))
+
+
+# -- impact
+
+
+def _read_impact(reader: FactReader) -> impact.Impact:
+    def look(searcher: IndexSearcher) -> tuple[list[MemoryFacts], set[int], list[impact.Edge]]:
+        rows, accesses = reader.rows(searcher, RowConditions())  # what followed may be in another session
+        facts = facts_of(searcher, rows, accesses)
+        wanted = reader.conditions(searcher)
+        wanted.types = [_DECISION]
+        docs = {row.doc for row in searcher.select(wanted, "oldest", -1)}
+        return facts, docs, _edges(searcher, facts, [row for row in rows if row.type == _DECISION])
+
+    facts, docs, edges = reader.read(look)
+    every = {each.ref: each for each in facts}
+    decisions = [each for each in facts if each.doc in docs]
+    mentions, left_out = _mentions(reader, {each.id for each in decisions}, facts)
+    made = reader.finish(impact.impact(decisions, every, [*edges, *mentions], reader.limit))
+    if left_out:
+        made.notes.append(
+            f"Of the memories that seem to name a decision {_MAX_MENTIONING:,} were read for mentions, {left_out:,} were not."
+        )
+    return made
+
+
+def _edges(searcher: IndexSearcher, facts: list[MemoryFacts], decisions: list[Row]) -> list[impact.Edge]:
+    """The relations of these memories; of decisions also what supersedes them in any way in which a memory can say so."""
+    names = {each.doc: each.ref for each in facts}
+    edges = [
+        (names[doc], kind, f"{session}/{id}")
+        for doc, kind, session, id in searcher.relations(RowConditions())
+        if doc in names
+    ]
+    superseded = searcher.successors(decisions) if searcher.has_successions else {}
+    edges += [
+        (names[newer.doc], SUPERSEDES, names[doc])
+        for doc, those in superseded.items()
+        for newer in those
+        if newer.doc in names
+    ]
+    return edges
+
+
+def _mentions(reader: FactReader, ids: set[str], facts: list[MemoryFacts]) -> tuple[list[impact.Edge], int]:
+    """The memories whose text names one of these ids; and how many candidates were not read.
+
+    Every memory has its own id as a term, so an id that is a term of no more memories than have it is named nowhere.
+    """
+    own: dict[str, int] = {}
+    for each in facts:
+        own[each.id] = own.get(each.id, 0) + 1
+
+    def look(searcher: IndexSearcher) -> tuple[list[str], list[Record], int]:
+        named = [id for id in sorted(ids) if searcher.document_frequency(id.lower()) > own[id]]
+        docs: dict[int, None] = {}
+        for id in named:
+            matches = searcher.search(ParsedText((id.lower(),)), RowConditions(), _MAX_MENTIONING, 0.0)
+            docs.update(dict.fromkeys(match.doc for match in matches))
+        rows = searcher.rows(list(docs)[:_MAX_MENTIONING])
+        records = [each for each in searcher.records(rows.values()).values() if each is not None]
+        return named, records, max(0, len(docs) - _MAX_MENTIONING)
+
+    named, records, left_out = reader.read(look)
+    texts = ((each.session, each.id, text_of(each.given)) for each in records)
+    return impact.mentions_in(texts, named), left_out
+
+
+# -- forecast
+
+
+def _read_forecast(reader: FactReader) -> forecast.Forecast:
+    store, sessions, limit = reader.scope.store, reader.scope.sessions, reader.limit
+
+    def look(searcher: IndexSearcher) -> tuple[list[forecast.Aging], list[tuple[int, int]]]:
+        conditions = reader.conditions(searcher, in_range=False)
+        rows, accesses = reader.rows(searcher, conditions)
+        facts = facts_of(searcher, rows, accesses)
+        ends = searcher.expiries(conditions, reader.time, reader.time + forecast.MAX_DAYS * DAY)
+        return [(each, decay_inputs(row, accesses)) for each, row in zip(facts, rows, strict=True)], ends
+
+    aging, ends = reader.read(look)
+    made = forecast.fading_forecast(aging, reader.scope.policy(), reader.time, reader.options.threshold, limit)
+    made.ending = forecast.endings({each.doc: each for each, _ in aging}, ends, reader.time)[:limit]
+    created: dict[str, list[int]] = {}
+    for each, _ in aging:
+        created.setdefault(each.session, []).append(each.created)
+    states = lifecycle.session_states.session_states(store, reader.now, sessions)
+    known = each_existing(states, lambda state: _session_forecast(reader, state, created.get(state.session, [])))
+    ordered = sorted((each for _, each in known), key=forecast.session_order)
+    made.session_count, made.sessions = len(ordered), ordered[:limit]
+    trash = _trash(reader)
+    made.trash_count, made.trash = len(trash), trash[:limit]
+    if sessions is None:
+        runs = lifecycle.maintenance.next_runs(store, reader.now)
+        effects = forecast.effect_texts(ordered, trash, runs, reader.now)
+        made.maintenance = forecast.planned_tasks(runs, reader.now, effects)
+    return reader.finish(made)
+
+
+def _session_forecast(reader: FactReader, state: SessionState, created: list[int]) -> forecast.SessionForecast:
+    files = reader.scope.store.session(state.session)
+    config = files.usable_config()
+    size = sum(files.sizes().values())
+    full_in = _days_until_full(reader, state.session, size, config, created)
+    move = state.next
+    return forecast.SessionForecast(
+        state.session, state.state, move.state, move.when, move.why, len(created), size, config.quota_bytes, full_in
+    )
+
+
+def _days_until_full(reader: FactReader, session: str, size: int, config: Config, created: list[int]) -> float | None:
+    """The forecast of `stats`. It reads the session, so it is asked only if an estimate from the index comes near."""
+    rate = growth_per_day(_rough_samples(created, size), reader.now, size)
+    rough = days_to_quota(size, config.quota_bytes, rate)
+    if rough is None or rough > 4 * _FULL_WITHIN_DAYS:
+        return None
+    store = reader.scope.store
+    policy = reader.scope.policy()
+    days = lifecycle.session_size.report(
+        store, store.session(session), config, policy, reader.now
+    ).predicted_days_to_quota
+    return days if days is not None and days <= _FULL_WITHIN_DAYS else None
+
+
+def _rough_samples(created: list[int], size: int) -> list[tuple[datetime, int]]:
+    """The size of a session hour by hour, as if all its memories were equally large."""
+    by_hour = Counter(time // _HOUR for time in created if time > 0)
+    samples, before = [], 0
+    for hour, count in sorted(by_hour.items()):
+        moment = moment_of(hour * _HOUR)
+        if moment is not None:
+            samples.append((moment, size * before // len(created)))
+        before += count
+    return samples
+
+
+def _trash(reader: FactReader) -> list[forecast.PurgeForecast]:
+    """The deleted memories of the scope, and with all sessions the deleted sessions; the next to be purged first."""
+    scope = reader.scope
+    names = scope.answer(scope.sessions, lambda searcher: searcher.sessions_with_deleted())
+    wanted = [name for name in names if scope.sessions is None or name in scope.sessions]
+
+    def trash_of(name: str) -> list[Trashed]:
+        files = scope.store.session(name)
+        return lifecycle.deletion.session_trash(files, files.usable_config())
+
+    found = [
+        forecast.PurgeForecast(each.record.ref, each.at, each.purged_from)
+        for _, trash in each_existing(wanted, trash_of)
+        for each in trash
+        if scope.sees(each.record)
+    ]
+    if scope.sessions is None and scope.viewer is None:
+        states = lifecycle.session_states.archived_session_states(scope.store, reader.now)
+        found += [
+            forecast.PurgeForecast(state.session, state.archived.when, state.next.when)
+            for state in states
+            if state.state == "deleted" and state.archived is not None
+        ]
+    return sorted(found, key=lambda each: (each.purged_from is None, each.purged_from or reader.now, each.ref))
