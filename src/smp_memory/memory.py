@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from smp_memory.analytics.report import Analytics
     from smp_memory.config import Config
     from smp_memory.context.builder import Context
+    from smp_memory.context.preview import Preview
     from smp_memory.files.system import System
     from smp_memory.global_memory import GlobalMemory
     from smp_memory.lifecycle.maintenance import MaintenanceReport
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from smp_memory.overview.topics import Topics
     from smp_memory.policies.clock_trust import Evidence
     from smp_memory.privacy.anonymisation import Placeholders
+    from smp_memory.search.explanation import Explanation
     from smp_memory.store.port import Store, StoreExamination
 
 
@@ -294,11 +296,25 @@ class Memory:
         references, related_to (with depth and kinds), include_related
         include_decayed, include_archived, include_deleted
         sort      relevance, newest, oldest, priority, importance, severity, access; with `_asc` the other way round; limit, offset
-        count_by  type, tag, agent, day, session, topic: `hits.counts`; {"field": …, "op": "avg"}: `hits.aggregations`
+        count_by  type, tag, agent, day, month, session, topic: `hits.counts`; {"field": …, "op": "avg"}: `hits.aggregations`
         topic_in_text  whether a topic may also be a part of the text; True in the layout `single`
         mode      default, weighted or product;  at: the time of the query;  timeout in seconds
         """
         return search.path.query(self.scope, text, options)
+
+    def explain(
+        self,
+        ref: Any,
+        text: str | Mapping[str, Any] | None = None,
+        *,
+        viewer: str | None = None,
+        **options: Unpack[QueryOptions],
+    ) -> Explanation:
+        """Whether `query` with these options finds a memory (`session/ID`), at which rank and with which score; if not, why.
+
+        `viewer` names an agent that asks the query. See `smp_memory.search.explanation`.
+        """
+        return search.explanation.explain(self.scope, text, options, ref, viewer)
 
     def watch(
         self,
@@ -432,6 +448,39 @@ class Memory:
             turns=turns,
             at=at,
             track_access=track_access,
+        )
+
+    def preview(
+        self,
+        agent: str | None = None,
+        task: str | None = None,
+        topic: str | None = None,
+        *,
+        tags: str | Sequence[str] | None = None,
+        project: str | None = None,
+        user: str | None = None,
+        session: str | SessionMemory | None = None,
+        max_tokens: int = 1500,
+        turns: int = 20,
+        min_relevance: float | None = None,
+        at: datetime | str | None = None,
+        limit: int = 200,
+    ) -> Preview:
+        """What `context` would give, with a reason for each memory, and what it would leave out and why; see `smp_memory.context.preview`."""
+        return context.preview.preview_context(
+            self.scope,
+            agent,
+            task,
+            topic,
+            tags=tags,
+            project=project,
+            user=user,
+            session=self.session(session) if isinstance(session, str) else session,
+            max_tokens=max_tokens,
+            turns=turns,
+            min_relevance=min_relevance,
+            at=at,
+            limit=limit,
         )
 
     def agent(self, name: str, session: str | SessionMemory | None = None) -> AgentMemory:
