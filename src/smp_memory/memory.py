@@ -15,6 +15,7 @@ from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_arguments
 from smp_memory.model.session_info import GLOBAL_SESSION, SessionInfo
 from smp_memory.model.times import Clock, parse, to_moment, to_text
+from smp_memory.observation import observed
 from smp_memory.privacy.settings import check_settings, clean_metadata, log_metadata_redaction
 from smp_memory.scope import Scope
 from smp_memory.session import SessionMemory
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from smp_memory.analytics.report import Analytics
     from smp_memory.config import Config
     from smp_memory.context.builder import Context
+    from smp_memory.context.preview import Preview
     from smp_memory.files.system import System
     from smp_memory.global_memory import GlobalMemory
     from smp_memory.lifecycle.maintenance import MaintenanceReport
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from smp_memory.overview.topics import Topics
     from smp_memory.policies.clock_trust import Evidence
     from smp_memory.privacy.anonymisation import Placeholders
+    from smp_memory.search.explanation import Explanation
     from smp_memory.store.port import Store, StoreExamination
 
 
@@ -153,6 +156,7 @@ class Memory:
 
     @property
     def layout(self) -> str:
+        """The file layout: jsonl, markdown, single or log."""
         return self._store.layout_name
 
     @property
@@ -161,6 +165,7 @@ class Memory:
         return self._store
 
     def now(self) -> datetime:
+        """The time by the store's clock."""
         return self.scope.now()
 
     def set_config(self, name: str, value: Any) -> None:
@@ -291,11 +296,25 @@ class Memory:
         references, related_to (with depth and kinds), include_related
         include_decayed, include_archived, include_deleted
         sort      relevance, newest, oldest, priority, importance, severity, access; with `_asc` the other way round; limit, offset
-        count_by  type, tag, agent, day, session, topic: `hits.counts`; {"field": …, "op": "avg"}: `hits.aggregations`
+        count_by  type, tag, agent, day, month, session, topic: `hits.counts`; {"field": …, "op": "avg"}: `hits.aggregations`
         topic_in_text  whether a topic may also be a part of the text; True in the layout `single`
         mode      default, weighted or product;  at: the time of the query;  timeout in seconds
         """
         return search.path.query(self.scope, text, options)
+
+    def explain(
+        self,
+        ref: Any,
+        text: str | Mapping[str, Any] | None = None,
+        *,
+        viewer: str | None = None,
+        **options: Unpack[QueryOptions],
+    ) -> Explanation:
+        """Whether `query` with these options finds a memory (`session/ID`), at which rank and with which score; if not, why.
+
+        `viewer` names an agent that asks the query. See `smp_memory.search.explanation`.
+        """
+        return search.explanation.explain(self.scope, text, options, ref, viewer)
 
     def watch(
         self,
@@ -316,9 +335,11 @@ class Memory:
         return search.path.query(self.scope, None, {**options, "topic": topic})
 
     def by_agent(self, agent: str, **options: Unpack[QueryOptions]) -> Hits:
+        """Memories of one author."""
         return search.path.query(self.scope, None, {**options, "agents": agent})
 
     def by_type(self, type: str, **options: Unpack[QueryOptions]) -> Hits:
+        """Memories of one type."""
         return search.path.query(self.scope, None, {**options, "types": type})
 
     def by_time_range(self, start: Any, end: Any = None, **options: Unpack[QueryOptions]) -> Hits:
@@ -427,6 +448,39 @@ class Memory:
             turns=turns,
             at=at,
             track_access=track_access,
+        )
+
+    def preview(
+        self,
+        agent: str | None = None,
+        task: str | None = None,
+        topic: str | None = None,
+        *,
+        tags: str | Sequence[str] | None = None,
+        project: str | None = None,
+        user: str | None = None,
+        session: str | SessionMemory | None = None,
+        max_tokens: int = 1500,
+        turns: int = 20,
+        min_relevance: float | None = None,
+        at: datetime | str | None = None,
+        limit: int = 200,
+    ) -> Preview:
+        """What `context` would give, with a reason for each memory, and what it would leave out and why; see `smp_memory.context.preview`."""
+        return context.preview.preview_context(
+            self.scope,
+            agent,
+            task,
+            topic,
+            tags=tags,
+            project=project,
+            user=user,
+            session=self.session(session) if isinstance(session, str) else session,
+            max_tokens=max_tokens,
+            turns=turns,
+            min_relevance=min_relevance,
+            at=at,
+            limit=limit,
         )
 
     def agent(self, name: str, session: str | SessionMemory | None = None) -> AgentMemory:
@@ -556,6 +610,7 @@ class Memory:
         moment = self.now() if now is None else to_moment(parse(now, "now"))
         return lifecycle.maintenance.maintain(self.scope, moment, only, dry_run=dry_run)
 
+    @observed("validate", sessions=len)
     def validate(self) -> dict[str, Report]:
         """Check every session, also those whose files have another layout; see SessionMemory.validate."""
         found = {session.id: report for session, report in each_existing(self.sessions(), SessionMemory.validate)}
@@ -567,9 +622,12 @@ class Memory:
                 unread.setdefault(each.session, []).append(each.problem(self.layout))
         return found | {session: Report(problems, 0) for session, problems in unread.items()}
 
+    @observed("repair", sessions=len)
     def repair(self) -> dict[str, Report]:
+        """Repair every session; see `SessionMemory.repair`."""
         return {session.id: report for session, report in each_existing(self.sessions(), SessionMemory.repair)}
 
+    @observed("doctor")
     def doctor(
         self,
         *,
@@ -591,11 +649,13 @@ class Memory:
 
         return doctor(examine, lambda: self, fix=fix, sessions=sessions, progress=progress)
 
+    @observed("reindex")
     def reindex(self, progress: Callable[[str, int], None] | None = None) -> int:
         """Rebuild the index from the files; how many memories it holds. Never needed, never harmful."""
         self._store.check_open()
         return self._store.indexer.rebuild(progress)
 
+    @observed("convert")
     def convert(self, to: str, progress: Callable[[str], None] | None = None) -> Memory:
         """Convert the store to another layout, in place; returns it opened. This one is closed.
 

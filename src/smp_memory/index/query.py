@@ -17,7 +17,6 @@ from math import log
 from smp_memory.index.documents import DELETED, label_key, tag_label, topic_label
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.index.tokenizer import stem
-from smp_memory.model.types import NUMBERED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -225,34 +224,6 @@ def _below(name: str) -> tuple[str, str, str]:
     return name, name + ".", name + "/"
 
 
-_COUNT_SQL = {
-    "type": "SELECT type, count(*) FROM memory WHERE {where} GROUP BY 1",
-    "agent": "SELECT author, count(*) FROM memory WHERE {where} GROUP BY 1",
-    "day": "SELECT date((created - 999999 * (created < 0)) / 1000000, 'unixepoch'), count(*) FROM memory WHERE {where} GROUP BY 1",
-    "session": "SELECT doc >> 24, count(*) FROM memory WHERE {where} GROUP BY 1",
-    "tag": "SELECT tag, count(*) FROM tag WHERE doc IN (SELECT doc FROM memory WHERE {where}) GROUP BY 1",
-    "topic": "SELECT topic, count(*) FROM topic WHERE doc IN (SELECT doc FROM memory WHERE {where}) GROUP BY 1",
-}
-
-
-def count_by(rows: Rows, by: str, where: str, values: Sequence[Any]) -> dict[str, int]:
-    """Count memories by type, agent, day, session, tag or topic, the most frequent first."""
-    found = rows.all(_COUNT_SQL[by].format(where=where), values)
-    names = rows.session_names() if by == "session" else {}
-    readable: dict[str, int] = {}
-    for key, count in found:
-        if by == "type":
-            name = NUMBERED[key]
-        elif by == "agent":
-            name = rows.name_of(key) if key is not None else ""
-        elif by == "session":
-            name = names[key]
-        else:
-            name = str(key)
-        readable[name] = readable.get(name, 0) + count
-    return dict(sorted(readable.items(), key=lambda item: (-item[1], item[0])))
-
-
 # -- text queries
 
 EXPANSIONS = 60  # of a pattern: so many of its most frequent terms count for the score; the others match, too
@@ -321,6 +292,25 @@ if TYPE_CHECKING:
 
 else:  # `typing` takes a new process 5 ms to load
     TextMatch = namedtuple("TextMatch", "doc match created facts")
+
+
+if TYPE_CHECKING:
+
+    class MatchColumns(NamedTuple):
+        """Many matches without their scores: three lists of one length. A tuple for each would cost the garbage collector more than the search."""
+
+        docs: list[int]
+        created: list[int]  # microseconds
+        facts: list[int]
+
+else:
+    MatchColumns = namedtuple("MatchColumns", "docs created facts")
+
+
+def only_docs(matches: MatchColumns, admits: Callable[[int], bool]) -> MatchColumns:
+    """The matches whose doc is admitted."""
+    kept = [place for place, doc in enumerate(matches.docs) if admits(doc)]
+    return MatchColumns(*([column[place] for place in kept] for column in matches))
 
 
 def text_matches(values: Iterable[tuple[int, float, int, int]]) -> list[TextMatch]:

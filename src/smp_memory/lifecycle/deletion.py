@@ -17,6 +17,7 @@ from smp_memory.lifecycle.compaction import cold_ids_among, cold_records, missin
 from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.model.deletions import Deletion, Purged, Receipt, Restoration
 from smp_memory.model.times import parse, to_moment, to_text
+from smp_memory.observation import observed
 from smp_memory.policies.purge import purge_due, trashed
 from smp_memory.privacy.fence import strip_reason
 from smp_memory.privacy.settings import clean_reason
@@ -201,6 +202,7 @@ def session_trash(files: SessionStore, config: Config) -> list[Trashed]:
 # -- purge and erasure
 
 
+@observed("purge", memories=lambda done: len(done.ids))
 def purge(
     scope: Scope,
     older_than: float | datetime | str | None = None,
@@ -235,6 +237,7 @@ def purge(
     return report
 
 
+@observed("erase", memories=lambda receipt: len(receipt.ids))
 def erase(
     scope: Scope,
     id: Any,

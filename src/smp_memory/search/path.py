@@ -15,18 +15,20 @@ query and time. Decay moves a memory down by a bounded factor; decayed memories 
 from __future__ import annotations
 
 import time
+from copy import copy
 from functools import partial
 
-from smp_memory import event_log
 from smp_memory.errors import QueryTimeout
 from smp_memory.index.documents import label_key, text_of
-from smp_memory.index.query import is_loose, matches_spelling
+from smp_memory.index.query import MatchColumns, is_loose, matches_spelling, only_docs
 from smp_memory.index.tokenizer import joined_terms, parse, spellings
+from smp_memory.model.history import PausedCollection
 from smp_memory.model.hits import Hit, Hits
+from smp_memory.observation import QUERY, observes
 from smp_memory.search.field_values import aggregate, with_computed
 from smp_memory.search.names import spelled, with_corrections
 from smp_memory.search.query import NEWEST, OLDEST, RELEVANCE, Query
-from smp_memory.search.ranking import Ranking, sort_key, uses_embeddings
+from smp_memory.search.ranking import SENTENCE_WORDS, Ranking, sort_key, uses_embeddings
 from smp_memory.search.scoring import CANDIDATES, RARITY
 from smp_memory.search.succession import SuccessionOrder, newer_first
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
     from smp_memory.decay import Policy
     from smp_memory.index.query import TextMatch
+    from smp_memory.index.rows import Row
     from smp_memory.index.tokenizer import ParsedText
     from smp_memory.model.record import Record
     from smp_memory.scope import Scope
@@ -52,18 +55,24 @@ _GROWTH = 8
 
 def query(scope: Scope, text: str | Mapping[str, Any] | None, options: Mapping[str, Any]) -> Hits:
     """Find memories, best first. The options are those of `Memory.query`."""
+    given = merged(scope, text, options)
+    is_tracked = given.pop("track_access", True)
+    hits = search(scope, check(scope, given))
+    if is_tracked:
+        scope.note_access(hits.records)
+    return hits
+
+
+def merged(scope: Scope, text: str | Mapping[str, Any] | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a query, its text among them."""
     given = dict(options)
     if text is not None and not isinstance(text, str) and hasattr(text, "keys"):
         given = {**text, **given}
     elif text is not None:
         given["text"] = text
-    is_tracked = given.pop("track_access", True)
     if scope.config.layout == "single":  # design 000 searches topics in the text
         given.setdefault("topic_in_text", True)
-    hits = search(scope, check(scope, given))
-    if is_tracked:
-        scope.note_access(hits.records)
-    return hits
+    return given
 
 
 def check(scope: Scope, options: Mapping[str, Any]) -> Query:
@@ -73,6 +82,7 @@ def check(scope: Scope, options: Mapping[str, Any]) -> Query:
     return Query(options, scope.now())
 
 
+@observes(QUERY)
 def search(scope: Scope, query: Query) -> Hits:
     """Answer a checked query. Hidden memories are left out before the limit is applied, so they take nobody's place."""
     store = scope.store
@@ -94,25 +104,21 @@ def search(scope: Scope, query: Query) -> Hits:
 
 
 def search_live(scope: Scope, query: Query) -> Hits:
-    """Search the index of live sessions; a slow search is logged."""
-    began, policy = time.monotonic(), scope.policy()
+    """Search the index of live sessions."""
+    policy = scope.policy()
     hits: Hits = scope.answer(
         query.sessions,
         lambda searcher: search_index(query, searcher, policy),
         with_others=query.follows_relations,
         by_meaning=uses_embeddings(query),
     )
-    seconds = time.monotonic() - began
-    if seconds >= event_log.SLOW_QUERY_SECONDS:
-        message = f"A query took {seconds:.1f} s."
-        event_log.emit("query", event_log.WARNING, "slow_query", message, seconds=round(seconds, 3), hits=len(hits))
     return hits
 
 
 def search_index(query: Query, searcher: IndexSearcher, policy: Policy, *, among: set[int] | None = None) -> Hits:
     """One page of hits; with `among`, only these docs are searched."""
     ranking = Ranking(query, searcher, policy)
-    run = _SearchRun(query, searcher, ranking, among)
+    run = SearchRun(query, searcher, ranking, among)
     end = query.offset + query.limit
     page = run.first(end + 1)  # one more tells whether there is another page
     hits = run.hits(page[query.offset : end])
@@ -140,7 +146,7 @@ def _add_related(hits: list[Hit], query: Query, searcher: IndexSearcher) -> None
         hit.related = [record for record in records.values() if record is not None and not record.deleted]
 
 
-class _SearchRun:
+class SearchRun:
     """One query while it is answered: candidates, their order and the records that pass the checks."""
 
     def __init__(self, query: Query, searcher: IndexSearcher, ranking: Ranking, among: set[int] | None) -> None:
@@ -148,26 +154,26 @@ class _SearchRun:
         self._searcher = searcher
         self._ranking = ranking
         self._deadline = None if query.timeout is None else time.monotonic() + query.timeout
-        self._conditions = searcher.conditions(query)
-        self._text = parse(query.text)
+        self.conditions = searcher.conditions(query)
+        self.text = parse(query.text)
         self._corrected: dict[str, str] = {}
-        if self._text.words:
-            self._text, self._corrected = with_corrections(query.text, self._text, searcher, self._conditions)
-        self._check = _RecordCheck(query, self._text, ranking)
+        if self.text.words:
+            self.text, self._corrected = with_corrections(query.text, self.text, searcher, self.conditions)
+        self.check = RecordCheck(query, self.text, ranking)
         if among is not None:
-            self._conditions.docs = among if self._conditions.docs is None else self._conditions.docs & among
+            self.conditions.docs = among if self.conditions.docs is None else self.conditions.docs & among
         allows = None if query.sessions is None else set(query.sessions).__contains__
-        self._succession = SuccessionOrder(ranking, searcher, self._conditions, query.now, allows)
+        self._succession = SuccessionOrder(ranking, searcher, self.conditions, query.now, allows)
 
     def first(self, count: int) -> Page:
         """The first `count` matches in the query's order."""
-        if self._conditions.is_impossible:
+        if self.conditions.is_impossible:
             return []
         if self._query.text:
-            return self._by_text(count) if self._text else []
+            return self._by_text(count) if self.text else []
         if self._query.sort in (NEWEST, OLDEST) and not self._query.then_by:
             return self._by_time(count)
-        rows = self._searcher.select(self._conditions, NEWEST, -1)
+        rows = self._searcher.select(self.conditions, NEWEST, -1)
         return self._checked(self._sorted(self._ranking.rank_rows(rows)), count)
 
     def hits(self, page: Page) -> list[Hit]:
@@ -188,19 +194,42 @@ class _SearchRun:
 
     def not_valid(self) -> int:
         """How many memories were left out because they do not hold at the time of the query."""
-        if self._conditions.is_impossible:
+        if self.conditions.is_impossible:
             return 0
-        return self._searcher.not_valid_count(self._conditions, by_text=bool(self._query.text))
+        return self._searcher.not_valid_count(self.conditions, by_text=bool(self._query.text))
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Counts over all matches, not only those of the page."""
         query = self._query
         if not query.count_by:
             return {}
-        docs = None
-        if query.text or self._check.may_reject or self._conditions.is_impossible:
-            docs = [ranked.row.doc for ranked, _ in self.first(_ALL)]
-        return {by: self._searcher.counts(by, self._conditions, docs) for by in query.count_by}
+        matches = None
+        if self.check.may_reject:
+            matches = _columns(ranked.row for ranked, _ in self.first(_ALL))
+        elif query.text and not self.conditions.is_impossible:
+            with PausedCollection():  # many thousands of matches, none of them garbage
+                matches = self._all_matches() if self.text else _columns(())
+                return self._searcher.counts(query.count_by, self.conditions, matches)
+        return self._searcher.counts(query.count_by, self.conditions, matches)
+
+    def _all_matches(self) -> MatchColumns:
+        """All that `first` would find, without reading a record. Only if `RecordCheck` cannot reject any."""
+        searcher, conditions = self._searcher, self.conditions
+        found = searcher.all_matches(self.text, conditions)
+        others: dict[int, Row] = {}
+        if max(len(self.text.words), len(self._query.text.split())) >= SENTENCE_WORDS:  # neighbours, and similar ones
+            ranking = copy(self._ranking)  # its rivals are those of the page
+            best = searcher.search(self.text, conditions, CANDIDATES, RARITY)
+            others = {each.row.doc: each.row for each in ranking.rank_matches(best, self.text, conditions, _ALL)}
+        if conditions.needs_rows:
+            rows = searcher.rows(found.docs)
+            found = only_docs(found, lambda doc: doc in rows and conditions.meets_bounds(rows[doc]))
+        if self._query.sort == RELEVANCE and searcher.has_successions:
+            superseded = searcher.rows(list(searcher.superseded() & {*found.docs, *others}))
+            others.update({row.doc: row for row in self._succession.admitted_successors(list(superseded.values()))})
+        known = set(found.docs) if others else ()
+        more = _columns(row for doc, row in others.items() if doc not in known and searcher.is_visible(row))
+        return MatchColumns(*(one + other for one, other in zip(found, more, strict=True))) if others else found
 
     def aggregations(self) -> dict[str, dict[str, Any]]:
         """Aggregations over all matches, not only those of the page."""
@@ -221,9 +250,9 @@ class _SearchRun:
         lowest = 1.0
         limit = CANDIDATES if self._query.sort == RELEVANCE else _ALL
         while True:
-            matches = self._searcher.search(self._text, self._conditions, limit, RARITY)
+            matches = self._searcher.search(self.text, self.conditions, limit, RARITY)
             self._check_time()
-            enough = count if limit == CANDIDATES and not self._check.may_reject else _ALL
+            enough = count if limit == CANDIDATES and not self.check.may_reject else _ALL
             ordered = self._ranked(matches, enough, seen, lowest)
             part = self._checked(self._with_successors(ordered, seen), count - len(page))
             if len(part) < count - len(page) and len(ordered) >= enough:  # some were rejected: rank all the others, too
@@ -243,7 +272,7 @@ class _SearchRun:
 
     def _ranked(self, matches: list[TextMatch], enough: int, seen: set[int], lowest: float) -> list[RankedRow]:
         """Matches that were not seen before, in the query's order, none with a higher score than those that were."""
-        ranked = self._ranking.rank_matches(matches, self._text, self._conditions, enough)
+        ranked = self._ranking.rank_matches(matches, self.text, self.conditions, enough)
         ordered = self._sorted(each for each in ranked if each.row.doc not in seen)
         for each in ordered:
             each.score = min(each.score, lowest)
@@ -254,7 +283,7 @@ class _SearchRun:
         page: Page = []
         offset, size = 0, count
         while len(page) < count:
-            rows = self._searcher.select(self._conditions, self._query.sort, size, offset)
+            rows = self._searcher.select(self.conditions, self._query.sort, size, offset)
             page += self._checked(self._ranking.rank_rows(rows), count - len(page))
             if len(rows) < size:
                 break
@@ -272,9 +301,9 @@ class _SearchRun:
         """The first `count` whose records, as they are in the files, meet the query."""
         page: Page = []
         block: list[RankedRow] = []
-        has_bounds = self._check.has_bounds
+        has_bounds = self.check.has_bounds
         for each in ranked:
-            if not has_bounds or self._check.is_in_bounds(each):
+            if not has_bounds or self.check.is_in_bounds(each):
                 block.append(each)
             if len(block) >= count - len(page):
                 page += self._with_records(block)
@@ -289,7 +318,7 @@ class _SearchRun:
         records = self._searcher.records([each.row for each in block])
         for each in block:
             record = records.get(each.row.doc)
-            if record is not None and self._check.is_met(each, record):
+            if record is not None and self.check.is_met(each, record):
                 yield each, record
 
     def _check_time(self) -> None:
@@ -300,7 +329,12 @@ class _SearchRun:
             )
 
 
-class _RecordCheck:
+def _columns(rows: Iterable[Row]) -> MatchColumns:
+    given = list(rows)
+    return MatchColumns([row.doc for row in given], [row.created for row in given], [row.facts for row in given])
+
+
+class RecordCheck:
     """The parts of a query that the index cannot answer, checked on each candidate and its record.
 
     The index knows terms, not their order (phrases) or their endings (wildcards inside a word); it has no computed
@@ -310,7 +344,7 @@ class _RecordCheck:
     def __init__(self, query: Query, text: ParsedText, ranking: Ranking) -> None:
         self._query = query
         self._text = text
-        self._relevance = ranking.relevance
+        self._ranking = ranking
         self._wildcards = [each for each in text.patterns if is_loose(each)]
         self._excluded_wildcards = [each for each in text.excluded_patterns if is_loose(each)]
         self._has_phrases = bool(text.phrases) or any(len(words) > 1 for words in text.excluded)
@@ -319,6 +353,10 @@ class _RecordCheck:
         has_topics = bool(query.topic_in_text and query.topics)
         has_conditions = query.where is not None or query.min_relevance is not None or has_topics
         self.may_reject = has_conditions or self.has_bounds or self._needs_text
+
+    def with_text(self, text: ParsedText) -> RecordCheck:
+        """The same for another text."""
+        return RecordCheck(self._query, text, self._ranking)
 
     def is_in_bounds(self, ranked: RankedRow) -> bool:
         query = self._query
@@ -330,15 +368,15 @@ class _RecordCheck:
         query = self._query
         if record.deleted and not query.include_deleted:
             return False
-        if query.topic_in_text and not self._has_topic(record):
+        if query.topic_in_text and not self.has_topic(record):
             return False
-        if self._needs_text and not (self._has_right_phrases(record) and self._has_right_words(record)):
+        if self._needs_text and not (self.has_right_phrases(record) and self.has_right_words(record)):
             return False
-        if query.min_relevance is not None and self._relevance(ranked, record) < query.min_relevance:
+        if query.min_relevance is not None and self._ranking.relevance(ranked, record) < query.min_relevance:
             return False
         return query.where is None or query.where.admits(record, ranked.computed)
 
-    def _has_topic(self, record: Record) -> bool:
+    def has_topic(self, record: Record) -> bool:
         """Whether a topic of the query is the record's topic, one of its tags, or a part of its text (design 000)."""
         tags = record.tags if isinstance(record.tags, list) else [record.tags]  # a person may have typed anything
         labels = [label_key(each) for each in (record.topic, *tags)]
@@ -349,7 +387,7 @@ class _RecordCheck:
             for topic in self._query.topics
         )
 
-    def _has_right_phrases(self, record: Record) -> bool:
+    def has_right_phrases(self, record: Record) -> bool:
         if not self._has_phrases:
             return True
         terms = f" {joined_terms(text_of(record.given))} "
@@ -357,7 +395,7 @@ class _RecordCheck:
             f" {' '.join(words)} " in terms for words in self._text.excluded
         )
 
-    def _has_right_words(self, record: Record) -> bool:
+    def has_right_words(self, record: Record) -> bool:
         if not (self._wildcards or self._excluded_wildcards):
             return True
         words = spellings(f"{text_of(record.given)}\n{record.id}")

@@ -16,7 +16,7 @@ from __future__ import annotations
 from copy import copy
 
 from smp_memory.policies.currency import outdated
-from smp_memory.policies.statuses import is_settled
+from smp_memory.policies.statuses import is_settled, status_of
 from smp_memory.search.query import NEWEST
 
 TYPE_CHECKING = False
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from smp_memory.search.ranking import RankedRow, Ranking
     from smp_memory.store.port import IndexSearcher
 
+SETTLED, SUPERSEDED, OUTDATED = "settled", "superseded", "outdated"  # why a hit does not hold
 _BLOCK = 32  # rows whose successors are looked up at once
 
 
@@ -54,6 +55,7 @@ class SuccessionOrder:
         self._at = at
         self._allows = allows
         self._known: dict[int, list[Row]] = {}  # successors by doc; empty: it has none
+        self._allowed: set[int] = set()  # known successors that meet the conditions
 
     def ordered(self, ranked: list[RankedRow], emitted: Iterable[int] = ()) -> Iterator[RankedRow]:
         """The same rows, each after its successors; without those in `emitted`, which come before all of them."""
@@ -61,19 +63,26 @@ class SuccessionOrder:
         by_doc: dict[int, RankedRow] = {}
         for start in range(0, len(ranked), _BLOCK):
             block = ranked[start : start + _BLOCK]
-            new = self._admitted(self._look_up(each.row for each in block))
-            by_doc = by_doc or ({each.row.doc: each for each in ranked} if new else {})
-            for each in block if new else ():
+            self._allowed |= self._admitted(self._look_up(each.row for each in block))
+            allowed = self._allowed
+            by_doc = by_doc or ({each.row.doc: each for each in ranked} if allowed else {})
+            for each in block if allowed else ():
                 if self._known[each.row.doc]:
                     self._ranking.remove_rival(each)
             for each in block:
-                for row in self._known[each.row.doc] if new else ():
-                    if row.doc in new and row.doc not in done:
+                for row in self._known[each.row.doc] if allowed else ():
+                    if row.doc in allowed and row.doc not in done:
                         done.add(row.doc)
                         yield self._ranking.inherit(row, each, by_doc.get(row.doc))
                 if each.row.doc not in done:
                     done.add(each.row.doc)
                     yield each
+
+    def admitted_successors(self, rows: list[Row]) -> list[Row]:
+        """The successors of these rows that meet the conditions of the query."""
+        found = [row for ends in self._searcher.successors(rows, self._at, self._allows).values() for row in ends]
+        admitted = self._admitted(found)
+        return [row for row in found if row.doc in admitted]
 
     def successors(self, rows: list[Row]) -> dict[int, str]:
         """The ref of the newest memory that took the place of each of these, by doc; only of those that have a successor."""
@@ -115,17 +124,37 @@ def newer_first(hits: list[Hit]) -> list[Hit]:
     return list(found.values())
 
 
-def holding(hits: Iterable[Hit], allows: Callable[[str], bool] | None = None) -> list[Hit]:
+def holding(
+    hits: Iterable[Hit],
+    allows: Callable[[str], bool] | None = None,
+    left_out: Callable[[Hit, str, str], None] | None = None,
+) -> list[Hit]:
     """The hits of a query that hold now, in the same order: for a prompt, which has no room for what no longer holds.
 
     Left out: superseded and settled memories, and of two that say the same with another value the older one. A query places the
     successor of each before it, so that nothing is lost; not-valid memories are not among hits in the first place.
     `allows` tells which sessions count: a memory is not superseded by one that the reader does not see.
+    `left_out` is called with each hit that does not hold, the reason, and the status or the memory that is to blame.
     """
-    listed = [hit for hit in hits if not is_settled(hit.record) and not _is_replaced(hit.superseded_by, allows)]
+    given = hits if left_out is None else list(hits)
+    listed = [hit for hit in given if not is_settled(hit.record) and not _is_replaced(hit.superseded_by, allows)]
     seen = [hit.record for hit in listed if allows is None or allows(hit.record.session)]
     older = outdated(seen, one_user=allows is not None)
+    if left_out is not None:
+        for hit in given:
+            _report(hit, older, allows, left_out)
     return [hit for hit in listed if hit.record.ref not in older]
+
+
+def _report(
+    hit: Hit, older: dict[str, str], allows: Callable[[str], bool] | None, left_out: Callable[[Hit, str, str], None]
+) -> None:
+    if is_settled(hit.record):
+        left_out(hit, SETTLED, status_of(hit.record))
+    elif hit.superseded_by is not None and _is_replaced(hit.superseded_by, allows):
+        left_out(hit, SUPERSEDED, hit.superseded_by)
+    elif hit.record.ref in older:
+        left_out(hit, OUTDATED, older[hit.record.ref])
 
 
 def _is_replaced(ref: str | None, allows: Callable[[str], bool] | None) -> bool:

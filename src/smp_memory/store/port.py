@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from smp_memory.config import Config
     from smp_memory.errors import MemoryNotFound, SMPError
     from smp_memory.files.disk import Disk
-    from smp_memory.index.query import RowConditions, TextMatch
+    from smp_memory.index.query import MatchColumns, RowConditions, TextMatch
     from smp_memory.index.rows import Row
     from smp_memory.index.tokenizer import ParsedText
     from smp_memory.model.deletions import Purged, Receipt
@@ -592,6 +592,9 @@ class IndexSearcher(Protocol):
     def search(self, text: ParsedText, conditions: RowConditions, limit: int, rarity: float) -> list[TextMatch]:
         """The best matches of a text that meet the conditions that are labels, best first."""
 
+    def all_matches(self, text: ParsedText, conditions: RowConditions) -> MatchColumns:
+        """All of them, in any order and without scores, for counting."""
+
     @property
     def has_vectors(self) -> bool: ...
 
@@ -642,6 +645,9 @@ class IndexSearcher(Protocol):
         `allows` tells which sessions count. What these memories may be is in `smp_memory.store.succession`.
         """
 
+    def superseded(self) -> set[int]:
+        """All memories that others say they supersede, whether or not that counts (`successors`)."""
+
     def is_superseded(self, record: Record, at: int | None = None) -> bool:
         """Whether a memory took the place of this one until a time."""
 
@@ -651,8 +657,13 @@ class IndexSearcher(Protocol):
         `by_text`: among the matches of the searches so far; else among all that meet the other conditions.
         """
 
-    def counts(self, by: str, conditions: RowConditions, docs: Iterable[int] | None = None) -> dict[str, int]:
-        """How many memories meet the conditions, or are among these, by type, tag, agent, day, session or topic."""
+    def counts(
+        self, fields: Sequence[str], conditions: RowConditions, matches: MatchColumns | None = None
+    ) -> dict[str, dict[str, int]]:
+        """How many memories meet the conditions, or are among these matches: by field and name, the most frequent first.
+
+        Fields are type, tag, agent, day, month, session and topic.
+        """
 
     def related(
         self, names: Iterable[str], scope: str, depth: int, kinds: Sequence[str] = ()

@@ -6,6 +6,7 @@ A searcher serves one query: it represents the index as it was when the query be
 from __future__ import annotations
 
 from smp_memory import incomplete
+from smp_memory.index.counting import count_matches, count_rows, empty
 from smp_memory.index.documents import AUTHOR_SHIFT
 from smp_memory.index.embeddings import ModelUnavailable
 from smp_memory.index.query import (
@@ -13,8 +14,8 @@ from smp_memory.index.query import (
     RowSelection,
     TextMatch,
     TextQuery,
-    count_by,
     is_loose,
+    only_docs,
     text_matches,
 )
 from smp_memory.index.rows import POSITION_BITS, Row
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.index.index import Index
+    from smp_memory.index.query import MatchColumns
     from smp_memory.index.tokenizer import ParsedText
     from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record
@@ -53,6 +55,8 @@ _USAGE = f"""SELECT s.id, s.size, s.last, (SELECT max(a.last) FROM access a
     WHERE a.doc >= s.no << {POSITION_BITS} AND a.doc < (s.no + 1) << {POSITION_BITS}) FROM session s"""  # a constant
 _WITH_DELETED = f"SELECT id FROM session WHERE no IN (SELECT DISTINCT doc >> {POSITION_BITS} FROM memory WHERE deleted)"
 _WISHES = "wish CROSS JOIN memory ON doc = turn"  # in this order, because few turns are wishes
+_SUPERSEDED = f"""SELECT memory.doc FROM succession old CROSS JOIN session ON session.id = old.session
+    CROSS JOIN memory ON memory.doc >> {POSITION_BITS} = +session.no AND memory.id = old.id"""
 _ORDERS = {"newest": "created DESC, doc DESC", "oldest": "created, doc"}
 
 
@@ -113,23 +117,17 @@ class Searcher:
 
     def search(self, text: ParsedText, conditions: RowConditions, limit: int, rarity: float) -> list[TextMatch]:
         """The best matches of a text that meet the conditions that are labels, best first."""
-        text_query = TextQuery(
-            text.words,
-            text.phrases,
-            text.patterns,
-            text.excluded,
-            [each for each in text.excluded_patterns if not is_loose(each)],  # endings are checked in the records
-            conditions.labels(),
-            conditions.without(),
-            conditions.since,
-            conditions.until,
-            rarity,
-            text.characters,
-            text.corrected,
-        )
+        text_query = _text_query(text, conditions, rarity)
         if conditions.valid_at is None:
             return self._index.text.search(text_query, limit)
         return self._only_valid(text_query, conditions.valid_at, limit)
+
+    def all_matches(self, text: ParsedText, conditions: RowConditions) -> MatchColumns:
+        """All matches of a text that meet the conditions that are labels, in any order."""
+        found = self._index.text.all_matches(_text_query(text, conditions, 0.0))
+        wrong = self.not_valid(found.docs, conditions.valid_at) if conditions.valid_at is not None else set()
+        self._left_out |= wrong
+        return only_docs(found, lambda doc: doc not in wrong) if wrong else found
 
     def _only_valid(self, query: TextQuery, at: int, limit: int) -> list[TextMatch]:
         """The best matches that hold at a time: what does not is no candidate, and takes no place of one."""
@@ -306,20 +304,16 @@ class Searcher:
 
     # -- counting
 
-    def counts(self, by: str, conditions: RowConditions, docs: Iterable[int] | None = None) -> dict[str, int]:
-        """How many memories meet the conditions, or are among these, by type, tag, agent, day, session or topic."""
-        if docs is None:
-            if conditions.is_impossible:
-                return {}
-            selection = RowSelection(self._rows, conditions)
-            return count_by(self._rows, by, selection.where, selection.values)
-        total: dict[str, int] = {}
-        docs = list(docs)
-        for start in range(0, len(docs), 500):
-            part = docs[start : start + 500]
-            for name, count in count_by(self._rows, by, f"doc IN ({','.join('?' * len(part))})", part).items():
-                total[name] = total.get(name, 0) + count
-        return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
+    def counts(
+        self, fields: Sequence[str], conditions: RowConditions, matches: MatchColumns | None = None
+    ) -> dict[str, dict[str, int]]:
+        """How many memories meet the conditions, or are among these matches, by each of these fields."""
+        if matches is not None:
+            return count_matches(self._rows, fields, matches)
+        if conditions.is_impossible:
+            return empty(fields)
+        selection = RowSelection(self._rows, conditions)
+        return count_rows(self._rows, fields, selection.where, selection.values)
 
     # -- relations
 
@@ -466,6 +460,10 @@ class Searcher:
         """By doc the memories that took the place of these, the newest first; only memories that have some."""
         return Successions(self._rows, self, at, allows).successors(rows) if self.has_successions else {}
 
+    def superseded(self) -> set[int]:
+        """The docs of all memories that others say they supersede, whether or not that counts."""
+        return {doc for (doc,) in self._rows.each(_SUPERSEDED)} if self.has_successions else set()
+
     def is_superseded(self, record: Record, at: int | None = None) -> bool:
         """Whether a memory took the place of this one."""
         row = self.row(record.session, record.id) if self.has_successions else None
@@ -474,6 +472,23 @@ class Searcher:
     def may_supersede(self, new: Row, old: Row) -> bool:
         """Whether the author of a new memory could see the old one, if that matters to the viewer."""
         return True
+
+
+def _text_query(text: ParsedText, conditions: RowConditions, rarity: float) -> TextQuery:
+    return TextQuery(
+        text.words,
+        text.phrases,
+        text.patterns,
+        text.excluded,
+        [each for each in text.excluded_patterns if not is_loose(each)],  # endings are checked in the records
+        conditions.labels(),
+        conditions.without(),
+        conditions.since,
+        conditions.until,
+        rarity,
+        text.characters,
+        text.corrected,
+    )
 
 
 def _split(name: str, scope: str) -> tuple[str, str]:
