@@ -12,6 +12,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
         "Get started",
         {
             "init": ("stores", "Create a store below this folder"),
+            "web": ("web", "Look into the store in a browser"),
             "demo": ("demo", "Run a demo: agents write, one is killed, nothing is lost"),
             "session new": ("sessions", "Start a session"),
             "session list": ("sessions", "List the sessions of the store"),

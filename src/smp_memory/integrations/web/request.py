@@ -1,0 +1,99 @@
+"""A request for a page: the store, what the address and the form say, and what a page needs to answer."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from math import isnan
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from starlette.datastructures import QueryParams
+
+    from smp_memory.integrations.web.access import Access
+    from smp_memory.memory import Memory
+
+_MOST_NOTICES = 200
+
+
+class Notice(NamedTuple):
+    """What an action did, shown on the page after it, and the way to take it back."""
+
+    text: str
+    undo: Callable[[], str] | None = None  # takes the action back and says so
+
+
+class Notices:
+    """Notices by an unguessable name, so that no address can make a page say something. The oldest go first."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Notice] = {}
+
+    def add(self, notice: Notice) -> str:
+        name = secrets.token_urlsafe(12)
+        self._by_name[name] = notice
+        while len(self._by_name) > _MOST_NOTICES:
+            self._by_name.pop(next(iter(self._by_name)))
+        return name
+
+    def get(self, name: str) -> Notice | None:
+        return self._by_name.get(name)
+
+    def take(self, name: str) -> Notice | None:
+        return self._by_name.pop(name, None)
+
+
+class Inspector:
+    """What all requests of one running inspector share."""
+
+    def __init__(self, memory: Memory, access: Access, author: str | None = None) -> None:
+        self.memory = memory
+        self.access = access
+        self.author = author  # in whose name changes are made
+        self.notices = Notices()
+        self._kept: dict[str, tuple[float, Any]] = {}
+
+    def kept(self, name: str, seconds: float, compute: Callable[[], Any]) -> Any:
+        """A value that may be some seconds old, such as suggestions of a form."""
+        until, value = self._kept.get(name, (0.0, None))
+        if time.monotonic() >= until:
+            value = compute()
+            self._kept[name] = (time.monotonic() + seconds, value)
+        return value
+
+
+class PageRequest(NamedTuple):
+    """One request."""
+
+    inspector: Inspector
+    path: str
+    parts: Mapping[str, str]  # of the path
+    query: QueryParams
+    form: Mapping[str, str]  # of a POST
+    part: str = ""  # the region that the browser needs first; what takes longer may be left out
+
+    @property
+    def memory(self) -> Memory:
+        return self.inspector.memory
+
+    @property
+    def now(self) -> datetime:
+        return self.memory.now()
+
+    def get(self, name: str, default: str = "") -> str:
+        """A value of the address."""
+        return self.query.get(name, default).strip()
+
+    def all(self, name: str) -> list[str]:
+        return [value for value in self.query.getlist(name) if value]
+
+    def number(self, name: str, default: float, low: float, high: float) -> float:
+        """A number of the address within bounds; the default if there is none."""
+        try:
+            value = float(self.query.get(name, ""))
+        except ValueError:
+            return default
+        return default if isnan(value) else min(max(value, low), high)

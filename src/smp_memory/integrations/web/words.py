@@ -1,0 +1,73 @@
+"""Texts of pages: a memory in one line, times and sizes in words. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from smp_memory.model.record import name_and_content
+from smp_memory.model.times import to_text
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from smp_memory.model.record import Record
+
+_UNITS = ((86400 * 365, "year"), (86400 * 30, "month"), (86400, "day"), (3600, "hour"), (60, "minute"))
+
+
+def line_of(record: Record) -> str:
+    """The content of a memory as one line; of a preference with its key."""
+    name, content = name_and_content(record)
+    text = plain(content)
+    return " ".join((f"{plain(name)}: {text}" if name else text).split())
+
+
+def plain(value: Any) -> str:
+    """A JSON value as text."""
+    if isinstance(value, dict):
+        return "; ".join(f"{key}: {plain(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(plain, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else str(value)
+
+
+def shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """`3 days ago`, `in 2 hours`, `just now`."""
+    seconds = (now - moment).total_seconds()
+    if abs(seconds) < 60:
+        return "just now"
+    words = duration(abs(seconds))
+    return f"{words} ago" if seconds > 0 else f"in {words}"
+
+
+def duration(seconds: float | timedelta) -> str:
+    """The largest unit: `3 days`."""
+    total = seconds if isinstance(seconds, (int, float)) else seconds.total_seconds()
+    for size, unit in _UNITS:
+        if total >= size:
+            return counted(int(total // size), unit)
+    return "less than a minute"
+
+
+def moment_text(moment: datetime) -> str:
+    """`2026-11-17 15:04`, UTC."""
+    return to_text(moment)[:16].replace("T", " ")
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    return f"1 {one}" if number == 1 else f"{number:,} {many or one + 's'}"
+
+
+def size_text(count: float) -> str:
+    """`4.1 MiB`."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024 or unit == "MiB":
+            return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
+        count /= 1024
+    return ""
