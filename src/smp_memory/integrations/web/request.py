@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from math import isnan
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -53,6 +53,7 @@ class Inspector:
         self.access = access
         self.author = author  # in whose name changes are made
         self.notices = Notices()
+        self.memo: dict[str, tuple[object, Any]] = {}  # costly answers with the state that they are valid for
 
 
 class PageRequest(NamedTuple):
