@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from smp_memory.agent_memory import AgentMemory
     from smp_memory.config import Config
     from smp_memory.context.builder import Context
+    from smp_memory.context.preview import Preview
     from smp_memory.files.system import System
     from smp_memory.global_memory import GlobalMemory
     from smp_memory.lifecycle.maintenance import MaintenanceReport
@@ -389,6 +390,39 @@ class Memory:
             turns=turns,
             at=at,
             track_access=track_access,
+        )
+
+    def preview(
+        self,
+        agent: str | None = None,
+        task: str | None = None,
+        topic: str | None = None,
+        *,
+        tags: str | Sequence[str] | None = None,
+        project: str | None = None,
+        user: str | None = None,
+        session: str | SessionMemory | None = None,
+        max_tokens: int = 1500,
+        turns: int = 20,
+        min_relevance: float | None = None,
+        at: datetime | str | None = None,
+        limit: int = 200,
+    ) -> Preview:
+        """What `context` would give, with a reason for each memory, and what it would leave out and why; see `smp_memory.context.preview`."""
+        return context.preview.preview_context(
+            self.scope,
+            agent,
+            task,
+            topic,
+            tags=tags,
+            project=project,
+            user=user,
+            session=self.session(session) if isinstance(session, str) else session,
+            max_tokens=max_tokens,
+            turns=turns,
+            min_relevance=min_relevance,
+            at=at,
+            limit=limit,
         )
 
     def agent(self, name: str, session: str | SessionMemory | None = None) -> AgentMemory:

@@ -65,7 +65,7 @@ def count_tokens(text: str) -> int:
 class ContextItem:
     """A memory that may be in the prompt: its text there, its score, and the reason for it."""
 
-    __slots__ = ("_whole", "names_session", "prefix", "record", "score", "section", "text", "why", "words")
+    __slots__ = ("_whole", "names_session", "prefix", "record", "repeats", "score", "section", "text", "why", "words")
 
     def __init__(
         self,
@@ -88,6 +88,7 @@ class ContextItem:
         self.names_session = names_session
         self.text = self._whole = one_line(text)
         self.words = words  # of the task: a long text is cut to the passage with most of them
+        self.repeats = ""  # the ref of a memory that says the same, if it was left out for that
 
     @property
     def is_cut(self) -> bool:
@@ -235,7 +236,7 @@ class _Selection:
         self.left_out: list[ContextItem] = []  # what did not fit
         self._count = count
         self._refs: set[str] = set()
-        self._texts: dict[bool, set[str]] = {True: set(), False: set()}  # of turns, of other memories
+        self._texts: dict[bool, dict[str, str]] = {True: {}, False: {}}  # of turns, of other memories; and their refs
         self._titles = section_titles()
         self._sections: set[str] = set()
         self._groups: set[tuple[str, str]] = set()  # section and session
@@ -245,7 +246,10 @@ class _Selection:
         if item.record.ref in self._refs:
             return True
         text = item.text.casefold()
-        return text in self._texts[False] or (item.section not in _SAID and text in self._texts[True])
+        item.repeats = self._texts[False].get(text, "")
+        if not item.repeats and item.section not in _SAID:
+            item.repeats = self._texts[True].get(text, "")
+        return bool(item.repeats)
 
     def cost(self, item: ContextItem) -> int:
         """The tokens of an item, with the title of its section and the name of its session if they are new."""
@@ -265,7 +269,7 @@ class _Selection:
         self.chosen.append(item)
         self.left -= cost
         self._refs.add(item.record.ref)
-        self._texts[item.section in _SAID].add(item.text.casefold())
+        self._texts[item.section in _SAID].setdefault(item.text.casefold(), item.record.ref)
         self._sections.add(item.section)
         self._groups.add((item.section, item.record.session))
         self._of_default_session += item.record.session == self._default_session

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.context.budget import ContextItem, Lane
+    from smp_memory.context.trace import ContextTrace
     from smp_memory.model.reports import Problem
     from smp_memory.store.port import IndexSearcher
 
@@ -116,6 +117,8 @@ def context(
     track_access: bool = True,
     exclude: Collection[str] = (),
     visible_sessions: VisibleSessions | None = None,
+    min_relevance: float | None = None,
+    trace: ContextTrace | None = None,
 ) -> Context:
     """Build the context of an agent.
 
@@ -130,6 +133,8 @@ def context(
     turns        the number of last turns, at most.
     exclude      refs of memories to leave out, which the agent has already.
     visible_sessions  instead of those that session, user and project say.
+    min_relevance  the floor for matches, instead of the setting `recall.min_relevance`.
+    trace        gets what was considered and left out.
     """
     given = (("agent", agent), ("task", task), ("topic", topic), ("project", project), ("user", user))
     checked = {name: _check_text(name, value) for name, value in given}
@@ -151,7 +156,8 @@ def context(
         max_tokens,
         checked_tags,
         exclude,
-        scope.config["recall.min_relevance"],
+        scope.config["recall.min_relevance"] if min_relevance is None else min_relevance,
+        trace,
     )
     if checked["project"] and not visible.has_project():
         request.notes.append(f"No session names the project {project!r}.")
@@ -186,7 +192,11 @@ def _build(
         given = lanes.lanes(candidates)
         if counter is not None:  # the caller's code, which may be slow or fail: not while others wait for the index
             return "", [], search, lanes.enough_for(given)
-        return *_fit(given, request, search, count_tokens), search, []
+        text, chosen = _fit(given, request, search, count_tokens)
+        if request.trace is not None:
+            request.trace.session, request.trace.floor = search.default_session, request.min_relevance
+            request.trace.finish(given, searcher)
+        return text, chosen, search, []
 
     by_meaning = bool(request.task) and uses_embeddings(Query({"text": without_signs(request.task or "")}, request.now))
     text, chosen, search, lanes = visible.answer(None, select, by_meaning=by_meaning)

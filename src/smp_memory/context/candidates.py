@@ -19,6 +19,7 @@ from functools import partial
 from itertools import chain, zip_longest
 
 from smp_memory.context.budget import section_of
+from smp_memory.context.trace import CUT, NOT_FOR_AGENT
 from smp_memory.index.query import RowConditions
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.index.tokenizer import parse, terms, without_signs
@@ -30,7 +31,7 @@ from smp_memory.search.names import with_corrections
 from smp_memory.search.query import NEWEST, Query
 from smp_memory.search.ranking import Ranking, sort_key
 from smp_memory.search.scoring import CANDIDATES, RARITY
-from smp_memory.search.succession import SuccessionOrder
+from smp_memory.search.succession import SETTLED, SuccessionOrder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,16 +58,23 @@ _POSITION = (1 << POSITION_BITS) - 1
 class Candidate:
     """A row of the index that may become a context item, before its memory is read."""
 
-    __slots__ = ("relevance", "row", "score", "section", "why")
+    __slots__ = ("explain", "relevance", "row", "score", "section", "why")
 
     def __init__(
-        self, row: Row, section: str, score: float, why: str, relevance: Callable[[Record], float] | None = None
+        self,
+        row: Row,
+        section: str,
+        score: float,
+        why: str,
+        relevance: Callable[[Record], float] | None = None,
+        explain: Callable[[Record], dict[str, Any]] | None = None,
     ) -> None:
         self.row = row
         self.section = section
         self.score = score
         self.why = why
         self.relevance = relevance  # of a match, given its record
+        self.explain = explain  # the parts of its score, the same way
 
 
 class CandidateSearch:
@@ -104,6 +112,8 @@ class CandidateSearch:
             self._sessions_searched = self._searcher.session_numbers(self._request.visible_sessions.sessions())
             self.default_session = self._request.session
             self.notes = [*self._request.notes]
+            if self._request.trace is not None:
+                self._request.trace.clear()
             found = self._collect()
         return found
 
@@ -186,6 +196,8 @@ class CandidateSearch:
                 self.notes.append(f"No memory has {what}: not narrowed, and searched as words.")
         words = self._searched(without_signs(about))
         self.words = words if parse(words) else ""  # a task of signs alone is none
+        if request.trace is not None:
+            request.trace.words, request.trace.is_narrowed = self.words, self._narrow is not None
 
     def _searched(self, words: str) -> str:
         """The words to search for; of a long task the rarest that some memory has."""
@@ -209,7 +221,7 @@ class CandidateSearch:
             known = {each.row.doc for each in found}
             rows = self._select(self._conditions((), narrow=True), enough)
             least = min((each.score for each in found), default=1.0)
-            left = [row for row in rows if row.doc not in known and _is_unsettled(row)]
+            left = self._unsettled([row for row in rows if row.doc not in known], "matches")
             found += _by_rank(left, least, "has the topic or the tags")
         return found
 
@@ -227,17 +239,31 @@ class CandidateSearch:
         if self._searcher.has_successions:
             order = SuccessionOrder(ranking, self._searcher, conditions, self.at, self.allows)
             ordered = [each for each in order.ordered(ordered) if self._is_visible(each.row)]
-        return [
+        found = [
             Candidate(
                 each.row,
                 section_of(NUMBERED[each.row.type]),
                 each.score,
                 "matches",
                 partial(ranking.relevance, each),
+                partial(ranking.explain, each),
             )
-            for each in ordered[:enough]
-            if _is_unsettled(each.row) and not _kind_of(each.row).is_named_by_agent
+            for each in (ordered if request.trace is not None else ordered[:enough])
         ]
+        if request.trace is not None:
+            self._trace_matches(found, enough)
+        return [each for each in found[:enough] if _is_unsettled(each.row) and not _kind_of(each.row).is_named_by_agent]
+
+    def _trace_matches(self, found: list[Candidate], enough: int) -> None:
+        trace = self._request.trace
+        assert trace is not None
+        for rank, each in enumerate(found, 1):
+            if _kind_of(each.row).is_named_by_agent:
+                trace.drop("matches", each, NOT_FOR_AGENT, "states of agents are not told as matches")
+            elif not _is_unsettled(each.row):
+                trace.drop("matches", each, SETTLED, f"its status is {each.row.status}")
+            elif rank > enough:
+                trace.drop("matches", each, CUT, f"rank {rank} of the matches; {enough} are read for this budget")
 
     def _written(self, matches: list[Candidate]) -> list[Candidate]:
         """Matches that were written down, if turns have filled the others: a long conversation repeats its words."""
@@ -329,7 +355,7 @@ class CandidateSearch:
         found = []
         for name in names_where("is_open_until_closed"):
             rows = self._rows((name,), KINDS[name].context_newest // 2)
-            found += [row for row in rows if _is_unsettled(row) and _severity(row) == CRITICAL]
+            found += self._unsettled([row for row in rows if _severity(row) == CRITICAL], "critical")
         return [
             Candidate(row, NUMBERED[row.type], _BELOW_MATCHES / (1 + rank), _open_why(row, "of the store"))
             for rank, row in enumerate(sorted(found, key=_newest_first))
@@ -339,12 +365,21 @@ class CandidateSearch:
         """What was written down last in the session, and in `global`."""
         types = _curated_without_key()
         rows = self._rows(types, _NEWEST, self.default_session) if self.default_session else []
-        found = _by_rank(filter(_is_unsettled, rows), _BELOW_MATCHES, "new in this session")
+        found = _by_rank(self._unsettled(rows, "recent"), _BELOW_MATCHES, "new in this session")
         if self.default_session != GLOBAL:
-            found += _by_rank(
-                filter(_is_unsettled, self._rows(types, _NEWEST, GLOBAL)), _BELOW_MATCHES / 2, "holds in all sessions"
-            )
+            rows = self._unsettled(self._rows(types, _NEWEST, GLOBAL), "recent")
+            found += _by_rank(rows, _BELOW_MATCHES / 2, "holds in all sessions")
         return found
+
+    def _unsettled(self, rows: Iterable[Row], lane: str) -> list[Row]:
+        """Those of these rows that are not settled."""
+        found = list(rows)
+        trace = self._request.trace
+        for row in found if trace is not None else ():
+            if trace is not None and not _is_unsettled(row):
+                settled = Candidate(row, section_of(NUMBERED[row.type]), 0.0, "")
+                trace.drop(lane, settled, SETTLED, f"its status is {row.status}")
+        return [row for row in found if _is_unsettled(row)]
 
     def _newest(self) -> dict[str, list[Candidate]]:
         """Of each type that is written down the newest, those of the session before others; findings by severity."""
@@ -364,8 +399,7 @@ class CandidateSearch:
         by_severity = KINDS[name].is_open_until_closed
         found = [
             (-_gravity(row) if by_severity else 0.0, places.get(self._session_of(row), 2), -row.created, -row.doc, row)
-            for row in {row.doc: row for row in rows}.values()
-            if _is_unsettled(row)
+            for row in self._unsettled({row.doc: row for row in rows}.values(), name)
         ]
         found.sort(key=lambda each: each[:4])
         return [

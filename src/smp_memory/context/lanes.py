@@ -15,17 +15,19 @@ from itertools import chain
 
 from smp_memory.context.budget import Lane, context_item, line_text
 from smp_memory.context.excerpts import QuestionWords
+from smp_memory.context.trace import ALREADY_TOLD, NOT_FOR_AGENT, REPEATED_KEY, WEAK, describe_replaced
 from smp_memory.index.documents import wish_of
 from smp_memory.index.query import inverse_frequency
 from smp_memory.index.tokenizer import STOP_WORDS
 from smp_memory.model.times import is_valid
 from smp_memory.model.types import KINDS, NUMBERED
 from smp_memory.policies.currency import outdated
-from smp_memory.policies.statuses import is_settled
+from smp_memory.policies.statuses import is_settled, status_of
+from smp_memory.search.succession import OUTDATED, SETTLED, SUPERSEDED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from smp_memory.context.budget import ContextItem
     from smp_memory.context.candidates import Candidate, CandidateSearch
@@ -69,7 +71,7 @@ class ContextLanes:
         self._records: dict[int, Record | None] = {}
         self._matching: set[int] = set()  # docs
         self._preferences: list[Candidate] = []
-        self._outdated: Collection[str] = ()  # refs
+        self._outdated: Mapping[str, str] = {}  # refs, and those of the newer memories
         self._first_of_key: dict[str, str] | None = None  # the preference that holds for each key
 
     def lanes(self, candidates: dict[str, list[Candidate]]) -> list[Lane]:
@@ -82,12 +84,9 @@ class ContextLanes:
         self._matching = {*matches, *(each.row.doc for each in candidates.get("written", ()))}
         if "matches" in candidates:
             strong, weak = self._by_floor(candidates["matches"])
-            candidates = {**candidates, "matches": strong, "weak": weak}
+            candidates = {**candidates, "matches": strong, WEAK: weak}
         items = {
-            name: self._items(
-                [each for each in found if name in ("matches", "weak") or each.row.doc not in best],
-                has_order_of_keys=name == "wishes",
-            )
+            name: self._items(name, [each for each in found if name in ("matches", WEAK) or each.row.doc not in best])
             for name, found in candidates.items()
         }
         shared = {name: self._from_shared_files(name) for name in dict.fromkeys(each.type for each in self._shared)}
@@ -123,7 +122,9 @@ class ContextLanes:
             )
             for name, share in SHARES.items()
         ]
-        return [*others, Lane(items["matches"], rank=1), Lane(items["weak"], rank=3)]
+        if self._request.trace is not None and not is_small:
+            self._request.trace.shares = dict(SHARES)
+        return [*others, Lane(items["matches"], rank=1), Lane(items[WEAK], rank=3)]
 
     def _by_floor(self, candidates: list[Candidate]) -> tuple[list[Candidate], list[Candidate]]:
         """The matches that are relevant enough, and the others, both in the order of the search.
@@ -149,34 +150,64 @@ class ContextLanes:
 
     # -- items
 
-    def _items(self, candidates: list[Candidate], *, has_order_of_keys: bool = False) -> Iterator[ContextItem]:
-        """The items of a lane; memories are read as they are drawn. `has_order_of_keys`: the first preference of each key holds."""
-        known: set[str] = set()
-        replaced = self._replaced(candidates)
+    def _items(self, lane: str, candidates: list[Candidate]) -> Iterator[ContextItem]:
+        """The items of a lane; memories are read as they are drawn. Of wishes, the first preference of each key holds."""
+        known: set[str] | None = set() if lane == "wishes" else None
+        replaced, trace = self._replaced(candidates), self._request.trace
         for start in range(0, len(candidates), _MORE):
             block = candidates[start : start + _MORE]
             records = self._read([each.row for each in block])
             for each, record in zip(block, records, strict=True):
-                if record is None or record.deleted or each.row.doc in replaced or record.ref in self._outdated:
+                if record is None or record.deleted:
                     continue
-                if not self._is_included(record):
+                reason = self._reason_against(each, record, replaced, known)
+                if reason:
+                    if trace is not None:
+                        trace.drop(lane, each, reason, self._detail(reason, each, record, replaced), record)
                     continue
-                if KINDS[record.type].is_named_by_key and not (
-                    _is_new(record, known) if has_order_of_keys else self._holds(record)
-                ):
-                    continue
-                yield self._item(each, record)
+                item = self._item(each, record)
+                if trace is not None:
+                    trace.offer(lane, each, item)
+                yield item
 
-    def _find_outdated(self, candidates: dict[str, list[Candidate]]) -> Collection[str]:
+    def _reason_against(
+        self, candidate: Candidate, record: Record, replaced: Mapping[int, list[Row]], known: set[str] | None
+    ) -> str:
+        """Why a memory is left out; empty if it is not. `known`: the keys of preferences that were met before, in their order."""
+        if candidate.row.doc in replaced:
+            return SUPERSEDED
+        if record.ref in self._outdated:
+            return OUTDATED
+        reason = self._reason_to_exclude(record)
+        if not reason and KINDS[record.type].is_named_by_key:
+            holds = _is_new(record, known) if known is not None else self._holds(record)
+            return "" if holds else REPEATED_KEY
+        return reason
+
+    def _detail(self, reason: str, candidate: Candidate, record: Record, replaced: Mapping[int, list[Row]]) -> str:
+        """The same in a sentence that names the other memory, the status or the key."""
+        if reason == SUPERSEDED:
+            return describe_replaced(reason, self._searcher.ref(replaced[candidate.row.doc][0].doc))
+        if reason in (OUTDATED, SETTLED):
+            return describe_replaced(reason, self._outdated[record.ref] if reason == OUTDATED else status_of(record))
+        if reason == REPEATED_KEY:
+            self._holds(record)
+            other = (self._first_of_key or {}).get(_key(record), "")
+            return f"{other or 'another preference'} holds for the key {_key(record)}"
+        if reason == NOT_FOR_AGENT:
+            return f"applies to {record.applies_to if isinstance(record.applies_to, str) else ', '.join(map(str, record.applies_to))}"
+        return "it is in the conversation already"
+
+    def _find_outdated(self, candidates: dict[str, list[Candidate]]) -> Mapping[str, str]:
         """The refs of memories that a newer one among the first of all lanes outdates, as far as they were read."""
         docs = dict.fromkeys(each.row.doc for found in candidates.values() for each in found[:_COMPARED])
         records = [record for doc in docs if (record := self._records.get(doc)) is not None]
         return outdated(records, one_user=True)
 
-    def _replaced(self, candidates: list[Candidate]) -> Collection[int]:
-        """The docs of superseded memories."""
+    def _replaced(self, candidates: list[Candidate]) -> Mapping[int, list[Row]]:
+        """The docs of superseded memories, and the rows of their successors."""
         if not self._searcher.has_successions:
-            return ()
+            return {}
         return self._searcher.successors([each.row for each in candidates], self._search.at, self._search.allows)
 
     def _read_first(self, candidates: dict[str, list[Candidate]]) -> None:
@@ -208,10 +239,13 @@ class ContextLanes:
         for score, record in sorted(scored, key=lambda each: -each[0]):
             if (
                 is_valid(record.given, self._search.at)
-                and self._is_included(record)
+                and not self._reason_to_exclude(record)
                 and (not KINDS[type].is_named_by_key or self._holds(record))
             ):
-                yield context_item(record, type, max(score, 0.0), SHARED_FILE_REASON)
+                item = context_item(record, type, max(score, 0.0), SHARED_FILE_REASON)
+                if self._request.trace is not None:
+                    self._request.trace.offer("shared files", None, item)
+                yield item
 
     def _weight(self, term: str) -> float:
         """How much a word of the task counts when a long memory is cut; words that no memory has do not."""
@@ -222,15 +256,13 @@ class ContextLanes:
 
     # -- conditions that need the memory itself, not only its row
 
-    def _is_included(self, record: Record) -> bool:
+    def _reason_to_exclude(self, record: Record) -> str:
         kind = KINDS[record.type]
         if record.ref in self._request.exclude:
-            return False
+            return ALREADY_TOLD
         if kind.is_named_by_key:
-            return self._applies(record)
-        if kind.statuses:
-            return not is_settled(record)
-        return True
+            return "" if self._applies(record) else NOT_FOR_AGENT
+        return SETTLED if kind.statuses and is_settled(record) else ""
 
     def _holds(self, record: Record) -> bool:
         """Whether no other preference comes before this one for the same key: of the session, of `global`, a newer one, of a file."""

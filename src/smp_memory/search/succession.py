@@ -16,7 +16,7 @@ from __future__ import annotations
 from copy import copy
 
 from smp_memory.policies.currency import outdated
-from smp_memory.policies.statuses import is_settled
+from smp_memory.policies.statuses import is_settled, status_of
 from smp_memory.search.query import NEWEST
 
 TYPE_CHECKING = False
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from smp_memory.search.ranking import RankedRow, Ranking
     from smp_memory.store.port import IndexSearcher
 
+SETTLED, SUPERSEDED, OUTDATED = "settled", "superseded", "outdated"  # why a hit does not hold
 _BLOCK = 32  # rows whose successors are looked up at once
 
 
@@ -115,17 +116,37 @@ def newer_first(hits: list[Hit]) -> list[Hit]:
     return list(found.values())
 
 
-def holding(hits: Iterable[Hit], allows: Callable[[str], bool] | None = None) -> list[Hit]:
+def holding(
+    hits: Iterable[Hit],
+    allows: Callable[[str], bool] | None = None,
+    left_out: Callable[[Hit, str, str], None] | None = None,
+) -> list[Hit]:
     """The hits of a query that hold now, in the same order: for a prompt, which has no room for what no longer holds.
 
     Left out: superseded and settled memories, and of two that say the same with another value the older one. A query places the
     successor of each before it, so that nothing is lost; not-valid memories are not among hits in the first place.
     `allows` tells which sessions count: a memory is not superseded by one that the reader does not see.
+    `left_out` is called with each hit that does not hold, the reason, and the status or the memory that is to blame.
     """
-    listed = [hit for hit in hits if not is_settled(hit.record) and not _is_replaced(hit.superseded_by, allows)]
+    given = hits if left_out is None else list(hits)
+    listed = [hit for hit in given if not is_settled(hit.record) and not _is_replaced(hit.superseded_by, allows)]
     seen = [hit.record for hit in listed if allows is None or allows(hit.record.session)]
     older = outdated(seen, one_user=allows is not None)
+    if left_out is not None:
+        for hit in given:
+            _report(hit, older, allows, left_out)
     return [hit for hit in listed if hit.record.ref not in older]
+
+
+def _report(
+    hit: Hit, older: dict[str, str], allows: Callable[[str], bool] | None, left_out: Callable[[Hit, str, str], None]
+) -> None:
+    if is_settled(hit.record):
+        left_out(hit, SETTLED, status_of(hit.record))
+    elif hit.superseded_by is not None and _is_replaced(hit.superseded_by, allows):
+        left_out(hit, SUPERSEDED, hit.superseded_by)
+    elif hit.record.ref in older:
+        left_out(hit, OUTDATED, older[hit.record.ref])
 
 
 def _is_replaced(ref: str | None, allows: Callable[[str], bool] | None) -> bool:

@@ -36,7 +36,7 @@ _LIMIT_BYTES = 32 << 20
 _SILENCE_SECONDS = 3.0  # input counts as complete after this pause, for hosts that do not close it
 _ANSWER_SECONDS = 4.0  # time limit of an answer; the work in the background makes the next one faster
 _BACKGROUND_SECONDS = 900  # as long as it takes to make the index of a very large store
-_UNTRUSTED = (
+UNTRUSTED = (
     "SMP: this project comes with a memory store that the user has not trusted. Nothing is recalled from it and nothing is "
     "recorded to it. If the user trusts it, they can run `smp trust` in the project once."
 )
@@ -93,7 +93,7 @@ def _record_raw(raw: bytes, client: str, is_background: bool, is_awaited: bool) 
 def _untrusted_answer(event: HookEvent) -> bytes:
     """The answer for a store that the user does not trust: a notice at the start of a session, nothing else."""
     has_notice = event.kind == events.START and events.takes_context(event)
-    return events.answer(event, _UNTRUSTED if has_notice else "")
+    return events.answer(event, UNTRUSTED if has_notice else "")
 
 
 def _answer(event: HookEvent, root: str, wait: bool) -> HookRecall | None:

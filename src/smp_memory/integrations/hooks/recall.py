@@ -12,6 +12,7 @@ used, no lock is taken.
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from smp_memory import incomplete, search
 from smp_memory.discovery import folder_of_store
@@ -34,13 +35,16 @@ if TYPE_CHECKING:
     from smp_memory.config import Config
     from smp_memory.context.budget import ContextItem
     from smp_memory.context.builder import Context
+    from smp_memory.context.trace import ContextTrace
     from smp_memory.context.visible_sessions import VisibleSessions
     from smp_memory.integrations.hooks.events import HookEvent
     from smp_memory.integrations.hooks.session_state import HookSession
     from smp_memory.model.hits import Hit
+    from smp_memory.store.port import Store
 
 _CANDIDATES, _MOST = 20, 8  # hits that are judged at a prompt, and memories that are injected, at most
 _MIN_WORDS = 2
+_TOO_FEW_WORDS = f"the prompt has fewer than {_MIN_WORDS} content words"
 _MOST_MATCHES = 200  # hits that are read at a prompt, at most: some may have been injected before
 _STOP_WORDS = (  # words of prompts that carry no content
     " yes yeah yep no nope not ok okay sure fine good great nice perfect cool thanks thank you please hello hey hi there go "
@@ -54,16 +58,46 @@ _START_TURNS = 8  # of the last session, at the start
 class Reader:
     """A read-only scope of a store. A `Memory` loads twice as much, and maintains the store when it is opened."""
 
-    def __init__(self, root: str, environ: Mapping[str, str], *, defers_file_checks: bool = False) -> None:
-        incomplete.caller_reports = True  # in the notice at the start of a session; a hook prints nothing else
+    def __init__(
+        self,
+        root: str,
+        environ: Mapping[str, str],
+        *,
+        defers_file_checks: bool = False,
+        store: Store | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """`store`: one that is open already, and its clock, for previews."""
         self.root = root
         self.project = ""  # of the folder in which the host works, if the store is for several projects
-        self.store = open_read_only(root, environ, {"track_access": False}, defers_file_checks=defers_file_checks)
-        self.scope = Scope(self.store, None, self.store.config, Clock(), viewer=Viewer(None))
+        if store is None:
+            incomplete.caller_reports = True  # in the notice at the start of a session; a hook prints nothing else
+            store = open_read_only(root, environ, {"track_access": False}, defers_file_checks=defers_file_checks)
+        self.store = store
+        self.scope = Scope(store, None, store.config, clock or Clock(), viewer=Viewer(None))
+        self.trace: ContextTrace | None = None  # gets what is considered and left out; None: nobody asks
+        self.min_relevance: float | None = None  # instead of `recall.min_relevance`
+        self.max_tokens: int | None = None  # instead of the budget in the settings
 
     @property
     def config(self) -> Config:
         return self.scope.config
+
+    def budget(self, setting: str) -> int:
+        """The tokens that an event may take, by the settings or as a preview says."""
+        tokens = int(self.config[setting]) if self.max_tokens is None else self.max_tokens
+        if self.trace is not None:
+            self.trace.max_tokens = tokens
+            if not tokens:
+                self.nothing_because(f"{setting} is 0" if self.max_tokens is None else "the budget is 0 tokens")
+        return tokens
+
+    def floor(self) -> float:
+        return float(self.config["recall.min_relevance"]) if self.min_relevance is None else self.min_relevance
+
+    def nothing_because(self, reason: str) -> None:
+        if self.trace is not None:
+            self.trace.nothing_because = reason
 
     def use_config_of(self, session: str) -> None:
         """Use the settings of a session, if it exists and has some."""
@@ -77,10 +111,12 @@ class Reader:
 class HookRecall:
     """The text to inject, the memories in it, and the notices in it about what was recorded."""
 
-    def __init__(self, text: str = "", refs: list[str] | None = None) -> None:
+    def __init__(self, text: str = "", refs: list[str] | None = None, context: Context | None = None) -> None:
         self.text = text
         self.refs = refs or []
         self.notices: list[str] = []
+        self.context = context  # that the text is made of; at a prompt there is none
+        self.items: list[ContextItem] = context.items if context is not None else []
 
     def with_notices(self, texts: list[str]) -> HookRecall:
         self.notices = texts
@@ -90,12 +126,18 @@ class HookRecall:
 
 def recall_for_event(reader: Reader, event: HookEvent, session: str) -> HookRecall:
     """The text to inject at this event; `session` is the SMP session of this conversation, which need not exist yet."""
-    state = session_state.read_state(reader.store.state, event.session)
+    return recall_in_state(reader, event, session, session_state.read_state(reader.store.state, event.session))
+
+
+def recall_in_state(reader: Reader, event: HookEvent, session: str, state: HookSession) -> HookRecall:
+    """The same, given what is known about the host's session."""
     reader.project = "" if folder_of_store(reader.root) else os.path.basename(os.path.abspath(event.cwd or reader.root))
     reader.use_config_of(state.session)
     is_agent = event.kind == AGENT_START
-    if not reader.config["hooks.recall"] or (is_agent and not reader.config["hooks.recall_agents"]):
-        return HookRecall()
+    for setting in ("hooks.recall", "hooks.recall_agents") if is_agent else ("hooks.recall",):
+        if not reader.config[setting]:
+            reader.nothing_because(f"{setting} is off")
+            return HookRecall()
     if event.kind == START:
         return _at_start(reader, event, state, session).with_notices(state.notices)
     if event.kind == PROMPT:
@@ -107,7 +149,7 @@ def recall_for_event(reader: Reader, event: HookEvent, session: str) -> HookReca
 
 
 def _at_start(reader: Reader, event: HookEvent, state: HookSession, session: str) -> HookRecall:
-    budget = reader.config["hooks.start_tokens"]
+    budget = reader.budget("hooks.start_tokens")
     if not budget:
         return HookRecall()
     is_resumed = event.source == "resume"  # the conversation with its injected memories is in the host's context again
@@ -119,7 +161,7 @@ def _at_start(reader: Reader, event: HookEvent, state: HookSession, session: str
         notices.append(_unreadable_notice(context))
     if event.source in ("", "startup", "clear"):
         notices.append(_without_memories_notice(reader))
-    return HookRecall("\n\n".join(part for part in (context.text, *notices) if part), context.ids)
+    return HookRecall("\n\n".join(part for part in (context.text, *notices) if part), context.ids, context)
 
 
 def _recording_notice(session: str) -> str:
@@ -164,11 +206,13 @@ def _context(
         turns=turns,
         track_access=False,
         exclude=exclude,
-        visible_sessions=_visible_sessions(reader, state),
+        visible_sessions=visible_sessions(reader, state),
+        min_relevance=reader.min_relevance,
+        trace=reader.trace,
     )
 
 
-def _visible_sessions(reader: Reader, state: HookSession) -> VisibleSessions:
+def visible_sessions(reader: Reader, state: HookSession) -> VisibleSessions:
     """The sessions that may be recalled from. A session that hooks create has no user."""
     from smp_memory.context.visible_sessions import VisibleSessions
 
@@ -176,46 +220,73 @@ def _visible_sessions(reader: Reader, state: HookSession) -> VisibleSessions:
     return VisibleSessions(reader.store, session, project=reader.project)
 
 
-def _within_budget(items: list[ContextItem], tokens: int) -> tuple[str, list[str]]:
-    """The text of the best items that fit a budget, and their refs."""
+def _within_budget(items: list[ContextItem], tokens: int) -> HookRecall:
+    """The text of the best items that fit a budget, and these items."""
     from smp_memory.context.budget import count_tokens, fit_to_budget
 
     if not items or tokens <= 0:
-        return "", []
+        return HookRecall()
     text, chosen = fit_to_budget(sorted(items, key=lambda item: -item.score), "", tokens, count_tokens)
-    return text, [item.record.ref for item in chosen]
+    recall = HookRecall(text, [item.record.ref for item in chosen])
+    recall.items = chosen
+    return recall
 
 
 # -- a prompt
 
 
 def _for_prompt(reader: Reader, event: HookEvent, state: HookSession, session: str) -> HookRecall:
-    budget = reader.config["hooks.prompt_tokens"]
+    budget = reader.budget("hooks.prompt_tokens")
     words = query_words(event.prompt)
     if not budget or not words or not event.is_from_a_person:
+        if budget:
+            reader.nothing_because(_TOO_FEW_WORDS if not words else "the prompt was not written by a person")
         return HookRecall()
     from smp_memory.context.budget import context_item, section_of
     from smp_memory.context.excerpts import QuestionWords
 
     looked_for = QuestionWords(words)
+    hits = _relevant_hits(reader, words, state, session)
     items = [
         context_item(hit.record, section_of(hit.record.type), hit.relevance, "matches the prompt", looked_for)
-        for hit in _relevant_hits(reader, words, state, session)
+        for hit in hits
     ]
-    return HookRecall(*_within_budget(items, budget))
+    if reader.trace is not None:
+        reader.trace.words, reader.trace.floor = words, reader.floor()
+        for hit, item in zip(hits, items, strict=True):
+            reader.trace.offer_hit(hit, item)
+    return _within_budget(items, budget)
 
 
 def _relevant_hits(reader: Reader, words: str, state: HookSession, session: str) -> list[Hit]:
     """The most relevant of the first hits that are relevant enough and not in the conversation already."""
-    least, injected = reader.config["recall.min_relevance"], set(state.injected)
+    least, injected = reader.floor(), set(state.injected)
     found: list[Hit] = []
-    for page in _pages(reader, words, _visible_sessions(reader, state)):
+    for page in _pages(reader, words, visible_sessions(reader, state)):
         new = [hit for hit in page if not _is_in_conversation(hit, injected, session) and not is_settled(hit.record)]
         relevant = [hit for hit in new if hit.relevance >= least]
         found += relevant
+        if reader.trace is not None:
+            _trace_page(reader.trace, page, injected, session, least)
         if len(found) >= _MOST or len(relevant) < len(new) or not new:
             break
-    return sorted(found, key=lambda hit: -hit.relevance)[:_MOST]
+    found.sort(key=lambda hit: -hit.relevance)
+    if reader.trace is not None:
+        for hit in found[_MOST:]:
+            reader.trace.drop_hit(hit, "cut by limit", f"a prompt gets {_MOST} memories at most")
+    return found[:_MOST]
+
+
+def _trace_page(trace: ContextTrace, page: list[Hit], injected: set[str], session: str, least: float) -> None:
+    from smp_memory.context.trace import ALREADY_TOLD, BELOW_FLOOR, SAID_HERE
+
+    for hit in page:
+        if hit.record.ref in injected:
+            trace.drop_hit(hit, ALREADY_TOLD, "it is in the conversation already")
+        elif _is_in_conversation(hit, injected, session):
+            trace.drop_hit(hit, SAID_HERE, f"a turn of {session}")
+        elif hit.relevance < least:
+            trace.drop_hit(hit, BELOW_FLOOR, f"relevance {hit.relevance:.2f}, the floor is {least:g}")
 
 
 def _is_in_conversation(hit: Hit, injected: set[str], session: str) -> bool:
@@ -229,15 +300,24 @@ def _pages(reader: Reader, words: str, visible: VisibleSessions) -> Iterator[lis
     offset = 0
     while offset < _MOST_MATCHES:
         hits = search.path.query(reader.scope, words, {**options, "offset": offset})
+        if reader.trace is not None:
+            reader.trace.warnings, reader.trace.problems = hits.warnings, hits.problems
         if "sessions" not in options and not all(visible.allows(hit.record.session) for hit in hits):
             options["sessions"], offset = visible.sessions(), 0
             if not options["sessions"]:
                 return
             continue
-        yield search.succession.holding(hits, visible.allows)
+        trace = reader.trace
+        yield search.succession.holding(hits, visible.allows, partial(_trace_replaced, trace) if trace else None)
         if not hits.more:
             return
         offset += _CANDIDATES
+
+
+def _trace_replaced(trace: ContextTrace, hit: Hit, reason: str, other: str) -> None:
+    from smp_memory.context.trace import describe_replaced
+
+    trace.drop_hit(hit, reason, describe_replaced(reason, other))
 
 
 def _recalled_types() -> tuple[str, ...]:
@@ -274,10 +354,11 @@ def _beginning_and_end(prompt: str) -> str:
 
 
 def _for_agent(reader: Reader, event: HookEvent, state: HookSession) -> HookRecall:
-    budget = reader.config["hooks.prompt_tokens"]
+    budget = reader.budget("hooks.prompt_tokens")
     if not budget:
         return HookRecall()
     agent = event.agent if is_valid(event.agent or "-") else None
     task = strip(event.description or event.prompt)[:_MOST_CHARACTERS]
     # An agent has a conversation of its own: what it gets does not count as injected into this one, so no refs are returned.
-    return HookRecall(_context(reader, state, budget, turns=0, agent=agent, task=task).text)
+    context = _context(reader, state, budget, turns=0, agent=agent, task=task)
+    return HookRecall(context.text, context=context)

@@ -158,6 +158,15 @@ def read_state(state: StateFiles, host_session: str) -> HookSession:
     return HookSession(_load(state, file_name(host_session)))
 
 
+def find_state(state: StateFiles, session: str) -> HookSession | None:
+    """The state of the conversation that is recorded in an SMP session, without a lock; None if hooks know none."""
+    for name in state.names(FOLDER):
+        known = HookSession(_load(state, name)) if name.endswith(".json") else None
+        if known is not None and known.session == session:
+            return known
+    return None
+
+
 def _load(state: StateFiles, name: str) -> dict[str, Any] | None:
     """The fields of a file in the hooks' folder; None if it is missing or damaged."""
     import json

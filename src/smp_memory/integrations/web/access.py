@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 OPEN_PATH = "/open"
 LINK_SECONDS = 600.0
 FORM_FIELD, FORM_HEADER = "form_token", "x-smp-form"
-_FORWARD = '<!doctype html><html lang="en"><meta http-equiv="refresh" content="0; url=/"><title>SMP</title><a href="/">Open the inspector</a></html>'
+_FORWARD = '<!doctype html><html lang="en"><link rel="icon" href="/static/icon.svg"><meta http-equiv="refresh" content="0; url=/"><title>SMP</title><a href="/">Open the inspector</a></html>'
 _SAFE_METHODS = ("GET", "HEAD")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; font-src 'none'; "

@@ -176,6 +176,21 @@ def score_bar(explain: Mapping[str, Any], *, width: int = 150) -> Html | None:
     )
 
 
+def score_legend() -> Html:
+    """What the colours of `score_bar` mean."""
+    return el(
+        "div",
+        [el("span", _square(f"part-{name}"), f" {title}") for name, title in _PART_TITLES.items()],
+        class_="legend",
+    )
+
+
+def _square(kind: str) -> Html:
+    return Html(
+        f'<svg viewBox="0 0 8 8" width="8" height="8" aria-hidden="true"><rect class="{kind}" width="8" height="8" rx="2"/></svg>'
+    )
+
+
 def score_table(explain: Mapping[str, Any]) -> Html | None:
     """The parts of a score, each with its bar, and the factors by which their sum is multiplied."""
     parts = [(name, explain[name]) for name in PARTS if isinstance(explain.get(name), (int, float))]
@@ -224,15 +239,7 @@ def stacked_meter(shares: Iterable[tuple[str, str, float]], whole: float, label:
         length = 300 * value / whole if whole else 0.0
         pieces.append(f'<rect class="{kind}" x="{at:.1f}" width="{length:.1f}" height="8"/>')
         at += length
-        legend.append(
-            el(
-                "span",
-                Html(
-                    f'<svg viewBox="0 0 8 8" width="8" height="8" aria-hidden="true"><rect class="{kind}" width="8" height="8" rx="2"/></svg>'
-                ),
-                f" {title}",
-            )
-        )
+        legend.append(el("span", _square(kind), f" {title}"))
     body = Html(f'<rect class="rest" width="300" height="8"/>{"".join(pieces)}')
     svg = el("svg", body, viewBox="0 0 300 8", class_="meter", role="img", aria_label=label, preserveAspectRatio="none")
     return join(svg, el("div", legend, class_="legend"))

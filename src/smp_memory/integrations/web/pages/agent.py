@@ -9,10 +9,21 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from smp_memory.discovery import folder_of_store
 from smp_memory.integrations.hooks.preview import preview_hook
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.layout import heading, page, panel, problems_banner
-from smp_memory.integrations.web.parts import item, options, pairs, score_bar, score_text, stacked_meter, tag, words_of
+from smp_memory.integrations.web.parts import (
+    item,
+    options,
+    pairs,
+    score_bar,
+    score_legend,
+    score_text,
+    stacked_meter,
+    tag,
+    words_of,
+)
 from smp_memory.integrations.web.words import ago, counted, size_text
 from smp_memory.model.types import KINDS
 
@@ -38,6 +49,7 @@ _SHARE_TITLES = {
     "critical": "critical findings",
     "state": "the agent's state",
     "recent": "new here",
+    "frame": "marks and headings",
 }
 _SHOWN_LEFT_OUT = 12
 _REASON_KINDS = {"superseded": "warn", "outdated": "warn", "expired": "warn", "hidden": "crit"}
@@ -51,12 +63,9 @@ class AgentRequest(NamedTuple):
     agent: str
     task: str
     session: str
+    folder: str
     max_tokens: int
     floor: float
-
-    @property
-    def default_tokens(self) -> str:
-        return "hooks.start_tokens" if self.kind == "start" else "hooks.prompt_tokens"
 
 
 def agent_page(request: PageRequest) -> Response:
@@ -96,7 +105,9 @@ def _asked(request: PageRequest) -> AgentRequest:
     )
     tokens = int(request.number("tokens", budget, 0, 8000))
     floor = request.number("floor", config["recall.min_relevance"], 0.0, 1.0)
-    return AgentRequest(kind, request.get("agent"), request.get("task"), request.get("session"), tokens, floor)
+    return AgentRequest(
+        kind, request.get("agent"), request.get("task"), request.get("session"), request.get("folder"), tokens, floor
+    )
 
 
 def _preview(request: PageRequest, asked: AgentRequest) -> Preview:
@@ -118,6 +129,7 @@ def _preview(request: PageRequest, asked: AgentRequest) -> Preview:
         session=session,
         min_relevance=asked.floor,
         max_tokens=asked.max_tokens,
+        cwd=asked.folder or None,
     )
 
 
@@ -164,6 +176,7 @@ def _form(request: PageRequest, asked: AgentRequest, shown: Preview) -> Html:
             autocomplete="off",
         ),
         el("datalist", options(sessions, ""), id="sessions"),
+        _folder(request, asked),
         _slider("tokens", "Budget", asked.max_tokens, 0, 4000, 50, f"{asked.max_tokens:,} tokens"),
         _slider("floor", "Relevance floor", asked.floor, 0, 1, 0.01, f"{asked.floor:.2f}"),
         el(
@@ -181,6 +194,16 @@ def _form(request: PageRequest, asked: AgentRequest, shown: Preview) -> Html:
         data_instant="told figures",
         id="question",
     )
+
+
+def _folder(request: PageRequest, asked: AgentRequest) -> Html | None:
+    """The folder in which the host works: it tells the project, unless the store belongs to one."""
+    if asked.kind == "context" or folder_of_store(request.memory.root):
+        return None
+    field = el(
+        "input", id="folder", name="folder", value=asked.folder, placeholder=request.memory.root, autocomplete="off"
+    )
+    return join(el("label", "Working folder of the agent", for_="folder"), field)
 
 
 def _slider(name: str, label: str, value: float, low: float, high: float, step: float, text: str) -> Html:
@@ -269,7 +292,16 @@ def _included(request: PageRequest, shown: Preview, words: frozenset[str]) -> Ht
     if not shown.included:
         return panel("The agent is told nothing", el("p", _nothing(shown), class_="empty"))
     rows = [_told(request, each, words) for each in shown.included]
-    return panel(f"Told: {counted(len(rows), 'memory', 'memories')}", rows)
+    return panel(f"Told: {counted(len(rows), 'memory', 'memories')}", rows, _guide())
+
+
+def _guide() -> Html:
+    return el(
+        "div",
+        "The number is the probability that the memory answers the task (relevance). The bar shows what its place in the order comes from.",
+        score_legend(),
+        class_="guide",
+    )
 
 
 def _nothing(shown: Preview) -> str:

@@ -86,6 +86,10 @@ async function showAside(link) {
   link.closest(".item")?.classList.add("chosen");
 }
 
+// The first memory of a list is shown at once, so that nobody has to guess what the empty column is for.
+const first = document.querySelector("#told .item a[data-aside]");
+if (first && isWide() && document.getElementById("aside")) showAside(first).catch(() => {});
+
 const dialog = document.getElementById("dialog");
 
 async function showDialog(address) {

@@ -1,0 +1,153 @@
+"""Trace of a context: what was offered to the token budget, what was dropped before it, and for which reason.
+
+The functions that build a context, and hooks, fill a trace if they are given one. In normal use there is none, and nothing is collected. So
+a preview (`smp_memory.context.preview`) reports on the code that runs, not on a copy of it.
+
+Guarantees: a trace changes neither the text nor the order. All memories in it are as the viewer of the context may see them.
+"""
+
+from __future__ import annotations
+
+from smp_memory.context.budget import section_of
+from smp_memory.search.succession import OUTDATED, SETTLED, SUPERSEDED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from smp_memory.context.budget import ContextItem, Lane
+    from smp_memory.context.candidates import Candidate
+    from smp_memory.index.rows import Row
+    from smp_memory.model.hits import Hit
+    from smp_memory.model.record import Record
+    from smp_memory.model.reports import Problem
+    from smp_memory.store.port import IndexSearcher
+
+# -- reasons for which a memory is left out
+
+BELOW_FLOOR = "below the floor"
+EXPIRED = "expired"
+NOT_YET = "not valid yet"
+HIDDEN = "hidden"
+NO_ROOM = "no room"
+ALREADY_TOLD = "already told"
+SAID_HERE = "said in this conversation"
+OTHER_USER = "other user or project"
+REPEATED_KEY = "repeated key"
+REPEATED_TEXT = "repeated text"
+NOT_FOR_AGENT = "not for this agent"
+OTHER_LABELS = "other topic or tags"
+CUT = "cut by limit"
+REASONS = (
+    BELOW_FLOOR, SUPERSEDED, OUTDATED, EXPIRED, NOT_YET, SETTLED, HIDDEN, NO_ROOM, ALREADY_TOLD, SAID_HERE, OTHER_USER, REPEATED_KEY,
+    REPEATED_TEXT, NOT_FOR_AGENT, OTHER_LABELS, CUT,
+)  # fmt: skip
+
+WEAK = "weak"  # the lane of matches below the floor
+MATCHES = ("matches", "written", WEAK)  # lanes of memories that match the task
+
+
+class TracedMemory:
+    """A memory that was considered: by which lane, with which score, and why it was dropped if it was."""
+
+    __slots__ = ("_explain", "_relevance", "detail", "explain", "item", "lane", "reason", "record", "relevance", "row", "score", "section", "why")  # fmt: skip
+
+    def __init__(
+        self, lane: str, section: str, score: float, why: str, record: Record | None = None, row: Row | None = None
+    ) -> None:
+        self.lane = lane
+        self.section = section
+        self.score = score
+        self.why = why
+        self.record = record  # None until `read`
+        self.row = row
+        self.item: ContextItem | None = None  # as it was offered to the budget
+        self.reason = self.detail = ""
+        self.relevance: float | None = None
+        self.explain: dict[str, Any] = {}
+        self._relevance: Callable[[Record], float] | None = None
+        self._explain: Callable[[Record], dict[str, Any]] | None = None
+
+    def compute(self) -> None:
+        """Compute relevance and score parts, which the context itself does only for some memories."""
+        if self.record is not None and self._relevance is not None and self._explain is not None:
+            self.relevance, self.explain = self._relevance(self.record), self._explain(self.record)
+
+
+class ContextTrace:
+    """Everything that was considered for one context or one prompt."""
+
+    def __init__(self) -> None:
+        self.offered: list[TracedMemory] = []
+        self.dropped: dict[Any, TracedMemory] = {}  # by doc or ref; the first reason counts
+        self.shares: dict[str, float] = {}  # the largest share of the budget of each lane
+        self.words = ""  # what was searched for
+        self.is_narrowed = False  # whether topic and tags narrowed the search
+        self.session: str | None = None  # whose ids are given without a session
+        self.nothing_because = ""
+        self.floor = 0.0
+        self.max_tokens = 0
+        self.warnings: list[str] = []  # of searches at a prompt
+        self.problems: list[Problem] = []
+
+    def clear(self) -> None:
+        """Forget everything: the search begins again."""
+        self.offered.clear()
+        self.dropped.clear()
+
+    # -- contexts
+
+    def offer(self, lane: str, candidate: Candidate | None, item: ContextItem) -> None:
+        traced = TracedMemory(lane, item.section, item.score, item.why, item.record)
+        traced.item = item
+        if candidate is not None:
+            traced._relevance, traced._explain = candidate.relevance, candidate.explain
+        self.offered.append(traced)
+
+    def drop(
+        self, lane: str, candidate: Candidate, reason: str, detail: str = "", record: Record | None = None
+    ) -> None:
+        if candidate.row.doc not in self.dropped:
+            traced = TracedMemory(lane, candidate.section, candidate.score, candidate.why, record, candidate.row)
+            traced._relevance, traced._explain = candidate.relevance, candidate.explain
+            traced.reason, traced.detail = reason, detail
+            self.dropped[candidate.row.doc] = traced
+
+    def finish(self, lanes: Iterable[Lane], searcher: IndexSearcher) -> None:
+        """Draw what the budget did not ask for, which offers or drops it, and read the records of dropped rows."""
+        for lane in lanes:
+            for _ in lane.items:
+                pass
+        rows = [each.row for each in self.dropped.values() if each.record is None and each.row is not None]
+        records = searcher.records(rows) if rows else {}
+        for traced in self.dropped.values():
+            if traced.record is None and traced.row is not None:
+                traced.record = records.get(traced.row.doc)
+        for traced in (*self.offered, *self.dropped.values()):
+            traced.compute()
+
+    # -- prompts
+
+    def offer_hit(self, hit: Hit, item: ContextItem) -> None:
+        traced = _of_hit(hit, item.section, item.why)
+        traced.item = item
+        self.offered.append(traced)
+
+    def drop_hit(self, hit: Hit, reason: str, detail: str = "") -> None:
+        if hit.record.ref not in self.dropped:
+            traced = self.dropped[hit.record.ref] = _of_hit(hit, section_of(hit.record.type), "matches the prompt")
+            traced.reason, traced.detail = reason, detail
+
+
+def describe_replaced(reason: str, other: str) -> str:
+    """Why a memory does not hold; `other` is its status, or the memory that took its place."""
+    if reason == SETTLED:
+        return f"its status is {other}"
+    return f"superseded by {other}" if reason == SUPERSEDED else f"{other} says the same with a newer value"
+
+
+def _of_hit(hit: Hit, section: str, why: str) -> TracedMemory:
+    traced = TracedMemory("matches", section, hit.score, why, hit.record)
+    traced.relevance, traced.explain = hit.relevance, hit.explain
+    return traced
