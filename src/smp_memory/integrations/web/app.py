@@ -30,7 +30,7 @@ from smp_memory.integrations.web import actions, live
 from smp_memory.integrations.web.access import FORM_FIELD, FORM_HEADER, AccessGuard
 from smp_memory.integrations.web.html import el
 from smp_memory.integrations.web.layout import heading, page
-from smp_memory.integrations.web.pages import agent, analytics, health, memory, search, sessions, trash
+from smp_memory.integrations.web.pages import agent, analytics, health, memory, search, session, sessions, trash
 from smp_memory.integrations.web.request import Inspector, PageRequest
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ _GET: tuple[tuple[str, Page], ...] = (
     ("/", agent.agent_page),
     ("/search", search.search_page),
     ("/sessions", sessions.sessions_page),
-    ("/session/{session}", sessions.session_page),
+    ("/session/{session}", session.session_page),
+    ("/timeline", session.timeline_page),
     ("/memory/{session}/{id}", memory.memory_page),
     ("/memory/{session}/{id}/{action}", actions.form_page),
     ("/analytics", analytics.analytics_page),

@@ -1,0 +1,172 @@
+"""A page of the timeline as HTML: an activity chart, days, turns as a conversation, and cards for everything else.
+
+Long texts are folded. What followed from what is a line of text with a link; a turn on the same page is linked by its anchor.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from smp_memory.integrations.web.html import Child, Html, el, join, url, visible
+from smp_memory.integrations.web.parts import marks, memory_link, memory_url, same_page, tag
+from smp_memory.integrations.web.timeline import Connection, Span, TimelinePage, spans
+from smp_memory.integrations.web.words import counted, day_title, moment_text, plain
+from smp_memory.model.record import name_and_content
+from smp_memory.model.types import KINDS
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from smp_memory.integrations.web.request import PageRequest
+    from smp_memory.model.record import Record
+
+FOLDED_FROM = 900  # characters; a longer text shows its beginning
+SHOWN_CHARACTERS = 600
+MOST_CHARACTERS = 20_000  # of a text on this page; the page of the memory has all of it
+_DETAILS = ("rationale", "recommendation", "evidence", "resolution", "context", "impact", "location")
+_CHART_WIDTH, _CHART_HEIGHT = 720, 44
+
+
+# -- the activity chart
+
+
+def activity(request: PageRequest, shown: TimelinePage) -> Html | None:
+    """Memories by day as bars; each links to its day."""
+    found = spans(shown.days)
+    if len(found) < 2:
+        return None
+    most = max(each.count for each in found)
+    width = _CHART_WIDTH / len(found)
+    bars = [_bar(request, each, at * width, width, most) for at, each in enumerate(found)]
+    unit = "day" if found[0].days == 1 else f"{found[0].days} days"
+    label = f"{counted(shown.total, 'memory', 'memories')} by {unit}, at most {most:,}"
+    chart = el(
+        "svg",
+        bars,
+        viewBox=f"0 0 {_CHART_WIDTH} {_CHART_HEIGHT}",
+        class_="activity",
+        role="group",
+        aria_label=label,
+        preserveAspectRatio="none",
+    )
+    ends = el("div", el("span", str(found[0].first)), el("span", label), el("span", str(found[-1].first)), class_="ends")
+    return el("section", el("h2", "Activity"), chart, ends, class_="panel")
+
+
+def _bar(request: PageRequest, each: Span, x: float, width: float, most: int) -> Html:
+    height = max(_CHART_HEIGHT * each.count / most, 2.0) if each.count else 1.0
+    gap = min(width * 0.2, 2.0)
+    first = f"{each.first}"
+    title = f"{first}: {counted(each.count, 'memory', 'memories')}"
+    shape = Html(
+        f'<rect class="{"bar" if each.count else "rest"}" x="{x:.1f}" y="{_CHART_HEIGHT - height:.1f}" width="{width - gap:.1f}" height="{height:.1f}"/>'
+    )
+    if not each.count:
+        return shape
+    catch = Html(f'<rect class="catch" x="{x:.1f}" y="0" width="{width:.1f}" height="{_CHART_HEIGHT}"/>')
+    href = same_page(request, day=first) + f"#day-{first}"
+    return el("a", el("title", title), catch, shape, href=href, aria_label=title)
+
+
+# -- days
+
+
+def days(request: PageRequest, shown: TimelinePage, session: str | None) -> list[Html]:
+    """The memories of the page, under a heading for each day."""
+    on_page = {record.ref for record in shown.records}
+    made = []
+    for day, records in groupby(shown.records, key=lambda record: record.created.date()):
+        items = [_entry(request, record, shown.connections.get(record.ref, []), session, on_page) for record in records]
+        made.append(el("section", el("h2", day_title(day), class_="day"), items, id=f"day-{day}", class_="day-group"))
+    return made
+
+
+def _entry(
+    request: PageRequest, record: Record, connections: list[Connection], session: str | None, on_page: set[str]
+) -> Html:
+    kind = KINDS[record.type]
+    lines = [_connection(each, record.session, on_page) for each in connections]
+    links = el("ul", lines, class_="links") if lines else None
+    if kind.is_turn:
+        return _turn(record, links, session)
+    return _card(record, links, session)
+
+
+def _turn(record: Record, links: Html | None, session: str | None) -> Html:
+    role = str(record.given.get("role") or "")
+    who = str(record.author or role or "unknown")
+    said = [el("span", who, class_="who")]
+    if role and role != who:
+        said.append(el("small", role))
+    head = el("div", said, _meta(record, session), class_="head")
+    text = el("div", head, folded(record.text), links, class_="said-by")
+    is_user = record.author_kind == "user"
+    return el("article", text, class_="turn user item" if is_user else "turn item", id=anchor(record), data_href=memory_url(record.ref), tabindex="-1")
+
+
+def _card(record: Record, links: Html | None, session: str | None) -> Html:
+    kind = KINDS[record.type]
+    name, content = name_and_content(record)
+    head = el(
+        "div",
+        el("span", kind.noun, class_="type"),
+        [join(mark, " ") for mark in marks(record)],
+        el("span", str(record.author), class_="who") if record.author else None,
+        _meta(record, session),
+        class_="head",
+    )
+    title = el("b", plain(name), ": ") if name else None
+    tags = el("p", [join(tag(str(each)), " ") for each in record.tags]) if record.tags else None
+    body = el("div", title, folded(plain(content)), class_="content", dir="auto")
+    return el(
+        "article", head, body, _details(record), tags, links, class_=f"card item kind-{record.type}", id=anchor(record), data_href=memory_url(record.ref), tabindex="-1"
+    )
+
+
+def _meta(record: Record, session: str | None) -> Html:
+    return el("span", _time(record.created), " ", memory_link(record.ref, session), class_="meta")
+
+
+def _time(moment: datetime) -> Html:
+    return el("time", f"{moment:%H:%M}", datetime=moment.isoformat(), title=f"{moment_text(moment)} UTC")
+
+
+def _details(record: Record) -> Html | None:
+    """Why a decision was made, what a finding recommends, and the like."""
+    rows = [(name, plain(record.given.get(name))) for name in _DETAILS if record.given.get(name)]
+    if not rows:
+        return None
+    return el("dl", [join(el("dt", name.replace("_", " ")), el("dd", folded(text))) for name, text in rows])
+
+
+def folded(text: str) -> Html:
+    """A text with its line breaks; a long one shows its beginning, and the rest when asked for."""
+    text = visible(text[:MOST_CHARACTERS]) + ("\n… (the page of the memory has all of it)" if len(text) > MOST_CHARACTERS else "")
+    if len(text) <= FOLDED_FROM:
+        return el("p", text, class_="text", dir="auto")
+    cut = text.rfind(" ", SHOWN_CHARACTERS - 80, SHOWN_CHARACTERS)
+    cut = cut if cut > 0 else SHOWN_CHARACTERS
+    more = f"{len(text) - cut:,} more characters"
+    rest = el("p", text[cut:].lstrip(), class_="text", dir="auto")
+    return join(el("p", text[:cut], "…", class_="text", dir="auto"), el("details", el("summary", more), rest))
+
+
+def anchor(record: Record) -> str:
+    return f"m-{record.session}-{record.id}"
+
+
+def _connection(each: Connection, session: str, on_page: set[str]) -> Html:
+    """`resolves FIND-0001`; a memory that is on the page is linked there."""
+    name, _, id = each.ref.rpartition("/")
+    if not each.exists:
+        return el("li", f"{each.words} ", el("span", id, class_="id"), el("small", " (not here: deleted for good, or archived)"))
+    if each.ref in on_page:
+        link: Child = el("a", id if name == session else each.ref, href=f"#m-{name}-{id}", class_="id")
+    elif each.is_turn:
+        link = el("a", id, href=url("/memory/{}/{}", name, id), class_="id", title="on another page")
+    else:
+        link = memory_link(each.ref, session)
+    return el("li", f"{each.words} ", link)
+
+
