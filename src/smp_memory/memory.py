@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from smp_memory import context, exchange, lifecycle, search
+from smp_memory import analytics, context, exchange, lifecycle, search
 from smp_memory.discovery import about_others, find_root, is_store, register_opener
 from smp_memory.errors import InvalidConfig, InvalidFormat, InvalidRecord, SMPError, from_os_error, maps_errors
 from smp_memory.files.system import RealSystem
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from typing import Any, Unpack
 
     from smp_memory.agent_memory import AgentMemory
+    from smp_memory.analytics.report import Analytics
     from smp_memory.config import Config
     from smp_memory.context.builder import Context
     from smp_memory.context.preview import Preview
@@ -356,6 +357,38 @@ class Memory:
     def summarize(self) -> SessionSummary:
         """Decisions, open findings, preferences and topics on a page. No model is needed."""
         return search.overviews.summarize(self.scope)
+
+    def analytics(
+        self,
+        *,
+        sessions: str | Sequence[str] | None = None,
+        time: Any = None,
+        since: Any = None,
+        until: Any = None,
+        by: str = "week",
+        periods: int = 12,
+        limit: int = 10,
+        threshold: float | None = None,
+    ) -> Analytics:
+        """Statistics: `usage`, `topics`, `impact`, `forecast` and `decay`, each computed when it is first asked for.
+
+        sessions   some sessions; else all
+        time       memories of a range such as "last month"; or since=, until=
+        by         the length of the periods of trends: day, week or month; `periods`: how many
+        limit      how many memories, topics, decisions and sessions each list has
+        threshold  the priority below which a memory counts as faded; else `compaction.faded_below`
+        """
+        return analytics.report.analytics(
+            self.scope,
+            sessions,
+            time=time,
+            since=since,
+            until=until,
+            by=by,
+            periods=periods,
+            limit=limit,
+            threshold=threshold,
+        )
 
     # -- for agents
 

@@ -32,10 +32,12 @@ if TYPE_CHECKING:
 
     from smp_memory.config import Config
     from smp_memory.model.deletions import Trashed
+    from smp_memory.model.history import SessionHistory
     from smp_memory.model.record import Record
     from smp_memory.policies.clock_trust import Evidence
     from smp_memory.privacy.redaction import RedactedSpan
     from smp_memory.scope import Scope
+    from smp_memory.store.port import SessionStore
 
 
 def _ids_and_criteria(id: Any, criteria: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -177,23 +179,24 @@ def _clean_reason(session: OpenSession, reason: str | None) -> tuple[str | None,
 def deleted(scope: Scope) -> list[Trashed]:
     """The trash: who deleted what, when and why, and from when on it may be purged; the latest first."""
     trash: list[Trashed] = []
-
-    def collect(session: OpenSession) -> None:
-        files, config = session.files, session.config
-        announced, retention, auto = files.announced_purges(), _retention(config), config["lifecycle.auto_purge"]
-
-        def trash_of(session_history: Any) -> list[Trashed]:
-            histories = session_history.histories.items()
-            return [
-                trashed(history, session.id, announced.get(name), retention, auto)
-                for name, history in histories
-                if history.deletion is not None
-            ]
-
-        trash.extend(files.view(trash_of))
-
-    _for_each_session(scope, collect)
+    _for_each_session(scope, lambda session: trash.extend(session_trash(session.files)))
     return sorted(trash, key=lambda each: each.at, reverse=True)
+
+
+def session_trash(files: SessionStore) -> list[Trashed]:
+    """The deleted memories of one session."""
+    config = files.config
+    announced, retention, auto = files.announced_purges(), _retention(config), config["lifecycle.auto_purge"]
+
+    def trash_of(session_history: SessionHistory) -> list[Trashed]:
+        return [
+            trashed(history, files.session, announced.get(name), retention, auto)
+            for name, history in session_history.histories.items()
+            if history.deletion is not None
+        ]
+
+    found: list[Trashed] = files.view(trash_of)
+    return found
 
 
 # -- purge and erasure

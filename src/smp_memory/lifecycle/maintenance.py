@@ -378,6 +378,12 @@ def _as_text(access: tuple[int, int]) -> tuple[int, str]:
 # -- the times of the last runs
 
 
+def next_runs(store: Store, now: datetime) -> dict[str, datetime]:
+    """When each task is due next, by name; one that never ran, or ran in the future, is due now."""
+    last = _last_runs(store)
+    return {name: now if _is_due(last.get(name), now, every) else last[name] + every for name, every in EVERY.items()}
+
+
 def _last_runs(store: Store) -> dict[str, datetime]:
     try:
         noted = json.loads(store.state.read(FILE))["tasks"]

@@ -659,6 +659,15 @@ class IndexSearcher(Protocol):
     ) -> dict[int, tuple[int, str, int]]:
         """All memories up to `depth` steps away in either direction: doc -> (steps, kind, the doc it was reached from)."""
 
+    def labels(self, conditions: RowConditions) -> list[tuple[int, str]]:
+        """The doc and each tag or topic of the memories that meet the conditions, case-folded; each pair once."""
+
+    def relations(self, conditions: RowConditions) -> list[tuple[int, str, str, str]]:
+        """The relations of the memories that meet the conditions: doc, kind, session and id of the target, which may not exist."""
+
+    def expiries(self, conditions: RowConditions, since: int, until: int) -> list[tuple[int, int]]:
+        """The memories that meet the conditions and cease to hold in this range of microseconds: doc and time, the next first."""
+
     @property
     def documents(self) -> int:
         """The number of documents, for scoring."""

@@ -385,6 +385,32 @@ class Searcher:
         found = self._rows.all("SELECT kind, source FROM relation WHERE session = ? AND target = ?", (session, id))
         return [(kind, doc) for kind, doc in found]
 
+    # -- all labels, relations and ends of validity, for statistics
+
+    def labels(self, conditions: RowConditions) -> list[tuple[int, str]]:
+        """The doc and each tag or topic of the memories that meet the conditions; each pair once."""
+        where, values = self._where(conditions)
+        both = f"SELECT doc, tag FROM tag WHERE doc IN ({where}) UNION SELECT doc, topic FROM topic WHERE doc IN ({where})"
+        return self._rows.all(both, [*values, *values])
+
+    def relations(self, conditions: RowConditions) -> list[tuple[int, str, str, str]]:
+        """The relations of the memories that meet the conditions: doc, kind, session and id of the target."""
+        where, values = self._where(conditions)
+        return self._rows.all(f"SELECT source, kind, session, target FROM relation WHERE source IN ({where})", values)
+
+    def expiries(self, conditions: RowConditions, since: int, until: int) -> list[tuple[int, int]]:
+        """The memories that meet the conditions and cease to hold in this range: doc and time, the next first."""
+        where, values = self._where(conditions)
+        sql = f"SELECT doc, until FROM validity WHERE until >= ? AND until < ? AND doc IN ({where}) ORDER BY until, doc"
+        return self._rows.all(sql, [since, until, *values])
+
+    def _where(self, conditions: RowConditions) -> tuple[str, list[Any]]:
+        """The docs of the memories that meet the conditions, as a subquery with its values."""
+        if conditions.is_impossible:
+            return "SELECT doc FROM memory WHERE 0", []
+        selection = RowSelection(self._rows, conditions)
+        return f"SELECT doc FROM memory WHERE {selection.where}", selection.values
+
     def session_of(self, doc: int) -> str:
         return self._rows.session_name(doc >> POSITION_BITS) or ""
 

@@ -124,6 +124,26 @@ class VisibleSearcher(Searcher):
     def _visible_docs(self, docs: set[int]) -> set[int]:
         return {row.doc for row in self._visible(self.rows(list(docs)).values())}
 
+    def labels(self, conditions: RowConditions) -> list[tuple[int, str]]:
+        found = super().labels(conditions)
+        visible = self._visible_docs({doc for doc, _ in found})
+        return [each for each in found if each[0] in visible]
+
+    def relations(self, conditions: RowConditions) -> list[tuple[int, str, str, str]]:
+        """Also without those that point to a hidden memory: they would tell that it exists."""
+        found = super().relations(conditions)
+        visible = self._visible_docs({doc for doc, *_ in found})
+        return [each for each in found if each[0] in visible and not self._is_hidden(*each[2:])]
+
+    def _is_hidden(self, session: str, id: str) -> bool:
+        row = Searcher.row(self, session, id)
+        return row is not None and not self.is_visible(row)
+
+    def expiries(self, conditions: RowConditions, since: int, until: int) -> list[tuple[int, int]]:
+        found = super().expiries(conditions, since, until)
+        visible = self._visible_docs({doc for doc, _ in found})
+        return [each for each in found if each[0] in visible]
+
     def _neighbours(self, doc: int) -> list[tuple[str, int]]:
         near = super()._neighbours(doc)
         records = self.records(self.rows([other for _, other in near]).values())

@@ -1,0 +1,18 @@
+"""Statistics of a store: what is used, topic trends, what followed from decisions, forecasts, decay rates that use suggests; and charts.
+
+A door: the modules behind it are loaded when they are first used. `report` reads the store, all others are pure.
+Guarantees: nothing is written and no lock is taken that a writer waits for; being counted here is no use of a memory.
+"""
+
+from __future__ import annotations
+
+from smp_memory.import_lock import door
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from smp_memory.analytics import charts as charts
+    from smp_memory.analytics import curves as curves
+    from smp_memory.analytics import relation_chart as relation_chart
+    from smp_memory.analytics import report as report
+
+__getattr__ = door(__name__, "charts", "curves", "relation_chart", "report")

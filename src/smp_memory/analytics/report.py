@@ -1,0 +1,452 @@
+"""Read a scope for statistics, and compute them: `Analytics`, whose parts are made when they are first asked for.
+
+Guarantees: everything comes from one query of the index per part, from the access log and from session states; nothing is
+written, nothing counts as use, and no lock is taken that a writer waits for. Entries that could not be read are in `problems` of each part.
+Sessions in the trash or archived, and memories in cold segments, are not counted; `notes` says so if there are any.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from smp_memory import lifecycle
+from smp_memory.analytics import decay_rates, forecast, impact, trends, usage
+from smp_memory.analytics.facts import DAY, MemoryFacts, brief, moment_of
+from smp_memory.analytics.periods import LENGTHS, Periods
+from smp_memory.errors import InvalidQuery, maps_errors
+from smp_memory.incomplete import each_existing
+from smp_memory.index.documents import text_of
+from smp_memory.index.query import RowConditions
+from smp_memory.index.rows import POSITION_BITS, decay_inputs
+from smp_memory.index.tokenizer import ParsedText
+from smp_memory.model.times import to_microseconds, to_text
+from smp_memory.model.types import KINDS, NUMBERED
+from smp_memory.policies.quota import days_to_quota, growth_per_day
+from smp_memory.scope import Scope
+from smp_memory.search.query import Query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
+
+    from smp_memory.config import Config
+    from smp_memory.index.rows import Row
+    from smp_memory.lifecycle.session_states import SessionState
+    from smp_memory.model.reports import Problem
+    from smp_memory.search.time_ranges import Range
+    from smp_memory.store.port import IndexSearcher
+
+PARTS = ("usage", "topics", "impact", "forecast", "decay")
+MAX_LIMIT = 1000
+MAX_PERIODS = 120
+_MAX_MENTIONING = 5000  # memories that are read to find mentions of decisions
+_DECISION = KINDS["decision"].number
+_FULL_WITHIN_DAYS = 365  # a session that is full later is not reported as filling up
+
+
+class AnalyticsOptions(NamedTuple):
+    """The checked options of `Memory.analytics`."""
+
+    range: Range | None
+    by: str
+    periods: int
+    limit: int
+    threshold: float
+
+
+def analytics(
+    scope: Scope,
+    sessions: str | Sequence[str] | None = None,
+    *,
+    time: Any = None,
+    since: Any = None,
+    until: Any = None,
+    by: str = "week",
+    periods: int = 12,
+    limit: int = 10,
+    threshold: float | None = None,
+) -> Analytics:
+    """The statistics of a scope, or of some of its sessions; options are checked here, parts are computed later."""
+    names = scope.sessions
+    if sessions is not None:
+        names = [sessions] if isinstance(sessions, str) else list(dict.fromkeys(sessions))
+    for name in names or ():
+        scope.store.existing_session(name)  # raises SessionNotFound or SessionArchived
+    config = _config(scope, names)
+    least = config.section("compaction").get("faded_below", 0.3) if threshold is None else threshold
+    options = AnalyticsOptions(
+        Query({"time": time, "since": since, "until": until}, scope.now()).time,
+        _one_of("by", by, tuple(LENGTHS)),
+        _whole("periods", periods, 3, MAX_PERIODS),
+        _whole("limit", limit, 1, MAX_LIMIT),
+        _share("threshold", least),
+    )
+    narrowed = Scope(scope.store, names, config, scope.clock, viewer=scope.viewer, author=scope.author)
+    return Analytics(narrowed, options)
+
+
+def _config(scope: Scope, names: list[str] | None) -> Config:
+    """The settings of the one session that is meant, else of the scope."""
+    return scope.store.session(names[0]).usable_config() if names is not None and len(names) == 1 else scope.config
+
+
+def _one_of(field: str, value: Any, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise InvalidQuery(f"{field}: must be one of {', '.join(allowed)}, not {repr(value)[:80]}.", field=field)
+    return str(value)
+
+
+def _whole(field: str, value: Any, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidQuery(
+            f"{field}: must be a whole number from {least} to {most}, not {repr(value)[:80]}.", field=field
+        )
+    return value
+
+
+def _share(field: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise InvalidQuery(f"{field}: must be a number from 0 to 1, not {repr(value)[:80]}.", field=field)
+    return float(value)
+
+
+@maps_errors
+class Analytics:
+    """Statistics of a store or of some sessions, as of `now`. Each part is computed once, when it is first asked for."""
+
+    def __init__(self, scope: Scope, options: AnalyticsOptions) -> None:
+        self._scope = scope
+        self._options = options
+        self.now: datetime = scope.now()
+        self.sessions = scope.sessions  # None: all
+        self._made: dict[str, Any] = {}
+
+    @property
+    def usage(self) -> usage.Usage:
+        """What is used: most, last, never; by type, author, tag and session."""
+        return self._part("usage", _read_usage)
+
+    @property
+    def topics(self) -> trends.Trends:
+        """Topics and tags by week or month: rising, new, falling, quiet, steady."""
+        return self._part("topics", _read_trends)
+
+    @property
+    def impact(self) -> impact.Impact:
+        """What followed from each decision."""
+        return self._part("impact", _read_impact)
+
+    @property
+    def forecast(self) -> forecast.Forecast:
+        """When memories fade, sessions are full or change their state, and the trash is purged."""
+        return self._part("forecast", _read_forecast)
+
+    @property
+    def decay(self) -> decay_rates.DecayAdvice:
+        """Decay settings that the use of memories suggests, with the evidence."""
+        return self._part("decay", _read_decay)
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Entries that could not be read, in the parts made so far."""
+        found = {(each.path, each.line): each for part in self._made.values() for each in part.problems}
+        return list(found.values())
+
+    def to_dict(self, parts: Sequence[str] = PARTS) -> dict[str, Any]:
+        """These parts as plain values; parts that were not made yet are made."""
+        made = {name: getattr(self, name).to_dict() for name in parts}
+        said: dict[str, Any] = {"at": to_text(self.now), "sessions": self.sessions, **made}
+        if self.problems:
+            said["problems"] = [each.to_dict() for each in self.problems]
+        return said
+
+    def _part(self, name: str, read: Callable[[_Reader], Any]) -> Any:
+        if name not in self._made:
+            self._scope.store.check_open()
+            self._made[name] = read(_Reader(self._scope, self._options, self.now))
+        return self._made[name]
+
+    def __repr__(self) -> str:
+        return f"Analytics({'all sessions' if self.sessions is None else ', '.join(self.sessions)})"
+
+
+class _Reader:
+    """Reads what one part needs."""
+
+    def __init__(self, scope: Scope, options: AnalyticsOptions, now: datetime) -> None:
+        self.scope = scope
+        self.options = options
+        self.now = now
+        self.time = to_microseconds(now)
+        self.limit = options.limit
+
+    @property
+    def periods(self) -> Periods:
+        return Periods(self.time, self.options.by, self.options.periods)
+
+    def answer(self, work: Callable[[IndexSearcher], Any]) -> Any:
+        """Run `work` on the index; its result gets the problems and the notes about what is not counted."""
+
+        def look(searcher: IndexSearcher) -> Any:
+            made = work(searcher)
+            made.problems = searcher.problems(self.scope.sessions)
+            return made
+
+        made = self.scope.answer(self.scope.sessions, look, with_others=True)
+        made.notes += self._not_counted()
+        return made
+
+    def _not_counted(self) -> list[str]:
+        archived = self.scope.store.archived_count() if self.scope.sessions is None else 0
+        if not archived:
+            return []
+        return [f"{archived:,} archived session{'s are' if archived > 1 else ' is'} not counted."]
+
+    # -- rows of the index
+
+    def conditions(self, searcher: IndexSearcher, *, in_range: bool = True) -> RowConditions:
+        made = RowConditions()
+        if self.scope.sessions is not None:
+            made.sessions = searcher.session_numbers(self.scope.sessions)
+        if in_range and self.options.range is not None:
+            made.since, made.until = self.options.range.start, self.options.range.end
+        return made
+
+    def rows(self, searcher: IndexSearcher, conditions: RowConditions) -> tuple[list[Row], dict[int, tuple[int, int]]]:
+        """The visible rows that meet the conditions, and their uses."""
+        rows = [row for row in searcher.select(conditions, "oldest", -1) if searcher.is_visible(row)]
+        return rows, searcher.accesses([row.doc for row in rows])
+
+    def facts(self, searcher: IndexSearcher, conditions: RowConditions) -> list[MemoryFacts]:
+        rows, accesses = self.rows(searcher, conditions)
+        return facts_of(searcher, rows, accesses)
+
+    def texts(self, searcher: IndexSearcher, refs: Iterable[str]) -> dict[str, str]:
+        """The beginning of the text of these memories, by ref."""
+        found: dict[int, tuple[str, Row]] = {}
+        for ref in dict.fromkeys(refs):
+            row = searcher.row(*_split(ref))
+            if row is not None:
+                found[row.doc] = ref, row
+        records = searcher.records(row for _, row in found.values())
+        return {found[doc][0]: brief(record.text) for doc, record in records.items() if record is not None}
+
+
+def facts_of(searcher: IndexSearcher, rows: list[Row], accesses: dict[int, tuple[int, int]]) -> list[MemoryFacts]:
+    sessions: dict[int, str] = {}
+    authors: dict[int | None, str] = {None: usage.NO_AUTHOR}
+    found = []
+    for row in rows:
+        number = row.doc >> POSITION_BITS
+        if number not in sessions:
+            sessions[number] = searcher.session_of(row.doc)
+        if row.author not in authors:
+            authors[row.author] = searcher.author(row.author)
+        uses, last = accesses.get(row.doc, (0, None))
+        found.append(
+            MemoryFacts(
+                row.doc, sessions[number], row.id, NUMBERED[row.type], authors[row.author], row.created,
+                row.pinned is not None, uses, last,
+            )  # fmt: skip
+        )
+    return found
+
+
+def _split(ref: str) -> tuple[str, str]:
+    session, _, id = ref.rpartition("/")
+    return session, id
+
+
+# -- the parts
+
+
+def _read_usage(reader: _Reader) -> usage.Usage:
+    access = reader.scope.store.access
+    log = [*access.read(0)[0], *access.pending()]
+
+    def look(searcher: IndexSearcher) -> usage.Usage:
+        conditions = reader.conditions(searcher)
+        facts, labels = reader.facts(searcher, conditions), searcher.labels(conditions)
+        made = usage.usage(facts, labels, log, reader.periods, reader.limit)
+        texts = reader.texts(searcher, (each.ref for each in made.listed()))
+        for name in ("most_used", "last_used", "never_used"):
+            setattr(made, name, [each._replace(text=texts.get(each.ref, "")) for each in getattr(made, name)])
+        return made
+
+    made: usage.Usage = reader.answer(look)
+    return made
+
+
+def _read_trends(reader: _Reader) -> trends.Trends:
+    def look(searcher: IndexSearcher) -> trends.Trends:
+        conditions = reader.conditions(searcher)
+        rows = [row for row in searcher.select(conditions, "oldest", -1) if searcher.is_visible(row)]
+        return trends.trends(facts_of(searcher, rows, {}), searcher.labels(conditions), reader.periods, reader.limit)
+
+    made: trends.Trends = reader.answer(look)
+    return made
+
+
+def _read_impact(reader: _Reader) -> impact.Impact:
+    def look(searcher: IndexSearcher) -> impact.Impact:
+        rows, accesses = reader.rows(searcher, RowConditions())  # what followed may be in another session
+        every = {each.ref: each for each in facts_of(searcher, rows, accesses)}
+        wanted = reader.conditions(searcher)
+        wanted.types = [_DECISION]
+        decisions = [
+            each for row in searcher.select(wanted, "oldest", -1) if (each := every.get(searcher.ref(row.doc))) is not None
+        ]
+        names = {each.doc: each.ref for each in every.values()}
+        edges = [
+            (names[doc], kind, f"{session}/{id}")
+            for doc, kind, session, id in searcher.relations(RowConditions())
+            if doc in names
+        ]
+        edges += _resolutions(searcher, [row for row in rows if row.type == _DECISION])
+        mentions, left_out = _mentions(searcher, {each.id for each in decisions}, every)
+        made = impact.impact(decisions, every, [*edges, *mentions], reader.limit)
+        _add_texts(reader, searcher, made)
+        if left_out:
+            made.notes.append(
+                f"Mentions were searched in the first {_MAX_MENTIONING:,} memories that name a decision; {left_out:,} were not read."
+            )
+        return made
+
+    made: impact.Impact = reader.answer(look)
+    return made
+
+
+def _resolutions(searcher: IndexSearcher, rows: list[Row]) -> list[impact.Edge]:
+    """What supersedes decisions in all ways in which memories say so, also inside `resolution`."""
+    found = searcher.successors(rows) if searcher.has_successions else {}
+    return [
+        (searcher.ref(newer.doc), impact.SUPERSEDES, searcher.ref(doc)) for doc, those in found.items() for newer in those
+    ]
+
+
+def _mentions(
+    searcher: IndexSearcher, ids: set[str], every: dict[str, MemoryFacts]
+) -> tuple[list[impact.Edge], int]:
+    """The memories whose text names one of these ids; and how many candidates were not read.
+
+    Every memory has its own id as a term, so an id that is a term of no more memories than have it is named nowhere.
+    """
+    own: dict[str, int] = {}
+    for each in every.values():
+        own[each.id] = own.get(each.id, 0) + 1
+    named = [id for id in sorted(ids) if searcher.document_frequency(id.lower()) > own[id]]
+    docs: dict[int, None] = {}
+    for id in named:
+        matches = searcher.search(ParsedText((id.lower(),)), RowConditions(), _MAX_MENTIONING, 0.0)
+        docs.update(dict.fromkeys(match.doc for match in matches))
+    rows = searcher.rows(list(docs)[:_MAX_MENTIONING])
+    records = [each for each in searcher.records(rows.values()).values() if each is not None]
+    texts = ((each.session, each.id, text_of(each.given)) for each in records)
+    return impact.mentions_in(texts, named), max(0, len(docs) - _MAX_MENTIONING)
+
+
+def _add_texts(reader: _Reader, searcher: IndexSearcher, made: impact.Impact) -> None:
+    refs = [ref for each in made.decisions for ref in (each.ref, *(link.ref for link in each.links()))]
+    texts = reader.texts(searcher, refs)
+    for each in made.decisions:
+        each.text = texts.get(each.ref, "")
+        for links in (each.followed, each.based_on, each.supersedes, each.superseded_by):
+            links[:] = [link._replace(text=texts.get(link.ref, "")) for link in links]
+
+
+def _read_decay(reader: _Reader) -> decay_rates.DecayAdvice:
+    names = reader.scope.sessions
+    session = names[0] if names is not None and len(names) == 1 else None
+
+    def look(searcher: IndexSearcher) -> decay_rates.DecayAdvice:
+        facts = reader.facts(searcher, reader.conditions(searcher))
+        return decay_rates.decay_advice(facts, reader.time, reader.scope.config.decay, session)
+
+    made: decay_rates.DecayAdvice = reader.answer(look)
+    return made
+
+
+def _read_forecast(reader: _Reader) -> forecast.Forecast:
+    policy, threshold, limit = reader.scope.policy(), reader.options.threshold, reader.limit
+    created: dict[str, list[int]] = {}
+
+    def look(searcher: IndexSearcher) -> forecast.Forecast:
+        conditions = reader.conditions(searcher, in_range=False)
+        rows, accesses = reader.rows(searcher, conditions)
+        facts = facts_of(searcher, rows, accesses)
+        aging = [(each, decay_inputs(row, accesses)) for each, row in zip(facts, rows, strict=True)]
+        made = forecast.fading_forecast(aging, policy, reader.time, threshold, limit)
+        names = {each.doc: each for each in facts}
+        ends = searcher.expiries(conditions, reader.time, reader.time + forecast.MAX_DAYS * DAY)
+        made.ending = [
+            forecast.Ending(names[doc].ref, names[doc].type, until, (until - reader.time) / DAY)
+            for doc, until in ends
+            if doc in names
+        ][:limit]
+        texts = reader.texts(searcher, (each.ref for each in (*made.fading, *made.ending)))
+        made.fading = [each._replace(text=texts.get(each.ref, "")) for each in made.fading]
+        made.ending = [each._replace(text=texts.get(each.ref, "")) for each in made.ending]
+        for each in facts:
+            created.setdefault(each.session, []).append(each.created)
+        return made
+
+    made: forecast.Forecast = reader.answer(look)
+    states = lifecycle.session_states.session_states(reader.scope.store, reader.now, reader.scope.sessions)
+    sessions = each_existing(states, lambda state: _session_forecast(reader, state, created.get(state.session, [])))
+    ordered = sorted((each for _, each in sessions), key=forecast.session_order)
+    made.session_count, made.sessions = len(ordered), ordered[:limit]
+    trash = _trash(reader)
+    made.trash_count, made.trash = len(trash), trash[:limit]
+    if reader.scope.sessions is None:
+        runs = lifecycle.maintenance.next_runs(reader.scope.store, reader.now)
+        effects = forecast.effect_texts([(each.next_state, each.when) for each in ordered], trash, runs, reader.now)
+        made.maintenance = forecast.planned_tasks(runs, reader.now, effects)
+    return made
+
+
+def _session_forecast(reader: _Reader, state: SessionState, created: list[int]) -> forecast.SessionForecast:
+    files = reader.scope.store.session(state.session)
+    config = files.usable_config()
+    size = sum(files.sizes().values())
+    full_in = _days_until_full(reader, state.session, size, config, created)
+    move = state.next
+    return forecast.SessionForecast(
+        state.session, state.state, move.state, move.when, move.why, len(created), size, config.quota_bytes, full_in
+    )
+
+
+def _days_until_full(reader: _Reader, session: str, size: int, config: Config, created: list[int]) -> float | None:
+    """The forecast of `stats`. It reads the session, so it is asked only if an estimate from the index comes near."""
+    each = size / len(created) if created else 0.0
+    samples = [
+        (moment_of(time), round(number * each)) for number, time in enumerate(sorted(created)) if time > 0
+    ]
+    rate = growth_per_day(((when, bytes) for when, bytes in samples if when is not None), reader.now, size)
+    rough = days_to_quota(size, config.quota_bytes, rate)
+    if rough is None or rough > 4 * _FULL_WITHIN_DAYS:
+        return None
+    store = reader.scope.store
+    policy = reader.scope.policy()
+    days = lifecycle.session_size.report(store, store.session(session), config, policy, reader.now).predicted_days_to_quota
+    return days if days is not None and days <= _FULL_WITHIN_DAYS else None
+
+
+def _trash(reader: _Reader) -> list[forecast.PurgeForecast]:
+    """The deleted memories of the scope, and with all sessions the deleted sessions; the next to be purged first."""
+    scope = reader.scope
+    names = scope.answer(scope.sessions, lambda searcher: searcher.sessions_with_deleted())
+    wanted = [name for name in names if scope.sessions is None or name in scope.sessions]
+    found = [
+        forecast.PurgeForecast(each.record.ref, each.at, each.purged_from)
+        for _, trash in each_existing(wanted, lambda name: lifecycle.deletion.session_trash(scope.store.session(name)))
+        for each in trash
+        if scope.sees(each.record)
+    ]
+    if scope.sessions is None and scope.viewer is None:
+        states = lifecycle.session_states.archived_session_states(scope.store, reader.now)
+        found += [
+            forecast.PurgeForecast(state.session, state.archived.when, state.next.when)
+            for state in states
+            if state.state == "deleted" and state.archived is not None
+        ]
+    return sorted(found, key=lambda each: (each.purged_from is None, each.purged_from or reader.now, each.ref))
