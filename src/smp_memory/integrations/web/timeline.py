@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.index.documents import turn_id
 from smp_memory.index.query import RowConditions
-from smp_memory.model.types import KINDS, SETTLED
+from smp_memory.model.types import KINDS, NUMBERED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -195,7 +195,7 @@ def _filtered(searcher: IndexSearcher, names: list[str] | None, query: TimelineQ
 def is_open_row(row: Row) -> bool:
     """Whether nobody has closed this finding, by what the index knows of it."""
     word = (row.status or "").strip().lower().replace("-", "_").replace(" ", "_")
-    return row.deleted is None and word not in SETTLED
+    return row.deleted is None and word not in KINDS[NUMBERED[row.type]].settled
 
 
 def _offset(query: TimelineQuery, days: Mapping[str, int]) -> int:

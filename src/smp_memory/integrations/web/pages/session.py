@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 MOST_FOR_SIZE_REPORT = 3000  # memories; of a larger session the breakdown is shown when asked for, because it reads all of it
 _COMPONENT_CLASSES = ("matches", "written", "turns", "state", "recent", "wishes", "critical", "weak")
-_PERCENT_TO_WARN = 0.8
+_FULL_FROM = 0.8  # of the quota: what compaction could free is said from here on
+_FEW = 8  # memories that fit on a screen
 
 
 def session_page(request: PageRequest) -> Response:
@@ -50,7 +51,7 @@ def session_page(request: PageRequest) -> Response:
         el(
             "div",
             el("div", _timeline(request, shown, name), class_="column"),
-            el("aside", _about(request, session, shown), _filters(request, shown), aria_label="About this session"),
+            el("aside", _filters(request, shown), _about(request, session, shown), aria_label="About this session"),
             class_="grid side",
         ),
         wide=True,
@@ -173,7 +174,7 @@ def _breakdown(session: SessionMemory, used: int, quota: int) -> Html:
     said = []
     if report.predicted_days_to_quota is not None and report.predicted_days_to_quota < 3650:
         said.append(f"Full in about {counted(round(report.predicted_days_to_quota), 'day')} at the present growth.")
-    if report.estimated_gain_bytes and report.utilization >= _PERCENT_TO_WARN:
+    if report.estimated_gain_bytes and report.utilization >= _FULL_FROM:
         said.append(f"Compaction could free about {size_text(report.estimated_gain_bytes)}.")
     whole = float(max(used, 1))
     return join(
@@ -228,6 +229,7 @@ def _timeline(request: PageRequest, shown: TimelinePage, session: str | None) ->
         activity(request, shown),
         _neighbours(request, shown, is_top=True),
         days(request, shown, session) if shown.records else _empty(request, shown),
+        el("div", id="end"),
         _neighbours(request, shown, is_top=False),
         id="timeline",
         data_live=True,
@@ -246,7 +248,8 @@ def _neighbours(request: PageRequest, shown: TimelinePage, *, is_top: bool) -> H
     if is_top:
         older = same_page(request, offset=shown.offset + PAGE_RECORDS, day=None) if shown.older else None
         label = f"↑ {shown.older:,} earlier" if shown.older else ""
-        return pager(older, None, "Earlier memories", (label, ""))
+        end = "#end" if len(shown.records) > _FEW else None
+        return pager(older, end, "Earlier memories", (label, "↓ To the end" if shown.offset else "↓ To the newest"))
     newer = same_page(request, offset=max(shown.offset - PAGE_RECORDS, 0) or None, day=None) if shown.offset else None
     newest = same_page(request, day=None) if shown.offset > PAGE_RECORDS else None
     return pager(newer, newest, "Later memories", (f"↓ {shown.offset:,} later", "To the newest"))
