@@ -59,6 +59,7 @@ _POST: tuple[tuple[str, Page], ...] = (
     ("/memory/{session}/{id}/{action}", actions.run),
     ("/session/{session}/{action}", actions.run_session),
     ("/health/fix", actions.run_fix),
+    ("/health/quarantine", health.put_back),
     ("/trash/restore", trash.restore_selected),
     ("/undo/{name}", actions.undo),
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from smp_memory.errors import SessionArchived, SessionNotFound, SMPError
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.layout import heading, page, panel, problems_banner
-from smp_memory.integrations.web.pages.sessions import STATE_KINDS, archived_item, deleted_item, summary
+from smp_memory.integrations.web.pages.sessions import STATE_KINDS, archived_item, deleted_item
 from smp_memory.integrations.web.parts import options, pager, pairs, quota_meter, same_page, stacked_meter, tag, when
 from smp_memory.integrations.web.timeline import PAGE_RECORDS, TimelineQuery, day_of, timeline
 from smp_memory.integrations.web.timeline_view import activity, days
@@ -264,10 +264,8 @@ def _archived_page(request: PageRequest, name: str) -> Response:
         raise SessionNotFound(f"No session {name} in {request.memory.root}.", session=name)
     since = f" on {date_text(found.when, request.now)}" if found.when else ""
     lead = f"Archived{since}. It stays archived while you look; restore it to read its memories here."
-    content = summary(found.metadata, is_open=True) or el("p", "It has no summary that can be read.", class_="empty")
-    return page(
-        request, name, "sessions", heading(name, lead), panel("Session", archived_item(request, found)), panel("What it held", content)
-    )
+    item = archived_item(request, found, is_open=True)
+    return page(request, name, "sessions", heading(name, lead), panel("What it held", item))
 
 
 def _deleted_page(request: PageRequest, name: str) -> Response:

@@ -323,7 +323,7 @@ def _archived(request: PageRequest) -> Html:
     )
 
 
-def archived_item(request: PageRequest, each: ArchivedSession) -> Html:
+def archived_item(request: PageRequest, each: ArchivedSession, *, is_open: bool = False) -> Html:
     """An archived session: when, why, how large, its summary, and the way back."""
     restore = form(
         request, url("/session/{}/restore", each.session), el("button", "Restore", class_="small")
@@ -343,7 +343,7 @@ def archived_item(request: PageRequest, each: ArchivedSession) -> Html:
             "div",
             el("a", each.session, href=url("/session/{}", each.session), class_="name"),
             el("div", " · ".join(fact for fact in facts if fact), class_="meta"),
-            summary(each.metadata),
+            summary(each.metadata, is_open),
         ),
         el("div", restore, delete, class_="actions"),
         class_="away",
@@ -355,7 +355,7 @@ def _memories(metadata: Mapping[str, Any]) -> str:
     return counted(count, "memory", "memories") if isinstance(count, int) else ""
 
 
-def summary(metadata: Mapping[str, Any], is_open: bool = False) -> Html | None:
+def summary(metadata: Mapping[str, Any], is_open: bool) -> Html | None:
     """The summary that an archive keeps: conversation in a few sentences, decisions, open findings, topics."""
     parts: list[Child] = []
     said = metadata.get("conversation") or metadata.get("summary")
@@ -375,7 +375,9 @@ def summary(metadata: Mapping[str, Any], is_open: bool = False) -> Html | None:
     topics = _texts(metadata.get("topics"), "topic")
     if topics:
         parts.append(el("p", [join(tag(topic), " ") for topic in topics[:12]]))
-    return el("details", el("summary", "Summary"), parts, open=is_open) if parts else None
+    if is_open:
+        return join(parts or el("p", "It has no summary that can be read.", class_="empty"))
+    return el("details", el("summary", "Summary"), parts) if parts else None
 
 
 def _texts(rows: Any, name: str) -> list[str]:
