@@ -133,6 +133,12 @@ class DecayAdvice:
     def __iter__(self) -> Any:
         return iter(self.suggestions)
 
+    def refs(self) -> list[str]:
+        return []  # no memory is listed
+
+    def set_texts(self, texts: Mapping[str, str]) -> None:
+        pass
+
     def to_dict(self) -> dict[str, Any]:
         return {"policy": self.policy, "settings": dicts(self.suggestions), "notes": self.notes}
 
@@ -195,7 +201,9 @@ def _judge(suggestion: RateSuggestion, facts: Sequence[MemoryFacts], now: int, p
         suggestion.verdict, suggestion.reason = NO_FADING, "use does not fall with age, as far as these uses show"
     elif estimate.misfit > MAX_MISFIT:
         suggestion.verdict = NO_FIT
-        suggestion.reason = f"use does not fall exponentially with age: misfit {estimate.misfit:.2f}, at most {MAX_MISFIT}"
+        suggestion.reason = (
+            f"use does not fall exponentially with age: misfit {estimate.misfit:.2f}, at most {MAX_MISFIT}"
+        )
     elif estimate.high > MAX_RATIO * estimate.low:
         suggestion.reason = f"the rate may be {estimate.low:.2g} to {estimate.high:.2g} per day: too wide an interval"
     elif suggestion.setting is None:
@@ -212,7 +220,9 @@ def _compare(suggestion: RateSuggestion, estimate: RateEstimate, setting: Callab
         suggestion.verdict, suggestion.reason = AGREES, "the present setting is inside the interval"
         return
     suggestion.verdict, suggestion.suggested = SUGGESTED, values[0]
-    suggestion.reason = f"the present setting is outside the interval of 95 %, from {suggestion.low:g} to {suggestion.high:g}"
+    suggestion.reason = (
+        f"the present setting is outside the interval of 95 %, from {suggestion.low:g} to {suggestion.high:g}"
+    )
 
 
 def _setting_of(policy: str) -> Callable[[float], float]:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.analytics.facts import DAY, MemoryFacts, dicts, memories, time_text
 from smp_memory.model.times import to_text
+from smp_memory.policies.session_states import ARCHIVED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from smp_memory.decay import DecayInputs, Policy
@@ -121,6 +122,14 @@ class Forecast:
         self.notes: list[str] = []
         self.problems: list[Problem] = []  # entries that could not be read
 
+    def refs(self) -> list[str]:
+        """The listed memories, whose texts are shown."""
+        return [*(each.ref for each in self.fading), *(each.ref for each in self.ending)]
+
+    def set_texts(self, texts: Mapping[str, str]) -> None:
+        self.fading = [each._replace(text=texts.get(each.ref, "")) for each in self.fading]
+        self.ending = [each._replace(text=texts.get(each.ref, "")) for each in self.ending]
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "threshold": self.threshold,
@@ -141,9 +150,7 @@ class Forecast:
 HORIZONS = (7, 30, 90)  # days
 
 
-def fading_forecast(
-    aging: Sequence[Aging], policy: Policy, now: int, threshold: float, limit: int
-) -> Forecast:
+def fading_forecast(aging: Sequence[Aging], policy: Policy, now: int, threshold: float, limit: int) -> Forecast:
     """How many memories fade below the threshold, and which are the next."""
     made = Forecast(threshold, len(aging))
     above = [each for each in aging if policy.priority(each[1], now) >= threshold]
@@ -157,7 +164,9 @@ def fading_forecast(
     made.fading = [_fading(each, policy, now, threshold) for each in _first(later, policy, now, threshold, limit)]
     made.fading.sort(key=lambda each: (each.when, each.ref))
     if not made.fading and aging:
-        made.notes.append(f"No memory will fade below {threshold:g}: what is not pinned is kept up by the floor of its type.")
+        made.notes.append(
+            f"No memory will fade below {threshold:g}: what is not pinned is kept up by the floor of its type."
+        )
     return made
 
 
@@ -188,7 +197,8 @@ def _first(aging: Sequence[Aging], policy: Policy, now: int, threshold: float, l
     low, high = now, now + MAX_DAYS * DAY
     while len(rest) + len(chosen) > limit and high - low > _MINUTE:
         middle = (low + high) // 2
-        below, above = [], []
+        below: list[Aging] = []
+        above: list[Aging] = []
         for each in rest:
             (below if policy.priority(each[1], middle) < threshold else above).append(each)
         if len(chosen) + len(below) >= limit:
@@ -213,19 +223,25 @@ def session_order(forecast: SessionForecast) -> tuple[float, float, str]:
     return full, forecast.when.timestamp() if forecast.when else float("inf"), forecast.session
 
 
-def planned_tasks(runs: dict[str, datetime], now: datetime, effects: dict[str, str]) -> list[PlannedTask]:
+def planned_tasks(runs: Mapping[str, datetime], now: datetime, effects: Mapping[str, str]) -> list[PlannedTask]:
     """The tasks of maintenance, the next one first; one that is overdue is due now."""
     tasks = [PlannedTask(name, max(due, now), effects.get(name, "")) for name, due in runs.items()]
     return sorted(tasks, key=lambda task: (task.due, task.name))
 
 
+def endings(every: Mapping[int, MemoryFacts], ends: Iterable[tuple[int, int]], now: int) -> list[Ending]:
+    """The memories that cease to hold; `ends`: doc and time, the next first."""
+    known = ((every[doc], until) for doc, until in ends if doc in every)
+    return [Ending(memory.ref, memory.type, until, (until - now) / DAY) for memory, until in known]
+
+
 def effect_texts(
-    states: Sequence[tuple[str, datetime | None]], trash: Sequence[PurgeForecast], runs: dict[str, datetime], now: datetime
+    sessions: Iterable[SessionForecast], trash: Iterable[PurgeForecast], runs: Mapping[str, datetime], now: datetime
 ) -> dict[str, str]:
-    """What archiving and purging will do when they are next due. `states`: the next state of each session, and when."""
+    """What archiving and purging will do when they are next due."""
     found: dict[str, str] = {}
     due = max(runs["archive"], now)
-    archived = sum(state == "archived" and when is not None and when <= due for state, when in states)
+    archived = sum(each.next_state == ARCHIVED and each.when is not None and each.when <= due for each in sessions)
     if archived:
         found["archive"] = f"archives {archived:,} session{'s' if archived > 1 else ''}"
     due = max(runs["purge"], now)

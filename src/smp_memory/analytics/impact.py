@@ -121,6 +121,16 @@ class Impact:
     def __iter__(self) -> Any:
         return iter(self.decisions)
 
+    def refs(self) -> list[str]:
+        """The listed memories, whose texts are shown."""
+        return [ref for each in self.decisions for ref in (each.ref, *(link.ref for link in each.links()))]
+
+    def set_texts(self, texts: Mapping[str, str]) -> None:
+        for each in self.decisions:
+            each.text = texts.get(each.ref, "")
+            for links in (each.followed, each.based_on, each.supersedes, each.superseded_by):
+                links[:] = [link._replace(text=texts.get(link.ref, "")) for link in links]
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "total": self.total,

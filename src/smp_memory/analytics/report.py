@@ -7,33 +7,35 @@ Sessions in the trash or archived, and memories in cold segments, are not counte
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from smp_memory import lifecycle
 from smp_memory.analytics import decay_rates, forecast, impact, trends, usage
-from smp_memory.analytics.facts import DAY, MemoryFacts, brief, moment_of
-from smp_memory.analytics.periods import LENGTHS, Periods
+from smp_memory.analytics.facts import DAY, MemoryFacts, moment_of
+from smp_memory.analytics.periods import LENGTHS
+from smp_memory.analytics.reader import AnalyticsOptions, Reader, facts_of
 from smp_memory.errors import InvalidQuery, maps_errors
 from smp_memory.incomplete import each_existing
 from smp_memory.index.documents import text_of
 from smp_memory.index.query import RowConditions
-from smp_memory.index.rows import POSITION_BITS, decay_inputs
+from smp_memory.index.rows import decay_inputs
 from smp_memory.index.tokenizer import ParsedText
-from smp_memory.model.times import to_microseconds, to_text
-from smp_memory.model.types import KINDS, NUMBERED
+from smp_memory.model.succession import SUPERSEDES
+from smp_memory.model.times import to_text
+from smp_memory.model.types import KINDS
 from smp_memory.policies.quota import days_to_quota, growth_per_day
 from smp_memory.scope import Scope
 from smp_memory.search.query import Query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from smp_memory.config import Config
     from smp_memory.index.rows import Row
     from smp_memory.lifecycle.session_states import SessionState
+    from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
-    from smp_memory.search.time_ranges import Range
     from smp_memory.store.port import IndexSearcher
 
 PARTS = ("usage", "topics", "impact", "forecast", "decay")
@@ -42,16 +44,6 @@ MAX_PERIODS = 120
 _MAX_MENTIONING = 5000  # memories that are read to find mentions of decisions
 _DECISION = KINDS["decision"].number
 _FULL_WITHIN_DAYS = 365  # a session that is full later is not reported as filling up
-
-
-class AnalyticsOptions(NamedTuple):
-    """The checked options of `Memory.analytics`."""
-
-    range: Range | None
-    by: str
-    periods: int
-    limit: int
-    threshold: float
 
 
 def analytics(
@@ -124,27 +116,32 @@ class Analytics:
     @property
     def usage(self) -> usage.Usage:
         """What is used: most, last, never; by type, author, tag and session."""
-        return self._part("usage", _read_usage)
+        made: usage.Usage = self._part("usage", _read_usage)
+        return made
 
     @property
     def topics(self) -> trends.Trends:
         """Topics and tags by week or month: rising, new, falling, quiet, steady."""
-        return self._part("topics", _read_trends)
+        made: trends.Trends = self._part("topics", _read_trends)
+        return made
 
     @property
     def impact(self) -> impact.Impact:
         """What followed from each decision."""
-        return self._part("impact", _read_impact)
+        made: impact.Impact = self._part("impact", _read_impact)
+        return made
 
     @property
     def forecast(self) -> forecast.Forecast:
         """When memories fade, sessions are full or change their state, and the trash is purged."""
-        return self._part("forecast", _read_forecast)
+        made: forecast.Forecast = self._part("forecast", _read_forecast)
+        return made
 
     @property
     def decay(self) -> decay_rates.DecayAdvice:
         """Decay settings that the use of memories suggests, with the evidence."""
-        return self._part("decay", _read_decay)
+        made: decay_rates.DecayAdvice = self._part("decay", _read_decay)
+        return made
 
     @property
     def problems(self) -> list[Problem]:
@@ -160,251 +157,146 @@ class Analytics:
             said["problems"] = [each.to_dict() for each in self.problems]
         return said
 
-    def _part(self, name: str, read: Callable[[_Reader], Any]) -> Any:
+    def _part(self, name: str, read: Callable[[Reader], Any]) -> Any:
         if name not in self._made:
             self._scope.store.check_open()
-            self._made[name] = read(_Reader(self._scope, self._options, self.now))
+            self._made[name] = read(Reader(self._scope, self._options, self.now))
         return self._made[name]
 
     def __repr__(self) -> str:
         return f"Analytics({'all sessions' if self.sessions is None else ', '.join(self.sessions)})"
 
 
-class _Reader:
-    """Reads what one part needs."""
-
-    def __init__(self, scope: Scope, options: AnalyticsOptions, now: datetime) -> None:
-        self.scope = scope
-        self.options = options
-        self.now = now
-        self.time = to_microseconds(now)
-        self.limit = options.limit
-
-    @property
-    def periods(self) -> Periods:
-        return Periods(self.time, self.options.by, self.options.periods)
-
-    def answer(self, work: Callable[[IndexSearcher], Any]) -> Any:
-        """Run `work` on the index; its result gets the problems and the notes about what is not counted."""
-
-        def look(searcher: IndexSearcher) -> Any:
-            made = work(searcher)
-            made.problems = searcher.problems(self.scope.sessions)
-            return made
-
-        made = self.scope.answer(self.scope.sessions, look, with_others=True)
-        made.notes += self._not_counted()
-        return made
-
-    def _not_counted(self) -> list[str]:
-        archived = self.scope.store.archived_count() if self.scope.sessions is None else 0
-        if not archived:
-            return []
-        return [f"{archived:,} archived session{'s are' if archived > 1 else ' is'} not counted."]
-
-    # -- rows of the index
-
-    def conditions(self, searcher: IndexSearcher, *, in_range: bool = True) -> RowConditions:
-        made = RowConditions()
-        if self.scope.sessions is not None:
-            made.sessions = searcher.session_numbers(self.scope.sessions)
-        if in_range and self.options.range is not None:
-            made.since, made.until = self.options.range.start, self.options.range.end
-        return made
-
-    def rows(self, searcher: IndexSearcher, conditions: RowConditions) -> tuple[list[Row], dict[int, tuple[int, int]]]:
-        """The visible rows that meet the conditions, and their uses."""
-        rows = [row for row in searcher.select(conditions, "oldest", -1) if searcher.is_visible(row)]
-        return rows, searcher.accesses([row.doc for row in rows])
-
-    def facts(self, searcher: IndexSearcher, conditions: RowConditions) -> list[MemoryFacts]:
-        rows, accesses = self.rows(searcher, conditions)
-        return facts_of(searcher, rows, accesses)
-
-    def texts(self, searcher: IndexSearcher, refs: Iterable[str]) -> dict[str, str]:
-        """The beginning of the text of these memories, by ref."""
-        found: dict[int, tuple[str, Row]] = {}
-        for ref in dict.fromkeys(refs):
-            row = searcher.row(*_split(ref))
-            if row is not None:
-                found[row.doc] = ref, row
-        records = searcher.records(row for _, row in found.values())
-        return {found[doc][0]: brief(record.text) for doc, record in records.items() if record is not None}
-
-
-def facts_of(searcher: IndexSearcher, rows: list[Row], accesses: dict[int, tuple[int, int]]) -> list[MemoryFacts]:
-    sessions: dict[int, str] = {}
-    authors: dict[int | None, str] = {None: usage.NO_AUTHOR}
-    found = []
-    for row in rows:
-        number = row.doc >> POSITION_BITS
-        if number not in sessions:
-            sessions[number] = searcher.session_of(row.doc)
-        if row.author not in authors:
-            authors[row.author] = searcher.author(row.author)
-        uses, last = accesses.get(row.doc, (0, None))
-        found.append(
-            MemoryFacts(
-                row.doc, sessions[number], row.id, NUMBERED[row.type], authors[row.author], row.created,
-                row.pinned is not None, uses, last,
-            )  # fmt: skip
-        )
-    return found
-
-
-def _split(ref: str) -> tuple[str, str]:
-    session, _, id = ref.rpartition("/")
-    return session, id
-
-
 # -- the parts
 
 
-def _read_usage(reader: _Reader) -> usage.Usage:
+def _read_usage(reader: Reader) -> usage.Usage:
     access = reader.scope.store.access
     log = [*access.read(0)[0], *access.pending()]
 
-    def look(searcher: IndexSearcher) -> usage.Usage:
+    def look(searcher: IndexSearcher) -> tuple[list[MemoryFacts], list[tuple[int, str]]]:
         conditions = reader.conditions(searcher)
-        facts, labels = reader.facts(searcher, conditions), searcher.labels(conditions)
-        made = usage.usage(facts, labels, log, reader.periods, reader.limit)
-        texts = reader.texts(searcher, (each.ref for each in made.listed()))
-        for name in ("most_used", "last_used", "never_used"):
-            setattr(made, name, [each._replace(text=texts.get(each.ref, "")) for each in getattr(made, name)])
-        return made
+        return reader.facts(searcher, conditions), searcher.labels(conditions)
 
-    made: usage.Usage = reader.answer(look)
-    return made
+    facts, labels = reader.read(look)
+    return reader.finish(usage.usage(facts, labels, log, reader.periods, reader.limit))
 
 
-def _read_trends(reader: _Reader) -> trends.Trends:
-    def look(searcher: IndexSearcher) -> trends.Trends:
+def _read_trends(reader: Reader) -> trends.Trends:
+    def look(searcher: IndexSearcher) -> tuple[list[MemoryFacts], list[tuple[int, str]]]:
         conditions = reader.conditions(searcher)
-        rows = [row for row in searcher.select(conditions, "oldest", -1) if searcher.is_visible(row)]
-        return trends.trends(facts_of(searcher, rows, {}), searcher.labels(conditions), reader.periods, reader.limit)
+        return reader.facts(searcher, conditions), searcher.labels(conditions)
 
-    made: trends.Trends = reader.answer(look)
-    return made
+    facts, labels = reader.read(look)
+    return reader.finish(trends.trends(facts, labels, reader.periods, reader.limit))
 
 
-def _read_impact(reader: _Reader) -> impact.Impact:
-    def look(searcher: IndexSearcher) -> impact.Impact:
+def _read_decay(reader: Reader) -> decay_rates.DecayAdvice:
+    names = reader.scope.sessions
+    session = names[0] if names is not None and len(names) == 1 else None
+    facts = reader.read(lambda searcher: reader.facts(searcher, reader.conditions(searcher)))
+    return reader.finish(decay_rates.decay_advice(facts, reader.time, reader.scope.config.decay, session))
+
+
+# -- impact
+
+
+def _read_impact(reader: Reader) -> impact.Impact:
+    def look(searcher: IndexSearcher) -> tuple[list[MemoryFacts], set[int], list[impact.Edge]]:
         rows, accesses = reader.rows(searcher, RowConditions())  # what followed may be in another session
-        every = {each.ref: each for each in facts_of(searcher, rows, accesses)}
+        facts = facts_of(searcher, rows, accesses)
         wanted = reader.conditions(searcher)
         wanted.types = [_DECISION]
-        decisions = [
-            each for row in searcher.select(wanted, "oldest", -1) if (each := every.get(searcher.ref(row.doc))) is not None
-        ]
-        names = {each.doc: each.ref for each in every.values()}
-        edges = [
-            (names[doc], kind, f"{session}/{id}")
-            for doc, kind, session, id in searcher.relations(RowConditions())
-            if doc in names
-        ]
-        edges += _resolutions(searcher, [row for row in rows if row.type == _DECISION])
-        mentions, left_out = _mentions(searcher, {each.id for each in decisions}, every)
-        made = impact.impact(decisions, every, [*edges, *mentions], reader.limit)
-        _add_texts(reader, searcher, made)
-        if left_out:
-            made.notes.append(
-                f"Mentions were searched in the first {_MAX_MENTIONING:,} memories that name a decision; {left_out:,} were not read."
-            )
-        return made
+        docs = {row.doc for row in searcher.select(wanted, "oldest", -1)}
+        return facts, docs, _edges(searcher, facts, [row for row in rows if row.type == _DECISION])
 
-    made: impact.Impact = reader.answer(look)
+    facts, docs, edges = reader.read(look)
+    every = {each.ref: each for each in facts}
+    decisions = [each for each in facts if each.doc in docs]
+    mentions, left_out = _mentions(reader, {each.id for each in decisions}, facts)
+    made = reader.finish(impact.impact(decisions, every, [*edges, *mentions], reader.limit))
+    if left_out:
+        made.notes.append(
+            f"Of the memories that seem to name a decision {_MAX_MENTIONING:,} were read for mentions, {left_out:,} were not."
+        )
     return made
 
 
-def _resolutions(searcher: IndexSearcher, rows: list[Row]) -> list[impact.Edge]:
-    """What supersedes decisions in all ways in which memories say so, also inside `resolution`."""
-    found = searcher.successors(rows) if searcher.has_successions else {}
-    return [
-        (searcher.ref(newer.doc), impact.SUPERSEDES, searcher.ref(doc)) for doc, those in found.items() for newer in those
+def _edges(searcher: IndexSearcher, facts: list[MemoryFacts], decisions: list[Row]) -> list[impact.Edge]:
+    """The relations of these memories; of decisions also what supersedes them in any way in which a memory can say so."""
+    names = {each.doc: each.ref for each in facts}
+    edges = [
+        (names[doc], kind, f"{session}/{id}")
+        for doc, kind, session, id in searcher.relations(RowConditions())
+        if doc in names
     ]
+    superseded = searcher.successors(decisions) if searcher.has_successions else {}
+    edges += [
+        (names[newer.doc], SUPERSEDES, names[doc])
+        for doc, those in superseded.items()
+        for newer in those
+        if newer.doc in names
+    ]
+    return edges
 
 
-def _mentions(
-    searcher: IndexSearcher, ids: set[str], every: dict[str, MemoryFacts]
-) -> tuple[list[impact.Edge], int]:
+def _mentions(reader: Reader, ids: set[str], facts: list[MemoryFacts]) -> tuple[list[impact.Edge], int]:
     """The memories whose text names one of these ids; and how many candidates were not read.
 
     Every memory has its own id as a term, so an id that is a term of no more memories than have it is named nowhere.
     """
     own: dict[str, int] = {}
-    for each in every.values():
+    for each in facts:
         own[each.id] = own.get(each.id, 0) + 1
-    named = [id for id in sorted(ids) if searcher.document_frequency(id.lower()) > own[id]]
-    docs: dict[int, None] = {}
-    for id in named:
-        matches = searcher.search(ParsedText((id.lower(),)), RowConditions(), _MAX_MENTIONING, 0.0)
-        docs.update(dict.fromkeys(match.doc for match in matches))
-    rows = searcher.rows(list(docs)[:_MAX_MENTIONING])
-    records = [each for each in searcher.records(rows.values()).values() if each is not None]
+
+    def look(searcher: IndexSearcher) -> tuple[list[str], list[Record], int]:
+        named = [id for id in sorted(ids) if searcher.document_frequency(id.lower()) > own[id]]
+        docs: dict[int, None] = {}
+        for id in named:
+            matches = searcher.search(ParsedText((id.lower(),)), RowConditions(), _MAX_MENTIONING, 0.0)
+            docs.update(dict.fromkeys(match.doc for match in matches))
+        rows = searcher.rows(list(docs)[:_MAX_MENTIONING])
+        records = [each for each in searcher.records(rows.values()).values() if each is not None]
+        return named, records, max(0, len(docs) - _MAX_MENTIONING)
+
+    named, records, left_out = reader.read(look)
     texts = ((each.session, each.id, text_of(each.given)) for each in records)
-    return impact.mentions_in(texts, named), max(0, len(docs) - _MAX_MENTIONING)
+    return impact.mentions_in(texts, named), left_out
 
 
-def _add_texts(reader: _Reader, searcher: IndexSearcher, made: impact.Impact) -> None:
-    refs = [ref for each in made.decisions for ref in (each.ref, *(link.ref for link in each.links()))]
-    texts = reader.texts(searcher, refs)
-    for each in made.decisions:
-        each.text = texts.get(each.ref, "")
-        for links in (each.followed, each.based_on, each.supersedes, each.superseded_by):
-            links[:] = [link._replace(text=texts.get(link.ref, "")) for link in links]
+# -- forecast
 
 
-def _read_decay(reader: _Reader) -> decay_rates.DecayAdvice:
-    names = reader.scope.sessions
-    session = names[0] if names is not None and len(names) == 1 else None
+def _read_forecast(reader: Reader) -> forecast.Forecast:
+    store, sessions, limit = reader.scope.store, reader.scope.sessions, reader.limit
 
-    def look(searcher: IndexSearcher) -> decay_rates.DecayAdvice:
-        facts = reader.facts(searcher, reader.conditions(searcher))
-        return decay_rates.decay_advice(facts, reader.time, reader.scope.config.decay, session)
-
-    made: decay_rates.DecayAdvice = reader.answer(look)
-    return made
-
-
-def _read_forecast(reader: _Reader) -> forecast.Forecast:
-    policy, threshold, limit = reader.scope.policy(), reader.options.threshold, reader.limit
-    created: dict[str, list[int]] = {}
-
-    def look(searcher: IndexSearcher) -> forecast.Forecast:
+    def look(searcher: IndexSearcher) -> tuple[list[forecast.Aging], list[tuple[int, int]]]:
         conditions = reader.conditions(searcher, in_range=False)
         rows, accesses = reader.rows(searcher, conditions)
         facts = facts_of(searcher, rows, accesses)
-        aging = [(each, decay_inputs(row, accesses)) for each, row in zip(facts, rows, strict=True)]
-        made = forecast.fading_forecast(aging, policy, reader.time, threshold, limit)
-        names = {each.doc: each for each in facts}
         ends = searcher.expiries(conditions, reader.time, reader.time + forecast.MAX_DAYS * DAY)
-        made.ending = [
-            forecast.Ending(names[doc].ref, names[doc].type, until, (until - reader.time) / DAY)
-            for doc, until in ends
-            if doc in names
-        ][:limit]
-        texts = reader.texts(searcher, (each.ref for each in (*made.fading, *made.ending)))
-        made.fading = [each._replace(text=texts.get(each.ref, "")) for each in made.fading]
-        made.ending = [each._replace(text=texts.get(each.ref, "")) for each in made.ending]
-        for each in facts:
-            created.setdefault(each.session, []).append(each.created)
-        return made
+        return [(each, decay_inputs(row, accesses)) for each, row in zip(facts, rows, strict=True)], ends
 
-    made: forecast.Forecast = reader.answer(look)
-    states = lifecycle.session_states.session_states(reader.scope.store, reader.now, reader.scope.sessions)
-    sessions = each_existing(states, lambda state: _session_forecast(reader, state, created.get(state.session, [])))
-    ordered = sorted((each for _, each in sessions), key=forecast.session_order)
+    aging, ends = reader.read(look)
+    made = forecast.fading_forecast(aging, reader.scope.policy(), reader.time, reader.options.threshold, limit)
+    made.ending = forecast.endings({each.doc: each for each, _ in aging}, ends, reader.time)[:limit]
+    created: dict[str, list[int]] = {}
+    for each, _ in aging:
+        created.setdefault(each.session, []).append(each.created)
+    states = lifecycle.session_states.session_states(store, reader.now, sessions)
+    known = each_existing(states, lambda state: _session_forecast(reader, state, created.get(state.session, [])))
+    ordered = sorted((each for _, each in known), key=forecast.session_order)
     made.session_count, made.sessions = len(ordered), ordered[:limit]
     trash = _trash(reader)
     made.trash_count, made.trash = len(trash), trash[:limit]
-    if reader.scope.sessions is None:
-        runs = lifecycle.maintenance.next_runs(reader.scope.store, reader.now)
-        effects = forecast.effect_texts([(each.next_state, each.when) for each in ordered], trash, runs, reader.now)
+    if sessions is None:
+        runs = lifecycle.maintenance.next_runs(store, reader.now)
+        effects = forecast.effect_texts(ordered, trash, runs, reader.now)
         made.maintenance = forecast.planned_tasks(runs, reader.now, effects)
-    return made
+    return reader.finish(made)
 
 
-def _session_forecast(reader: _Reader, state: SessionState, created: list[int]) -> forecast.SessionForecast:
+def _session_forecast(reader: Reader, state: SessionState, created: list[int]) -> forecast.SessionForecast:
     files = reader.scope.store.session(state.session)
     config = files.usable_config()
     size = sum(files.sizes().values())
@@ -415,23 +307,23 @@ def _session_forecast(reader: _Reader, state: SessionState, created: list[int]) 
     )
 
 
-def _days_until_full(reader: _Reader, session: str, size: int, config: Config, created: list[int]) -> float | None:
+def _days_until_full(reader: Reader, session: str, size: int, config: Config, created: list[int]) -> float | None:
     """The forecast of `stats`. It reads the session, so it is asked only if an estimate from the index comes near."""
     each = size / len(created) if created else 0.0
-    samples = [
-        (moment_of(time), round(number * each)) for number, time in enumerate(sorted(created)) if time > 0
-    ]
+    samples = [(moment_of(time), round(number * each)) for number, time in enumerate(sorted(created)) if time > 0]
     rate = growth_per_day(((when, bytes) for when, bytes in samples if when is not None), reader.now, size)
     rough = days_to_quota(size, config.quota_bytes, rate)
     if rough is None or rough > 4 * _FULL_WITHIN_DAYS:
         return None
     store = reader.scope.store
     policy = reader.scope.policy()
-    days = lifecycle.session_size.report(store, store.session(session), config, policy, reader.now).predicted_days_to_quota
+    days = lifecycle.session_size.report(
+        store, store.session(session), config, policy, reader.now
+    ).predicted_days_to_quota
     return days if days is not None and days <= _FULL_WITHIN_DAYS else None
 
 
-def _trash(reader: _Reader) -> list[forecast.PurgeForecast]:
+def _trash(reader: Reader) -> list[forecast.PurgeForecast]:
     """The deleted memories of the scope, and with all sessions the deleted sessions; the next to be purged first."""
     scope = reader.scope
     names = scope.answer(scope.sessions, lambda searcher: searcher.sessions_with_deleted())

@@ -75,7 +75,9 @@ class Trends:
     __slots__ = ("by_trend", "notes", "periods", "problems", "recent_periods", "topics", "total")
 
     def __init__(self, topics: list[TopicTrend], total: int, by_trend: dict[str, int], periods: Periods) -> None:
-        self.topics = topics  # the first ones: rising and new, then falling and quiet, then the others; more mentions first
+        self.topics = (
+            topics  # the first ones: rising and new, then falling and quiet, then the others; more mentions first
+        )
         self.total = total  # topics in the periods or before
         self.by_trend = by_trend  # how many of all
         self.periods = periods
@@ -89,6 +91,12 @@ class Trends:
     def __len__(self) -> int:
         return len(self.topics)
 
+    def refs(self) -> list[str]:
+        return []  # no memory is listed
+
+    def set_texts(self, texts: Mapping[str, str]) -> None:
+        pass
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "periods": {**self.periods.to_dict(), "recent": self.recent_periods},
@@ -99,9 +107,7 @@ class Trends:
         }
 
 
-def trends(
-    facts: Iterable[MemoryFacts], labels: Iterable[tuple[int, str]], periods: Periods, limit: int
-) -> Trends:
+def trends(facts: Iterable[MemoryFacts], labels: Iterable[tuple[int, str]], periods: Periods, limit: int) -> Trends:
     """The trends of the topics of these memories; `labels`: doc and topic or tag, each pair once."""
     created = {each.doc: each.created for each in facts if each.created > 0}
     times: dict[str, dict[int, int]] = {}  # by topic: time by doc, so that a parent counts once for each memory

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from smp_memory.model.reports import Problem
 
-NO_AUTHOR = ""  # the group of memories without an author
 _GROUPS = ("type", "author", "session")
 
 
@@ -68,7 +67,7 @@ class Usage:
     """The use of the memories of a scope."""
 
     __slots__ = (
-        "by_author", "by_session", "by_tag", "by_type", "last_uses", "last_used", "logged", "memories", "most_used",
+        "by_author", "by_session", "by_tag", "by_type", "last_used", "last_uses", "logged", "memories", "most_used",
         "never_used", "notes", "periods", "problems", "used", "uses",
     )  # fmt: skip
 
@@ -98,8 +97,13 @@ class Usage:
         """The share of the memories that were ever used; 0 without memories."""
         return self.used / self.memories if self.memories else 0.0
 
-    def listed(self) -> list[UsedMemory]:
-        return [*self.most_used, *self.last_used, *self.never_used]
+    def refs(self) -> list[str]:
+        """The listed memories, whose texts are shown."""
+        return [each.ref for each in (*self.most_used, *self.last_used, *self.never_used)]
+
+    def set_texts(self, texts: Mapping[str, str]) -> None:
+        for those in (self.most_used, self.last_used, self.never_used):
+            those[:] = [each._replace(text=texts.get(each.ref, "")) for each in those]
 
     def to_dict(self) -> dict[str, Any]:
         return {
