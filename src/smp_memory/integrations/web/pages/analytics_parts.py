@@ -1,0 +1,242 @@
+"""The parts of the page Analytics: tables and charts of `smp_memory.analytics`, each with what it means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smp_memory.analytics import charts
+from smp_memory.analytics.facts import moment_of
+from smp_memory.integrations.web.html import Child, Html, el, join, url
+from smp_memory.integrations.web.layout import panel
+from smp_memory.integrations.web.parts import memory_link, quota_meter, tag, when
+from smp_memory.integrations.web.words import counted, date_text
+from smp_memory.model.types import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from smp_memory.analytics.decay_rates import DecayAdvice, RateSuggestion
+    from smp_memory.analytics.forecast import Forecast
+    from smp_memory.analytics.impact import DecisionImpact, Impact
+    from smp_memory.analytics.periods import Periods
+    from smp_memory.analytics.trends import Trends
+    from smp_memory.analytics.usage import Usage, UsageGroup, UsedMemory
+    from smp_memory.integrations.web.request import PageRequest
+
+_MOST_LINKS = 6  # of a decision
+_TREND_KINDS = {"rising": "on", "new": "on", "falling": "warn", "quiet": "warn"}
+_VERDICT_KINDS = {"suggested": "on", "agrees": "on", "does not fit": "warn"}
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[Child]], label: str) -> Html:
+    """A table that scrolls by itself on a narrow screen; titles that begin with `>` are of numbers."""
+    kinds = ["number" if title.startswith(">") else None for title in titles]
+    head = el("tr", [el("th", title.lstrip(">"), scope="col", class_=kind) for title, kind in zip(titles, kinds, strict=True)])
+    body = [el("tr", [el("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True)]) for row in rows]
+    made = el("table", el("thead", head), el("tbody", body))
+    return el("div", made, class_="scroll", tabindex=0, role="region", aria_label=label)
+
+
+def _chart(made: str) -> Html:
+    return Html(made)  # the charts escape all text themselves
+
+
+def _labels(periods: Periods) -> list[str]:
+    return [f"{moment:%Y-%m-%d}" if (moment := moment_of(start)) else "" for start in periods.starts]
+
+
+# -- use
+
+
+def usage(request: PageRequest, part: Usage) -> list[Child]:
+    if not part.memories:
+        return [panel("Use", el("p", "There are no memories yet.", class_="empty"))]
+    title = f"{part.used:,} of {counted(part.memories, 'memory', 'memories')} were used, {counted(part.uses, 'time')} in all"
+    made: list[Child] = []
+    if part.uses:
+        by = part.periods.by
+        chart = charts.line_chart({"memories": part.last_uses}, _labels(part.periods), f"Memories by the {by} of their last use", width=760, height=220)
+        made.append(panel(title, _chart(chart), el("p", f"Each memory counts once, in the {by} in which it was last used.", class_="hint")))
+    else:
+        made.append(panel(title, el("p", "Nothing was recalled yet: agents use memories when a hook or a tool hands them out.", class_="empty")))
+    groups = [(name, rows) for name, rows in (("Type", part.by_type), ("Author", part.by_author), ("Tag", part.by_tag), ("Session", part.by_session)) if rows]
+    made.append(el("div", [_groups(name, rows) for name, rows in groups], class_="grid halves"))
+    if part.most_used:
+        made.append(panel("Most used", _used(request, part.most_used, "last use")))
+    if part.never_used:
+        more = f"Never used: {part.never_used_count:,}, the oldest first"
+        made.append(panel(more, _used(request, part.never_used, "written")))
+    return made
+
+
+def _groups(name: str, rows: list[UsageGroup]) -> Html:
+    shown = [(_group_name(name, each), f"{each.memories:,}", f"{each.uses:,}", f"{each.share_used:.0%}") for each in rows]
+    return panel(f"By {name.lower()}", table((name, ">memories", ">uses", ">used at all"), shown, f"Use by {name.lower()}"))
+
+
+def _group_name(name: str, each: UsageGroup) -> Child:
+    if not each.name:
+        return "none"
+    key = {"Type": "type", "Author": "agent", "Tag": "tag", "Session": "session"}[name]
+    label = KINDS[each.name].plural if name == "Type" and each.name in KINDS else each.name
+    return el("a", label, href=url("/search", **{key: each.name}), class_="plain-link")
+
+
+def _used(request: PageRequest, rows: list[UsedMemory], title: str) -> Html:
+    shown = [(_memory(each.ref, each.text), f"{each.uses:,}", _moment(request, each.last_use or each.created)) for each in rows]
+    return table(("Memory", ">uses", title), shown, f"Memories by {title}")
+
+
+def _memory(ref: str, text: str) -> Html:
+    return join(el("p", text, class_="said", dir="auto"), el("div", memory_link(ref), class_="meta"))
+
+
+def _moment(request: PageRequest, microseconds: int | None) -> Child:
+    moment = moment_of(microseconds)
+    return when(moment, request.now) if moment else ""
+
+
+# -- topics
+
+
+def topics(request: PageRequest, part: Trends) -> list[Child]:
+    if not part.topics:
+        return [panel("Topics", el("p", "No memory has a topic or a tag yet.", class_="empty"))]
+    drawn = {each.name: each.counts for each in part.topics[:5]}
+    by = part.periods.by
+    chart = charts.line_chart(drawn, _labels(part.periods), f"Mentions of the first topics by {by}", width=760, height=240)
+    rows = [
+        (
+            tag(each.trend, _TREND_KINDS.get(each.trend, "")),
+            el("a", each.name, href=url("/search", tag=each.name), class_="plain-link"),
+            _chart(charts.sparkline(each.counts, f"Mentions of {each.name} by {by}")),
+            f"{each.before:,}",
+            f"{each.recent:,}",
+            _moment(request, each.last),
+        )
+        for each in part.topics
+    ]
+    titles = ("Trend", "Topic", f"By {by}", ">before", f">last {part.recent_periods}", "last mention")
+    return [
+        panel(f"Mentions by {by}, the last {part.periods.count}", _chart(chart)),
+        panel(counted(part.total, "topic"), table(titles, rows, "Topics")),
+    ]
+
+
+# -- decisions
+
+
+def impact(request: PageRequest, part: Impact) -> list[Child]:
+    if not part.total:
+        return [panel("Decisions", el("p", "There are no decisions yet.", class_="empty"))]
+    title = f"Something followed from {part.with_effect:,} of {counted(part.total, 'decision')}; {part.superseded:,} were superseded"
+    shown = [(each.ref, float(each.followed_count)) for each in part.decisions if each.followed_count]
+    made: list[Child] = []
+    if shown:
+        chart = charts.bar_list(shown, "Memories that followed", width=760, href=_address)
+        made.append(panel(title, _chart(chart), el("p", "The length of a bar is the number of memories that followed from the decision.", class_="hint")))
+    else:
+        made.append(panel(title, el("p", "No memory refers to a decision yet. Relate them: smp relate, or “Relate” on the page of a memory.", class_="empty")))
+    made += [_decision(request, each) for each in part.decisions if each.followed or each.superseded_by]
+    return made
+
+
+def _address(ref: str) -> str:
+    session, _, id = ref.partition("/")
+    return url("/memory/{}/{}", session, id)
+
+
+def _decision(request: PageRequest, each: DecisionImpact) -> Html:
+    facts = [f"{each.followed_count:,} followed", counted(each.uses, "use")]
+    if each.resolved_findings:
+        facts.append(f"{counted(len(each.resolved_findings), 'finding')} resolved")
+    if each.days_until_superseded is not None:
+        facts.append(f"superseded after {counted(round(each.days_until_superseded), 'day')}")
+    links = [*each.followed, *each.superseded_by]
+    rows = [
+        el("li", el("span", f"{link.kind.replace('_', ' ')} ", class_="meta"), memory_link(link.ref), " ", el("span", link.text, dir="auto"))
+        for link in links[:_MOST_LINKS]
+    ]
+    rest = len(links) - _MOST_LINKS
+    more = el("li", f"and {rest:,} more") if rest > 0 else None
+    return el(
+        "section",
+        el("p", each.text or each.ref, class_="said", dir="auto"),
+        el("div", memory_link(each.ref), " ", " · ".join(facts), " ", _moment(request, each.created), class_="meta"),
+        el("ul", rows, more, class_="followed"),
+        class_="panel",
+    )
+
+
+# -- forecast
+
+
+def forecast(request: PageRequest, part: Forecast) -> list[Child]:
+    title = f"{part.faded:,} of {counted(part.memories, 'memory', 'memories')} have faded below {part.threshold:g}"
+    ahead = [(f"in {days} days", float(part.faded + count)) for days, count in part.horizons.items()]
+    chart = charts.bar_list([("now", float(part.faded)), *ahead], "Faded memories", width=760)
+    hint = "Faded memories rank lower and are the first that compaction moves out; none is deleted by fading. A use brings one back."
+    made: list[Child] = [panel(title, _chart(chart), el("p", hint, class_="hint"))]
+    if part.fading:
+        rows = [(_memory(each.ref, each.text), f"{each.priority:.2f}", _in_days(each.days)) for each in part.fading]
+        made.append(panel("Fade next", table(("Memory", ">priority now", f"below {part.threshold:g}"), rows, "Memories that fade next")))
+    if part.ending:
+        rows = [(_memory(each.ref, each.text), "", _in_days(each.days)) for each in part.ending]
+        made.append(panel("Hold no longer", table(("Memory", "", "when"), rows, "Memories whose validity ends")))
+    if part.sessions:
+        made.append(panel("Sessions", _sessions(request, part)))
+    return made
+
+
+def _sessions(request: PageRequest, part: Forecast) -> Html:
+    rows = [
+        (
+            el("a", each.session, href=url("/session/{}", each.session), class_="plain-link"),
+            each.state,
+            quota_meter(each.size_bytes, each.quota_bytes),
+            _in_days(each.full_in_days) if each.full_in_days is not None else "not within a year",
+            f"{each.next_state} {date_text(each.when, request.now)}" if each.when else each.why,
+        )
+        for each in part.sessions
+    ]
+    made = table(("Session", "State", "Size", "Full", "Next"), rows, "Sessions")
+    rest = part.session_count - len(part.sessions)
+    return join(made, el("p", f"And {counted(rest, 'more session')}.", class_="note") if rest > 0 else None)
+
+
+def _in_days(days: float | None) -> str:
+    if days is None:
+        return ""
+    return f"in {counted(round(days * 24), 'hour')}" if days < 2 else f"in {counted(round(days), 'day')}"
+
+
+# -- decay rates
+
+
+def decay(request: PageRequest, part: DecayAdvice) -> list[Child]:
+    if not part.suggestions:
+        return [panel("Decay rates", el("p", f"The policy {part.policy} has no rates to set.", class_="empty"))]
+    chart = _rates(part)
+    rows = [_suggestion(each) for each in part.suggestions]
+    return [chart, *rows]
+
+
+def _rates(part: DecayAdvice) -> Html | None:
+    known = [(", ".join(each.types), round(each.estimate.rate, 4)) for each in part.suggestions if each.estimate is not None]
+    if not known:
+        return None
+    return panel(f"How fast use falls, per day (policy {part.policy})", _chart(charts.bar_list(known, "Rate per day", width=760)))
+
+
+def _suggestion(each: RateSuggestion) -> Html:
+    names = ", ".join(KINDS[name].plural if name in KINDS else name for name in each.types)
+    used = f"{each.used:,} used of {counted(each.memories, 'memory', 'memories')}"
+    said: list[Child] = [tag(each.verdict, _VERDICT_KINDS.get(each.verdict, "")), " ", each.reason]
+    evidence = None
+    if each.estimate is not None:
+        age = f", half of the last uses within {each.median_age_days:.1f} days" if each.median_age_days is not None else ""
+        rate = f"Evidence: use falls by {each.estimate.rate:.3g} per day (95 % interval {each.estimate.low:.2g} to {each.estimate.high:.2g}){age}."
+        evidence = el("p", rate, class_="hint")
+    setting = el("small", f"{each.setting} = {each.current:g}", class_="side") if each.setting is not None and each.current is not None else None
+    command = el("p", "To apply it: ", el("code", each.command), class_="hint") if each.command else None
+    return panel(join(names, " ", el("small", used), setting), el("p", said), evidence, command)
