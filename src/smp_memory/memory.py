@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from typing import Any, Unpack
 
     from smp_memory.agent_memory import AgentMemory
+    from smp_memory.analytics.curves import DecayCurve
     from smp_memory.analytics.report import Analytics
     from smp_memory.config import Config
     from smp_memory.context.builder import Context
@@ -389,6 +390,10 @@ class Memory:
             limit=limit,
             threshold=threshold,
         )
+
+    def decay_curve(self, id: Any, *, threshold: float | None = None, days_ahead: float = 90) -> DecayCurve:
+        """The priority of a memory over time: its past as far as it is known, and its future if nobody uses it."""
+        return analytics.report.decay_curve(self.scope, id, threshold=threshold, days_ahead=days_ahead)
 
     # -- for agents
 

@@ -64,7 +64,8 @@ def bar_list(
             svg.label(names + room + 18, y + 15, f"{value:,g}{unit}", size=size),
         ]
     said = ", ".join(f"{name} {value:,g}{unit}" for (name, _), value in zip(items[:20], numbers, strict=False))
-    return svg.chart(width, 8 + row * max(len(items), 1), f"{title}: {said or 'nothing'}", parts, "bar-list")
+    height, heading = 8 + row * max(len(items), 1), f"{title}: {said or 'nothing'}"
+    return svg.chart(width, height, heading, parts, "bar-list", has_links=href is not None)
 
 
 def _bar(x: float, y: float, length: float, fill: str, opacity: float) -> str:

@@ -2,7 +2,8 @@
 
 The past is computed with the fields that the memory had at each time (`states`), and with its uses at the times that are known: of the
 uses that were counted together, only the time of the last one is. Between known uses the past curve is therefore a lower bound.
-Guarantees: the point of today has exactly the priority that `Memory.priority` gives.
+Guarantees: the point of today is the priority that the policy gives for the last of these uses; `Memory.decay_curve` knows all uses, so
+there it is what `Memory.priority` gives.
 """
 
 from __future__ import annotations

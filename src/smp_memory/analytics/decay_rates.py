@@ -47,7 +47,7 @@ SUGGESTED, AGREES, NOT_ENOUGH, NO_FADING, NO_FIT, NO_SETTING = (
 MIN_USED = 30
 MAX_RATIO = 3.0
 MAX_MISFIT = 1.31
-MAX_SAMPLES = 200  # of a type: the model is an approximation, and more would make the interval narrower than its error
+MAX_SAMPLES = 200  # of a type enter the estimate: with more, its interval would be narrower than the error of the model
 _LIKELIHOOD_DROP = 3.841 / 2
 _LOWEST, _HIGHEST = -1.0, 20.0  # per day
 _MIN_AGE_DAYS = 1 / 1440  # uses are counted at most once a minute
@@ -110,6 +110,7 @@ class RateSuggestion:
                 "memories": self.memories,
                 "used": self.used,
                 "uses": self.uses,
+                "sampled": 0 if estimate is None else min(self.used, MAX_SAMPLES),
                 "median_age_days_at_last_use": _rounded(self.median_age_days),
                 "rate_per_day": None if estimate is None else _rounded(estimate.rate),
                 "rate_interval": None if estimate is None else [_rounded(estimate.low), _rounded(estimate.high)],
@@ -196,9 +197,10 @@ def _judge(suggestion: RateSuggestion, facts: Sequence[MemoryFacts], now: int, p
     if len(samples) < MIN_USED:
         suggestion.reason = f"{len(samples):,} used memories; {MIN_USED} are needed"
         return
-    estimate = suggestion.estimate = estimate_rate(samples)
+    estimate = suggestion.estimate = estimate_rate(selected(samples))
     if estimate.low <= 0:
-        suggestion.verdict, suggestion.reason = NO_FADING, "use does not fall with age, as far as these uses show"
+        suggestion.verdict = NO_FADING
+        suggestion.reason = f"use falls by at most {max(estimate.high, 0):.2g} per day, if at all"
     elif estimate.misfit > MAX_MISFIT:
         suggestion.verdict = NO_FIT
         suggestion.reason = (
@@ -236,16 +238,20 @@ def _setting_of(policy: str) -> Callable[[float], float]:
 # -- the estimate
 
 
-def samples_of(facts: Sequence[MemoryFacts], now: int) -> list[UseSample]:
-    """The memories that say something about the rate; of very many an even selection."""
-    found = [
+def samples_of(facts: Iterable[MemoryFacts], now: int) -> list[UseSample]:
+    """The memories that say something about the rate."""
+    return [
         UseSample(each.uses, max((each.last_use - each.created) / DAY, _MIN_AGE_DAYS), (now - each.created) / DAY)
         for each in facts
         if each.uses and each.last_use and not each.pinned and each.created > 0
         and each.created <= each.last_use <= now and now - each.created >= DAY
     ]  # fmt: skip
-    step = len(found) / MAX_SAMPLES
-    return found if step <= 1 else [found[int(number * step)] for number in range(MAX_SAMPLES)]
+
+
+def selected(samples: Sequence[UseSample]) -> Sequence[UseSample]:
+    """An even selection of very many."""
+    step = len(samples) / MAX_SAMPLES
+    return samples if step <= 1 else [samples[int(number * step)] for number in range(MAX_SAMPLES)]
 
 
 def estimate_rate(samples: Sequence[UseSample]) -> RateEstimate:

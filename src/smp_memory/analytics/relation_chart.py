@@ -124,7 +124,7 @@ def relation_graph(
     if more:
         parts.append(svg.label(WIDTH / 2, height + 6, f"and {more:,} more", anchor="middle"))
         height += 14
-    return svg.chart(WIDTH, height, _title(center, incoming, outgoing, more), parts, "relation-graph")
+    return svg.chart(WIDTH, height, _title(center, incoming, outgoing, more), parts, "relation-graph", has_links=True)
 
 
 def _balanced(found: list[Neighbour], most: int) -> list[Neighbour]:

@@ -67,11 +67,11 @@ def shortened(value: object, width: float, size: float) -> str:
     return line.rstrip() + "…"
 
 
-def chart(width: float, height: float, title: str, parts: Iterable[str], name: str) -> str:
-    """An SVG element with an accessible title."""
-    label = text_of(title)
+def chart(width: float, height: float, title: str, parts: Iterable[str], name: str, *, has_links: bool = False) -> str:
+    """An SVG element with an accessible title; one with links is a group, because the content of an image cannot be reached."""
+    label, role = text_of(title), "group" if has_links else "img"
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart {name}" role="img" aria-label="{label}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart {name}" role="{role}" aria-label="{label}" '
         f'viewBox="0 0 {number(width)} {number(height)}" width="{number(width)}" height="{number(height)}" {FONT}>'
         f"<title>{label}</title>{''.join(parts)}</svg>"
     )

@@ -6,6 +6,7 @@ counted by periods of equal length that end now. The last third of the periods i
 The rule: if a topic is mentioned as often as ever, each of its n mentions is recent with the probability p = recent periods ÷
 all periods, so the number of recent ones is binomial(n, p). A topic is
 
+    quiet    if it has at least 5 earlier mentions and none in all periods
     few      with fewer than 5 mentions in all periods: too few to tell
     new      if all its mentions ever are recent, and that many would be in at most 1 of 100 cases
     rising   if so many or more recent ones would be in at most 1 of 100 cases
@@ -46,7 +47,7 @@ class TopicTrend(NamedTuple):
     recent: int
     before: int  # in the other periods
     earlier: int  # before all periods
-    chance: float  # of a result as extreme without a change
+    chance: float  # of a result as extreme without a change; 1 if there are too few mentions for a test
     first: int
     last: int
 
@@ -144,7 +145,7 @@ def classify(recent: int, before: int, earlier: int, share: float) -> tuple[str,
     """The trend of a topic with these counts, and the chance of a result as extreme; `share` of the periods is recent."""
     total = recent + before
     if total < MIN_MENTIONS:
-        return FEW, 1.0
+        return QUIET if not total and earlier >= MIN_MENTIONS else FEW, 1.0
     at_least, at_most = binomial_tail(recent, total, share), binomial_tail(total - recent, total, 1 - share)
     if at_least <= MAX_CHANCE:
         return (NEW if not before and not earlier else RISING), at_least
@@ -172,8 +173,9 @@ def _normal_tail(least: int, total: int, share: float) -> float:
     return 0.5 * erfc((least - 0.5 - total * share) / (deviation * sqrt(2))) if deviation else float(least <= total)
 
 
-def _order(topic: TopicTrend) -> tuple[int, int, int, str]:
-    return ORDER.index(topic.trend), -topic.mentions, -topic.earlier, topic.name
+def _order(topic: TopicTrend) -> tuple[bool, int, int, int, str]:
+    """What is mentioned in these periods comes first."""
+    return not topic.mentions, ORDER.index(topic.trend), -topic.mentions, -topic.earlier, topic.name
 
 
 def _notes(made: Trends, by_trend: Mapping[str, int]) -> list[str]:

@@ -58,6 +58,7 @@ _AS_ASCII = str.maketrans(
         "│": "|",
         "✓": "ok",
         "✗": "!!",
+        **dict(zip("▁▂▃▄▅▆▇", "_.:-=+*", strict=True)),
     }
 )
 
@@ -184,6 +185,15 @@ def value_text(value: Any) -> str:
 def bar(share: float, columns: int = 24) -> str:
     full = min(columns, max(round(share * columns), 1 if share > 0 else 0))
     return paint("cyan", "█" * full) + paint("dim", "░" * (columns - full))
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Numbers from 0 on as a row of small bars; 0 is the lowest one."""
+    largest = max(values, default=0) or 1
+    return "".join(_BARS[min(len(_BARS) - 1, max(0, -int(-(len(_BARS) - 1) * value // largest)))] for value in values)
+
+
+_BARS = "▁▂▃▄▅▆▇█"
 
 
 def bars(counts: dict[str, int], format_number: Callable[[int], str], columns: int | None = None) -> Iterator[str]:

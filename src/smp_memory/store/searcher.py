@@ -390,7 +390,9 @@ class Searcher:
     def labels(self, conditions: RowConditions) -> list[tuple[int, str]]:
         """The doc and each tag or topic of the memories that meet the conditions; each pair once."""
         where, values = self._where(conditions)
-        both = f"SELECT doc, tag FROM tag WHERE doc IN ({where}) UNION SELECT doc, topic FROM topic WHERE doc IN ({where})"
+        both = (
+            f"SELECT doc, tag FROM tag WHERE doc IN ({where}) UNION SELECT doc, topic FROM topic WHERE doc IN ({where})"
+        )
         return self._rows.all(both, [*values, *values])
 
     def relations(self, conditions: RowConditions) -> list[tuple[int, str, str, str]]:
