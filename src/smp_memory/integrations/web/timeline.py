@@ -219,7 +219,7 @@ def _connections(searcher: IndexSearcher, records: list[Record]) -> dict[str, li
             ref = searcher.ref(doc)
             if kind == "same_turn" or ref in known:
                 continue
-            lines.append(Connection(_words(kind)[1], ref, False))
+            lines.append(Connection(relation_words(kind)[1], ref, False))
         if lines:
             found[record.ref] = lines
     return found
@@ -230,14 +230,14 @@ def _pointers(record: Record) -> Iterator[tuple[str, str, bool]]:
     data = record.given
     for relation in _list(data.get("relations")):
         if isinstance(relation, dict) and isinstance(relation.get("target"), str):
-            yield _words(str(relation.get("kind")))[0], _ref(relation["target"], record.session), False
+            yield relation_words(str(relation.get("kind")))[0], _ref(relation["target"], record.session), False
     for kind in ("references", *_SUCCESSION):
         for target in _list(data.get(kind)):
             if isinstance(target, str) and target:
-                yield _words(kind)[0], _ref(target, record.session), False
+                yield relation_words(kind)[0], _ref(target, record.session), False
     turn = turn_id(data.get("turn_ref"))
     if isinstance(turn, str) and turn:
-        yield _words("turn")[0], _ref(turn, record.session), True
+        yield relation_words("turn")[0], _ref(turn, record.session), True
 
 
 def _list(value: object) -> list[object]:
@@ -248,7 +248,8 @@ def _ref(target: str, session: str) -> str:
     return target if "/" in target else f"{session}/{target}"
 
 
-def _words(kind: str) -> tuple[str, str]:
+def relation_words(kind: str) -> tuple[str, str]:
+    """How a relation reads from its source, and from its target: `resolves`, `resolved by`."""
     plain = kind.replace("_", " ")
     return _WORDS.get(kind, (plain, f"{plain} (from there)"))
 

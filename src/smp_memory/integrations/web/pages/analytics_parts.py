@@ -8,7 +8,8 @@ from smp_memory.analytics import charts
 from smp_memory.analytics.facts import moment_of
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.layout import panel
-from smp_memory.integrations.web.parts import memory_link, quota_meter, tag, when
+from smp_memory.integrations.web.parts import memory_link, memory_url, quota_meter, tag, when
+from smp_memory.integrations.web.timeline import relation_words
 from smp_memory.integrations.web.words import counted, date_text
 from smp_memory.model.types import KINDS
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from smp_memory.analytics.usage import Usage, UsageGroup, UsedMemory
     from smp_memory.integrations.web.request import PageRequest
 
+_WIDE, _NARROW = 1076, 640  # pixels
 _MOST_LINKS = 6  # of a decision
 _TREND_KINDS = {"rising": "on", "new": "on", "falling": "warn", "quiet": "warn"}
 _VERDICT_KINDS = {"suggested": "on", "agrees": "on", "does not fit": "warn"}
@@ -37,8 +39,9 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[Child]], label: str) ->
     return el("div", made, class_="scroll", tabindex=0, role="region", aria_label=label)
 
 
-def _chart(made: str) -> Html:
-    return Html(made)  # the charts escape all text themselves
+def _chart(made: str, label: str) -> Html:
+    """A chart in its own size; on a narrow screen it scrolls. The charts escape all text themselves."""
+    return el("div", Html(made), class_="scroll chart-frame", tabindex=0, role="region", aria_label=label)
 
 
 def _labels(periods: Periods) -> list[str]:
@@ -55,8 +58,9 @@ def usage(request: PageRequest, part: Usage) -> list[Child]:
     made: list[Child] = []
     if part.uses:
         by = part.periods.by
-        chart = charts.line_chart({"memories": part.last_uses}, _labels(part.periods), f"Memories by the {by} of their last use", width=760, height=220)
-        made.append(panel(title, _chart(chart), el("p", f"Each memory counts once, in the {by} in which it was last used.", class_="hint")))
+        about = f"Memories by the {by} of their last use"
+        chart = charts.line_chart({"memories": part.last_uses}, _labels(part.periods), about, width=_WIDE, height=200)
+        made.append(panel(title, _chart(chart, about), el("p", f"Each memory counts once, in the {by} in which it was last used.", class_="hint")))
     else:
         made.append(panel(title, el("p", "Nothing was recalled yet: agents use memories when a hook or a tool hands them out.", class_="empty")))
     groups = [(name, rows) for name, rows in (("Type", part.by_type), ("Author", part.by_author), ("Tag", part.by_tag), ("Session", part.by_session)) if rows]
@@ -78,8 +82,12 @@ def _group_name(name: str, each: UsageGroup) -> Child:
     if not each.name:
         return "none"
     key = {"Type": "type", "Author": "agent", "Tag": "tag", "Session": "session"}[name]
-    label = KINDS[each.name].plural if name == "Type" and each.name in KINDS else each.name
+    label = _type(each.name) if name == "Type" else each.name
     return el("a", label, href=url("/search", **{key: each.name}), class_="plain-link")
+
+
+def _type(name: str) -> str:
+    return KINDS[name].plural.replace("_", " ") if name in KINDS else name
 
 
 def _used(request: PageRequest, rows: list[UsedMemory], title: str) -> Html:
@@ -104,12 +112,13 @@ def topics(request: PageRequest, part: Trends) -> list[Child]:
         return [panel("Topics", el("p", "No memory has a topic or a tag yet.", class_="empty"))]
     drawn = {each.name: each.counts for each in part.topics[:5]}
     by = part.periods.by
-    chart = charts.line_chart(drawn, _labels(part.periods), f"Mentions of the first topics by {by}", width=760, height=240)
+    about = f"Mentions of the first topics by {by}"
+    chart = charts.line_chart(drawn, _labels(part.periods), about, width=_WIDE, height=240)
     rows = [
         (
             tag(each.trend, _TREND_KINDS.get(each.trend, "")),
             el("a", each.name, href=url("/search", tag=each.name), class_="plain-link"),
-            _chart(charts.sparkline(each.counts, f"Mentions of {each.name} by {by}")),
+            Html(charts.sparkline(each.counts, f"Mentions of {each.name} by {by}")),
             f"{each.before:,}",
             f"{each.recent:,}",
             _moment(request, each.last),
@@ -118,7 +127,7 @@ def topics(request: PageRequest, part: Trends) -> list[Child]:
     ]
     titles = ("Trend", "Topic", f"By {by}", ">before", f">last {part.recent_periods}", "last mention")
     return [
-        panel(f"Mentions by {by}, the last {part.periods.count}", _chart(chart)),
+        panel(f"Mentions by {by}, the last {part.periods.count}", _chart(chart, about)),
         panel(counted(part.total, "topic"), table(titles, rows, "Topics")),
     ]
 
@@ -129,21 +138,17 @@ def topics(request: PageRequest, part: Trends) -> list[Child]:
 def impact(request: PageRequest, part: Impact) -> list[Child]:
     if not part.total:
         return [panel("Decisions", el("p", "There are no decisions yet.", class_="empty"))]
-    title = f"Something followed from {part.with_effect:,} of {counted(part.total, 'decision')}; {part.superseded:,} were superseded"
-    shown = [(each.ref, float(each.followed_count)) for each in part.decisions if each.followed_count]
+    title = f"Something followed from {part.with_effect:,} of {counted(part.total, 'decision')}; {part.superseded:,} {'was' if part.superseded == 1 else 'were'} superseded"
+    shown = {each.text or each.ref: each for each in part.decisions if each.followed_count}
     made: list[Child] = []
     if shown:
-        chart = charts.bar_list(shown, "Memories that followed", width=760, href=_address)
-        made.append(panel(title, _chart(chart), el("p", "The length of a bar is the number of memories that followed from the decision.", class_="hint")))
+        bars = [(name, float(each.followed_count)) for name, each in shown.items()]
+        chart = charts.bar_list(bars, "Memories that followed", width=_WIDE, href=lambda name: memory_url(shown[name].ref))
+        made.append(panel(title, _chart(chart, "Memories that followed"), el("p", "The length of a bar is the number of memories that followed from the decision.", class_="hint")))
     else:
         made.append(panel(title, el("p", "No memory refers to a decision yet. Relate them: smp relate, or “Relate” on the page of a memory.", class_="empty")))
     made += [_decision(request, each) for each in part.decisions if each.followed or each.superseded_by]
     return made
-
-
-def _address(ref: str) -> str:
-    session, _, id = ref.partition("/")
-    return url("/memory/{}/{}", session, id)
 
 
 def _decision(request: PageRequest, each: DecisionImpact) -> Html:
@@ -154,7 +159,7 @@ def _decision(request: PageRequest, each: DecisionImpact) -> Html:
         facts.append(f"superseded after {counted(round(each.days_until_superseded), 'day')}")
     links = [*each.followed, *each.superseded_by]
     rows = [
-        el("li", el("span", f"{link.kind.replace('_', ' ')} ", class_="meta"), memory_link(link.ref), " ", el("span", link.text, dir="auto"))
+        el("li", el("span", f"{relation_words(link.kind)[link.direction == 'in']} ", class_="meta"), memory_link(link.ref), " ", el("span", link.text, dir="auto"))
         for link in links[:_MOST_LINKS]
     ]
     rest = len(links) - _MOST_LINKS
@@ -162,7 +167,7 @@ def _decision(request: PageRequest, each: DecisionImpact) -> Html:
     return el(
         "section",
         el("p", each.text or each.ref, class_="said", dir="auto"),
-        el("div", memory_link(each.ref), " ", " · ".join(facts), " ", _moment(request, each.created), class_="meta"),
+        el("div", memory_link(each.ref), " ", " · ".join(facts), " · decided ", _moment(request, each.created), class_="meta"),
         el("ul", rows, more, class_="followed"),
         class_="panel",
     )
@@ -174,9 +179,9 @@ def _decision(request: PageRequest, each: DecisionImpact) -> Html:
 def forecast(request: PageRequest, part: Forecast) -> list[Child]:
     title = f"{part.faded:,} of {counted(part.memories, 'memory', 'memories')} have faded below {part.threshold:g}"
     ahead = [(f"in {days} days", float(part.faded + count)) for days, count in part.horizons.items()]
-    chart = charts.bar_list([("now", float(part.faded)), *ahead], "Faded memories", width=760)
+    chart = charts.bar_list([("now", float(part.faded)), *ahead], "Faded memories", width=_NARROW)
     hint = "Faded memories rank lower and are the first that compaction moves out; none is deleted by fading. A use brings one back."
-    made: list[Child] = [panel(title, _chart(chart), el("p", hint, class_="hint"))]
+    made: list[Child] = [panel(title, _chart(chart, "Faded memories"), el("p", hint, class_="hint"))]
     if part.fading:
         rows = [(_memory(each.ref, each.text), f"{each.priority:.2f}", _in_days(each.days)) for each in part.fading]
         made.append(panel("Fade next", table(("Memory", ">priority now", f"below {part.threshold:g}"), rows, "Memories that fade next")))
@@ -222,14 +227,14 @@ def decay(request: PageRequest, part: DecayAdvice) -> list[Child]:
 
 
 def _rates(part: DecayAdvice) -> Html | None:
-    known = [(", ".join(each.types), round(each.estimate.rate, 4)) for each in part.suggestions if each.estimate is not None]
+    known = [(", ".join(map(_type, each.types)), round(each.estimate.rate, 4)) for each in part.suggestions if each.estimate is not None]
     if not known:
         return None
-    return panel(f"How fast use falls, per day (policy {part.policy})", _chart(charts.bar_list(known, "Rate per day", width=760)))
+    return panel(f"How fast use falls, per day (policy {part.policy})", _chart(charts.bar_list(known, "Rate per day", width=_NARROW), "Rate per day"))
 
 
 def _suggestion(each: RateSuggestion) -> Html:
-    names = ", ".join(KINDS[name].plural if name in KINDS else name for name in each.types)
+    names = ", ".join(map(_type, each.types))
     used = f"{each.used:,} used of {counted(each.memories, 'memory', 'memories')}"
     said: list[Child] = [tag(each.verdict, _VERDICT_KINDS.get(each.verdict, "")), " ", each.reason]
     evidence = None

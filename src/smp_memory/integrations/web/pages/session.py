@@ -188,7 +188,7 @@ def _breakdown(session: SessionMemory, used: int, quota: int) -> Html:
 
 
 def _filters(request: PageRequest, shown: TimelinePage) -> Html:
-    types = [("", "all types"), *((name, f"{KINDS[name].plural} ({count:,})") for name, count in shown.types.items() if name in KINDS)]
+    types = [("", "all types"), *((name, f"{KINDS[name].plural.replace('_', ' ')} ({count:,})") for name, count in shown.types.items() if name in KINDS)]
     authors = [("", "everyone"), *((name, f"{name} ({count:,})") for name, count in list(shown.authors.items())[:200] if name)]
     chosen = request.get("author")
     if chosen and chosen not in dict(authors):

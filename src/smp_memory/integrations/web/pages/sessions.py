@@ -283,7 +283,7 @@ def _who(each: Listed, figures: Figures) -> str:
 def counts_text(types: Mapping[str, int]) -> str:
     """`12 turns, 3 decisions`, in the order of the table of types."""
     named = sorted((KINDS[name].place, name, count) for name, count in types.items() if name in KINDS)
-    return ", ".join(counted(count, KINDS[name].noun, KINDS[name].plural) for _, name, count in named)
+    return ", ".join(counted(count, KINDS[name].noun, KINDS[name].plural.replace("_", " ")) for _, name, count in named)
 
 
 def _open(name: str, figures: Figures) -> Html | None:
