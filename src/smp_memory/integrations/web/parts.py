@@ -281,10 +281,18 @@ def quota_meter(used_bytes: int, quota_bytes: int) -> Html:
     bar = Html(
         f'<svg class="quota {kind}" viewBox="0 0 80 6" width="80" height="6" aria-hidden="true"><rect class="rest" width="80" height="6"/><rect class="used" width="{max(80 * share, 1.0):.1f}" height="6"/></svg>'
     )
-    return el("span", bar, el("small", f"{size_text(used_bytes)}, {'under 1%' if 0 < share < 0.01 else f'{share:.0%}'}"), class_="quota-line", title=label)
+    return el(
+        "span",
+        bar,
+        el("small", f"{size_text(used_bytes)}, {'under 1%' if 0 < share < 0.01 else f'{share:.0%}'}"),
+        class_="quota-line",
+        title=label,
+    )
 
 
-def pager(back: str | None, on: str | None, label: str, words: tuple[str, str] = ("← Previous", "Next →")) -> Html | None:
+def pager(
+    back: str | None, on: str | None, label: str, words: tuple[str, str] = ("← Previous", "Next →")
+) -> Html | None:
     """Links to the pages before and after this one; None if there are none."""
     if back is None and on is None:
         return None

@@ -267,7 +267,7 @@ class Span(NamedTuple):
 
     first: date
     days: int
-    count: int
+    memories: int
 
 
 def spans(days: Mapping[str, int], most: int = 90) -> list[Span]:
@@ -289,5 +289,3 @@ def day_of(text: str) -> date | None:
         return date.fromisoformat(text)
     except ValueError:
         return None
-
-

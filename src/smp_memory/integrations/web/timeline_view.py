@@ -36,7 +36,7 @@ def activity(request: PageRequest, shown: TimelinePage) -> Html | None:
     found = spans(shown.days)
     if len(found) < 2:
         return None
-    most = max(each.count for each in found)
+    most = max(each.memories for each in found)
     width = _CHART_WIDTH / len(found)
     bars = [_bar(request, each, at * width, width, most) for at, each in enumerate(found)]
     unit = "day" if found[0].days == 1 else f"{found[0].days} days"
@@ -50,19 +50,21 @@ def activity(request: PageRequest, shown: TimelinePage) -> Html | None:
         aria_label=label,
         preserveAspectRatio="none",
     )
-    ends = el("div", el("span", str(found[0].first)), el("span", label), el("span", str(found[-1].first)), class_="ends")
+    ends = el(
+        "div", el("span", str(found[0].first)), el("span", label), el("span", str(found[-1].first)), class_="ends"
+    )
     return el("section", el("h2", "Activity"), chart, ends, class_="panel")
 
 
 def _bar(request: PageRequest, each: Span, x: float, width: float, most: int) -> Html:
-    height = max(_CHART_HEIGHT * each.count / most, 2.0) if each.count else 1.0
+    height = max(_CHART_HEIGHT * each.memories / most, 2.0) if each.memories else 1.0
     gap = min(width * 0.2, 2.0)
     first = f"{each.first}"
-    title = f"{first}: {counted(each.count, 'memory', 'memories')}"
+    title = f"{first}: {counted(each.memories, 'memory', 'memories')}"
     shape = Html(
-        f'<rect class="{"bar" if each.count else "rest"}" x="{x:.1f}" y="{_CHART_HEIGHT - height:.1f}" width="{width - gap:.1f}" height="{height:.1f}"/>'
+        f'<rect class="{"bar" if each.memories else "rest"}" x="{x:.1f}" y="{_CHART_HEIGHT - height:.1f}" width="{width - gap:.1f}" height="{height:.1f}"/>'
     )
-    if not each.count:
+    if not each.memories:
         return shape
     catch = Html(f'<rect class="catch" x="{x:.1f}" y="0" width="{width:.1f}" height="{_CHART_HEIGHT}"/>')
     href = same_page(request, day=first) + f"#day-{first}"
@@ -102,7 +104,14 @@ def _turn(record: Record, links: Html | None, session: str | None) -> Html:
     head = el("div", said, _meta(record, session), class_="head")
     text = el("div", head, folded(record.text), links, class_="said-by")
     is_user = record.author_kind == "user"
-    return el("article", text, class_="turn user item" if is_user else "turn item", id=anchor(record), data_href=memory_url(record.ref), tabindex="-1")
+    return el(
+        "article",
+        text,
+        class_="turn user item" if is_user else "turn item",
+        id=anchor(record),
+        data_href=memory_url(record.ref),
+        tabindex="-1",
+    )
 
 
 def _card(record: Record, links: Html | None, session: str | None) -> Html:
@@ -120,7 +129,16 @@ def _card(record: Record, links: Html | None, session: str | None) -> Html:
     tags = el("p", [join(tag(str(each)), " ") for each in record.tags]) if record.tags else None
     body = el("div", title, folded(plain(content)), class_="content", dir="auto")
     return el(
-        "article", head, body, _details(record), tags, links, class_=f"card item kind-{record.type}", id=anchor(record), data_href=memory_url(record.ref), tabindex="-1"
+        "article",
+        head,
+        body,
+        _details(record),
+        tags,
+        links,
+        class_=f"card item kind-{record.type}",
+        id=anchor(record),
+        data_href=memory_url(record.ref),
+        tabindex="-1",
     )
 
 
@@ -142,7 +160,9 @@ def _details(record: Record) -> Html | None:
 
 def folded(text: str) -> Html:
     """A text with its line breaks; a long one shows its beginning, and the rest when asked for."""
-    text = visible(text[:MOST_CHARACTERS]) + ("\n… (the page of the memory has all of it)" if len(text) > MOST_CHARACTERS else "")
+    text = visible(text[:MOST_CHARACTERS]) + (
+        "\n… (the page of the memory has all of it)" if len(text) > MOST_CHARACTERS else ""
+    )
     if len(text) <= FOLDED_FROM:
         return el("p", text, class_="text", dir="auto")
     cut = text.rfind(" ", SHOWN_CHARACTERS - 80, SHOWN_CHARACTERS)
@@ -160,7 +180,12 @@ def _connection(each: Connection, session: str, on_page: set[str]) -> Html:
     """`resolves FIND-0001`; a memory that is on the page is linked there."""
     name, _, id = each.ref.rpartition("/")
     if not each.exists:
-        return el("li", f"{each.words} ", el("span", id, class_="id"), el("small", " (not here: deleted for good, or archived)"))
+        return el(
+            "li",
+            f"{each.words} ",
+            el("span", id, class_="id"),
+            el("small", " (not here: deleted for good, or archived)"),
+        )
     if each.ref in on_page:
         link: Child = el("a", id if name == session else each.ref, href=f"#m-{name}-{id}", class_="id")
     elif each.is_turn:
@@ -168,5 +193,3 @@ def _connection(each: Connection, session: str, on_page: set[str]) -> Html:
     else:
         link = memory_link(each.ref, session)
     return el("li", f"{each.words} ", link)
-
-

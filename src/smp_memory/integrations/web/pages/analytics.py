@@ -23,11 +23,31 @@ if TYPE_CHECKING:
     from smp_memory.integrations.web.request import PageRequest
 
 PARTS: dict[str, tuple[str, str, Callable[[PageRequest, Any], list[Child]]]] = {
-    "usage": ("Use", "A use is a memory that an agent or a person got: recalled, found or opened. Looking at it here is none.", analytics_parts.usage),
-    "topics": ("Topics", "Topics and tags by week. A topic is called rising or falling only if chance alone would hardly explain it.", analytics_parts.topics),
-    "impact": ("Decisions", "What followed from each decision: memories that refer to it, findings it resolved, decisions that build on it.", analytics_parts.impact),
-    "forecast": ("Forecast", "What will happen if nobody uses or changes anything: what fades, what fills up, what is archived.", analytics_parts.forecast),
-    "decay": ("Decay rates", "How fast use falls with age, by type, next to the setting. A rate is suggested only if the evidence is good.", analytics_parts.decay),
+    "usage": (
+        "Use",
+        "A use is a memory that an agent or a person got: recalled, found or opened. Looking at it here is none.",
+        analytics_parts.usage,
+    ),
+    "topics": (
+        "Topics",
+        "Topics and tags by week. A topic is called rising or falling only if chance alone would hardly explain it.",
+        analytics_parts.topics,
+    ),
+    "impact": (
+        "Decisions",
+        "What followed from each decision: memories that refer to it, findings it resolved, decisions that build on it.",
+        analytics_parts.impact,
+    ),
+    "forecast": (
+        "Forecast",
+        "What will happen if nobody uses or changes anything: what fades, what fills up, what is archived.",
+        analytics_parts.forecast,
+    ),
+    "decay": (
+        "Decay rates",
+        "How fast use falls with age, by type, next to the setting. A rate is suggested only if the evidence is good.",
+        analytics_parts.decay,
+    ),
 }
 KEPT_SECONDS = 60.0
 MOST_AT_ONCE = 5000  # memories: in a larger store a part is computed when asked for
@@ -87,7 +107,12 @@ def _content(request: PageRequest, computed: Computed, show: Callable[[PageReque
 
 def _tabs(current: str, by: str) -> Html:
     links = [
-        el("a", title, href=url("/analytics", part=name, by=by if by != "week" else None), aria_current="page" if name == current else None)
+        el(
+            "a",
+            title,
+            href=url("/analytics", part=name, by=by if by != "week" else None),
+            aria_current="page" if name == current else None,
+        )
         for name, (title, _, _) in PARTS.items()
     ]
     length = el(
@@ -98,20 +123,39 @@ def _tabs(current: str, by: str) -> Html:
         el("button", "Show", class_="small"),
         action="/analytics",
     )
-    return el("div", el("nav", links, aria_label="Parts of the analytics"), length if current in ("usage", "topics") else None, class_="tabs")
+    return el(
+        "div",
+        el("nav", links, aria_label="Parts of the analytics"),
+        length if current in ("usage", "topics") else None,
+        class_="tabs",
+    )
 
 
 def _offer(request: PageRequest, memories: int) -> Html:
     size = f"{counted(memories, 'memory', 'memories')} in {counted(len(request.memory.store.session_ids()), 'session')}"
-    return panel("Not computed yet", el("p", f"This reads the figures of {size}, which may take some seconds. Writers are not held up.", class_="note"), _button(request))
+    return panel(
+        "Not computed yet",
+        el(
+            "p",
+            f"This reads the figures of {size}, which may take some seconds. Writers are not held up.",
+            class_="note",
+        ),
+        _button(request),
+    )
 
 
 def _button(request: PageRequest, text: str = "Compute") -> Html:
     given = {name: request.get(name) for name in ("part", "by")}
-    return el("div", el("a", text, href=url("/analytics", **given, compute="1"), class_="button small"), class_="actions")
+    return el(
+        "div", el("a", text, href=url("/analytics", **given, compute="1"), class_="button small"), class_="actions"
+    )
 
 
 def _computed_when(request: PageRequest, computed: Computed) -> Html:
     age = time.monotonic() - computed.at
     since = "just now" if age < 60 else f"{duration(age)} ago"
-    return el("div", el("p", f"Computed {since} in {computed.seconds:.1f} s.", class_="hint"), _button(request, "Compute again"))
+    return el(
+        "div",
+        el("p", f"Computed {since} in {computed.seconds:.1f} s.", class_="hint"),
+        _button(request, "Compute again"),
+    )

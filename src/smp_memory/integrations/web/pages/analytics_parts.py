@@ -33,7 +33,9 @@ _VERDICT_KINDS = {"suggested": "on", "agrees": "on", "does not fit": "warn"}
 def table(titles: Sequence[str], rows: Iterable[Sequence[Child]], label: str) -> Html:
     """A table that scrolls by itself on a narrow screen; titles that begin with `>` are of numbers."""
     kinds = ["number" if title.startswith(">") else None for title in titles]
-    head = el("tr", [el("th", title.lstrip(">"), scope="col", class_=kind) for title, kind in zip(titles, kinds, strict=True)])
+    head = el(
+        "tr", [el("th", title.lstrip(">"), scope="col", class_=kind) for title, kind in zip(titles, kinds, strict=True)]
+    )
     body = [el("tr", [el("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True)]) for row in rows]
     made = el("table", el("thead", head), el("tbody", body))
     return el("div", made, class_="scroll", tabindex=0, role="region", aria_label=label)
@@ -45,7 +47,7 @@ def _chart(made: str, label: str) -> Html:
 
 
 def _labels(periods: Periods) -> list[str]:
-    return [f"{moment:%Y-%m-%d}" if (moment := moment_of(start)) else "" for start in periods.starts]
+    return [f"{moment.day} {moment:%b}" if (moment := moment_of(start)) else "" for start in periods.starts]
 
 
 # -- use
@@ -60,10 +62,34 @@ def usage(request: PageRequest, part: Usage) -> list[Child]:
         by = part.periods.by
         about = f"Memories by the {by} of their last use"
         chart = charts.line_chart({"memories": part.last_uses}, _labels(part.periods), about, width=_WIDE, height=200)
-        made.append(panel(title, _chart(chart, about), el("p", f"Each memory counts once, in the {by} in which it was last used.", class_="hint")))
+        made.append(
+            panel(
+                title,
+                _chart(chart, about),
+                el("p", f"Each memory counts once, in the {by} in which it was last used.", class_="hint"),
+            )
+        )
     else:
-        made.append(panel(title, el("p", "Nothing was recalled yet: agents use memories when a hook or a tool hands them out.", class_="empty")))
-    groups = [(name, rows) for name, rows in (("Type", part.by_type), ("Author", part.by_author), ("Tag", part.by_tag), ("Session", part.by_session)) if rows]
+        made.append(
+            panel(
+                title,
+                el(
+                    "p",
+                    "Nothing was recalled yet: agents use memories when a hook or a tool hands them out.",
+                    class_="empty",
+                ),
+            )
+        )
+    groups = [
+        (name, rows)
+        for name, rows in (
+            ("Type", part.by_type),
+            ("Author", part.by_author),
+            ("Tag", part.by_tag),
+            ("Session", part.by_session),
+        )
+        if rows
+    ]
     made.append(el("div", [_groups(name, rows) for name, rows in groups], class_="grid halves"))
     if part.most_used:
         made.append(panel("Most used", _used(request, part.most_used, "last use")))
@@ -74,8 +100,12 @@ def usage(request: PageRequest, part: Usage) -> list[Child]:
 
 
 def _groups(name: str, rows: list[UsageGroup]) -> Html:
-    shown = [(_group_name(name, each), f"{each.memories:,}", f"{each.uses:,}", f"{each.share_used:.0%}") for each in rows]
-    return panel(f"By {name.lower()}", table((name, ">memories", ">uses", ">used at all"), shown, f"Use by {name.lower()}"))
+    shown = [
+        (_group_name(name, each), f"{each.memories:,}", f"{each.uses:,}", f"{each.share_used:.0%}") for each in rows
+    ]
+    return panel(
+        f"By {name.lower()}", table((name, ">memories", ">uses", ">used at all"), shown, f"Use by {name.lower()}")
+    )
 
 
 def _group_name(name: str, each: UsageGroup) -> Child:
@@ -91,7 +121,10 @@ def _type(name: str) -> str:
 
 
 def _used(request: PageRequest, rows: list[UsedMemory], title: str) -> Html:
-    shown = [(_memory(each.ref, each.text), f"{each.uses:,}", _moment(request, each.last_use or each.created)) for each in rows]
+    shown = [
+        (_memory(each.ref, each.text), f"{each.uses:,}", _moment(request, each.last_use or each.created))
+        for each in rows
+    ]
     return table(("Memory", ">uses", title), shown, f"Memories by {title}")
 
 
@@ -143,10 +176,29 @@ def impact(request: PageRequest, part: Impact) -> list[Child]:
     made: list[Child] = []
     if shown:
         bars = [(name, float(each.followed_count)) for name, each in shown.items()]
-        chart = charts.bar_list(bars, "Memories that followed", width=_WIDE, href=lambda name: memory_url(shown[name].ref))
-        made.append(panel(title, _chart(chart, "Memories that followed"), el("p", "The length of a bar is the number of memories that followed from the decision.", class_="hint")))
+        chart = charts.bar_list(
+            bars, "Memories that followed", width=_WIDE, href=lambda name: memory_url(shown[name].ref)
+        )
+        made.append(
+            panel(
+                title,
+                _chart(chart, "Memories that followed"),
+                el(
+                    "p", "The length of a bar is the number of memories that followed from the decision.", class_="hint"
+                ),
+            )
+        )
     else:
-        made.append(panel(title, el("p", "No memory refers to a decision yet. Relate them: smp relate, or “Relate” on the page of a memory.", class_="empty")))
+        made.append(
+            panel(
+                title,
+                el(
+                    "p",
+                    "No memory refers to a decision yet. Relate them: smp relate, or “Relate” on the page of a memory.",
+                    class_="empty",
+                ),
+            )
+        )
     made += [_decision(request, each) for each in part.decisions if each.followed or each.superseded_by]
     return made
 
@@ -159,7 +211,13 @@ def _decision(request: PageRequest, each: DecisionImpact) -> Html:
         facts.append(f"superseded after {counted(round(each.days_until_superseded), 'day')}")
     links = [*each.followed, *each.superseded_by]
     rows = [
-        el("li", el("span", f"{relation_words(link.kind)[link.direction == 'in']} ", class_="meta"), memory_link(link.ref), " ", el("span", link.text, dir="auto"))
+        el(
+            "li",
+            el("span", f"{relation_words(link.kind)[link.direction == 'in']} ", class_="meta"),
+            memory_link(link.ref),
+            " ",
+            el("span", link.text, dir="auto"),
+        )
         for link in links[:_MOST_LINKS]
     ]
     rest = len(links) - _MOST_LINKS
@@ -167,7 +225,15 @@ def _decision(request: PageRequest, each: DecisionImpact) -> Html:
     return el(
         "section",
         el("p", each.text or each.ref, class_="said", dir="auto"),
-        el("div", memory_link(each.ref), " ", " · ".join(facts), " · decided ", _moment(request, each.created), class_="meta"),
+        el(
+            "div",
+            memory_link(each.ref),
+            " ",
+            " · ".join(facts),
+            " · decided ",
+            _moment(request, each.created),
+            class_="meta",
+        ),
         el("ul", rows, more, class_="followed"),
         class_="panel",
     )
@@ -184,7 +250,12 @@ def forecast(request: PageRequest, part: Forecast) -> list[Child]:
     made: list[Child] = [panel(title, _chart(chart, "Faded memories"), el("p", hint, class_="hint"))]
     if part.fading:
         rows = [(_memory(each.ref, each.text), f"{each.priority:.2f}", _in_days(each.days)) for each in part.fading]
-        made.append(panel("Fade next", table(("Memory", ">priority now", f"below {part.threshold:g}"), rows, "Memories that fade next")))
+        made.append(
+            panel(
+                "Fade next",
+                table(("Memory", ">priority now", f"below {part.threshold:g}"), rows, "Memories that fade next"),
+            )
+        )
     if part.ending:
         rows = [(_memory(each.ref, each.text), "", _in_days(each.days)) for each in part.ending]
         made.append(panel("Hold no longer", table(("Memory", "", "when"), rows, "Memories whose validity ends")))
@@ -221,27 +292,39 @@ def _in_days(days: float | None) -> str:
 def decay(request: PageRequest, part: DecayAdvice) -> list[Child]:
     if not part.suggestions:
         return [panel("Decay rates", el("p", f"The policy {part.policy} has no rates to set.", class_="empty"))]
-    chart = _rates(part)
-    rows = [_suggestion(each) for each in part.suggestions]
-    return [chart, *rows]
+    rows = [
+        (
+            ", ".join(map(_type, each.types)),
+            f"{each.used:,} of {each.memories:,}",
+            join(el("code", each.setting), f" = {each.current:g}") if each.setting and each.current is not None else "",
+            _suggestion(each),
+        )
+        for each in part.suggestions
+    ]
+    titles = ("Type", "Used", "Setting now", "What use suggests")
+    return [_rates(part), panel(f"Policy {part.policy}", table(titles, rows, "Decay rates"))]
 
 
 def _rates(part: DecayAdvice) -> Html | None:
-    known = [(", ".join(map(_type, each.types)), round(each.estimate.rate, 4)) for each in part.suggestions if each.estimate is not None]
+    known = [
+        (", ".join(map(_type, each.types)), round(each.estimate.rate, 4))
+        for each in part.suggestions
+        if each.estimate is not None
+    ]
     if not known:
         return None
-    return panel(f"How fast use falls, per day (policy {part.policy})", _chart(charts.bar_list(known, "Rate per day", width=_NARROW), "Rate per day"))
+    chart = charts.bar_list(known, "Rate per day", width=_NARROW)
+    return panel("How fast use falls, per day", _chart(chart, "Rate per day"))
 
 
 def _suggestion(each: RateSuggestion) -> Html:
-    names = ", ".join(map(_type, each.types))
-    used = f"{each.used:,} used of {counted(each.memories, 'memory', 'memories')}"
-    said: list[Child] = [tag(each.verdict, _VERDICT_KINDS.get(each.verdict, "")), " ", each.reason]
-    evidence = None
+    evidence = command = None
     if each.estimate is not None:
-        age = f", half of the last uses within {each.median_age_days:.1f} days" if each.median_age_days is not None else ""
-        rate = f"Evidence: use falls by {each.estimate.rate:.3g} per day (95 % interval {each.estimate.low:.2g} to {each.estimate.high:.2g}){age}."
+        days = each.median_age_days
+        age = f", half of the last uses within {days:.1f} days" if days is not None else ""
+        interval = f"95 % interval {each.estimate.low:.2g} to {each.estimate.high:.2g}"
+        rate = f"Evidence: use falls by {each.estimate.rate:.3g} per day ({interval}){age}."
         evidence = el("p", rate, class_="hint")
-    setting = el("small", f"{each.setting} = {each.current:g}", class_="side") if each.setting is not None and each.current is not None else None
-    command = el("p", "To apply it: ", el("code", each.command), class_="hint") if each.command else None
-    return panel(join(names, " ", el("small", used), setting), el("p", said), evidence, command)
+    if each.command:
+        command = el("p", "To apply it: ", el("code", each.command), class_="hint")
+    return join(tag(each.verdict, _VERDICT_KINDS.get(each.verdict, "")), " ", each.reason, evidence, command)

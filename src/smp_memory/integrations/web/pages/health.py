@@ -14,7 +14,12 @@ from smp_memory.errors import UserError
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.icons import icon
 from smp_memory.integrations.web.layout import form, heading, page, panel
-from smp_memory.integrations.web.pages.health_lists import audit_panel, maintenance_panel, quarantine_panel, storage_panel
+from smp_memory.integrations.web.pages.health_lists import (
+    audit_panel,
+    maintenance_panel,
+    quarantine_panel,
+    storage_panel,
+)
 from smp_memory.integrations.web.parts import memory_link, tag, when
 from smp_memory.integrations.web.request import Notice
 from smp_memory.integrations.web.words import counted
@@ -106,8 +111,16 @@ def _checked(request: PageRequest, memories: int, sessions: int) -> Checked | No
 def _verdict(request: PageRequest, checked: Checked | None, memories: int, sessions: int) -> Html:
     if checked is None:
         size = f"{counted(memories, 'memory', 'memories')} in {counted(sessions, 'session')}"
-        text: Child = f"Not checked yet. The checks read all {size}; that takes seconds to minutes, and writers are not held up."
-        return el("section", el("p", el("b", "Not checked yet"), class_="verdict"), el("p", text, class_="note"), _buttons(), class_="panel")
+        text: Child = (
+            f"Not checked yet. The checks read all {size}; that takes seconds to minutes, and writers are not held up."
+        )
+        return el(
+            "section",
+            el("p", el("b", "Not checked yet"), class_="verdict"),
+            el("p", text, class_="note"),
+            _buttons(),
+            class_="panel",
+        )
     report = checked.report
     failed = [each for each in report.checks if each.severity in (PROBLEM, WARNING)]
     failed.sort(key=lambda each: each.severity != PROBLEM)
@@ -121,7 +134,9 @@ def _verdict(request: PageRequest, checked: Checked | None, memories: int, sessi
         when(checked.at, request.now),
         f" in {report.seconds:.1f} s: {counted(report.memories, 'memory', 'memories')} in {counted(report.sessions, 'session')}. ",
         f"{counted(notes, 'note')} below. " if notes else None,
-        f"The quick check left out {counted(skipped, 'check')} that take longer: {', '.join(each.name for each in report.checks if each.skipped)}." if skipped else None,
+        f"The quick check left out {counted(skipped, 'check')} that take longer: {', '.join(each.name for each in report.checks if each.skipped)}."
+        if skipped
+        else None,
     )
     return el(
         "section",
@@ -149,7 +164,13 @@ def _buttons() -> Html:
     return el(
         "div",
         el("a", "Check again", href="/health?check=quick", class_="button small"),
-        el("a", "Full check", href="/health?check=full", class_="button small", title="also reads archives and searches for secrets and duplicates"),
+        el(
+            "a",
+            "Full check",
+            href="/health?check=full",
+            class_="button small",
+            title="also reads archives and searches for secrets and duplicates",
+        ),
         class_="actions",
     )
 
@@ -180,12 +201,17 @@ def _check(request: PageRequest, check: CheckResult) -> Html:
 
 
 def _issue(request: PageRequest, issue: HealthIssue) -> Html:
-    where = [join("session ", el("a", issue.session, href=url("/session/{}", issue.session))) if issue.session else None]
+    where = [
+        join("session ", el("a", issue.session, href=url("/session/{}", issue.session))) if issue.session else None
+    ]
     if issue.path:
         where.append(el("code", f"{issue.path}:{issue.line}" if issue.line else issue.path))
     ids: Child = None
     if issue.ids and issue.session:
-        shown = [join(memory_link(f"{issue.session}/{id}" if "/" not in id else id, issue.session), " ") for id in issue.ids[:_MOST_IDS]]
+        shown = [
+            join(memory_link(f"{issue.session}/{id}" if "/" not in id else id, issue.session), " ")
+            for id in issue.ids[:_MOST_IDS]
+        ]
         rest = len(issue.ids) - _MOST_IDS
         ids = el("div", shown, f"and {rest:,} more" if rest > 0 else None, class_="meta")
     return el(
@@ -199,13 +225,34 @@ def _issue(request: PageRequest, issue: HealthIssue) -> Html:
 
 def _fix(request: PageRequest, name: str) -> Html:
     field = el("input", type="hidden", name="fix", value=name)
-    return form(request, "/health/fix", field, el("button", _FIXES.get(name, name), class_="primary", title="A safe fix: the memories are the same before and after."))
+    return form(
+        request,
+        "/health/fix",
+        field,
+        el(
+            "button",
+            _FIXES.get(name, name),
+            class_="primary",
+            title="A safe fix: the memories are the same before and after.",
+        ),
+    )
 
 
 def _passed(checked: Checked) -> Html:
     passed = [each for each in checked.report.checks if each.severity == OK and not each.skipped]
-    rows = [el("li", icon("check"), f" {each.title}", el("small", f" {each.said}") if each.said else None) for each in passed]
-    return el("section", el("details", el("summary", f"{counted(len(rows), 'check')} without any issue"), el("ul", rows, class_="passed")), class_="panel")
+    rows = [
+        el("li", icon("check"), f" {each.title}", el("small", f" {each.said}") if each.said else None)
+        for each in passed
+    ]
+    return el(
+        "section",
+        el(
+            "details",
+            el("summary", f"{counted(len(rows), 'check')} without any issue"),
+            el("ul", rows, class_="passed"),
+        ),
+        class_="panel",
+    )
 
 
 # -- quarantine

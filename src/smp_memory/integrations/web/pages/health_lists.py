@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from smp_memory.errors import SMPError
@@ -40,8 +41,15 @@ def storage_panel(request: PageRequest, memories: int, sessions: int) -> Html:
     """Where the store is, what it holds, and whether hooks may use it."""
     memory = request.memory
     archived, deleted = memory.archived_sessions(), memory.deleted_sessions()
-    away = [(f"{counted(len(found), 'session')}, {size_text(sum(each.bytes for each in found))}" if found else "") for found in (archived, deleted)]
-    trusted = "yes: hooks recall from it and record to it" if memory.is_trusted else "no: hooks do not use it. `smp trust` changes that."
+    away = [
+        (f"{counted(len(found), 'session')}, {size_text(sum(each.bytes for each in found))}" if found else "")
+        for found in (archived, deleted)
+    ]
+    trusted = (
+        "yes: hooks recall from it and record to it"
+        if memory.is_trusted
+        else "no: hooks do not use it. `smp trust` changes that."
+    )
     rows: list[tuple[Child, Child]] = [
         ("Folder", el("code", memory.root)),
         ("Layout", memory.layout),
@@ -64,20 +72,30 @@ def maintenance_panel(request: PageRequest, report: MaintenanceReport | None) ->
     ran = _moment(last)
     said: Child = join("Last looked after ", when(ran, request.now), ".") if ran else "It has not run yet."
     if report is None:
-        return panel("Maintenance", el("p", said, class_="note"), el("p", "Check the store to see what is due.", class_="empty"))
+        return panel(
+            "Maintenance", el("p", said, class_="note"), el("p", "Check the store to see what is due.", class_="empty")
+        )
     due = [task for task in report.tasks if task.ran and (task.did or task.problem)]
     idle = [task for task in report.tasks if task not in due]
     rows: list[Child] = [_due(task) for task in due]
-    refused = el("p", f"Tasks that go by the calendar wait: {report.refused}", class_="banner") if report.refused else None
-    later = el("details", el("summary", f"{counted(len(idle), 'task')} with nothing to do"), el("ul", [_idle(task, request.now) for task in idle], class_="passed")) if idle else None
+    refused = (
+        el("p", f"Tasks that go by the calendar wait: {report.refused}", class_="banner") if report.refused else None
+    )
+    later = (
+        el(
+            "details",
+            el("summary", f"{counted(len(idle), 'task')} with nothing to do"),
+            el("ul", [_idle(task, request.now) for task in idle], class_="passed"),
+        )
+        if idle
+        else None
+    )
     due_list = el("ul", rows, class_="issues") if rows else el("p", "Nothing is due.", class_="empty")
     how = el("p", "It runs by itself when a store is opened, or with ", el("code", "smp maintain"), ".", class_="hint")
     return panel("Maintenance", el("p", said, class_="note"), refused, due_list, later, how)
 
 
 def _moment(seconds: float | None) -> datetime | None:
-    from datetime import timedelta
-
     return None if seconds is None else EPOCH + timedelta(seconds=seconds)
 
 
@@ -89,10 +107,8 @@ def _due(task: Task) -> Html:
 
 
 def _idle(task: Task, now: datetime) -> Html:
-    if task.ran:
-        text = "nothing to do"
-    else:
-        text = f"ran {ago(task.next - EVERY[task.name], now)}, next {ago(task.next, now)}"
+    ran = ago(task.next - EVERY[task.name], now)
+    text = "nothing to do" if task.ran else f"ran {ran}, next {ago(task.next, now)}"
     return el("li", f"{_TASKS.get(task.name, task.name)}: ", el("small", text))
 
 
@@ -121,14 +137,25 @@ def _quarantined(request: PageRequest, each: QuarantinedEntry) -> Html:
         text = data[:_PREVIEW_BYTES].decode("utf-8", "replace") + ("…" if len(data) > _PREVIEW_BYTES else "")
     except SMPError as error:
         text = error.message
-    fields = [el("input", type="hidden", name=name, value=value) for name, value in (("session", each.session), ("name", each.name))]
+    fields = [
+        el("input", type="hidden", name=name, value=value)
+        for name, value in (("session", each.session), ("name", each.name))
+    ]
     back = form(request, "/health/quarantine", fields, el("button", "Put back", class_="small"))
     return el(
         "div",
         el(
             "div",
             el("span", each.name, class_="name"),
-            el("div", join("session ", el("a", each.session, href=url("/session/{}", each.session)), f" · {size_text(each.bytes)} · {each.why}"), class_="meta"),
+            el(
+                "div",
+                join(
+                    "session ",
+                    el("a", each.session, href=url("/session/{}", each.session)),
+                    f" · {size_text(each.bytes)} · {each.why}",
+                ),
+                class_="meta",
+            ),
             el("div", el("code", each.path), class_="meta"),
             el("details", el("summary", "Content"), el("pre", text, tabindex=0, aria_label=f"Content of {each.name}")),
         ),
@@ -149,10 +176,19 @@ def audit_panel(request: PageRequest) -> Html:
     problems = [el("p", each) for each in log.problems()[:5]]
     rows = [_audited(request, each) for each in shown]
     head = el("thead", el("tr", [el("th", name, scope="col") for name in ("When", "Action", "What", "Who and why")]))
-    table = el("div", el("table", head, el("tbody", rows), class_="audit"), class_="scroll", tabindex=0, role="region", aria_label="Audit log")
+    table = el(
+        "div",
+        el("table", head, el("tbody", rows), class_="audit"),
+        class_="scroll",
+        tabindex=0,
+        role="region",
+        aria_label="Audit log",
+    )
     return panel(
         title,
-        el("p", "Exports, deletions, erasures, redactions and archiving: ids and counts, never content.", class_="note"),
+        el(
+            "p", "Exports, deletions, erasures, redactions and archiving: ids and counts, never content.", class_="note"
+        ),
         el("div", problems, class_="banner") if problems else None,
         table if rows else el("p", "Nothing was deleted, erased or exported yet.", class_="empty"),
         id="audit",
@@ -173,7 +209,13 @@ def _audited(request: PageRequest, each: dict[str, Any]) -> Html:
     elif isinstance(count, int) and not names and count != 1:
         what.append(f" {count:,}")
     why = ": ".join(text for text in (plain(by), shortened(plain(reason), 200)) if text)
-    return el("tr", el("td", _when(request, each.get("at"))), el("td", tag(plain(each.get("action")).replace("_", " "))), el("td", what), el("td", why))
+    return el(
+        "tr",
+        el("td", _when(request, each.get("at"))),
+        el("td", tag(plain(each.get("action")).replace("_", " "))),
+        el("td", what),
+        el("td", why),
+    )
 
 
 def _id(id: str, session: object) -> Html:

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.session import SessionMemory
 
-MOST_FOR_SIZE_REPORT = 3000  # memories; of a larger session the breakdown is shown when asked for, because it reads all of it
+MOST_FOR_SIZE_REPORT = (
+    3000  # memories; of a larger session the breakdown is shown when asked for, because it reads all of it
+)
 _COMPONENT_CLASSES = ("matches", "written", "turns", "state", "recent", "wishes", "critical", "weak")
 _FULL_FROM = 0.8  # of the quota: what compaction could free is said from here on
 _FEW = 8  # memories that fit on a screen
@@ -65,7 +67,10 @@ def timeline_page(request: PageRequest) -> Response:
         request,
         "Timeline",
         "sessions",
-        heading("Timeline of all sessions", "What was said, decided and found, by whom and when. Archived sessions are not in it."),
+        heading(
+            "Timeline of all sessions",
+            "What was said, decided and found, by whom and when. Archived sessions are not in it.",
+        ),
         el(
             "div",
             el("div", _timeline(request, shown, None), class_="column"),
@@ -142,7 +147,12 @@ def _metadata(request: PageRequest, session: SessionMemory, shown: TimelinePage)
         ("Writers", ", ".join(writers[:12]) + (f" and {more:,} more" if more > 0 else "")),
         ("Tags", [join(tag(str(each)), " ") for each in info.tags] or None),
         ("Began", when(info.created, request.now)),
-        ("Next", f"{next_step_text(standing.next, request.now)} ({standing.next.why})" if standing.next.when else standing.next.why),
+        (
+            "Next",
+            f"{next_step_text(standing.next, request.now)} ({standing.next.why})"
+            if standing.next.when
+            else standing.next.why,
+        ),
     ]
     rows += [(str(name), shortened(plain(value), 400)) for name, value in info.context.items()]
     if info.config:
@@ -156,7 +166,9 @@ def _size(request: PageRequest, session: SessionMemory, shown: TimelinePage) -> 
     used, quota = sum(files.sizes().values()), session.config.quota_bytes
     cold = files.cold_bytes()
     title = join("Size ", el("small", f"{size_text(used)} of {size_text(quota)}", class_="side"))
-    beside = el("p", f"{size_text(cold)} more in the cold segment, where compaction puts what has faded.", class_="hint")
+    beside = el(
+        "p", f"{size_text(cold)} more in the cold segment, where compaction puts what has faded.", class_="hint"
+    )
     count = sum(shown.types.values())
     if count > MOST_FOR_SIZE_REPORT and not request.get("sizes"):
         more = el("a", f"Show what takes the room (reads {count:,} memories)", href=same_page(request, sizes="1"))
@@ -188,8 +200,18 @@ def _breakdown(session: SessionMemory, used: int, quota: int) -> Html:
 
 
 def _filters(request: PageRequest, shown: TimelinePage) -> Html:
-    types = [("", "all types"), *((name, f"{KINDS[name].plural.replace('_', ' ')} ({count:,})") for name, count in shown.types.items() if name in KINDS)]
-    authors = [("", "everyone"), *((name, f"{name} ({count:,})") for name, count in list(shown.authors.items())[:200] if name)]
+    types = [
+        ("", "all types"),
+        *(
+            (name, f"{KINDS[name].plural.replace('_', ' ')} ({count:,})")
+            for name, count in shown.types.items()
+            if name in KINDS
+        ),
+    ]
+    authors = [
+        ("", "everyone"),
+        *((name, f"{name} ({count:,})") for name, count in list(shown.authors.items())[:200] if name),
+    ]
     chosen = request.get("author")
     if chosen and chosen not in dict(authors):
         authors.append((chosen, chosen))
@@ -207,7 +229,12 @@ def _filters(request: PageRequest, shown: TimelinePage) -> Html:
             "fieldset",
             el("legend", "Also", class_="quiet"),
             [
-                el("label", el("input", type="checkbox", name=name, value="1", checked=bool(request.get(name))), f" {label}", class_="check")
+                el(
+                    "label",
+                    el("input", type="checkbox", name=name, value="1", checked=bool(request.get(name))),
+                    f" {label}",
+                    class_="check",
+                )
                 for name, label in checks
             ],
         ),
@@ -277,5 +304,3 @@ def _deleted_page(request: PageRequest, name: str) -> Response:
         heading(name, "Deleted. It is in the trash."),
         panel("Trash", [deleted_item(request, each) for each in found]),
     )
-
-

@@ -325,9 +325,7 @@ def _archived(request: PageRequest) -> Html:
 
 def archived_item(request: PageRequest, each: ArchivedSession, *, is_open: bool = False) -> Html:
     """An archived session: when, why, how large, its summary, and the way back."""
-    restore = form(
-        request, url("/session/{}/restore", each.session), el("button", "Restore", class_="small")
-    )
+    restore = form(request, url("/session/{}/restore", each.session), el("button", "Restore", class_="small"))
     delete = el(
         "a", "Delete", href=url("/session/{}/delete", each.session), class_="button small danger", data_dialog=True
     )

@@ -63,7 +63,13 @@ def trash_page(request: PageRequest) -> Response:
         "Trash",
         "trash",
         heading("Trash", f"{kept} Agents do not see any of it."),
-        el("div", problems_banner(list(shown.problems)), _memories(request, shown, offset), id="memories", data_live=True),
+        el(
+            "div",
+            problems_banner(list(shown.problems)),
+            _memories(request, shown, offset),
+            id="memories",
+            data_live=True,
+        ),
         _sessions(request),
         _gone(request),
     )
@@ -102,7 +108,9 @@ def _deleted_at(record: Record) -> datetime:
 def _memories(request: PageRequest, shown: DeletedPage, offset: int) -> Html:
     if not shown.total:
         other = " in this session" if request.get("session") else ""
-        return panel("Deleted memories", _session_filter(request, shown), el("p", f"No deleted memory{other}.", class_="empty"))
+        return panel(
+            "Deleted memories", _session_filter(request, shown), el("p", f"No deleted memory{other}.", class_="empty")
+        )
     until = _deadlines(request.memory)
     rows = [_row(request, record, until(record)) for record in shown.records]
     titles: tuple[Child, ...] = (el("span", "Choose", class_="quiet"), "Memory", "Deleted", "Kept until", "")
@@ -112,7 +120,11 @@ def _memories(request: PageRequest, shown: DeletedPage, offset: int) -> Html:
         el("tbody", rows),
         class_="trash",
     )
-    note = None if shown.is_sorted else el("p", "There are so many that they are in the order of their writing, the newest first.", class_="note")
+    note = (
+        None
+        if shown.is_sorted
+        else el("p", "There are so many that they are in the order of their writing, the newest first.", class_="note")
+    )
     content = form(
         request,
         "/trash/restore",
@@ -120,7 +132,11 @@ def _memories(request: PageRequest, shown: DeletedPage, offset: int) -> Html:
         el("div", el("button", "Restore selected"), class_="actions"),
     )
     return panel(
-        counted(shown.total, "deleted memory", "deleted memories"), _session_filter(request, shown), note, content, _pager(request, shown, offset)
+        counted(shown.total, "deleted memory", "deleted memories"),
+        _session_filter(request, shown),
+        note,
+        content,
+        _pager(request, shown, offset),
     )
 
 
@@ -132,7 +148,12 @@ def _session_filter(request: PageRequest, shown: DeletedPage) -> Html | None:
     return el(
         "form",
         el("label", "Session", for_="session"),
-        el("div", el("select", options([("", "all sessions"), *names], chosen), id="session", name="session"), el("button", "Show"), class_="row narrow"),
+        el(
+            "div",
+            el("select", options([("", "all sessions"), *names], chosen), id="session", name="session"),
+            el("button", "Show"),
+            class_="row narrow",
+        ),
         action="/trash",
     )
 
@@ -173,12 +194,29 @@ def _row(request: PageRequest, record: Record, until: datetime | None) -> Html:
     if until is not None:
         kept = "due for the next purge" if until <= request.now else date_text(until, request.now)
     choose = el("input", type="checkbox", name=f"{CHOSEN}{record.ref}", value="1", aria_label=f"Choose {record.ref}")
-    restore = el("button", "Restore", class_="small", formaction=url("/memory/{}/{}/restore", session, id), aria_label=f"Restore {record.ref}")
-    erase = el("a", "Erase", href=url("/memory/{}/{}/erase", session, id), class_="button small danger", data_dialog=True, aria_label=f"Erase {record.ref}")
+    restore = el(
+        "button",
+        "Restore",
+        class_="small",
+        formaction=url("/memory/{}/{}/restore", session, id),
+        aria_label=f"Restore {record.ref}",
+    )
+    erase = el(
+        "a",
+        "Erase",
+        href=url("/memory/{}/{}/erase", session, id),
+        class_="button small danger",
+        data_dialog=True,
+        aria_label=f"Erase {record.ref}",
+    )
     return el(
         "tr",
         el("td", choose),
-        el("td", el("p", said, class_="said", dir="auto"), el("div", KINDS[record.type].noun, " ", memory_link(record.ref), class_="meta")),
+        el(
+            "td",
+            el("p", said, class_="said", dir="auto"),
+            el("div", KINDS[record.type].noun, " ", memory_link(record.ref), class_="meta"),
+        ),
         el("td", when(_deleted_at(record), request.now), el("div", _why(by, reason), class_="meta")),
         el("td", kept),
         el("td", el("div", restore, erase, class_="actions"), class_="buttons"),
@@ -202,11 +240,14 @@ def _sessions(request: PageRequest) -> Html:
     on = same_page(request, sessions=offset + PAGE_SESSIONS) if rest > 0 else None
     notes = []
     if len(set(names)) < len(names):
-        notes.append("Several deleted sessions have one name: Restore brings back the one that was deleted last, Purge removes the one that was deleted first.")
+        notes.append(
+            "Several deleted sessions have one name: Restore brings back the one that was deleted last, Purge removes the one that was deleted first."
+        )
     return panel(
         counted(len(found), "deleted session") if found else "Deleted sessions",
         [el("p", each, class_="note") for each in notes],
-        [deleted_item(request, each) for each in found[offset : offset + PAGE_SESSIONS]] or el("p", "No deleted session.", class_="empty"),
+        [deleted_item(request, each) for each in found[offset : offset + PAGE_SESSIONS]]
+        or el("p", "No deleted session.", class_="empty"),
         pager(back, on, "Pages of deleted sessions"),
         id="sessions",
     )
@@ -223,7 +264,9 @@ def _gone(request: PageRequest) -> Html:
     archived = request.memory.store.archived_count()
     if archived:
         which = "1 archived session" if archived == 1 else f"{archived:,} archived sessions"
-        said.append(join(f"Memories that were deleted in {which} are not listed here; restore the session to see them."))
+        said.append(
+            join(f"Memories that were deleted in {which} are not listed here; restore the session to see them.")
+        )
     return panel("What cannot be restored", [el("p", each, class_="note") for each in said])
 
 
