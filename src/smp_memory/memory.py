@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from smp_memory.overview.topics import Topics
     from smp_memory.policies.clock_trust import Evidence
     from smp_memory.privacy.anonymisation import Placeholders
+    from smp_memory.search.explanation import Explanation
     from smp_memory.store.port import Store, StoreExamination
 
 
@@ -297,6 +298,20 @@ class Memory:
         mode      default, weighted or product;  at: the time of the query;  timeout in seconds
         """
         return search.path.query(self.scope, text, options)
+
+    def explain(
+        self,
+        ref: Any,
+        text: str | Mapping[str, Any] | None = None,
+        *,
+        viewer: str | None = None,
+        **options: Unpack[QueryOptions],
+    ) -> Explanation:
+        """Whether `query` with these options finds a memory (`session/ID`), at which rank and with which score; if not, why.
+
+        `viewer` names an agent that asks the query. See `smp_memory.search.explanation`.
+        """
+        return search.explanation.explain(self.scope, text, options, ref, viewer)
 
     def watch(
         self,

@@ -115,7 +115,7 @@ class Visitor:
         self.site = site
         self.context: BrowserContext = browser.new_context(**{"viewport": {"width": 1440, "height": 940}, **options})
         self.page: Page = self.context.new_page()
-        self.page.set_default_timeout(1000 * WAIT_SECONDS)
+        self.page.set_default_timeout(20_000)
         self.errors: list[str] = []
         self.elsewhere: list[str] = []
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))

@@ -9,6 +9,7 @@ from smp_memory.import_lock import door
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from smp_memory.search import explanation as explanation
     from smp_memory.search import overviews as overviews
     from smp_memory.search import path as path
     from smp_memory.search import ranking as ranking
@@ -16,4 +17,4 @@ if TYPE_CHECKING:
     from smp_memory.search import succession as succession
     from smp_memory.search import watch as watch
 
-__getattr__ = door(__name__, "overviews", "path", "ranking", "related", "succession", "watch")
+__getattr__ = door(__name__, "explanation", "overviews", "path", "ranking", "related", "succession", "watch")

@@ -82,6 +82,10 @@ class Condition:
     def matches(self, record: Mapping[str, Any]) -> bool:
         return self._test(self._read(record))
 
+    def values_in(self, record: Mapping[str, Any]) -> list[Any]:
+        """The values of the field in a memory; None for a missing one."""
+        return self._read(record)
+
     def __repr__(self) -> str:
         return f"{self.field} {self.operator}" + ("" if self.operator in WITHOUT_VALUE else f" {self.value!r}")
 

@@ -52,18 +52,24 @@ _GROWTH = 8
 
 def query(scope: Scope, text: str | Mapping[str, Any] | None, options: Mapping[str, Any]) -> Hits:
     """Find memories, best first. The options are those of `Memory.query`."""
+    given = merged(scope, text, options)
+    is_tracked = given.pop("track_access", True)
+    hits = search(scope, check(scope, given))
+    if is_tracked:
+        scope.note_access(hits.records)
+    return hits
+
+
+def merged(scope: Scope, text: str | Mapping[str, Any] | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a query, its text among them."""
     given = dict(options)
     if text is not None and not isinstance(text, str) and hasattr(text, "keys"):
         given = {**text, **given}
     elif text is not None:
         given["text"] = text
-    is_tracked = given.pop("track_access", True)
     if scope.config.layout == "single":  # design 000 searches topics in the text
         given.setdefault("topic_in_text", True)
-    hits = search(scope, check(scope, given))
-    if is_tracked:
-        scope.note_access(hits.records)
-    return hits
+    return given
 
 
 def check(scope: Scope, options: Mapping[str, Any]) -> Query:
@@ -112,7 +118,7 @@ def search_live(scope: Scope, query: Query) -> Hits:
 def search_index(query: Query, searcher: IndexSearcher, policy: Policy, *, among: set[int] | None = None) -> Hits:
     """One page of hits; with `among`, only these docs are searched."""
     ranking = Ranking(query, searcher, policy)
-    run = _SearchRun(query, searcher, ranking, among)
+    run = SearchRun(query, searcher, ranking, among)
     end = query.offset + query.limit
     page = run.first(end + 1)  # one more tells whether there is another page
     hits = run.hits(page[query.offset : end])
@@ -140,7 +146,7 @@ def _add_related(hits: list[Hit], query: Query, searcher: IndexSearcher) -> None
         hit.related = [record for record in records.values() if record is not None and not record.deleted]
 
 
-class _SearchRun:
+class SearchRun:
     """One query while it is answered: candidates, their order and the records that pass the checks."""
 
     def __init__(self, query: Query, searcher: IndexSearcher, ranking: Ranking, among: set[int] | None) -> None:
@@ -148,26 +154,26 @@ class _SearchRun:
         self._searcher = searcher
         self._ranking = ranking
         self._deadline = None if query.timeout is None else time.monotonic() + query.timeout
-        self._conditions = searcher.conditions(query)
-        self._text = parse(query.text)
+        self.conditions = searcher.conditions(query)
+        self.text = parse(query.text)
         self._corrected: dict[str, str] = {}
-        if self._text.words:
-            self._text, self._corrected = with_corrections(query.text, self._text, searcher, self._conditions)
-        self._check = _RecordCheck(query, self._text, ranking)
+        if self.text.words:
+            self.text, self._corrected = with_corrections(query.text, self.text, searcher, self.conditions)
+        self.check = RecordCheck(query, self.text, ranking)
         if among is not None:
-            self._conditions.docs = among if self._conditions.docs is None else self._conditions.docs & among
+            self.conditions.docs = among if self.conditions.docs is None else self.conditions.docs & among
         allows = None if query.sessions is None else set(query.sessions).__contains__
-        self._succession = SuccessionOrder(ranking, searcher, self._conditions, query.now, allows)
+        self._succession = SuccessionOrder(ranking, searcher, self.conditions, query.now, allows)
 
     def first(self, count: int) -> Page:
         """The first `count` matches in the query's order."""
-        if self._conditions.is_impossible:
+        if self.conditions.is_impossible:
             return []
         if self._query.text:
-            return self._by_text(count) if self._text else []
+            return self._by_text(count) if self.text else []
         if self._query.sort in (NEWEST, OLDEST) and not self._query.then_by:
             return self._by_time(count)
-        rows = self._searcher.select(self._conditions, NEWEST, -1)
+        rows = self._searcher.select(self.conditions, NEWEST, -1)
         return self._checked(self._sorted(self._ranking.rank_rows(rows)), count)
 
     def hits(self, page: Page) -> list[Hit]:
@@ -188,9 +194,9 @@ class _SearchRun:
 
     def not_valid(self) -> int:
         """How many memories were left out because they do not hold at the time of the query."""
-        if self._conditions.is_impossible:
+        if self.conditions.is_impossible:
             return 0
-        return self._searcher.not_valid_count(self._conditions, by_text=bool(self._query.text))
+        return self._searcher.not_valid_count(self.conditions, by_text=bool(self._query.text))
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Counts over all matches, not only those of the page."""
@@ -198,9 +204,9 @@ class _SearchRun:
         if not query.count_by:
             return {}
         docs = None
-        if query.text or self._check.may_reject or self._conditions.is_impossible:
+        if query.text or self.check.may_reject or self.conditions.is_impossible:
             docs = [ranked.row.doc for ranked, _ in self.first(_ALL)]
-        return {by: self._searcher.counts(by, self._conditions, docs) for by in query.count_by}
+        return {by: self._searcher.counts(by, self.conditions, docs) for by in query.count_by}
 
     def aggregations(self) -> dict[str, dict[str, Any]]:
         """Aggregations over all matches, not only those of the page."""
@@ -221,9 +227,9 @@ class _SearchRun:
         lowest = 1.0
         limit = CANDIDATES if self._query.sort == RELEVANCE else _ALL
         while True:
-            matches = self._searcher.search(self._text, self._conditions, limit, RARITY)
+            matches = self._searcher.search(self.text, self.conditions, limit, RARITY)
             self._check_time()
-            enough = count if limit == CANDIDATES and not self._check.may_reject else _ALL
+            enough = count if limit == CANDIDATES and not self.check.may_reject else _ALL
             ordered = self._ranked(matches, enough, seen, lowest)
             part = self._checked(self._with_successors(ordered, seen), count - len(page))
             if len(part) < count - len(page) and len(ordered) >= enough:  # some were rejected: rank all the others, too
@@ -243,7 +249,7 @@ class _SearchRun:
 
     def _ranked(self, matches: list[TextMatch], enough: int, seen: set[int], lowest: float) -> list[RankedRow]:
         """Matches that were not seen before, in the query's order, none with a higher score than those that were."""
-        ranked = self._ranking.rank_matches(matches, self._text, self._conditions, enough)
+        ranked = self._ranking.rank_matches(matches, self.text, self.conditions, enough)
         ordered = self._sorted(each for each in ranked if each.row.doc not in seen)
         for each in ordered:
             each.score = min(each.score, lowest)
@@ -254,7 +260,7 @@ class _SearchRun:
         page: Page = []
         offset, size = 0, count
         while len(page) < count:
-            rows = self._searcher.select(self._conditions, self._query.sort, size, offset)
+            rows = self._searcher.select(self.conditions, self._query.sort, size, offset)
             page += self._checked(self._ranking.rank_rows(rows), count - len(page))
             if len(rows) < size:
                 break
@@ -272,9 +278,9 @@ class _SearchRun:
         """The first `count` whose records, as they are in the files, meet the query."""
         page: Page = []
         block: list[RankedRow] = []
-        has_bounds = self._check.has_bounds
+        has_bounds = self.check.has_bounds
         for each in ranked:
-            if not has_bounds or self._check.is_in_bounds(each):
+            if not has_bounds or self.check.is_in_bounds(each):
                 block.append(each)
             if len(block) >= count - len(page):
                 page += self._with_records(block)
@@ -289,7 +295,7 @@ class _SearchRun:
         records = self._searcher.records([each.row for each in block])
         for each in block:
             record = records.get(each.row.doc)
-            if record is not None and self._check.is_met(each, record):
+            if record is not None and self.check.is_met(each, record):
                 yield each, record
 
     def _check_time(self) -> None:
@@ -300,7 +306,7 @@ class _SearchRun:
             )
 
 
-class _RecordCheck:
+class RecordCheck:
     """The parts of a query that the index cannot answer, checked on each candidate and its record.
 
     The index knows terms, not their order (phrases) or their endings (wildcards inside a word); it has no computed
@@ -310,7 +316,7 @@ class _RecordCheck:
     def __init__(self, query: Query, text: ParsedText, ranking: Ranking) -> None:
         self._query = query
         self._text = text
-        self._relevance = ranking.relevance
+        self._ranking = ranking
         self._wildcards = [each for each in text.patterns if is_loose(each)]
         self._excluded_wildcards = [each for each in text.excluded_patterns if is_loose(each)]
         self._has_phrases = bool(text.phrases) or any(len(words) > 1 for words in text.excluded)
@@ -319,6 +325,10 @@ class _RecordCheck:
         has_topics = bool(query.topic_in_text and query.topics)
         has_conditions = query.where is not None or query.min_relevance is not None or has_topics
         self.may_reject = has_conditions or self.has_bounds or self._needs_text
+
+    def with_text(self, text: ParsedText) -> RecordCheck:
+        """The same for another text."""
+        return RecordCheck(self._query, text, self._ranking)
 
     def is_in_bounds(self, ranked: RankedRow) -> bool:
         query = self._query
@@ -330,15 +340,15 @@ class _RecordCheck:
         query = self._query
         if record.deleted and not query.include_deleted:
             return False
-        if query.topic_in_text and not self._has_topic(record):
+        if query.topic_in_text and not self.has_topic(record):
             return False
-        if self._needs_text and not (self._has_right_phrases(record) and self._has_right_words(record)):
+        if self._needs_text and not (self.has_right_phrases(record) and self.has_right_words(record)):
             return False
-        if query.min_relevance is not None and self._relevance(ranked, record) < query.min_relevance:
+        if query.min_relevance is not None and self._ranking.relevance(ranked, record) < query.min_relevance:
             return False
         return query.where is None or query.where.admits(record, ranked.computed)
 
-    def _has_topic(self, record: Record) -> bool:
+    def has_topic(self, record: Record) -> bool:
         """Whether a topic of the query is the record's topic, one of its tags, or a part of its text (design 000)."""
         tags = record.tags if isinstance(record.tags, list) else [record.tags]  # a person may have typed anything
         labels = [label_key(each) for each in (record.topic, *tags)]
@@ -349,7 +359,7 @@ class _RecordCheck:
             for topic in self._query.topics
         )
 
-    def _has_right_phrases(self, record: Record) -> bool:
+    def has_right_phrases(self, record: Record) -> bool:
         if not self._has_phrases:
             return True
         terms = f" {joined_terms(text_of(record.given))} "
@@ -357,7 +367,7 @@ class _RecordCheck:
             f" {' '.join(words)} " in terms for words in self._text.excluded
         )
 
-    def _has_right_words(self, record: Record) -> bool:
+    def has_right_words(self, record: Record) -> bool:
         if not (self._wildcards or self._excluded_wildcards):
             return True
         words = spellings(f"{text_of(record.given)}\n{record.id}")

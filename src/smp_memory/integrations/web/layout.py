@@ -13,6 +13,7 @@ from smp_memory.integrations.web.icons import icon
 if TYPE_CHECKING:
     from smp_memory.integrations.web.request import PageRequest
 
+_PLACE_CHARACTERS = 28
 PAGES = (
     ("agent", "/", "Agent view", "a"),
     ("search", "/search", "Search", "s"),
@@ -62,7 +63,7 @@ def _header(request: PageRequest, current: str) -> Html:
         el("a", label, href=href, aria_current="page" if name == current else None, data_key=f"g {key}")
         for name, href, label, key in PAGES
     ]
-    place = memory.root if len(memory.root) < 42 else "…" + memory.root[-40:]
+    place = memory.root if len(memory.root) <= _PLACE_CHARACTERS else "…" + memory.root[1 - _PLACE_CHARACTERS :]
     return el(
         "header",
         el(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from smp_memory.context.trace import BELOW_FLOOR
 from smp_memory.discovery import folder_of_store
 from smp_memory.integrations.hooks.preview import preview_hook
 from smp_memory.integrations.web.html import Child, Html, el, join, url
@@ -320,7 +321,8 @@ def _told(request: PageRequest, each: PreviewItem, words: frozenset[str]) -> Htm
 def _left_out(request: PageRequest, shown: Preview, words: frozenset[str]) -> Html | None:
     if not shown.left_out:
         return None
-    rows = [_omitted(request, each, words) for each in shown.left_out]
+    near = sorted(shown.left_out, key=lambda each: -(each.relevance or 0.0))
+    rows = [_omitted(request, each, words, shown.min_relevance) for each in near]
     count = max(shown.left_out_count, len(rows))
     more = rows[_SHOWN_LEFT_OUT:]
     missing = count - len(rows)
@@ -329,8 +331,11 @@ def _left_out(request: PageRequest, shown: Preview, words: frozenset[str]) -> Ht
     return panel(f"Left out: {counted(count, 'candidate')}", rows[:_SHOWN_LEFT_OUT], folded, class_="out")
 
 
-def _omitted(request: PageRequest, each: PreviewItem, words: frozenset[str]) -> Html:
-    side = join(tag(each.reason, _REASON_KINDS.get(each.reason, "")), el("small", each.detail))
+def _omitted(request: PageRequest, each: PreviewItem, words: frozenset[str], floor: float) -> Html:
+    if each.reason == BELOW_FLOOR:
+        side = join(tag(f"below {floor:.2f}"), score_bar(each.explain) if each.explain else None)
+    else:
+        side = join(tag(each.reason, _REASON_KINDS.get(each.reason, "")), el("small", each.detail))
     return item(each.record, request.now, score=score_text(each.relevance), side=side, words=words)
 
 

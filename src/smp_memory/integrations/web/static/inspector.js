@@ -77,10 +77,10 @@ function rangeText(range) {
 
 const isWide = () => matchMedia("(min-width: 1101px)").matches;
 
-async function showAside(link) {
+async function showAside(link, mayLeave = true) {
   const page = await fetchPage(link.href);
   const [there, here] = [page.getElementById("memory"), document.getElementById("aside")];
-  if (!there || !here) { location.href = link.href; return; }
+  if (!there || !here) { if (mayLeave) location.href = link.href; return; }
   here.replaceChildren(...document.importNode(there, true).childNodes);
   document.querySelectorAll(".item.chosen").forEach((each) => each.classList.remove("chosen"));
   link.closest(".item")?.classList.add("chosen");
@@ -88,7 +88,7 @@ async function showAside(link) {
 
 // The first memory of a list is shown at once, so that nobody has to guess what the empty column is for.
 const first = document.querySelector("#told .item a[data-aside]");
-if (first && isWide() && document.getElementById("aside")) showAside(first).catch(() => {});
+if (first && isWide() && document.getElementById("aside")) showAside(first, false).catch(() => {});
 
 const dialog = document.getElementById("dialog");
 

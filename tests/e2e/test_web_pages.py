@@ -1,0 +1,203 @@
+"""The inspector in a real browser: the agent view, search as you type, live updates, keys, hostile memories, accessibility."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import smp_memory
+from smp_memory.integrations.hooks.preview import preview_hook
+from tests.e2e.web_site import Visitor, WebSite, chromium
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+HOSTILE = (
+    "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">",
+    "</p></article><iframe src='http://evil.example'></iframe>",
+    "\"><a href='javascript:alert(1)'>click</a> \x1b[31m \u202egnp.exe",
+)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shop") / ".bmad" / "memory"
+    with smp_memory.open(folder) as memory:
+        session = memory.create_session("review", user="ada", agents=["architect", "veritas"])
+        old = session.add_decision("Own passwords, hashed with bcrypt", author="architect", tags=["auth"])
+        new = session.add_decision("Use OAuth 2.0 for sign-in", rationale="Standard", author="architect", tags=["auth"])
+        session.relate(new, old, "supersedes")
+        session.add_finding("Login has no rate limit", severity="high", author="veritas", tags=["security.login"])
+        session.add_decision("Five sign-in attempts a minute for each address", author="architect", tags=["auth"])
+        for number in range(60):
+            session.add_learning(f"Build step {number} of the nightly export is slow", author="veritas")
+        for text in HOSTILE:
+            session.add_finding(text, author="mallory", tags=["hostile"])
+        memory.create_session("other").add_turn("user", "Nothing to do with it")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def visitor(browser: Browser, root: Path) -> Iterator[Visitor]:
+    with WebSite(root, "--author", "ada") as site:
+        visitor = Visitor(browser, site)
+        yield visitor
+        assert visitor.errors == []
+        assert visitor.elsewhere == []  # no request leaves the machine
+        visitor.context.close()
+
+
+def test_agent_view_shows_the_exact_text_of_the_hook(visitor: Visitor, root: Path) -> None:
+    page = visitor.go("/")
+    page.fill("#task", "how many sign-in attempts do we allow")
+    page.wait_for_selector("#told pre:has-text('Five sign-in attempts')")
+    with smp_memory.open(root) as memory:
+        preview = preview_hook(memory, "prompt", prompt="how many sign-in attempts do we allow")
+    assert _without_mark(page.text_content("#told pre") or "") == _without_mark(preview.text)
+    assert f"{preview.tokens} of" in page.inner_text("#figures")
+    assert len(page.query_selector_all("#told .panel:not(.out) .item")) == len(preview.included)
+
+
+def _without_mark(text: str) -> str:
+    """The text with the same mark of its fence, which differs from call to call."""
+    return re.sub(r"\b[0-9a-f]{8}\b", "mark", text)
+
+
+def test_agent_view_says_what_was_left_out_when_the_floor_moves(visitor: Visitor) -> None:
+    page = visitor.go("/?kind=prompt&task=how+many+sign-in+attempts+do+we+allow&floor=0")
+    told = len(page.query_selector_all("#told .panel:not(.out) .item"))
+    page.evaluate(
+        "const floor = document.getElementById('floor'); floor.value = 1; floor.dispatchEvent(new Event('input', {bubbles: true}))"
+    )
+    page.wait_for_selector("#told h2:has-text('nothing')")
+    assert told > 0
+    assert "below 1.00" in page.inner_text("#told")
+    assert "floor=1" in page.url
+
+
+def test_search_answers_as_you_type_and_narrows_by_facets(visitor: Visitor) -> None:
+    page = visitor.go("/search")
+    page.locator("#q").press_sequentially("rate limit")
+    page.wait_for_selector("#results .said:has-text('rate limit')")
+    assert "q=rate+limit" in page.url
+    page.fill("#q", "export")
+    page.wait_for_selector("#results h2:has-text('60')")
+    page.click("text=Next →")
+    page.wait_for_url(re.compile("offset=25"))
+    assert "26 to 50" in page.inner_text("#results h2")
+    page.goto(visitor.site.base + "/search?q=sign-in")
+    page.click("#facets a:has-text('decisions')")
+    page.wait_for_url(re.compile("type=decision"))
+    kinds = page.locator("#results .score small").all_inner_texts()
+    assert kinds
+    assert set(kinds) == {"decision"}
+
+
+def test_search_explains_why_a_memory_is_missing(visitor: Visitor) -> None:
+    page = visitor.go("/search?q=oauth&type=finding")
+    page.fill("#why_not", "review/DEC-0002")
+    page.click("text=Explain")
+    page.wait_for_selector(".explanation")
+    said = page.inner_text(".explanation")
+    assert "Not found" in said
+    assert "decision" in said
+
+
+def test_memory_that_another_process_writes_appears_within_seconds(visitor: Visitor, root: Path) -> None:
+    page = visitor.go("/search?q=&sort=newest")
+    page.wait_for_selector("#live[data-state=on]")
+    with smp_memory.open(root) as memory:
+        memory.session("other").add_finding("The cat sat on the keyboard", author="veritas")
+    page.wait_for_selector("#toasts >> text=The cat sat on the keyboard")
+    page.wait_for_selector("#results >> text=The cat sat on the keyboard")
+
+
+def test_hostile_memories_are_inert(visitor: Visitor) -> None:
+    page = visitor.go("/search?tag=hostile")
+    texts = page.locator("#results .said").all_inner_texts()
+    assert len(texts) == len(HOSTILE)
+    assert any("<script>" in text for text in texts)  # shown as text
+    assert not any("\u202e" in text or "\x1b" in text for text in texts)
+    assert page.title() != "pwned"
+    assert page.query_selector("main script, main iframe, main img") is None
+    page.goto(visitor.site.base + "/?kind=context&task=click+exe+script")
+    assert page.title() != "pwned"
+
+
+def test_pages_are_reached_by_keys_alone(visitor: Visitor) -> None:
+    page = visitor.go("/")
+    page.wait_for_selector("#live[data-state=on]")
+    page.locator("body").press("g")
+    page.keyboard.press("s")
+    page.wait_for_url(re.compile("/search"))
+    page.keyboard.press("Escape")  # leaves the search box, which has the focus
+    page.keyboard.press("/")
+    page.keyboard.type("oauth")
+    page.wait_for_selector("#results .said:has-text('OAuth')")
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.wait_for_selector(".item:focus")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/memory/review/DEC-0002"))
+    page.keyboard.press("?")
+    page.wait_for_selector("#help[open]")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#help:not([open])", state="attached")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+def test_pages_have_no_accessibility_violations(browser: Browser, root: Path, scheme: str, width: int) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    found: list[str] = []
+    with WebSite(root) as site:
+        visitor = Visitor(browser, site, color_scheme=scheme, viewport={"width": width, "height": 900})
+        for path in PATHS:
+            page = visitor.go(path)
+            page.wait_for_selector("#live[data-state=on]")
+            results = axe.run(page, options={"resultTypes": ["violations"]})
+            found += [
+                f"{path}: {each['id']}: {each['nodes'][0]['html'][:200]}" for each in results.response["violations"]
+            ]
+            overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            if overflow > 0:
+                found.append(f"{path}: {overflow} pixels wider than the screen")
+    assert found == []
+
+
+PATHS = (
+    "/",
+    "/?kind=context&agent=architect&task=make+the+sign-in+safer",
+    "/?kind=start",
+    "/search?q=sign-in",
+    "/search?tag=hostile",
+    "/sessions",
+    "/session/review",
+    "/memory/review/DEC-0002",
+    "/memory/review/DEC-0002/edit",
+    "/analytics",
+    "/trash",
+    "/health",
+    "/nothing-here",
+)
+
+
+def test_pages_work_without_scripts(browser: Browser, root: Path) -> None:
+    with WebSite(root) as site:
+        visitor = Visitor(browser, site, java_script_enabled=False)
+        page = visitor.go("/?kind=prompt&task=how+many+sign-in+attempts+do+we+allow")
+        assert "Five sign-in attempts" in page.inner_text("#told pre")
+        page = visitor.go("/search")
+        page.fill("#q", "oauth")
+        page.click("form.panel button")
+        assert "OAuth" in page.inner_text("#results")
