@@ -44,8 +44,9 @@ def ago(moment: datetime, now: datetime) -> str:
     seconds = (now - moment).total_seconds()
     if abs(seconds) < 60:
         return "just now"
-    words = duration(abs(seconds))
-    return f"{words} ago" if seconds > 0 else f"in {words}"
+    if seconds > 0:
+        return f"{duration(seconds)} ago"
+    return f"in {duration(59 - seconds)}"  # a deadline of 30 days that was just set is in 30 days
 
 
 def duration(seconds: float | timedelta) -> str:

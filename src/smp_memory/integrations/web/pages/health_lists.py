@@ -92,7 +92,8 @@ def maintenance_panel(request: PageRequest, report: MaintenanceReport | None) ->
     )
     due_list = el("ul", rows, class_="issues") if rows else el("p", "Nothing is due.", class_="empty")
     how = el("p", "It runs by itself when a store is opened, or with ", el("code", "smp maintain"), ".", class_="hint")
-    return panel("Maintenance", el("p", said, class_="note"), refused, due_list, later, how)
+    run = el("div", el("a", "Run it now", href="/maintain", class_="button small", data_dialog=True), class_="actions")
+    return panel("Maintenance", el("p", said, class_="note"), refused, due_list, later, how, run)
 
 
 def _moment(seconds: float | None) -> datetime | None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from smp_memory.errors import SessionArchived, SessionNotFound, SMPError
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.layout import heading, page, panel, problems_banner
-from smp_memory.integrations.web.pages.sessions import STATE_KINDS, archived_item, deleted_item
+from smp_memory.integrations.web.pages.away import archived_item, deleted_item
+from smp_memory.integrations.web.pages.sessions import STATE_KINDS
 from smp_memory.integrations.web.parts import options, pager, pairs, quota_meter, same_page, stacked_meter, tag, when
 from smp_memory.integrations.web.timeline import PAGE_RECORDS, TimelineQuery, day_of, timeline
 from smp_memory.integrations.web.timeline_view import activity, days

@@ -5,15 +5,16 @@ The list is filtered and sorted by what the index knows of all sessions; only th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from smp_memory.errors import SMPError
 from smp_memory.index.query import RowConditions
-from smp_memory.integrations.web.html import Child, Html, el, join, url
-from smp_memory.integrations.web.layout import form, heading, page, panel, problems_banner
+from smp_memory.integrations.web.html import Child, Html, el, url
+from smp_memory.integrations.web.layout import heading, page, panel, problems_banner
+from smp_memory.integrations.web.pages.away import archived_item, deleted_item
 from smp_memory.integrations.web.parts import options, pager, quota_meter, same_page, tag, when
 from smp_memory.integrations.web.timeline import is_open_row
-from smp_memory.integrations.web.words import counted, date_text, next_step_text, plain, shortened, size_text
+from smp_memory.integrations.web.words import counted, next_step_text
 from smp_memory.lifecycle.session_states import SessionState, SessionUsage, session_states, usage
 from smp_memory.model.types import KINDS
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.model.reports import Problem
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.model.storage_reports import ArchivedSession
     from smp_memory.store.port import IndexSearcher
 
 PAGE_SESSIONS = 40
@@ -323,71 +323,6 @@ def _archived(request: PageRequest) -> Html:
     )
 
 
-def archived_item(request: PageRequest, each: ArchivedSession, *, is_open: bool = False) -> Html:
-    """An archived session: when, why, how large, its summary, and the way back."""
-    restore = form(request, url("/session/{}/restore", each.session), el("button", "Restore", class_="small"))
-    delete = el(
-        "a", "Delete", href=url("/session/{}/delete", each.session), class_="button small danger", data_dialog=True
-    )
-    facts = [
-        f"archived {date_text(each.when, request.now)}" if each.when else "archived",
-        size_text(each.bytes),
-        _memories(each.metadata),
-        f"because: {each.reason}" if each.reason else "",
-    ]
-    return el(
-        "div",
-        el(
-            "div",
-            el("a", each.session, href=url("/session/{}", each.session), class_="name"),
-            el("div", " · ".join(fact for fact in facts if fact), class_="meta"),
-            summary(each.metadata, is_open),
-        ),
-        el("div", restore, delete, class_="actions"),
-        class_="away",
-    )
-
-
-def _memories(metadata: Mapping[str, Any]) -> str:
-    count = metadata.get("memories")
-    return counted(count, "memory", "memories") if isinstance(count, int) else ""
-
-
-def summary(metadata: Mapping[str, Any], is_open: bool) -> Html | None:
-    """The summary that an archive keeps: conversation in a few sentences, decisions, open findings, topics."""
-    parts: list[Child] = []
-    said = metadata.get("conversation") or metadata.get("summary")
-    if isinstance(said, dict):
-        said = said.get("summary") or said.get("text")
-    if isinstance(said, list):
-        said = " ".join(plain(each) for each in said)
-    if isinstance(said, str) and said:
-        parts.append(el("p", shortened(said, 1200), dir="auto"))
-    decisions = _texts(metadata.get("key_decisions"), "decision")
-    findings = [text for each in _values(metadata.get("open_findings")) for text in _texts(each, "finding")]
-    for title, texts in (("Decisions", decisions), ("Open findings", findings)):
-        if texts:
-            shown = [el("li", shortened(text, 200), dir="auto") for text in texts[:8]]
-            more = el("li", f"and {len(texts) - 8:,} more") if len(texts) > 8 else None
-            parts.append(join(el("h3", title), el("ul", shown, more)))
-    topics = _texts(metadata.get("topics"), "topic")
-    if topics:
-        parts.append(el("p", [join(tag(topic), " ") for topic in topics[:12]]))
-    if is_open:
-        return join(parts or el("p", "It has no summary that can be read.", class_="empty"))
-    return el("details", el("summary", "Summary"), parts) if parts else None
-
-
-def _texts(rows: Any, name: str) -> list[str]:
-    """A summary may have been edited by hand: whatever is not as expected is left out."""
-    rows = rows if isinstance(rows, list) else []
-    return [plain(row[name]) for row in rows if isinstance(row, dict) and row.get(name)]
-
-
-def _values(value: Any) -> list[Any]:
-    return list(value.values()) if isinstance(value, dict) else [value]
-
-
 def _deleted(request: PageRequest) -> Html | None:
     found = request.memory.deleted_sessions()
     if not found:
@@ -395,37 +330,3 @@ def _deleted(request: PageRequest) -> Html | None:
     text = f"{counted(len(found), 'deleted session')} in the trash"
     link = el("p", el("a", text, href="/trash#sessions"), " can still be restored.", class_="note")
     return panel("Deleted", link, [deleted_item(request, each) for each in found[-10:][::-1]], id="deleted")
-
-
-def deleted_item(request: PageRequest, each: ArchivedSession) -> Html:
-    """A deleted session: by whom, when, why, until when it can be restored, and the way back."""
-    by, until = each.metadata.get("deleted_by"), _deadline(each)
-    facts = [
-        f"deleted {date_text(each.when, request.now)}" if each.when else "deleted",
-        f"by {by}" if isinstance(by, str) and by else "",
-        size_text(each.bytes),
-        f"because: {each.reason}" if each.reason else "",
-    ]
-    kept = f"Can be restored until {until} at least." if until else "It stays until somebody purges it."
-    if each.is_foreign:
-        kept = "Another program deleted it; SMP does not purge it."
-    restore = form(request, url("/session/{}/undelete", each.session), el("button", "Restore", class_="small"))
-    purge = el(
-        "a", "Purge", href=url("/session/{}/purge", each.session), class_="button small danger", data_dialog=True
-    )
-    return el(
-        "div",
-        el(
-            "div",
-            el("span", each.session, class_="name"),
-            el("div", " · ".join(fact for fact in facts if fact), class_="meta"),
-            el("div", kept, class_="meta"),
-        ),
-        el("div", restore, purge, class_="actions"),
-        class_="away",
-    )
-
-
-def _deadline(each: ArchivedSession) -> str:
-    until = each.metadata.get("recovery_deadline")
-    return until[:10] if isinstance(until, str) else ""

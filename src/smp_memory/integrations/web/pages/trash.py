@@ -15,7 +15,7 @@ from smp_memory.errors import SMPError
 from smp_memory.index.query import RowConditions
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.layout import form, heading, page, panel, problems_banner
-from smp_memory.integrations.web.pages.sessions import deleted_item
+from smp_memory.integrations.web.pages.away import deleted_item
 from smp_memory.integrations.web.parts import memory_link, options, pager, same_page, when
 from smp_memory.integrations.web.request import Notice
 from smp_memory.integrations.web.words import counted, date_text, line_of, shortened

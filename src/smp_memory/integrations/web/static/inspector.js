@@ -97,7 +97,7 @@ async function showDialog(address) {
   const there = page.getElementById("action");
   if (!there) { location.href = address; return; }
   dialog.replaceChildren(document.importNode(there, true));
-  dialog.showModal();
+  if (!dialog.open) dialog.showModal();
   dialog.querySelector("[autofocus], textarea, input:not([type=hidden]), button")?.focus();
 }
 
