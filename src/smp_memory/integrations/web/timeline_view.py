@@ -126,7 +126,9 @@ def _card(record: Record, links: Html | None, session: str | None) -> Html:
         class_="head",
     )
     title = el("b", plain(name), ": ") if name else None
-    tags = el("p", [join(tag(str(each)), " ") for each in record.tags]) if record.tags else None
+    named = record.given.get("tags")
+    named = named if isinstance(named, list) else []  # a person may have typed anything
+    tags = el("p", [join(tag(plain(each)), " ") for each in named]) if named else None
     body = el("div", title, folded(plain(content)), class_="content", dir="auto")
     return el(
         "article",
