@@ -33,7 +33,9 @@ def test_metadata_size_and_actions_are_shown(session: SessionMemory, client: Ins
         assert f'href="{address}"' in page.html, address
 
 
-def test_memories_are_in_the_order_of_their_times_under_their_days(session: SessionMemory, client: InspectorClient) -> None:
+def test_memories_are_in_the_order_of_their_times_under_their_days(
+    session: SessionMemory, client: InspectorClient
+) -> None:
     session.add_turn("user", "First", created="2026-11-01T10:00:00Z")
     session.add_decision("Second", created="2026-11-01T11:00:00Z")
     session.add_turn("assistant", "Fourth", created="2026-11-03T09:00:00Z")
@@ -52,7 +54,14 @@ def test_relations_are_said_from_both_ends(session: SessionMemory, client: Inspe
     later = session.add_decision("Ten attempts")
     session.relate(later.id, decision.id, "derived_from")
     page = client.get("/session/review")
-    for expected in ("resolves FIND-0001", "resolved by DEC-0001", "said in TURN-0001", "led to FIND-0001", "follows from DEC-0001", "led to DEC-0002"):
+    for expected in (
+        "resolves FIND-0001",
+        "resolved by DEC-0001",
+        "said in TURN-0001",
+        "led to FIND-0001",
+        "follows from DEC-0001",
+        "led to DEC-0002",
+    ):
         assert expected in page.text, expected
     assert 'href="#m-review-TURN-0001"' in page.html
     assert 'id="m-review-TURN-0001"' in page.html
@@ -94,7 +103,11 @@ def test_deleted_memories_are_shown_only_when_asked_for(session: SessionMemory, 
 def _fill(session: SessionMemory, count: int) -> None:
     with session.transaction() as writes:
         for number in range(count):
-            writes.add_turn("user", f"Turn {number}", created=f"2026-11-{1 + number // 100:02}T10:{number // 60 % 60:02}:{number % 60:02}Z")
+            writes.add_turn(
+                "user",
+                f"Turn {number}",
+                created=f"2026-11-{1 + number // 100:02}T10:{number // 60 % 60:02}:{number % 60:02}Z",
+            )
 
 
 def test_last_page_comes_first_and_pages_meet(memory: Memory, session: SessionMemory, client: InspectorClient) -> None:
@@ -130,7 +143,9 @@ def test_offsets_from_both_ends_give_the_same_memories(memory: Memory, session: 
     assert first.older == 0
 
 
-def test_kept_counts_follow_every_write(memory: Memory, session: SessionMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_counts_follow_every_write(
+    memory: Memory, session: SessionMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("smp_memory.integrations.web.timeline._WORTH_KEEPING", 1)
     memo: dict[str, object] = {}
     first = session.add_turn("user", "One")
@@ -153,8 +168,18 @@ def test_long_text_is_folded_and_complete(session: SessionMemory, client: Inspec
 def test_text_and_authors_are_escaped(session: SessionMemory, client: InspectorClient) -> None:
     session.add_turn("user", "<script>alert(1)</script>\u202e\x1b[31m")
     session.add_decision("<img src=x onerror=alert(2)>", author="<b>eve</b>", rationale="<s>")
-    typed = {"id": "DEC-0002", "timestamp": "yesterday<b>", "made_by": ["<b>kind</b>"], "decision": {"<b>kind</b>": "<b>target</b>"}}
-    typed |= {"relations": [{"kind": "<b>kind</b>", "target": "<b>target"}, 7], "references": "<b>target", "tags": "<u>tag</u>", "turn_ref": ["<b>kind"]}
+    typed = {
+        "id": "DEC-0002",
+        "timestamp": "yesterday<b>",
+        "made_by": ["<b>kind</b>"],
+        "decision": {"<b>kind</b>": "<b>target</b>"},
+    }
+    typed |= {
+        "relations": [{"kind": "<b>kind</b>", "target": "<b>target"}, 7],
+        "references": "<b>target",
+        "tags": "<u>tag</u>",
+        "turn_ref": ["<b>kind"],
+    }
     with open(f"{session.folder}/decisions.jsonl", "a") as file:
         file.write(json.dumps(typed) + "\n")
         odd = {"tags": 7, "relations": 7, "references": {"a": 1}, "turn_ref": 7.5, "rationale": [1], "supersedes": 3}
@@ -162,7 +187,17 @@ def test_text_and_authors_are_escaped(session: SessionMemory, client: InspectorC
     for path in ("/session/review", "/timeline"):
         page = client.get(path)
         assert page.status == 200
-        for mark in ("<script>alert", "<img src=x", "<b>eve", "<u>tag", "<b>kind", "<b>target", "<s>", "\u202e", "\x1b"):
+        for mark in (
+            "<script>alert",
+            "<img src=x",
+            "<b>eve",
+            "<u>tag",
+            "<b>kind",
+            "<b>target",
+            "<s>",
+            "\u202e",
+            "\x1b",
+        ):
             assert mark not in page.html, mark
 
 
@@ -178,7 +213,9 @@ def test_unknown_session_is_not_found(client: InspectorClient) -> None:
     assert "No session never" in page.text
 
 
-def test_timeline_of_all_sessions_mixes_them_by_time(memory: Memory, session: SessionMemory, client: InspectorClient) -> None:
+def test_timeline_of_all_sessions_mixes_them_by_time(
+    memory: Memory, session: SessionMemory, client: InspectorClient
+) -> None:
     session.add_turn("user", "one", created="2026-11-01T10:00:00Z")
     memory.create_session("other").add_turn("user", "two", created="2026-11-01T09:00:00Z")
     page = client.get("/timeline")
@@ -202,7 +239,9 @@ def test_bars_cover_all_days_whatever_their_number() -> None:
     assert spans({}) == []
 
 
-def test_breakdown_of_a_large_session_is_computed_when_asked_for(session: SessionMemory, client: InspectorClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_breakdown_of_a_large_session_is_computed_when_asked_for(
+    session: SessionMemory, client: InspectorClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("smp_memory.integrations.web.pages.session.MOST_FOR_SIZE_REPORT", 1)
     session.add_turn("user", "one")
     session.add_turn("user", "two")

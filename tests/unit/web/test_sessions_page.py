@@ -13,7 +13,7 @@ from tests.unit.web.inspector_client import Clock, InspectorClient
 
 def _table(html: str) -> list[str]:
     """The rows of the list of live sessions."""
-    body = html.split('id="sessions"')[1].split("</table>")[0].split("<tbody>")
+    body = html.split('id="sessions"')[1].split("</table>", maxsplit=1)[0].split("<tbody>")
     return body[1].split("</tr>")[:-1] if len(body) > 1 else []
 
 
@@ -55,7 +55,9 @@ def test_filters_by_text_state_and_project(memory: Memory, client: InspectorClie
     memory.create_session("new-one", user="grace", project="bank").add_turn("user", "a")
 
     def names(query: str) -> list[str]:
-        return re.findall(r'href="/session/([^"?]+)" class="name"', " ".join(_table(client.get(f"/sessions?{query}").html)))
+        return re.findall(
+            r'href="/session/([^"?]+)" class="name"', " ".join(_table(client.get(f"/sessions?{query}").html))
+        )
 
     assert names("") == ["new-one", "old-one"]
     assert names("sort=unused") == ["old-one", "new-one"]
@@ -81,7 +83,9 @@ def test_list_is_paged_and_each_session_is_on_one_page(memory: Memory, client: I
     assert len(names[1]) == 3
 
 
-def test_archived_session_is_listed_with_its_summary_and_stays_archived(memory: Memory, client: InspectorClient) -> None:
+def test_archived_session_is_listed_with_its_summary_and_stays_archived(
+    memory: Memory, client: InspectorClient
+) -> None:
     session = memory.create_session("done")
     session.add_decision("Keep the old schema")
     memory.archive_session("done", "finished")
@@ -125,7 +129,11 @@ def test_summary_that_was_edited_by_hand_does_not_break_the_page(memory: Memory,
     beside = [path for path in Path(archived.path).parent.iterdir() if path.suffix == ".json"]
     for path in beside:
         data = json.loads(path.read_text())
-        path.write_text(json.dumps({**data, "key_decisions": "x", "topics": [1], "open_findings": 7, "conversation": 3, "memories": "many"}))
+        path.write_text(
+            json.dumps(
+                {**data, "key_decisions": "x", "topics": [1], "open_findings": 7, "conversation": 3, "memories": "many"}
+            )
+        )
     for address in ("/sessions", "/session/away"):
         page = client.get(address)
         assert page.status == 200
