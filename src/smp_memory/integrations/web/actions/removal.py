@@ -187,7 +187,7 @@ def show_erase(target: Target) -> Form:
     intro = join(
         _said(target.record),
         el("p", "Erasing removes its bytes at once and for good, with its whole history. It cannot be undone."),
-        el("h3", "Rewritten"),
+        el("h2", "Rewritten"),
         el(
             "ul",
             [el("li", el("code", f"{target.session.id}/{name}")) for name in files],
@@ -198,7 +198,7 @@ def show_erase(target: Target) -> Form:
             el("li", "the index, the access log, and what summaries quote of it"),
             class_="effects",
         ),
-        el("h3", "Out of reach of SMP"),
+        el("h2", "Out of reach of SMP"),
         el("ul", [el("li", each) for each in BEYOND_REACH], class_="effects"),
     )
     fields = join(reason_field(target.request, target.error), confirmation(target.id, target.error))

@@ -289,7 +289,7 @@ def _compaction(report: CompactionReport, session: str) -> Html:
     rows = [el("li", memory_link(f"{session}/{each.id}", session), f" {each.why}") for each in moved[:_MOST_LISTED]]
     more = el("li", f"and {len(moved) - _MOST_LISTED:,} more") if len(moved) > _MOST_LISTED else None
     title = f"Would move {counted(len(moved), 'memory', 'memories')} and free {size_text(report.freed_bytes)}"
-    return join(el("h3", title), el("ul", rows, more, class_="effects"))
+    return join(el("h2", title), el("ul", rows, more, class_="effects"))
 
 
 def _run_compact(target: SessionTarget) -> Response:
