@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import smp_memory
-from tests.e2e.web_site import Visitor, WebSite, chromium
+from tests.e2e.web_site import WAIT_SECONDS, Visitor, WebSite, chromium
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Locator
 
 HOSTILE = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">"
 PAGES = (
@@ -70,13 +70,19 @@ def visitor(browser: Browser, root: Path) -> Iterator[Visitor]:
         visitor.context.close()
 
 
+def _wait_for_count(locator: Locator, count: int) -> None:
+    from playwright.sync_api import expect
+
+    expect(locator).to_have_count(count, timeout=1000 * WAIT_SECONDS)
+
+
 def test_list_of_sessions_is_filtered_as_one_types(visitor: Visitor) -> None:
     page = visitor.go("/sessions")
     names = page.locator("#sessions a.name")
     names.filter(has_text="review").wait_for()
     assert names.count() == 2
     page.fill("#q", "grace")
-    page.wait_for_function("document.querySelectorAll('#sessions a.name').length === 1")
+    _wait_for_count(names, 1)
     assert names.inner_text() == "payments"
     assert page.url.endswith("/sessions?q=grace")
 
@@ -87,21 +93,20 @@ def test_new_memory_of_another_process_appears_in_an_open_timeline(visitor: Visi
     with smp_memory.open(root) as memory:
         memory.session("payments").add_decision("Refund twice at most", author="developer")
     page.locator("#timeline .card", has_text="Refund twice at most").wait_for()
-    assert "2 memories" in page.locator("#timeline, h1 + p").first.inner_text() or page.locator(".card").count() == 1
+    _wait_for_count(page.locator("#timeline .item"), 2)
 
 
 def test_relation_leads_to_the_memory_on_the_page(visitor: Visitor) -> None:
     page = visitor.go("/session/review")
     page.locator(".kind-decision .links a", has_text="FIND-0001").click()
-    page.wait_for_function("location.hash === '#m-review-FIND-0001'")
-    assert page.locator(":target").inner_text().count("No rate limit") == 1
+    page.locator("#m-review-FIND-0001:target", has_text="No rate limit").wait_for()
 
 
 def test_timeline_is_filtered_without_a_reload(visitor: Visitor) -> None:
     page = visitor.go("/session/review")
     page.evaluate("window.isSame = true")
     page.select_option("#type", "decision")
-    page.wait_for_function("document.querySelectorAll('#timeline .turn').length === 0")
+    _wait_for_count(page.locator("#timeline .turn"), 0)
     assert page.locator("#timeline .kind-decision").count() == 1
     assert page.evaluate("window.isSame") is True
 

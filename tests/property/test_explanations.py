@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import hypothesis.strategies as st
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 import smp_memory
 from smp_memory.testing import FrozenClock
 from tests.crash.scenarios import depth
-from tests.property.test_queries import NAMES, WHERE, do, questions, steps
+from tests.property.test_queries import NAMES, WHERE, counted, do, questions, steps
 
 FLOORS = st.fixed_dictionaries(
     {},
@@ -80,6 +81,24 @@ def check(memory: smp_memory.Memory, options: dict[str, Any]) -> None:
             assert found.score is not None
             assert 0 <= found.score <= 1
             assert str(found.to_dict())
+
+
+@settings(max_examples=depth(30, 600), deadline=None)
+@given(st.lists(steps, min_size=1, max_size=14), PRIVATE, st.lists(questions, min_size=1, max_size=3), FLOORS)
+def test_counts_are_those_of_all_hits(written: Any, private: Any, asked: list[dict[str, Any]], floors: Any) -> None:
+    memory = filled(written, private)
+    viewer = floors.get("viewer")
+    asking: Any = memory if viewer is None else memory.agent(viewer, NAMES[0])
+    given = {name: value for name, value in floors.items() if name not in ("viewer", "limit", "offset")}
+    for question in asked:
+        options = {"sessions": "all", **question, **given, "track_access": False}
+        if "where" in options:
+            options["where"] = WHERE[options["where"]][0]
+        if options.get("since", "") <= options.get("until", "9"):
+            hits = asking.query(**options, limit=10_000)
+            few = asking.query(**options, limit=1, count_by=[*counted([]), "month"])
+            months = Counter(f"{hit.record.created:%Y-%m}" for hit in hits)
+            assert few.counts == {**counted(hits.records), "month": months}
 
 
 def ranks_by_page(asking: Any, query: dict[str, Any]) -> dict[str, int]:

@@ -145,7 +145,7 @@ def positive_int(text: str) -> int:
 
 _SORTS = ("relevance", "newest", "oldest", "priority", "importance")
 _MODES = ("default", "weighted", "product")
-_COUNTABLE = "type, tag, agent, day, session, topic"
+_COUNTABLE = "type, tag, agent, day, month, session, topic"
 
 # Keyword arguments of `query` that restrict its results -> their options.
 _RESTRICTIONS = {

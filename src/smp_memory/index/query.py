@@ -17,7 +17,6 @@ from math import log
 from smp_memory.index.documents import DELETED, label_key, tag_label, topic_label
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.index.tokenizer import stem
-from smp_memory.model.types import NUMBERED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -226,34 +225,6 @@ class RowSelection:
 def _below(name: str) -> tuple[str, str, str]:
     name = label_key(name)
     return name, name + ".", name + "/"
-
-
-_COUNT_SQL = {
-    "type": "SELECT type, count(*) FROM memory WHERE {where} GROUP BY 1",
-    "agent": "SELECT author, count(*) FROM memory WHERE {where} GROUP BY 1",
-    "day": "SELECT date((created - 999999 * (created < 0)) / 1000000, 'unixepoch'), count(*) FROM memory WHERE {where} GROUP BY 1",
-    "session": "SELECT doc >> 24, count(*) FROM memory WHERE {where} GROUP BY 1",
-    "tag": "SELECT tag, count(*) FROM tag WHERE doc IN (SELECT doc FROM memory WHERE {where}) GROUP BY 1",
-    "topic": "SELECT topic, count(*) FROM topic WHERE doc IN (SELECT doc FROM memory WHERE {where}) GROUP BY 1",
-}
-
-
-def count_by(rows: Rows, by: str, where: str, values: Sequence[Any]) -> dict[str, int]:
-    """Count memories by type, agent, day, session, tag or topic, the most frequent first."""
-    found = rows.all(_COUNT_SQL[by].format(where=where), values)
-    names = rows.session_names() if by == "session" else {}
-    readable: dict[str, int] = {}
-    for key, count in found:
-        if by == "type":
-            name = NUMBERED[key]
-        elif by == "agent":
-            name = rows.name_of(key) if key is not None else ""
-        elif by == "session":
-            name = names[key]
-        else:
-            name = str(key)
-        readable[name] = readable.get(name, 0) + count
-    return dict(sorted(readable.items(), key=lambda item: (-item[1], item[0])))
 
 
 # -- text queries

@@ -15,18 +15,19 @@ query and time. Decay moves a memory down by a bounded factor; decayed memories 
 from __future__ import annotations
 
 import time
+from copy import copy
 from functools import partial
 
 from smp_memory import event_log
 from smp_memory.errors import QueryTimeout
-from smp_memory.index.documents import label_key, text_of
-from smp_memory.index.query import is_loose, matches_spelling
+from smp_memory.index.documents import GUARDED, label_key, text_of
+from smp_memory.index.query import is_loose, matches_spelling, text_matches
 from smp_memory.index.tokenizer import joined_terms, parse, spellings
 from smp_memory.model.hits import Hit, Hits
 from smp_memory.search.field_values import aggregate, with_computed
 from smp_memory.search.names import spelled, with_corrections
 from smp_memory.search.query import NEWEST, OLDEST, RELEVANCE, Query
-from smp_memory.search.ranking import Ranking, sort_key, uses_embeddings
+from smp_memory.search.ranking import Ranking, adds_candidates, sort_key, uses_embeddings
 from smp_memory.search.scoring import CANDIDATES, RARITY
 from smp_memory.search.succession import SuccessionOrder, newer_first
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from smp_memory.decay import Policy
     from smp_memory.index.query import TextMatch
+    from smp_memory.index.rows import Row
     from smp_memory.index.tokenizer import ParsedText
     from smp_memory.model.record import Record
     from smp_memory.scope import Scope
@@ -203,10 +205,33 @@ class SearchRun:
         query = self._query
         if not query.count_by:
             return {}
-        docs = None
-        if query.text or self.check.may_reject or self.conditions.is_impossible:
-            docs = [ranked.row.doc for ranked, _ in self.first(_ALL)]
-        return {by: self._searcher.counts(by, self.conditions, docs) for by in query.count_by}
+        matches = None
+        if self.check.may_reject:
+            matches = _as_matches(ranked.row for ranked, _ in self.first(_ALL))
+        elif query.text and not self.conditions.is_impossible:
+            matches = self._all_matches() if self.text else []
+        return self._searcher.counts(query.count_by, self.conditions, matches)
+
+    def _all_matches(self) -> list[TextMatch]:
+        """All that `first` would find, without reading a record. Only if `RecordCheck` cannot reject any."""
+        searcher, conditions = self._searcher, self.conditions
+        found = searcher.search(self.text, conditions, _ALL, RARITY)
+        others: dict[int, Row] = {}
+        if adds_candidates(self._query, self.text, conditions):
+            ranking = copy(self._ranking)  # its rivals are those of the page
+            ranked = ranking.rank_matches(found[:CANDIDATES], self.text, conditions, _ALL)
+            others = {each.row.doc: each.row for each in ranked}
+        if conditions.needs_rows:
+            rows = searcher.rows([each.doc for each in found])
+            found = [each for each in found if each.doc in rows and conditions.meets_bounds(rows[each.doc])]
+        known = {each.doc for each in found} if others or searcher.has_successions else set()
+        if self._query.sort == RELEVANCE and searcher.has_successions:
+            superseded = searcher.rows(list(searcher.superseded() & {*known, *others}))
+            others.update({row.doc: row for row in self._succession.admitted_successors(list(superseded.values()))})
+        found += _as_matches(row for doc, row in others.items() if doc not in known)
+        guarded = searcher.rows([each.doc for each in found if each.facts & GUARDED])
+        hidden = {doc for doc, row in guarded.items() if not searcher.is_visible(row)}
+        return [each for each in found if each.doc not in hidden] if hidden else found
 
     def aggregations(self) -> dict[str, dict[str, Any]]:
         """Aggregations over all matches, not only those of the page."""
@@ -304,6 +329,10 @@ class SearchRun:
                 f"The query took longer than {self._query.timeout:g} s. Narrow it: one session, a type, a time range.",
                 timeout=self._query.timeout,
             )
+
+
+def _as_matches(rows: Iterable[Row]) -> list[TextMatch]:
+    return text_matches((row.doc, 0.0, row.created, row.facts) for row in rows)
 
 
 class RecordCheck:

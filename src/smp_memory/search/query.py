@@ -53,7 +53,7 @@ _SORT_FIELDS = {
     "access.count": "access",
     "decay.access_count": "access",
 }
-COUNTABLE = ("type", "tag", "agent", "day", "session", "topic")
+COUNTABLE = ("type", "tag", "agent", "day", "month", "session", "topic")
 MODES = ("default", "weighted", "product")
 LIMIT = 10_000
 MAX_VALUES = 100  # tags, agents or topics in one query; SQLite takes some more

@@ -387,6 +387,11 @@ def _is_plain(text: ParsedText) -> bool:
     return bool(text.words) and not (text.phrases or text.patterns or text.excluded or text.excluded_patterns)
 
 
+def adds_candidates(query: Query, text: ParsedText, conditions: RowConditions) -> bool:
+    """Whether memories without any word of the query may be candidates, because of their neighbours or their meaning."""
+    return uses_embeddings(query) or _is_sentence(text, conditions)
+
+
 def _is_sentence(text: ParsedText, conditions: RowConditions) -> bool:
     """Whether the query is a sentence in plain words; a word or two, or tags and topics, ask for exactly those."""
     return len(text.words) >= _SENTENCE_WORDS and _is_plain(text) and not conditions.has_label_conditions

@@ -55,6 +55,7 @@ class SuccessionOrder:
         self._at = at
         self._allows = allows
         self._known: dict[int, list[Row]] = {}  # successors by doc; empty: it has none
+        self._allowed: set[int] = set()  # known successors that meet the conditions
 
     def ordered(self, ranked: list[RankedRow], emitted: Iterable[int] = ()) -> Iterator[RankedRow]:
         """The same rows, each after its successors; without those in `emitted`, which come before all of them."""
@@ -62,19 +63,26 @@ class SuccessionOrder:
         by_doc: dict[int, RankedRow] = {}
         for start in range(0, len(ranked), _BLOCK):
             block = ranked[start : start + _BLOCK]
-            new = self._admitted(self._look_up(each.row for each in block))
-            by_doc = by_doc or ({each.row.doc: each for each in ranked} if new else {})
-            for each in block if new else ():
+            self._allowed |= self._admitted(self._look_up(each.row for each in block))
+            allowed = self._allowed
+            by_doc = by_doc or ({each.row.doc: each for each in ranked} if allowed else {})
+            for each in block if allowed else ():
                 if self._known[each.row.doc]:
                     self._ranking.remove_rival(each)
             for each in block:
-                for row in self._known[each.row.doc] if new else ():
-                    if row.doc in new and row.doc not in done:
+                for row in self._known[each.row.doc] if allowed else ():
+                    if row.doc in allowed and row.doc not in done:
                         done.add(row.doc)
                         yield self._ranking.inherit(row, each, by_doc.get(row.doc))
                 if each.row.doc not in done:
                     done.add(each.row.doc)
                     yield each
+
+    def admitted_successors(self, rows: list[Row]) -> list[Row]:
+        """The successors of these rows that meet the conditions of the query."""
+        found = [row for ends in self._searcher.successors(rows, self._at, self._allows).values() for row in ends]
+        admitted = self._admitted(found)
+        return [row for row in found if row.doc in admitted]
 
     def successors(self, rows: list[Row]) -> dict[int, str]:
         """The ref of the newest memory that took the place of each of these, by doc; only of those that have a successor."""

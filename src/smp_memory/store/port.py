@@ -642,6 +642,9 @@ class IndexSearcher(Protocol):
         `allows` tells which sessions count. What these memories may be is in `smp_memory.store.succession`.
         """
 
+    def superseded(self) -> set[int]:
+        """All memories that others say they supersede, whether or not that counts (`successors`)."""
+
     def is_superseded(self, record: Record, at: int | None = None) -> bool:
         """Whether a memory took the place of this one until a time."""
 
@@ -651,8 +654,13 @@ class IndexSearcher(Protocol):
         `by_text`: among the matches of the searches so far; else among all that meet the other conditions.
         """
 
-    def counts(self, by: str, conditions: RowConditions, docs: Iterable[int] | None = None) -> dict[str, int]:
-        """How many memories meet the conditions, or are among these, by type, tag, agent, day, session or topic."""
+    def counts(
+        self, fields: Sequence[str], conditions: RowConditions, matches: Sequence[TextMatch] | None = None
+    ) -> dict[str, dict[str, int]]:
+        """How many memories meet the conditions, or are among these matches: by field and name, the most frequent first.
+
+        Fields are type, tag, agent, day, month, session and topic.
+        """
 
     def related(
         self, names: Iterable[str], scope: str, depth: int, kinds: Sequence[str] = ()

@@ -6,6 +6,7 @@ A searcher serves one query: it represents the index as it was when the query be
 from __future__ import annotations
 
 from smp_memory import incomplete
+from smp_memory.index.counting import count_matches, count_rows, empty
 from smp_memory.index.documents import AUTHOR_SHIFT
 from smp_memory.index.embeddings import ModelUnavailable
 from smp_memory.index.query import (
@@ -13,7 +14,6 @@ from smp_memory.index.query import (
     RowSelection,
     TextMatch,
     TextQuery,
-    count_by,
     is_loose,
     text_matches,
 )
@@ -53,6 +53,8 @@ _USAGE = f"""SELECT s.id, s.size, s.last, (SELECT max(a.last) FROM access a
     WHERE a.doc >= s.no << {POSITION_BITS} AND a.doc < (s.no + 1) << {POSITION_BITS}) FROM session s"""  # a constant
 _WITH_DELETED = f"SELECT id FROM session WHERE no IN (SELECT DISTINCT doc >> {POSITION_BITS} FROM memory WHERE deleted)"
 _WISHES = "wish CROSS JOIN memory ON doc = turn"  # in this order, because few turns are wishes
+_SUPERSEDED = f"""SELECT memory.doc FROM succession old CROSS JOIN session ON session.id = old.session
+    CROSS JOIN memory ON memory.doc >> {POSITION_BITS} = +session.no AND memory.id = old.id"""
 _ORDERS = {"newest": "created DESC, doc DESC", "oldest": "created, doc"}
 
 
@@ -306,20 +308,16 @@ class Searcher:
 
     # -- counting
 
-    def counts(self, by: str, conditions: RowConditions, docs: Iterable[int] | None = None) -> dict[str, int]:
-        """How many memories meet the conditions, or are among these, by type, tag, agent, day, session or topic."""
-        if docs is None:
-            if conditions.is_impossible:
-                return {}
-            selection = RowSelection(self._rows, conditions)
-            return count_by(self._rows, by, selection.where, selection.values)
-        total: dict[str, int] = {}
-        docs = list(docs)
-        for start in range(0, len(docs), 500):
-            part = docs[start : start + 500]
-            for name, count in count_by(self._rows, by, f"doc IN ({','.join('?' * len(part))})", part).items():
-                total[name] = total.get(name, 0) + count
-        return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
+    def counts(
+        self, fields: Sequence[str], conditions: RowConditions, matches: Sequence[TextMatch] | None = None
+    ) -> dict[str, dict[str, int]]:
+        """How many memories meet the conditions, or are among these matches, by each of these fields."""
+        if matches is not None:
+            return count_matches(self._rows, fields, matches)
+        if conditions.is_impossible:
+            return empty(fields)
+        selection = RowSelection(self._rows, conditions)
+        return count_rows(self._rows, fields, selection.where, selection.values)
 
     # -- relations
 
@@ -465,6 +463,10 @@ class Searcher:
     ) -> dict[int, list[Row]]:
         """By doc the memories that took the place of these, the newest first; only memories that have some."""
         return Successions(self._rows, self, at, allows).successors(rows) if self.has_successions else {}
+
+    def superseded(self) -> set[int]:
+        """The docs of all memories that others say they supersede, whether or not that counts."""
+        return {doc for (doc,) in self._rows.each(_SUPERSEDED)} if self.has_successions else set()
 
     def is_superseded(self, record: Record, at: int | None = None) -> bool:
         """Whether a memory took the place of this one."""

@@ -9,14 +9,14 @@ slightly because of them.
 from __future__ import annotations
 
 from smp_memory.index.documents import GUARDED
-from smp_memory.index.query import RowConditions
+from smp_memory.index.query import RowConditions, text_matches
 from smp_memory.index.tokenizer import ParsedText
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.store.searcher import Searcher
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from smp_memory.index.rows import Row
@@ -45,11 +45,13 @@ class VisibleSearcher(Searcher):
         row = super().row(session, id)
         return row if row is not None and self.records([row])[row.doc] is not None else None
 
-    def counts(self, by: str, conditions: RowConditions, docs: Iterable[int] | None = None) -> dict[str, int]:
-        if docs is None:
-            rows = self.select(conditions, "newest", -1)
-            docs = [doc for doc, record in self.records(rows).items() if record is not None]
-        return super().counts(by, conditions, docs)
+    def counts(
+        self, fields: Sequence[str], conditions: RowConditions, matches: Sequence[TextMatch] | None = None
+    ) -> dict[str, dict[str, int]]:
+        if matches is None:
+            rows = self._visible(self.select(conditions, "newest", -1))
+            matches = text_matches((row.doc, 0.0, row.created, row.facts) for row in rows)
+        return super().counts(fields, conditions, matches)
 
     # `records` leaves hidden memories out anyway. But the best match normalises all scores and adds its neighbours, so
     # the first matches must be chosen among visible memories only.

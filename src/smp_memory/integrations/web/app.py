@@ -16,6 +16,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
+from smp_memory import event_log
 from smp_memory.errors import SMPError
 from smp_memory.integrations.web import actions, live
 from smp_memory.integrations.web.access import FORM_FIELD, FORM_HEADER, AccessGuard
@@ -94,6 +95,19 @@ def _answer(answer: Page, request: PageRequest) -> Response:
     except SMPError as error:
         title = "That did not work" if request.form else "Cannot show this"
         return error_page(request, title, error.message, status_of(error), error.code)
+    except Exception as error:  # a fault of the inspector: no traceback for the browser, no content in the log
+        return _fault_page(request, error)
+
+
+def _fault_page(request: PageRequest, error: Exception) -> Response:
+    kind = type(error).__name__
+    event_log.emit("web", event_log.ERROR, "page_failed", f"A page of the inspector failed: {kind}.")
+    if os.environ.get("SMP_DEBUG"):
+        import traceback
+
+        traceback.print_exc()
+    about = f"Internal error: {kind}. No memory was lost. SMP_DEBUG=1 smp web prints the traceback; please report it."
+    return error_page(request, "Internal error", about, 500, "E_INTERNAL")
 
 
 def _not_found(inspector: Inspector) -> Callable[[Request, Exception], Awaitable[Response]]:

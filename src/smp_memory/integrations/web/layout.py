@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import HTMLResponse
 
+from smp_memory.errors import SMPError
 from smp_memory.integrations.web.access import FORM_FIELD
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.icons import icon
@@ -58,7 +59,10 @@ def _head(title: str) -> Html:
 
 def _header(request: PageRequest, current: str) -> Html:
     memory = request.memory
-    count = memory.store.indexer.answer(None, lambda searcher: searcher.documents)
+    try:
+        count = f"{memory.store.indexer.answer(None, lambda searcher: searcher.documents):,} memories"
+    except SMPError:
+        count = "all memories"  # also a page that says that the store cannot be read has a header
     links = [
         el("a", label, href=href, aria_current="page" if name == current else None, data_key=f"g {key}")
         for name, href, label, key in PAGES
@@ -83,7 +87,7 @@ def _header(request: PageRequest, current: str) -> Html:
                 "input",
                 type="search",
                 name="q",
-                placeholder=f"Search {count:,} memories",
+                placeholder=f"Search {count}",
                 aria_label="Search all memories",
                 data_focus_key="/",
                 autocomplete="off",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from math import isnan
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -61,6 +62,15 @@ class Inspector:
         self.author = author  # in whose name changes are made
         self.notices = Notices()
         self.memo: dict[str, tuple[object, Any]] = {}  # costly answers with the state that they are valid for
+        self._kept: dict[str, tuple[float, Any]] = {}
+
+    def kept(self, name: str, seconds: float, compute: Callable[[], Any]) -> Any:
+        """A value that may be some seconds old, such as suggestions of a form."""
+        until, value = self._kept.get(name, (0.0, None))
+        if time.monotonic() >= until:
+            value = compute()
+            self._kept[name] = (time.monotonic() + seconds, value)
+        return value
 
 
 class PageRequest(NamedTuple):

@@ -53,6 +53,7 @@ _SHARE_TITLES = {
     "frame": "marks and headings",
 }
 _SHOWN_LEFT_OUT = 12
+_MOST_NAMES, _NAMES_SECONDS = 200, 15.0
 _REASON_KINDS = {"superseded": "warn", "outdated": "warn", "expired": "warn", "hidden": "crit"}
 _FENCE = re.compile(r"^</?smp-recalled.*$|^#+ .*$", re.MULTILINE)
 
@@ -238,9 +239,13 @@ def _names(request: PageRequest) -> tuple[list[str], list[str]]:
 
         return searcher.counts("agent", RowConditions()), searcher.session_usage()
 
-    authors, usage = request.memory.store.indexer.answer(None, read)
-    agents = sorted((name for name in authors if name), key=lambda name: -authors[name])
-    return agents[:200], sorted(usage, key=lambda name: -max(usage[name][1:]))[:200]
+    def names() -> tuple[list[str], list[str]]:
+        authors, usage = request.memory.store.indexer.answer(None, read)
+        agents = sorted((name for name in authors if name), key=lambda name: -authors[name])
+        return agents[:_MOST_NAMES], sorted(usage, key=lambda name: -max(usage[name][1:]))[:_MOST_NAMES]
+
+    found: tuple[list[str], list[str]] = request.inspector.kept("names", _NAMES_SECONDS, names)
+    return found
 
 
 def _budget(shown: Preview) -> Html:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.model.hits import Hit, Hits
+    from smp_memory.search.explanation import Explanation
 
 PAGE_HITS = 25
 _FACETS = (
@@ -143,7 +144,7 @@ def _facet(request: PageRequest, hits: Hits, key: str, _: str, title: str) -> Ht
 def _facet_value(request: PageRequest, key: str, name: str, count: int, chosen: list[str]) -> Html:
     is_chosen = name in chosen
     values = [each for each in chosen if each != name] if is_chosen else [*chosen, name]
-    label = KINDS[name].plural if key == "type" and name in KINDS else name
+    label = KINDS[name].plural.replace("_", " ") if key == "type" and name in KINDS else name
     link = el(
         "a",
         el("span", label or "none", class_="name"),
@@ -200,7 +201,7 @@ def _hit(request: PageRequest, hit: Hit, text: str) -> Html:
     more: Child = None
     if text:
         explain = hit.explain
-        side = join(score_bar(explain), el("small", f"answers with {hit.relevance:.0%}"))
+        side = join(score_bar(explain), el("small", f"{hit.relevance:.0%} likely to answer"))
         more = el("details", el("summary", "why"), score_table(explain))
     if hit.superseded_by or hit.outdated_by:
         by = hit.superseded_by or hit.outdated_by or ""
@@ -256,11 +257,23 @@ def _explanation(request: PageRequest, text: str, ref: str) -> Html:
         found = request.memory.explain(ref, text or None, **options)
     except SMPError as error:
         return el("p", error.message, class_="error-text")
-    return explanation(request, found)
+    return explanation(found)
 
 
-def explanation(request: PageRequest, found: Any) -> Html:
+def explanation(found: Explanation) -> Html:
     """Why a memory is among the hits of a query, or why not."""
-    verdict = f"Found at rank {found.rank:,}." if found.rank else "Not found by this search."
+    verdict = (
+        f"Found at rank {found.rank:,}." if found.rank else "Found." if found.found else "Not found by this search."
+    )
     reasons = el("ul", [el("li", each) for each in found.reasons]) if found.reasons else None
-    return el("div", el("p", el("b", verdict)), reasons, score_table(found.explain), class_="explanation")
+    figures = f"Score {found.score:.2f}" if found.score is not None else ""
+    if found.relevance is not None:
+        figures += f", {found.relevance:.0%} likely to answer"
+    return el(
+        "div",
+        el("p", el("b", verdict)),
+        reasons,
+        el("p", figures, class_="hint") if figures else None,
+        score_table(found.parts),
+        class_="explanation",
+    )
