@@ -119,7 +119,7 @@ def timeline(memory: Memory, query: TimelineQuery, memo: dict[str, Any] | None =
     def read(searcher: IndexSearcher) -> TimelinePage:
         counts = _counts(searcher, _conditions(searcher, names, query), query, state, {} if memo is None else memo)
         filtered, is_cut = _filtered(searcher, names, query)
-        days = searcher.counts("day", filtered) if query.is_filtered else counts.days
+        days = searcher.counts(["day"], filtered)["day"] if query.is_filtered else counts.days
         total = sum(days.values())
         offset = min(_offset(query, days), max(total - 1, 0))
         rows = _rows(searcher, filtered, offset, total)
@@ -149,7 +149,9 @@ def _counts(
     if known is not None and state is not None and known[0] == state:
         saved: Counts = known[1]
         return saved
-    counts = Counts(*(searcher.counts(by, every) for by in ("type", "agent", "day")))
+    fields = ["type", "agent", "day"]
+    counted = searcher.counts(fields, every)
+    counts = Counts(*(counted[name] for name in fields))
     if sum(counts.types.values()) >= _WORTH_KEEPING:
         if len(memo) > _MOST_KEPT:
             memo.clear()

@@ -237,7 +237,7 @@ def _names(request: PageRequest) -> tuple[list[str], list[str]]:
     def read(searcher: IndexSearcher) -> tuple[dict[str, int], dict[str, tuple[int, int, int]]]:
         from smp_memory.index.query import RowConditions
 
-        return searcher.counts("agent", RowConditions()), searcher.session_usage()
+        return searcher.counts(["agent"], RowConditions())["agent"], searcher.session_usage()
 
     def names() -> tuple[list[str], list[str]]:
         authors, usage = request.memory.store.indexer.answer(None, read)

@@ -246,7 +246,8 @@ def _figures(request: PageRequest, names: list[str]) -> tuple[dict[str, Figures]
 def _figures_of(searcher: IndexSearcher, name: str) -> Figures:
     conditions = RowConditions()
     conditions.sessions = searcher.session_numbers([name])
-    types, authors = searcher.counts("type", conditions), searcher.counts("agent", conditions)
+    counts = searcher.counts(["type", "agent"], conditions)
+    types, authors = counts["type"], counts["agent"]
     kinds = [kind for kind_name, kind in KINDS.items() if kind.is_open_until_closed and types.get(kind_name)]
     conditions.types = [kind.number for kind in kinds]
     rows = searcher.select(conditions, "newest", MOST_FINDINGS + 1) if kinds else []

@@ -83,7 +83,7 @@ def deleted_memories(memory: Memory, session: str, offset: int) -> DeletedPage:
         conditions.only_deleted = True
         if session:
             conditions.sessions = searcher.session_numbers([session])
-        total = sum(searcher.counts("type", conditions).values())
+        total = sum(searcher.counts(["type"], conditions)["type"].values())
         is_sorted = total <= MOST_SORTED
         at = min(offset, max(total - 1, 0)) // PAGE_MEMORIES * PAGE_MEMORIES
         rows = searcher.select(conditions, "newest", *((-1, 0) if is_sorted else (PAGE_MEMORIES, at)))
