@@ -84,7 +84,7 @@ def test_list_of_sessions_is_filtered_as_one_types(visitor: Visitor) -> None:
     page.fill("#q", "grace")
     _wait_for_count(names, 1)
     assert names.inner_text() == "payments"
-    assert page.url.endswith("/sessions?q=grace")
+    assert "q=grace" in page.url
 
 
 def test_new_memory_of_another_process_appears_in_an_open_timeline(visitor: Visitor, root: Path) -> None:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from starlette.responses import RedirectResponse
-
 from smp_memory.errors import UserError
+from smp_memory.integrations.web.actions.frame import done
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.icons import icon
 from smp_memory.integrations.web.layout import form, heading, page, panel
@@ -21,7 +20,6 @@ from smp_memory.integrations.web.pages.health_lists import (
     storage_panel,
 )
 from smp_memory.integrations.web.parts import memory_link, tag, when
-from smp_memory.integrations.web.request import Notice
 from smp_memory.integrations.web.words import counted
 from smp_memory.model.health import NOTE, OK, PROBLEM, WARNING
 from smp_memory.model.times import to_text
@@ -74,7 +72,7 @@ def health_page(request: PageRequest) -> Response:
                 "div",
                 _verdict(request, checked, memories, sessions),
                 _issues(request, checked.report) if checked else None,
-                quarantine_panel(request),
+                quarantine_panel(request) if sessions <= MOST_SESSIONS_AT_ONCE or request.get("check") else None,
                 audit_panel(request),
                 class_="column",
             ),
@@ -111,9 +109,7 @@ def _checked(request: PageRequest, memories: int, sessions: int) -> Checked | No
 def _verdict(request: PageRequest, checked: Checked | None, memories: int, sessions: int) -> Html:
     if checked is None:
         size = f"{counted(memories, 'memory', 'memories')} in {counted(sessions, 'session')}"
-        text: Child = (
-            f"Not checked yet. The checks read all {size}; that takes seconds to minutes, and writers are not held up."
-        )
+        text: Child = f"Not checked yet. The checks read all {size} and list what is in quarantine; that takes seconds to minutes, and writers are not held up."
         return el(
             "section",
             el("p", el("b", "Not checked yet"), class_="verdict"),
@@ -266,5 +262,8 @@ def put_back(request: PageRequest) -> Response:
     if not found:
         raise UserError(f"{name}: there is no such file in quarantine.", field="name")
     ids = store.restore_quarantined(found[0], to_text(request.now))
-    notice = Notice(f"Put back into session {session}: {', '.join(ids[:20])}{' and more' if len(ids) > 20 else ''}.")
-    return RedirectResponse(url("/health", done=request.inspector.notices.add(notice)), 303)
+    return done(
+        request,
+        "/health",
+        f"Put back into session {session}: {', '.join(ids[:20])}{' and more' if len(ids) > 20 else ''}.",
+    )

@@ -239,8 +239,8 @@ def _figures(request: PageRequest, names: list[str]) -> tuple[dict[str, Figures]
         return {name: _figures_of(searcher, name) for name in names}, searcher.problems(None)
 
     found: tuple[dict[str, Figures], list[Problem]] = request.memory.store.indexer.answer(None, read)
-    live = set(request.memory.store.session_ids())
-    return {name: each for name, each in found[0].items() if name in live}, found[1]
+    store = request.memory.store
+    return {name: each for name, each in found[0].items() if store.has_session(name)}, found[1]
 
 
 def _figures_of(searcher: IndexSearcher, name: str) -> Figures:
@@ -307,7 +307,7 @@ def _size(request: PageRequest, name: str) -> Child:
 
 
 def _archived(request: PageRequest) -> Html:
-    found = request.memory.archived_sessions()
+    found = request.memory.archived_sessions() if request.memory.store.archived_count() else []
     found.sort(key=lambda each: each.when.timestamp() if each.when else 0.0, reverse=True)
     offset = int(request.number("archived", 0, 0, max(len(found) - 1, 0)))
     part = found[offset : offset + PAGE_SESSIONS]

@@ -9,15 +9,13 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from starlette.responses import RedirectResponse
-
 from smp_memory.errors import SMPError
 from smp_memory.index.query import RowConditions
+from smp_memory.integrations.web.actions.frame import done
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.layout import form, heading, page, panel, problems_banner
 from smp_memory.integrations.web.pages.away import deleted_item
 from smp_memory.integrations.web.parts import memory_link, options, pager, same_page, when
-from smp_memory.integrations.web.request import Notice
 from smp_memory.integrations.web.words import counted, date_text, line_of, shortened
 from smp_memory.model.times import to_moment
 from smp_memory.model.types import KINDS
@@ -276,12 +274,11 @@ def _gone(request: PageRequest) -> Html:
 def restore_selected(request: PageRequest) -> Response:
     """POST: restore the chosen memories, session by session; the notice says what was not restored and why."""
     chosen = [name.removeprefix(CHOSEN) for name in request.form if name.startswith(CHOSEN)]
-    done, failed = _restore(request.memory, chosen, request.inspector.author)
-    text = f"Restored {counted(len(done), 'memory', 'memories')}." if done else "Nothing was restored."
+    restored, failed = _restore(request.memory, chosen, request.inspector.author)
+    text = f"Restored {counted(len(restored), 'memory', 'memories')}." if restored else "Nothing was restored."
     if not chosen:
         text = "Nothing was chosen. Mark the memories to restore first."
-    notice = Notice(" ".join([text, *failed]), _again(request, done) if done else None)
-    return RedirectResponse(url("/trash", done=request.inspector.notices.add(notice)), 303)
+    return done(request, "/trash", " ".join([text, *failed]), _again(request, restored) if restored else None)
 
 
 def _restore(memory: Memory, refs: Iterable[str], by: str | None) -> tuple[list[str], list[str]]:
@@ -290,15 +287,16 @@ def _restore(memory: Memory, refs: Iterable[str], by: str | None) -> tuple[list[
     for ref in refs:
         session, _, id = ref.partition("/")
         by_session.setdefault(session, []).append(id)
-    done, failed = [], []
+    restored: list[str] = []
+    failed: list[str] = []
     for session, ids in by_session.items():
         try:
-            restored = memory.opened_session(session).restore(ids, by=by)
+            found = memory.opened_session(session).restore(ids, by=by)
         except SMPError as error:
             failed.append(f"Not in session {session}: {error.message}")
             continue
-        done += [record.ref for record in restored.records]
-    return done, failed
+        restored += [record.ref for record in found.records]
+    return restored, failed
 
 
 def _again(request: PageRequest, refs: list[str]) -> Callable[[], str]:
