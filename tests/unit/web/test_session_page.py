@@ -9,7 +9,7 @@ from datetime import date
 import pytest
 
 from smp_memory.integrations.web.timeline import PAGE_RECORDS, TimelineQuery, relation_words, spans, timeline
-from smp_memory.integrations.web.timeline_view import FOLDED_FROM
+from smp_memory.integrations.web.timeline_view import FOLDED_FROM, SHOWN_CHARACTERS, fair_limit
 from smp_memory.memory import Memory
 from smp_memory.session import SessionMemory
 from tests.unit.web.inspector_client import Clock, InspectorClient
@@ -165,10 +165,29 @@ def test_long_text_is_folded_and_complete(session: SessionMemory, client: Inspec
     assert all(f"word{number}" in page.html for number in range(FOLDED_FROM // 5))
 
 
+def test_page_of_many_long_texts_stays_small_and_says_what_is_elsewhere(
+    session: SessionMemory, client: InspectorClient
+) -> None:
+    with session.transaction() as writes:
+        for number in range(PAGE_RECORDS):
+            writes.add_turn("user", f"Beginning {number} " + "word " * 3000)
+    page = client.get("/session/review")
+    assert len(page.html) < 200_000
+    assert f"Beginning {PAGE_RECORDS - 1}" in page.text
+    assert "more characters on the page of the memory" in page.text
+
+
+def test_short_texts_are_whole_beside_a_long_one() -> None:
+    assert fair_limit([100, 200, 100_000], 60_000) == 59_700
+    assert fair_limit([10], 60_000) == 60_000
+    assert fair_limit([], 60_000) == 60_000
+    assert fair_limit([10_000] * 100, 60_000) == SHOWN_CHARACTERS
+
+
 def test_text_and_authors_are_escaped(session: SessionMemory, client: InspectorClient) -> None:
     session.add_turn("user", "<script>alert(1)</script>\u202e\x1b[31m")
     session.add_decision("<img src=x onerror=alert(2)>", author="<b>eve</b>", rationale="<s>")
-    typed = {
+    typed: dict[str, object] = {
         "id": "DEC-0002",
         "timestamp": "yesterday<b>",
         "made_by": ["<b>kind</b>"],

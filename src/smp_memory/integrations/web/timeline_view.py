@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 FOLDED_FROM = 900  # characters; a longer text shows its beginning
 SHOWN_CHARACTERS = 600
-MOST_CHARACTERS = 20_000  # of a text on this page; the page of the memory has all of it
+ROOM = (
+    60_000  # characters of all texts on a page; if they are longer, the longest are cut, and a link leads to all of it
+)
 _DETAILS = ("rationale", "recommendation", "evidence", "resolution", "context", "impact", "location")
 _CHART_WIDTH, _CHART_HEIGHT = 720, 44
 
@@ -77,32 +79,42 @@ def _bar(request: PageRequest, each: Span, x: float, width: float, most: int) ->
 def days(request: PageRequest, shown: TimelinePage, session: str | None) -> list[Html]:
     """The memories of the page, under a heading for each day."""
     on_page = {record.ref for record in shown.records}
+    most = fair_limit([len(text) for record in shown.records for text in _texts(record)], ROOM)
     made = []
     for day, records in groupby(shown.records, key=lambda record: record.created.date()):
-        items = [_entry(request, record, shown.connections.get(record.ref, []), session, on_page) for record in records]
+        items = []
+        for record in records:
+            lines = [_connection(each, record.session, on_page) for each in shown.connections.get(record.ref, [])]
+            links = el("ul", lines, class_="links") if lines else None
+            items.append((_turn if KINDS[record.type].is_turn else _card)(record, links, session, most))
         made.append(el("section", el("h2", day_title(day), class_="day"), items, id=f"day-{day}", class_="day-group"))
     return made
 
 
-def _entry(
-    request: PageRequest, record: Record, connections: list[Connection], session: str | None, on_page: set[str]
-) -> Html:
-    kind = KINDS[record.type]
-    lines = [_connection(each, record.session, on_page) for each in connections]
-    links = el("ul", lines, class_="links") if lines else None
-    if kind.is_turn:
-        return _turn(record, links, session)
-    return _card(record, links, session)
+def fair_limit(lengths: list[int], room: int) -> int:
+    """The largest length to which all texts can be cut so that together they fit; at least `SHOWN_CHARACTERS`."""
+    left = room
+    for place, length in enumerate(sorted(lengths)):
+        share = left // (len(lengths) - place)
+        if length > share:
+            return max(share, SHOWN_CHARACTERS)
+        left -= length
+    return max(room, SHOWN_CHARACTERS)
 
 
-def _turn(record: Record, links: Html | None, session: str | None) -> Html:
+def _texts(record: Record) -> list[str]:
+    """What a memory says on this page: its content, and the fields below it."""
+    return [plain(name_and_content(record)[1]), *(text for _, text in _details(record))]
+
+
+def _turn(record: Record, links: Html | None, session: str | None, most: int) -> Html:
     role = str(record.given.get("role") or "")
     who = str(record.author or role or "unknown")
     said = [el("span", who, class_="who")]
     if role and role != who:
         said.append(el("small", role))
     head = el("div", said, _meta(record, session), class_="head")
-    text = el("div", head, folded(record.text), links, class_="said-by")
+    text = el("div", head, folded(record.text, most, memory_url(record.ref)), links, class_="said-by")
     is_user = record.author_kind == "user"
     return el(
         "article",
@@ -114,7 +126,7 @@ def _turn(record: Record, links: Html | None, session: str | None) -> Html:
     )
 
 
-def _card(record: Record, links: Html | None, session: str | None) -> Html:
+def _card(record: Record, links: Html | None, session: str | None, most: int) -> Html:
     kind = KINDS[record.type]
     name, content = name_and_content(record)
     head = el(
@@ -126,15 +138,19 @@ def _card(record: Record, links: Html | None, session: str | None) -> Html:
         class_="head",
     )
     title = el("b", plain(name), ": ") if name else None
+    rows = [
+        join(el("dt", name), el("dd", folded(text, most, memory_url(record.ref)))) for name, text in _details(record)
+    ]
+    details = el("dl", rows) if rows else None
     named = record.given.get("tags")
     named = named if isinstance(named, list) else []  # a person may have typed anything
     tags = el("p", [join(tag(plain(each)), " ") for each in named]) if named else None
-    body = el("div", title, folded(plain(content)), class_="content", dir="auto")
+    body = el("div", title, folded(plain(content), most, memory_url(record.ref)), class_="content", dir="auto")
     return el(
         "article",
         head,
         body,
-        _details(record),
+        details,
         tags,
         links,
         class_=f"card item kind-{record.type}",
@@ -152,26 +168,26 @@ def _time(moment: datetime) -> Html:
     return el("time", f"{moment:%H:%M}", datetime=moment.isoformat(), title=f"{moment_text(moment)} UTC")
 
 
-def _details(record: Record) -> Html | None:
+def _details(record: Record) -> list[tuple[str, str]]:
     """Why a decision was made, what a finding recommends, and the like."""
-    rows = [(name, plain(record.given.get(name))) for name in _DETAILS if record.given.get(name)]
-    if not rows:
-        return None
-    return el("dl", [join(el("dt", name.replace("_", " ")), el("dd", folded(text))) for name, text in rows])
+    found = ((name, plain(record.given.get(name))) for name in _DETAILS)
+    return [(name.replace("_", " "), text) for name, text in found if text and not KINDS[record.type].is_turn]
 
 
-def folded(text: str) -> Html:
-    """A text with its line breaks; a long one shows its beginning, and the rest when asked for."""
-    text = visible(text[:MOST_CHARACTERS]) + (
-        "\n… (the page of the memory has all of it)" if len(text) > MOST_CHARACTERS else ""
-    )
+def folded(text: str, most: int, href: str) -> Html:
+    """A text with its line breaks; a long one shows its beginning, the rest when asked for, and what is beyond `most` elsewhere."""
+    beyond = len(text) - most
+    text = visible(text[:most])
+    rest: list[Child] = []
+    if beyond > 0:
+        rest.append(el("p", el("a", f"{beyond:,} more characters on the page of the memory", href=href), class_="hint"))
     if len(text) <= FOLDED_FROM:
-        return el("p", text, class_="text", dir="auto")
+        return join(el("p", text, class_="text", dir="auto"), rest)
     cut = text.rfind(" ", SHOWN_CHARACTERS - 80, SHOWN_CHARACTERS)
     cut = cut if cut > 0 else SHOWN_CHARACTERS
-    more = f"{len(text) - cut:,} more characters"
-    rest = el("p", text[cut:].lstrip(), class_="text", dir="auto")
-    return join(el("p", text[:cut], "…", class_="text", dir="auto"), el("details", el("summary", more), rest))
+    more = el("p", text[cut:].lstrip(" "), class_="text", dir="auto")
+    summary = el("summary", f"{len(text) - cut:,} more characters")
+    return join(el("p", text[:cut], "…", class_="text", dir="auto"), el("details", summary, more), rest)
 
 
 def anchor(record: Record) -> str:
