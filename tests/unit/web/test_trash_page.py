@@ -69,7 +69,7 @@ def test_chosen_memories_of_several_sessions_are_restored_and_deleted_again_by_u
     assert two.find("DEC-0002").deleted  # type: ignore[union-attr]
 
 
-def test_what_could_not_be_restored_is_said_and_the_rest_is_restored(memory: Memory, client: InspectorClient) -> None:
+def test_failure_to_restore_is_said_and_the_rest_is_restored(memory: Memory, client: InspectorClient) -> None:
     one, two = memory.create_session("one"), memory.create_session("two")
     for session in (one, two):
         session.delete(session.add_decision("a").id)

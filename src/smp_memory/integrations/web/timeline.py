@@ -74,7 +74,7 @@ class TimelineQuery(NamedTuple):
         return bool(self.types or self.authors or self.only_open)
 
 
-class Connection(NamedTuple):
+class RelatedLine(NamedTuple):
     """A relation as a line of text: `resolves review/FIND-0001`."""
 
     words: str
@@ -85,7 +85,7 @@ class Connection(NamedTuple):
 
 class TimelinePage(NamedTuple):
     records: list[Record]
-    connections: Mapping[str, list[Connection]]
+    connections: Mapping[str, list[RelatedLine]]
     offset: int
     total: int  # memories that the filters let through
     types: Mapping[str, int]  # of all memories of the session, whatever the filters say
@@ -211,17 +211,17 @@ def _offset(query: TimelineQuery, days: Mapping[str, int]) -> int:
 # -- what followed from what
 
 
-def _connections(searcher: IndexSearcher, records: list[Record]) -> dict[str, list[Connection]]:
-    found: dict[str, list[Connection]] = {}
+def _connections(searcher: IndexSearcher, records: list[Record]) -> dict[str, list[RelatedLine]]:
+    found: dict[str, list[RelatedLine]] = {}
     for record in records:
         own = list(_pointers(record))
-        lines = [Connection(words, ref, is_turn, _exists(searcher, ref)) for words, ref, is_turn in own]
+        lines = [RelatedLine(words, ref, is_turn, _exists(searcher, ref)) for words, ref, is_turn in own]
         known = {ref for _, ref, _ in own}
         for doc, (_, kind, _) in searcher.related([record.ref], record.session, 1).items():
             ref = searcher.ref(doc)
             if kind == "same_turn" or ref in known:
                 continue
-            lines.append(Connection(relation_words(kind)[1], ref, False))
+            lines.append(RelatedLine(relation_words(kind)[1], ref, False))
         if lines:
             found[record.ref] = lines
     return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from smp_memory.integrations.web.html import Child, Html, el, join, url, visible
 from smp_memory.integrations.web.parts import marks, memory_link, memory_url, same_page, tag
-from smp_memory.integrations.web.timeline import Connection, Span, TimelinePage, spans
+from smp_memory.integrations.web.timeline import RelatedLine, Span, TimelinePage, spans
 from smp_memory.integrations.web.words import counted, day_title, moment_text, plain
 from smp_memory.model.record import name_and_content
 from smp_memory.model.types import KINDS
@@ -194,7 +194,7 @@ def anchor(record: Record) -> str:
     return f"m-{record.session}-{record.id}"
 
 
-def _connection(each: Connection, session: str, on_page: set[str]) -> Html:
+def _connection(each: RelatedLine, session: str, on_page: set[str]) -> Html:
     """`resolves FIND-0001`; a memory that is on the page is linked there."""
     name, _, id = each.ref.rpartition("/")
     if not each.exists:
