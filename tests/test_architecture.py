@@ -44,10 +44,10 @@ MAY_BE_LONGER = {
     "index/rows.py": 500,  # every table of the index
     "store/indexer.py": 460,
     "store/searcher.py": 460,  # every query of the port
-    "store/port.py": 880,  # one document with every operation of a backend
+    "store/port.py": 890,  # one document with every operation of a backend
     "store/file_store.py": 520,  # the operations of a store in files
     "store/file_session.py": 510,  # and of a session
-    "memory.py": 650,  # one facade with every method of a store
+    "memory.py": 700,  # one facade with every method of a store
     "session.py": 580,  # and of a session
     "lifecycle/deletion.py": 500,
     "search/filters.py": 470,

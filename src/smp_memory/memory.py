@@ -293,7 +293,7 @@ class Memory:
         references, related_to (with depth and kinds), include_related
         include_decayed, include_archived, include_deleted
         sort      relevance, newest, oldest, priority, importance, severity, access; with `_asc` the other way round; limit, offset
-        count_by  type, tag, agent, day, session, topic: `hits.counts`; {"field": …, "op": "avg"}: `hits.aggregations`
+        count_by  type, tag, agent, day, month, session, topic: `hits.counts`; {"field": …, "op": "avg"}: `hits.aggregations`
         topic_in_text  whether a topic may also be a part of the text; True in the layout `single`
         mode      default, weighted or product;  at: the time of the query;  timeout in seconds
         """

@@ -81,7 +81,7 @@ stores = st.tuples(st.lists(memories, max_size=25), st.tuples(st.sampled_from(US
 
 @pytest.fixture(autouse=True)
 def nonce() -> Iterator[None]:
-    with mock.patch.object(fence, "new_nonce", lambda: "1f2e3d4c"):
+    with mock.patch.object(fence, "new_nonce", return_value="1f2e3d4c"):
         yield
 
 
@@ -189,9 +189,9 @@ def test_preview_of_a_hook_is_what_the_hook_injects(
     reader = Reader("/memory", {}, store=memory.store, clock=memory.scope.clock)
     reader.scope.config = memory.config.override_session(nested, "x")
     name = session or smp_memory.integrations.hooks.session_state.new_session_name(event)
-    with mock.patch.object(Reader, "use_config_of", lambda *_: None):
+    with mock.patch.object(Reader, "use_config_of"):
         recall = recall_in_state(reader, event, name, state)
-        with mock.patch("smp_memory.integrations.hooks.preview._state", lambda *_: state):
+        with mock.patch("smp_memory.integrations.hooks.preview._state", return_value=state):
             preview = preview_hook(
                 memory, kind, prompt=prompt, agent="dev", session=session, source="", min_relevance=floor, max_tokens=max_tokens
             )  # fmt: skip

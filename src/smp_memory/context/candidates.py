@@ -19,7 +19,7 @@ from functools import partial
 from itertools import chain, zip_longest
 
 from smp_memory.context.budget import section_of
-from smp_memory.context.trace import CUT, NOT_FOR_AGENT
+from smp_memory.context.trace import CUT, NOT_FOR_AGENT, Candidate
 from smp_memory.index.query import RowConditions
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.index.tokenizer import parse, terms, without_signs
@@ -35,12 +35,11 @@ from smp_memory.search.succession import SETTLED, SuccessionOrder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from typing import Any
 
     from smp_memory.context.request import ContextRequest
     from smp_memory.index.rows import Row
-    from smp_memory.model.record import Record
     from smp_memory.model.types import Kind
     from smp_memory.store.port import IndexSearcher
 
@@ -53,28 +52,6 @@ _FEW = 8  # matches that were written down
 _BELOW_MATCHES = 0.01  # the score of what does not match, beside matches: it stands below them
 _STEP = 0.01  # by which the score falls from one candidate to the next where there is no other measure
 _POSITION = (1 << POSITION_BITS) - 1
-
-
-class Candidate:
-    """A row of the index that may become a context item, before its memory is read."""
-
-    __slots__ = ("explain", "relevance", "row", "score", "section", "why")
-
-    def __init__(
-        self,
-        row: Row,
-        section: str,
-        score: float,
-        why: str,
-        relevance: Callable[[Record], float] | None = None,
-        explain: Callable[[Record], dict[str, Any]] | None = None,
-    ) -> None:
-        self.row = row
-        self.section = section
-        self.score = score
-        self.why = why
-        self.relevance = relevance  # of a match, given its record
-        self.explain = explain  # the parts of its score, the same way
 
 
 class CandidateSearch:

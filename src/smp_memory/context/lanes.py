@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from smp_memory.context.budget import ContextItem
-    from smp_memory.context.candidates import Candidate, CandidateSearch
+    from smp_memory.context.candidates import CandidateSearch
     from smp_memory.context.request import ContextRequest
+    from smp_memory.context.trace import Candidate
     from smp_memory.index.rows import Row
     from smp_memory.model.record import Record
     from smp_memory.store.port import IndexSearcher

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.context.budget import ContextItem, Lane
-    from smp_memory.context.candidates import Candidate
     from smp_memory.index.rows import Row
     from smp_memory.model.hits import Hit
     from smp_memory.model.record import Record
@@ -46,6 +45,28 @@ REASONS = (
 
 WEAK = "weak"  # the lane of matches below the floor
 MATCHES = ("matches", "written", WEAK)  # lanes of memories that match the task
+
+
+class Candidate:
+    """A row of the index that may become a context item, before its memory is read."""
+
+    __slots__ = ("explain", "relevance", "row", "score", "section", "why")
+
+    def __init__(
+        self,
+        row: Row,
+        section: str,
+        score: float,
+        why: str,
+        relevance: Callable[[Record], float] | None = None,
+        explain: Callable[[Record], dict[str, Any]] | None = None,
+    ) -> None:
+        self.row = row
+        self.section = section
+        self.score = score
+        self.why = why
+        self.relevance = relevance  # of a match, given its record
+        self.explain = explain  # the parts of its score, the same way
 
 
 class TracedMemory:

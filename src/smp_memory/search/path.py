@@ -23,11 +23,12 @@ from smp_memory.errors import QueryTimeout
 from smp_memory.index.documents import GUARDED, label_key, text_of
 from smp_memory.index.query import is_loose, matches_spelling, text_matches
 from smp_memory.index.tokenizer import joined_terms, parse, spellings
+from smp_memory.model.history import PausedCollection
 from smp_memory.model.hits import Hit, Hits
 from smp_memory.search.field_values import aggregate, with_computed
 from smp_memory.search.names import spelled, with_corrections
 from smp_memory.search.query import NEWEST, OLDEST, RELEVANCE, Query
-from smp_memory.search.ranking import Ranking, adds_candidates, sort_key, uses_embeddings
+from smp_memory.search.ranking import SENTENCE_WORDS, Ranking, sort_key, uses_embeddings
 from smp_memory.search.scoring import CANDIDATES, RARITY
 from smp_memory.search.succession import SuccessionOrder, newer_first
 
@@ -209,7 +210,9 @@ class SearchRun:
         if self.check.may_reject:
             matches = _as_matches(ranked.row for ranked, _ in self.first(_ALL))
         elif query.text and not self.conditions.is_impossible:
-            matches = self._all_matches() if self.text else []
+            with PausedCollection():  # many thousands of matches, none of them garbage
+                matches = self._all_matches() if self.text else []
+                return self._searcher.counts(query.count_by, self.conditions, matches)
         return self._searcher.counts(query.count_by, self.conditions, matches)
 
     def _all_matches(self) -> list[TextMatch]:
@@ -217,7 +220,7 @@ class SearchRun:
         searcher, conditions = self._searcher, self.conditions
         found = searcher.search(self.text, conditions, _ALL, RARITY)
         others: dict[int, Row] = {}
-        if adds_candidates(self._query, self.text, conditions):
+        if max(len(self.text.words), len(self._query.text.split())) >= SENTENCE_WORDS:  # neighbours, and similar ones
             ranking = copy(self._ranking)  # its rivals are those of the page
             ranked = ranking.rank_matches(found[:CANDIDATES], self.text, conditions, _ALL)
             others = {each.row.doc: each.row for each in ranked}

@@ -56,7 +56,7 @@ _IDLE_SHARE = 0.02  # how far the memories of an idle session move down in queri
 _DAY, _HOUR = 86_400_000_000, 3_600_000_000
 _SPARE = 5  # so many more are ranked at once, because decay may change the order
 _UNKNOWN_SHARE = 0.5
-_SENTENCE_WORDS = 3  # a query of fewer words is not taken for a sentence
+SENTENCE_WORDS = 3  # a query of fewer words is not taken for a sentence
 
 
 class RankedRow:
@@ -379,7 +379,7 @@ def uses_embeddings(query: Query) -> bool:
 
 def is_sentence(text: str) -> bool:
     """Whether a query's text is a sentence in plain words; a word or two, a phrase or a wildcard ask for exactly those."""
-    return len(text.split()) >= _SENTENCE_WORDS and _is_plain(parse(text))
+    return len(text.split()) >= SENTENCE_WORDS and _is_plain(parse(text))
 
 
 def _is_plain(text: ParsedText) -> bool:
@@ -387,14 +387,9 @@ def _is_plain(text: ParsedText) -> bool:
     return bool(text.words) and not (text.phrases or text.patterns or text.excluded or text.excluded_patterns)
 
 
-def adds_candidates(query: Query, text: ParsedText, conditions: RowConditions) -> bool:
-    """Whether memories without any word of the query may be candidates, because of their neighbours or their meaning."""
-    return uses_embeddings(query) or _is_sentence(text, conditions)
-
-
 def _is_sentence(text: ParsedText, conditions: RowConditions) -> bool:
     """Whether the query is a sentence in plain words; a word or two, or tags and topics, ask for exactly those."""
-    return len(text.words) >= _SENTENCE_WORDS and _is_plain(text) and not conditions.has_label_conditions
+    return len(text.words) >= SENTENCE_WORDS and _is_plain(text) and not conditions.has_label_conditions
 
 
 def _is_decided(ranked: list[RankedRow], enough: int, best_left: float) -> bool:

@@ -7,7 +7,7 @@ import sys
 
 from smp_memory.cli.arguments import Parser, parse_assignment, positive_int
 from smp_memory.cli.commands.read import display_text
-from smp_memory.cli.render import one_line, paint
+from smp_memory.cli.render import one_line, paint, safe
 from smp_memory.errors import StoreNotFound, UserError
 
 TYPE_CHECKING = False
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.cli.invocation import Invocation
+    from smp_memory.context.preview import Preview
     from smp_memory.global_memory import GlobalMemory
     from smp_memory.integrations.workflow import Workflow
 
@@ -30,6 +31,7 @@ def context_arguments(parser: Parser) -> None:
     parser.add_argument("--user", metavar="NAME", help="not from sessions of other users (default: the user of the session)")  # fmt: skip
     parser.add_argument("--max-tokens", type=positive_int, default=1500, metavar="N", help="the token budget (default: 1500)")  # fmt: skip
     parser.add_argument("--turns", type=positive_int, default=20, metavar="N", help="the largest number of last turns (default: 20)")  # fmt: skip
+    parser.add_argument("--explain", action="store_true", help="list instead which memories are included and which are left out, and why")  # fmt: skip
 
 
 def run_context(call: Invocation) -> None:
@@ -43,10 +45,13 @@ def run_context(call: Invocation) -> None:
       smp context --agent veritas --topic login --max-tokens 800
       smp context --tag billing --project shop
       smp context --session shop --json
+      smp context --agent architect --task "choose a database" --explain
     """
     from smp_memory.cli.hit_output import archived_not_searched
 
     options = call.options
+    if options.explain:
+        return _explain_context(call)
     context = call.memory.context(
         options.agent,
         options.task,
@@ -64,6 +69,40 @@ def run_context(call: Invocation) -> None:
         note = archived_not_searched(context.archived_not_searched)
         call.notify(f"{note} `smp query --include-archived` searches them.")
     call.answer(context.to_dict() if options.json else None, context.text.splitlines())
+
+
+def _explain_context(call: Invocation) -> None:
+    options = call.options
+    preview = call.memory.preview(
+        options.agent,
+        options.task,
+        options.topic,
+        tags=options.tags,
+        project=options.project,
+        user=options.user,
+        session=call.session_name,
+        max_tokens=options.max_tokens,
+        turns=options.turns,
+    )
+    call.answer(preview.to_dict(), _preview_lines(preview))
+
+
+def _preview_lines(preview: Preview) -> Iterator[str]:
+    for note in (*preview.notes, *preview.warnings):
+        yield safe(one_line(note))
+    yield paint("bold", f"Included: {len(preview.included)}, {preview.tokens:,} of {preview.max_tokens:,} tokens")
+    for item in preview.included:
+        relevance = "" if item.relevance is None else f", relevance {item.relevance:.2f}"
+        yield f"  {safe(one_line(item.line[2:]))}"
+        yield paint("dim", f"    {safe(one_line(item.why))}{relevance}, {item.tokens} tokens")
+    if preview.nothing_because:
+        yield f"  Nothing: {safe(one_line(preview.nothing_because))}."
+    yield paint("bold", f"Left out: {preview.left_out_count}")
+    for item in preview.left_out:
+        yield f"  {paint('cyan', item.ref)}  {safe(one_line(display_text(item.record)))}"
+        yield paint("dim", f"    {item.reason}: {safe(one_line(item.detail))}")
+    if preview.left_out_count > len(preview.left_out):
+        yield f"  … and {preview.left_out_count - len(preview.left_out):,} more"
 
 
 def digest_arguments(parser: Parser) -> None:

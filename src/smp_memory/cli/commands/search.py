@@ -16,6 +16,7 @@ from smp_memory.cli.hit_output import (
     Highlighter,
     archived_not_searched,
     corrections,
+    explanation_lines,
     hit_lines,
     not_valid_left_out,
     relation_tree,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from smp_memory.cli.invocation import Invocation
     from smp_memory.model.hits import Hit, Hits
     from smp_memory.model.record import Record
+    from smp_memory.search.explanation import Explanation
 
 _MAX_COUNTS = 20
 _FORECAST_DAYS = (7, 30, 90, 365)
@@ -48,6 +50,7 @@ def query_arguments(parser: Parser) -> None:
     add_words(parser)
     add_filters(parser)
     add_result_options(parser)
+    parser.add_argument("--why-not", metavar="REF", help="explain for one memory at which rank it is found, or why not")
 
 
 def run_query(call: Invocation) -> None:
@@ -69,9 +72,35 @@ def run_query(call: Invocation) -> None:
       smp query '"rate limit"' --explain
       smp query --agent veritas --count-by type,tag --limit 0
       smp query --related-to DEC-0001 --depth 2 --json
+      smp query login --type finding --why-not review/DEC-0001
     """
     words = words_from(call)
+    if call.options.why_not:
+        return _why_not(call, words)
     _answer(call, lambda scope, query: scope.query(words or None, **query), words)
+
+
+def _why_not(call: Invocation, words: str) -> None:
+    reference = call.options.why_not
+    ref = reference if "/" in reference else f"{call.session().id}/{reference}"
+    query = query_from(call)
+    if call.scope is not call.memory and "sessions" not in query:
+        query["sessions"] = [call.session().id]
+    found = call.memory.explain(ref, words or None, **query)
+    call.answer(found.to_dict(), _explanation_of_one(call, found))
+
+
+def _explanation_of_one(call: Invocation, found: Explanation) -> Iterator[str]:
+    place = f" at rank {found.rank}" if found.rank is not None else ""
+    yield f"{paint('cyan', found.ref)} is {'found' if found.found else 'not found'}{place}"
+    for reason in found.reasons:
+        yield f"  {safe(one_line(reason))}"
+    if found.superseded_by is not None and found.found:
+        yield f"  superseded by {found.superseded_by}"
+    if found.score is not None and found.relevance is not None:
+        condition = "" if found.found else ", if it were a candidate"
+        yield paint("dim", f"  score {found.score:.2f}, relevance {found.relevance:.2f}{condition}")
+        yield from explanation_lines(found.parts, call.screen.width, call.options.mode in (None, "default"))
 
 
 def _answer(call: Invocation, search: Search, words: str) -> None:

@@ -83,7 +83,8 @@ def _endpoint(inspector: Inspector, answer: Page) -> Callable[[Request], Awaitab
                 return PlainTextResponse(
                     "The form is not from this inspector, or it is too old. Reload the page.\n", 403
                 )
-        given = PageRequest(inspector, request.url.path, request.path_params, request.query_params, form)
+        part = request.headers.get("x-smp-part", "")
+        given = PageRequest(inspector, request.url.path, request.path_params, request.query_params, form, part)
         return await to_thread.run_sync(_answer, answer, given)
 
     return endpoint

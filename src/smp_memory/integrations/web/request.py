@@ -81,6 +81,7 @@ class PageRequest(NamedTuple):
     parts: Mapping[str, str]  # of the path
     query: QueryParams
     form: Mapping[str, str]  # of a POST
+    part: str = ""  # the region that the browser needs first; what takes longer may be left out
 
     @property
     def memory(self) -> Memory:

@@ -53,6 +53,7 @@ _SHARE_TITLES = {
     "frame": "marks and headings",
 }
 _SHOWN_LEFT_OUT = 12
+_CONSIDERED = 80  # matches that are looked at, and memories that are listed as left out
 _MOST_NAMES, _NAMES_SECONDS = 200, 15.0
 _REASON_KINDS = {"superseded": "warn", "outdated": "warn", "expired": "warn", "hidden": "crit"}
 _FENCE = re.compile(r"^</?smp-recalled.*$|^#+ .*$", re.MULTILINE)
@@ -121,6 +122,7 @@ def _preview(request: PageRequest, asked: AgentRequest) -> Preview:
             session=session,
             max_tokens=asked.max_tokens,
             min_relevance=asked.floor,
+            limit=_CONSIDERED,
         )
     return preview_hook(
         request.memory,
@@ -132,6 +134,7 @@ def _preview(request: PageRequest, asked: AgentRequest) -> Preview:
         min_relevance=asked.floor,
         max_tokens=asked.max_tokens,
         cwd=asked.folder or None,
+        limit=_CONSIDERED,
     )
 
 

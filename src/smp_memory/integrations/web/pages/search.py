@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from smp_memory.search.explanation import Explanation
 
 PAGE_HITS = 25
+RESULTS = "results"  # as you type, the hits come first, and the counts of all matches after them
 _FACETS = (
     ("type", "types", "Type"),
     ("tag", "tags", "Tag"),
@@ -83,7 +84,7 @@ def query_options(request: PageRequest) -> dict[str, Any]:
         "limit": PAGE_HITS,
         "offset": offset,
         "track_access": False,
-        "count_by": [key for key, _, _ in _FACETS],
+        "count_by": None if request.part == RESULTS else [key for key, _, _ in _FACETS],
     }
 
 
@@ -120,7 +121,8 @@ def _form(request: PageRequest, text: str) -> Html:
         el("noscript", el("button", "Search", class_="primary")),
         action="/search",
         class_="panel",
-        data_instant="results facets",
+        data_instant="results",
+        data_later="facets summary",
     )
 
 
@@ -159,7 +161,11 @@ def _results(request: PageRequest, text: str, hits: Hits, milliseconds: float) -
     offset = int(request.number("offset", 0, 0, 10_000))
     return el(
         "section",
-        el("h2", _summary(text, hits, offset), el("small", f"{milliseconds:.0f} ms", class_="side")),
+        el(
+            "h2",
+            el("span", _summary(text, hits, offset), id="summary"),
+            el("small", f"{milliseconds:.0f} ms", class_="side"),
+        ),
         problems_banner(list(hits.problems), hits.archived_not_searched),
         [el("p", each, class_="note") for each in _notes(hits)],
         [_hit(request, hit, text) for hit in hits] or el("p", "No memory matches.", class_="empty"),
@@ -172,9 +178,15 @@ def _results(request: PageRequest, text: str, hits: Hits, milliseconds: float) -
 
 
 def _summary(text: str, hits: Hits, offset: int) -> str:
-    total = sum(hits.counts.get("type", {}).values())
-    if not total:
+    if not hits and not offset:
         return "Nothing found"
+    if not hits.counts:
+        return (
+            f"{offset + 1:,} to {offset + len(hits):,}"
+            if hits.more or offset
+            else counted(len(hits), "memory", "memories")
+        )
+    total = sum(hits.counts.get("type", {}).values())
     shown = (
         f"{offset + 1:,} to {offset + len(hits):,} of {total:,}"
         if hits.more or offset

@@ -6,8 +6,8 @@ import { setUpKeys } from "./keys.js";
 const parser = new DOMParser();
 let newest = 0;
 
-async function fetchPage(address, signal) {
-  const answer = await fetch(address, { headers: { accept: "text/html" }, signal });
+async function fetchPage(address, part = "") {
+  const answer = await fetch(address, { headers: { accept: "text/html", "x-smp-part": part } });
   return parser.parseFromString(await answer.text(), "text/html");
 }
 
@@ -28,12 +28,15 @@ function swap(page, ids) {
   }
 }
 
-async function update(address, ids) {
+// Update the regions; those that take longer to compute come later, with a second request.
+async function update(address, ids, later = []) {
   const mine = ++newest;
   document.body.classList.add("busy");
   try {
-    const page = await fetchPage(address);
+    const page = await fetchPage(address, later.length ? ids[0] : "");
     if (mine === newest) swap(page, ids);
+    const whole = later.length && mine === newest ? await fetchPage(address) : null;
+    if (whole && mine === newest) swap(whole, later);
   } catch {
     if (mine === newest) toast("The inspector does not answer. Is `smp web` still running?", "bad");
   } finally {
@@ -52,11 +55,12 @@ function addressOf(form) {
 
 for (const form of document.querySelectorAll("form[data-instant]")) {
   const ids = form.dataset.instant.split(" ");
+  const later = form.dataset.later?.split(" ") ?? [];
   let timer = 0;
   const run = () => {
     const address = addressOf(form);
     history.replaceState(null, "", address);
-    update(address, ids);
+    update(address, ids, later);
   };
   form.addEventListener("input", (event) => {
     if (event.target.type === "range") event.target.nextElementSibling.value = rangeText(event.target);
