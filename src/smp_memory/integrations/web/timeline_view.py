@@ -137,6 +137,7 @@ def _card(record: Record, links: Html | None, session: str | None, most: int) ->
         _meta(record, session),
         class_="head",
     )
+    name = name or (record.given.get("name") if record.type == "artifact" else None)
     title = el("b", plain(name), ": ") if name else None
     rows = [
         join(el("dt", name), el("dd", folded(text, most, memory_url(record.ref)))) for name, text in _details(record)

@@ -212,7 +212,7 @@ def _issue(request: PageRequest, issue: HealthIssue) -> Html:
         ids = el("div", shown, f"and {rest:,} more" if rest > 0 else None, class_="meta")
     return el(
         "li",
-        el("p", issue.message, class_="said", dir="auto"),
+        el("p", issue.message[:1].upper() + issue.message[1:], class_="said", dir="auto"),
         el("p", f"What to do: {issue.advice}", class_="note advice") if issue.advice else None,
         el("div", [join(each, " ") for each in where if each is not None], class_="meta") if any(where) else None,
         ids,

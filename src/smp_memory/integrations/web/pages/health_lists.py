@@ -101,7 +101,7 @@ def _moment(seconds: float | None) -> datetime | None:
 
 
 def _due(task: Task) -> Html:
-    lines = [el("div", shortened(line, 200), class_="meta") for line in task.did[:5]]
+    lines = [el("div", f"would be done: {shortened(line, 200)}", class_="meta") for line in task.did[:5]]
     more = el("div", f"and {len(task.did) - 5:,} more", class_="meta") if len(task.did) > 5 else None
     problem = el("p", task.problem, class_="error-text") if task.problem else None
     return el("li", el("b", f"Due: {_TASKS.get(task.name, task.name)}"), lines, more, problem)

@@ -54,7 +54,13 @@ def session_page(request: PageRequest) -> Response:
         el(
             "div",
             el("div", _timeline(request, shown, name), class_="column"),
-            el("aside", _filters(request, shown), _about(request, session, shown), aria_label="About this session"),
+            el(
+                "aside",
+                _filters(request, shown),
+                _about(request, session, shown),
+                aria_label="About this session",
+                class_="follow",
+            ),
             class_="grid side",
         ),
         wide=True,
@@ -75,7 +81,7 @@ def timeline_page(request: PageRequest) -> Response:
         el(
             "div",
             el("div", _timeline(request, shown, None), class_="column"),
-            el("aside", _filters(request, shown), aria_label="Filters"),
+            el("aside", _filters(request, shown), aria_label="Filters", class_="follow"),
             class_="grid side",
         ),
         wide=True,
