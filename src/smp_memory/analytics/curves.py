@@ -67,7 +67,7 @@ def decay_points(
 ) -> DecayCurve:
     """The curve of a memory. `history`: its earlier fields and uses; `uses`: known uses, else those of the history or the record."""
     time = to_microseconds(now)
-    known = sorted(_uses_of(record, history) if uses is None else uses)
+    known = _distinct(_uses_of(record, history) if uses is None else uses)
     states = _states(record, history)
     start = min(to_microseconds(record.created), time)
 
@@ -119,6 +119,12 @@ def _uses_of(record: Record, history: RecordHistory | None) -> list[KnownUse]:
     if use is not None:
         found[use.time] = use
     return list(found.values())
+
+
+def _distinct(uses: Iterable[KnownUse]) -> list[KnownUse]:
+    """The uses by time; of two in one second, which different sources tell of the same use, the one with the higher count."""
+    found = {each.time // 1_000_000: each for each in sorted(uses, key=lambda each: each.uses)}
+    return sorted(found.values())
 
 
 def _states(record: Record, history: RecordHistory | None) -> list[tuple[int, Record]]:

@@ -59,9 +59,7 @@ def analytics(
     threshold: float | None = None,
 ) -> Analytics:
     """The statistics of a scope, or of some of its sessions; options are checked here, parts are computed later."""
-    names = scope.sessions
-    if sessions is not None:
-        names = [sessions] if isinstance(sessions, str) else list(dict.fromkeys(sessions))
+    names = scope.sessions if sessions is None else _names(sessions)
     for name in names or ():
         scope.store.existing_session(name)  # raises SessionNotFound or SessionArchived
     config = _config(scope, names)
@@ -75,6 +73,13 @@ def analytics(
     )
     narrowed = Scope(scope.store, names, config, scope.clock, viewer=scope.viewer, author=scope.author)
     return Analytics(narrowed, options)
+
+
+def _names(sessions: Any) -> list[str]:
+    given = [sessions] if isinstance(sessions, str) else sessions
+    if not isinstance(given, list | tuple) or not all(isinstance(each, str) for each in given):
+        raise InvalidQuery(f"sessions: must be the ids of sessions, not {repr(sessions)[:80]}.", field="sessions")
+    return list(dict.fromkeys(given))
 
 
 def _config(scope: Scope, names: list[str] | None) -> Config:
@@ -94,6 +99,14 @@ def _whole(field: str, value: Any, least: int, most: int) -> int:
             f"{field}: must be a whole number from {least} to {most}, not {repr(value)[:80]}.", field=field
         )
     return value
+
+
+def _days(field: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= forecast.MAX_DAYS:
+        raise InvalidQuery(
+            f"{field}: must be a number above 0 and at most {forecast.MAX_DAYS}, not {repr(value)[:80]}.", field=field
+        )
+    return float(value)
 
 
 def _share(field: str, value: Any) -> float:
@@ -353,12 +366,6 @@ def decay_curve(scope: Scope, id: Any, *, threshold: float | None = None, days_a
     session, memory_id = _split(name) if isinstance(name, str) else ("", "")
     if not session or not memory_id:
         raise InvalidQuery(f"id: give session/ID, such as review/DEC-0001, not {repr(id)[:80]}.", field="id")
-    if (
-        isinstance(days_ahead, bool)
-        or not isinstance(days_ahead, int | float)
-        or not 0 < days_ahead <= forecast.MAX_DAYS
-    ):
-        raise InvalidQuery(f"days_ahead: must be above 0 and at most {forecast.MAX_DAYS:,}.", field="days_ahead")
     least = scope.config.section("compaction")["faded_below"] if threshold is None else threshold
     files = scope.store.existing_session(session)
     history = files.history(memory_id)
@@ -368,7 +375,7 @@ def decay_curve(scope: Scope, id: Any, *, threshold: float | None = None, days_a
     assert history is not None  # the record is made of it
     uses = curves.known_uses(history) + _counted_uses(scope, session, memory_id)
     return curves.decay_points(
-        record, scope.policy(), scope.now(), threshold=_share("threshold", least), days_ahead=days_ahead,
+        record, scope.policy(), scope.now(), threshold=_share("threshold", least), days_ahead=_days("days_ahead", days_ahead),
         history=history, uses=uses,
     )  # fmt: skip
 
@@ -388,7 +395,7 @@ def _counted_uses(scope: Scope, session: str, id: str) -> list[curves.KnownUse]:
         round(at * 1_000_000) for name, at in (*access.read(0)[0], *access.pending()) if name == f"{session}/{id}"
     )
     total, last = counted
-    single = [curves.KnownUse(time, max(1, total - len(times) + place)) for place, time in enumerate(times, 1)]
+    single = [curves.KnownUse(time, max(1, total - len(times) + place)) for place, time in enumerate(times[:-1], 1)]
     return [*single, curves.KnownUse(last, total)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -210,3 +211,44 @@ def test_strange_names_are_not_found(memory: Memory, client: InspectorClient, pa
     page = client.get(path)
     assert page.status == 404
     assert "<script>alert" not in page.html
+
+
+def test_count_of_relations_is_true_when_not_all_are_listed(memory: Memory, client: InspectorClient) -> None:
+    session = memory.create_session("review")
+    session.add_learning("Count by address")
+    session.add_many(
+        ("finding", {"finding": f"Finding {number}", "relations": [{"kind": "supports", "target": "LEARN-0001"}]})
+        for number in range(60)
+    )
+    page = client.get("/memory/review/LEARN-0001")
+    assert "Relations: 60 memories" in page.text
+    assert "20 more are not listed" in page.text
+
+
+def test_memory_with_very_many_revisions_shows_the_newest(memory: Memory, client: InspectorClient) -> None:
+    session = memory.create_session("review")
+    session.add_decision("Use OAuth")
+    for number in range(120):
+        session.update("DEC-0001", rationale=f"reason {number}")
+    page = client.get("/memory/review/DEC-0001")
+    assert "reason 119" in page.text
+    assert "Show 91 earlier steps" in page.text
+    assert "earlier entries are not listed" in page.text
+    assert "Show " not in client.get("/memory/review/DEC-0001?history=all").text
+
+
+def test_session_with_invalid_settings_or_metadata_is_still_shown(
+    memory: Memory, client: InspectorClient, tmp_path: Path
+) -> None:
+    session = memory.create_session("review")
+    session.add_decision("Use OAuth")
+    session.add_finding("No rate limit")
+    session.delete("FIND-0001")
+    manifest = tmp_path / "store" / "sessions" / "review" / "manifest.json"
+    fields = json.loads(manifest.read_text())
+    for spoiled in (json.dumps({**fields, "config": {"lifecycle": {"purge_days": "soon"}}}), "{{{"):
+        manifest.write_text(spoiled)
+        with smp_memory.open(tmp_path / "store", create=False) as again:
+            other = InspectorClient(again)
+            assert "Use OAuth" in other.get("/memory/review/DEC-0001").text
+            assert "Deleted" in other.get("/memory/review/FIND-0001").text

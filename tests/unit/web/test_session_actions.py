@@ -234,7 +234,7 @@ def test_session_is_exported_in_every_format(
 
 def test_result_of_a_search_is_exported(memory: Memory, session: SessionMemory, client: InspectorClient) -> None:
     memory.create_session("other").add_finding("No rate limit for guests")
-    form = client.get("/export?q=rate&type=finding")
+    form = client.get("/export?search=q%3Drate%26type%3Dfinding%26session%3Dreview%26session%3Dother")
     assert "Export 2 memories that the search finds" in form.text
     answer = client.post("/export", search=form.value("search"), format="jsonl")
     ids = [json.loads(line)["id"] for line in answer.html.splitlines()]
@@ -278,3 +278,11 @@ def test_bad_export_is_refused(session: SessionMemory, client: InspectorClient, 
     assert answer.status in (400, 404)
     assert "content-disposition" not in answer.headers
     assert not re.search(r"^x: y", str(answer.headers), re.MULTILINE)
+
+
+def test_search_page_links_to_the_export_of_its_result(session: SessionMemory, client: InspectorClient) -> None:
+    page = client.get("/search?q=OAuth&session=review&offset=0")
+    found = re.search(r'href="(/export\?[^"]+)"', page.html)
+    assert found is not None
+    form = client.get(found[1].replace("&amp;", "&"))
+    assert "Export 1 memory that the search finds" in form.text

@@ -27,7 +27,7 @@ ARCHIVE_BYTES = 32 * 1024 * 1024  # a larger archive is not unpacked to show one
 _MOST_NEAR = 8
 
 
-class Located(NamedTuple):
+class LocatedMemory(NamedTuple):
     """A memory and where it was found."""
 
     session_id: str
@@ -53,14 +53,14 @@ class Located(NamedTuple):
         return self.state == LIVE
 
 
-def locate(request: PageRequest) -> Located:
+def locate(request: PageRequest) -> LocatedMemory:
     """The memory that the address names."""
     return find(request.memory, request.parts["session"], request.parts["id"], request.inspector.author)
 
 
-def find(memory: Memory, session_id: str, id: str, author: str | None = None) -> Located:
+def find(memory: Memory, session_id: str, id: str, author: str | None = None) -> LocatedMemory:
     if not ids.is_valid(session_id):
-        return Located(session_id, id, MISSING)
+        return LocatedMemory(session_id, id, MISSING)
     try:
         session = memory.opened_session(session_id, author=author)
     except SessionArchived:
@@ -70,28 +70,32 @@ def find(memory: Memory, session_id: str, id: str, author: str | None = None) ->
     return _in_session(session, id)
 
 
-def _in_session(session: SessionMemory, id: str) -> Located:
+def _in_session(session: SessionMemory, id: str) -> LocatedMemory:
     files = session.opened.files
     history = files.history(id)
     if history is not None:
         state = LIVE if history.deletion is None else DELETED
-        return Located(session.id, id, state, history, session, problems=_about(files.unreadable(), id))
+        return LocatedMemory(session.id, id, state, history, session, problems=_about(files.unreadable(), id))
     if id in files.cold_ids():
         problems: list[Problem] = []
         cold = files.cold_history(problems).histories.get(id)
         facts = next((each for each in files.cold_memories() if each.id == id and not each.is_history), None)
         state = COLD if cold is not None else UNREADABLE
-        return Located(session.id, id, state, cold, session, files.cold_location, _about(problems, id), cold=facts)
+        return LocatedMemory(
+            session.id, id, state, cold, session, files.cold_location, _about(problems, id), cold=facts
+        )
     problems = files.unreadable()
     named = _about(problems, id)
-    return Located(session.id, id, UNREADABLE if named else MISSING, None, session, problems=named or tuple(problems))
+    return LocatedMemory(
+        session.id, id, UNREADABLE if named else MISSING, None, session, problems=named or tuple(problems)
+    )
 
 
 def _about(problems: list[Problem], id: str) -> tuple[Problem, ...]:
     return tuple(problem for problem in problems if problem.id == id)
 
 
-def _in_archive(memory: Memory, session_id: str, id: str) -> Located:
+def _in_archive(memory: Memory, session_id: str, id: str) -> LocatedMemory:
     archived = next((each for each in memory.archived_sessions() if each.session == session_id), None)
     place = archived.path if archived is not None else ""
     try:
@@ -99,19 +103,19 @@ def _in_archive(memory: Memory, session_id: str, id: str) -> Located:
         history = files.history(id) or files.cold_history().histories.get(id)
         problems = tuple(files.unreadable())
     except (Corrupt, StorageError, SessionNotFound):
-        return Located(session_id, id, ARCHIVED, None, None, place, archived=archived)
+        return LocatedMemory(session_id, id, ARCHIVED, None, None, place, archived=archived)
     state = ARCHIVED if history is not None or problems else MISSING
-    return Located(session_id, id, state, history, None, place, problems, archived)
+    return LocatedMemory(session_id, id, state, history, None, place, problems, archived)
 
 
-def _in_trash(memory: Memory, session_id: str, id: str) -> Located:
+def _in_trash(memory: Memory, session_id: str, id: str) -> LocatedMemory:
     named = [each for each in memory.deleted_sessions() if each.session == session_id]
     if not named:
-        return Located(session_id, id, MISSING)
-    return Located(session_id, id, SESSION_DELETED, place=named[-1].path, archived=named[-1])
+        return LocatedMemory(session_id, id, MISSING)
+    return LocatedMemory(session_id, id, SESSION_DELETED, place=named[-1].path, archived=named[-1])
 
 
-def near_names(memory: Memory, found: Located) -> tuple[list[str], list[str]]:
+def near_names(memory: Memory, found: LocatedMemory) -> tuple[list[str], list[str]]:
     """Ids and sessions that look like those that were asked for: ids of the same session, and sessions of the store."""
     sessions = [] if found.session is not None else _close(found.session_id, memory.store.session_ids())
     known: list[str] = []

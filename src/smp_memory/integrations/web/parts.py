@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
 
 LINE_CHARACTERS = 280
+_COMPARED_WORDS = 2000
 _WORD = re.compile(r"\w+")
 _GRAVE = ("critical", "high")
 _PART_TITLES = {
@@ -248,10 +249,25 @@ def stacked_meter(shares: Iterable[tuple[str, str, float]], whole: float, label:
 def difference(before: str, after: str) -> Html:
     """Two texts as one, with what was removed and what was added."""
     old, new = re.findall(r"\s+|\w+|[^\w\s]", before), re.findall(r"\s+|\w+|[^\w\s]", after)
-    if len(old) + len(new) > 4000:
-        return join(el("del", before), el("ins", after))
+    start = _common(old, new)
+    end = _common(old[start:][::-1], new[start:][::-1])
+    head, tail = "".join(old[:start]), "".join(old[len(old) - end :])
+    old, new = old[start : len(old) - end], new[start : len(new) - end]
+    return join(head, _changed(old, new), tail)
+
+
+def _common(old: list[str], new: list[str]) -> int:
+    """The length of the beginning that two lists have in common."""
+    return next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+
+
+def _changed(old: list[str], new: list[str]) -> Html:
+    """What lies between the common beginning and end. Comparing long or repetitive texts word by word would take seconds."""
+    removed, added = "".join(old), "".join(new)
+    if not old or not new or len(old) + len(new) > _COMPARED_WORDS or len({*old, *new}) * 8 < len(old) + len(new):
+        return join(el("del", removed) if old else None, el("ins", added) if new else None)
     pieces: list[Child] = []
-    for op, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    for op, a, b, c, d in difflib.SequenceMatcher(None, old, new).get_opcodes():
         if op == "equal":
             pieces.append("".join(old[a:b]))
             continue

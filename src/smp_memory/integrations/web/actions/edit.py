@@ -107,7 +107,15 @@ def _form(
     open_ones = [_control(target, kind, each, texts) for each in fields if each.name in main]
     others = [_control(target, kind, each, texts) for each in fields if each.name not in main]
     folded = (
-        el("details", el("summary", f"{len(others)} more fields"), others, class_="more-fields") if others else None
+        el(
+            "details",
+            el("summary", f"{len(others)} more fields"),
+            others,
+            class_="more-fields",
+            open=target.error is not None,
+        )
+        if others
+        else None
     )
     about = join(hidden("revision", revision), open_ones, folded)
     return Form(f"Edit {target.id}", target.action("edit"), target.page, about, button, intro)

@@ -34,12 +34,11 @@ _TYPES = {
     "yaml": "application/yaml",
 }
 _MOST_HITS = 5000
-_PAGE_HITS = 500
 
 
 def export_form_page(request: PageRequest) -> Response:
-    """The form: what is exported, and in which format."""
-    return form_response(request, _form(request, request.get("ref"), request.get("session"), str(request.query)))
+    """The form: what is exported (`ref`, `session`, or the address of a `search` without its path), and in which format."""
+    return form_response(request, _form(request, request.get("ref"), request.get("session"), request.get("search")))
 
 
 def _form(request: PageRequest, ref: str, session: str, search: str, error: SMPError | None = None) -> Form:
@@ -124,11 +123,5 @@ def _found(request: PageRequest, search: str) -> list[str]:
         raise InvalidQuery(
             "include_archived: memories in archives are not exported from a search. Restore the session first."
         )
-    given = {name: value for name, value in given.items() if name != "count_by"} | {"limit": _PAGE_HITS, "offset": 0}
-    refs: list[str] = []
-    while len(refs) < _MOST_HITS:
-        hits = request.memory.query(asked.get("q") or None, **{**given, "offset": len(refs)})
-        refs += [record.ref for record in hits.records]
-        if not hits.more:
-            break
-    return refs[:_MOST_HITS]
+    given = {name: value for name, value in given.items() if name != "count_by"} | {"limit": _MOST_HITS, "offset": 0}
+    return [record.ref for record in request.memory.query(asked.get("q") or None, **given).records]

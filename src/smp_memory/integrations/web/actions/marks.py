@@ -9,6 +9,7 @@ from smp_memory.integrations.web import lookup
 from smp_memory.integrations.web.actions.frame import Form, done, field, hidden, with_notices
 from smp_memory.integrations.web.html import Html, el, join
 from smp_memory.integrations.web.pages.memory_fields import label_of
+from smp_memory.integrations.web.pages.memory_relations import similar_to
 from smp_memory.integrations.web.parts import options
 from smp_memory.integrations.web.words import line_of, shortened
 from smp_memory.model.types import KINDS, RELATIONS
@@ -173,7 +174,7 @@ def show_relate(target: Target) -> Form:
 
 def _likely_targets(target: Target) -> list[Record]:
     """Similar memories, then the newest of the session."""
-    similar = target.request.memory.find_similar(target.record.ref, limit=_LIKELY // 2, track_access=False).records
+    similar = [hit.record for hit in similar_to(target.request.memory, target.record, _LIKELY // 2)]
     newest = target.session.query(sort="newest", limit=_LIKELY, track_access=False).records
     found = {record.ref: record for record in [*similar, *newest] if record.ref != target.record.ref}
     return list(found.values())[:_LIKELY]

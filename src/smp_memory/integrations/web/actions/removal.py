@@ -15,7 +15,7 @@ from smp_memory.integrations.web.actions.frame import (
 )
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.layout import panel
-from smp_memory.integrations.web.pages.memory_relations import Connections
+from smp_memory.integrations.web.pages.memory_relations import MemoryRelations
 from smp_memory.integrations.web.parts import memory_link, pairs, tag
 from smp_memory.integrations.web.words import ago, counted, line_of, moment_text, shortened, size_text
 from smp_memory.model.deletions import BEYOND_REACH
@@ -51,7 +51,9 @@ def show_delete(target: Target) -> Form:
             else "It can be restored until somebody purges it; nothing does that by itself."
         )
     pointing = [
-        each for each in Connections.of(target.request.memory, target.found, target.record).all if not each.is_outgoing
+        each
+        for each in MemoryRelations.of(target.request.memory, target.found, target.record).all
+        if not each.is_outgoing
     ]
     refs = [join(memory_link(each.ref, target.session.id), " ") for each in pointing[:_MOST_LISTED]]
     points = [el("li", "These memories point to it, and will point to a deleted one: ", refs)] if refs else []
@@ -223,6 +225,8 @@ def receipt_panel(receipt: Receipt) -> Html:
         else "verified; some steps are still to be done"
         if receipt.verified
         else "not verified: see what is left"
+        if receipt.pieces
+        else "removed; its text was not searched for, see what is still to do"
     )
     checked = f"{counted(receipt.searched_files, 'file')}, {size_text(receipt.searched_bytes)}, for {counted(receipt.pieces, 'piece')} of its text"
     rows: list[tuple[Child, Child]] = [

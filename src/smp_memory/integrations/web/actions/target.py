@@ -10,7 +10,7 @@ from smp_memory.integrations.web.parts import memory_url
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from smp_memory.integrations.web.lookup import Located
+    from smp_memory.integrations.web.lookup import LocatedMemory
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.model.record import Record
     from smp_memory.session import SessionMemory
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 class Target(NamedTuple):
     request: PageRequest
-    found: Located
+    found: LocatedMemory
     record: Record
     session: SessionMemory
     error: SMPError | None = None  # of the run before, shown in the form

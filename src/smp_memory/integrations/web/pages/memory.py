@@ -15,7 +15,7 @@ from smp_memory.integrations.web.layout import form, heading, page, panel
 from smp_memory.integrations.web.pages.memory_elsewhere import elsewhere_page, restore_session_form, state_banner
 from smp_memory.integrations.web.pages.memory_fields import access_of, facts, field_blocks, main_text
 from smp_memory.integrations.web.pages.memory_history import history_panel, provenance_panel
-from smp_memory.integrations.web.pages.memory_relations import Connections, relations_panel, similar_panel
+from smp_memory.integrations.web.pages.memory_relations import MemoryRelations, relations_panel, similar_panel
 from smp_memory.integrations.web.parts import author_of, marks, memory_link, memory_url, when
 from smp_memory.integrations.web.words import line_of, shortened
 from smp_memory.model.times import to_microseconds
@@ -25,13 +25,14 @@ from smp_memory.policies.statuses import is_settled
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from smp_memory.integrations.web.lookup import Located
+    from smp_memory.integrations.web.lookup import LocatedMemory
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.model.record import Record
 
 _TITLE_CHARACTERS = 70
 _TASK_CHARACTERS = 200
 _CHART = (306, 150)  # pixels
+_DRAWN_REVISIONS = 100  # with more of them the curve knows the last revision only
 
 
 def memory_page(request: PageRequest) -> Response:
@@ -45,9 +46,9 @@ def memory_page(request: PageRequest) -> Response:
     return page(request, title, "", heading(record.id, lead), content)
 
 
-def memory_view(request: PageRequest, found: Located, record: Record) -> Html:
+def memory_view(request: PageRequest, found: LocatedMemory, record: Record) -> Html:
     """Everything about one memory, in two columns on its page and in one beside a list."""
-    connections = Connections.of(request.memory, found, record)
+    connections = MemoryRelations.of(request.memory, found, record)
     return el(
         "div",
         el(
@@ -71,14 +72,14 @@ def memory_view(request: PageRequest, found: Located, record: Record) -> Html:
     )
 
 
-def _session_link(found: Located) -> Html:
+def _session_link(found: LocatedMemory) -> Html:
     return el("a", found.session_id, href=url("/session/{}", found.session_id))
 
 
 # -- what it says
 
 
-def _card(request: PageRequest, found: Located, record: Record) -> Html:
+def _card(request: PageRequest, found: LocatedMemory, record: Record) -> Html:
     said = el("p", memory_link(record.ref), " ", KINDS[record.type].noun, class_="meta aside-only")
     return el(
         "section",
@@ -103,7 +104,7 @@ def _tag_links(record: Record) -> list[Html]:
 
 def _written(request: PageRequest, record: Record) -> list[Child]:
     name = author_of(record)
-    by = join(" by ", el("a", name, href=url("/search", agent=name), class_="who")) if name else " by nobody named"
+    by = join(" by ", el("a", name, href=url("/search", agent=name), class_="who")) if name else None
     said: list[Child] = ["Written ", when(record.created, request.now), by]
     if record.revision > 1:
         changer = f" by {record.updated_by}" if record.updated_by else ""
@@ -119,7 +120,7 @@ def _told(record: Record) -> Html:
     return el("p", view, " ", ask, class_="asks")
 
 
-def _succession_banner(connections: Connections, record: Record) -> Html | None:
+def _succession_banner(connections: MemoryRelations, record: Record) -> Html | None:
     if not connections.successors:
         return None
     links = [join(memory_link(ref, record.session), " ") for ref in connections.successors]
@@ -131,7 +132,7 @@ def _succession_banner(connections: Connections, record: Record) -> Html | None:
 # -- what one can do
 
 
-def _actions(request: PageRequest, found: Located, record: Record) -> Html | None:
+def _actions(request: PageRequest, found: LocatedMemory, record: Record) -> Html | None:
     if found.state in (lookup.DELETED, lookup.COLD):
         restore = _action(record, "restore", "Restore", "primary")
         return el("div", restore, _more(record, ("erase",)), class_="actions")
@@ -178,7 +179,7 @@ def _more(record: Record, names: tuple[str, ...]) -> Html:
 # -- fading
 
 
-def _fading(request: PageRequest, found: Located) -> Html | None:
+def _fading(request: PageRequest, found: LocatedMemory) -> Html | None:
     """Its priority in the past and in the future as a curve, with the same in words."""
     if found.session is None or found.state != lookup.LIVE or found.record is None:
         return None
@@ -190,10 +191,10 @@ def _fading(request: PageRequest, found: Located) -> Html | None:
         found.record,
         request.memory.scope.policy(),
         request.now,
-        threshold=found.session.config["compaction.faded_below"],
-        history=found.history,
+        threshold=found.session.opened.files.usable_config()["compaction.faded_below"],
+        history=found.history if found.record.revision <= _DRAWN_REVISIONS else None,
         uses=uses,
     )
     chart = charts.draw_decay(curve, width=_CHART[0], height=_CHART[1])
     note = "Pinned: it does not fade." if found.record.pinned else curves.sentence(curve)
-    return panel("Fading", Html(chart), el("p", note, class_="note"))
+    return panel("Fading", Html(chart), el("p", note, class_="note"), class_="fading")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from smp_memory.errors import InvalidConfig
 from smp_memory.integrations.web import lookup
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.layout import form, heading, page, panel
@@ -15,11 +16,9 @@ from smp_memory.integrations.web.words import ago, moment_text
 from smp_memory.model.times import to_moment
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from starlette.responses import Response
 
-    from smp_memory.integrations.web.lookup import Located
+    from smp_memory.integrations.web.lookup import LocatedMemory
     from smp_memory.integrations.web.request import PageRequest
 
 _MOST_PROBLEMS = 5
@@ -28,7 +27,7 @@ _MOST_PROBLEMS = 5
 # -- of memories that can be read
 
 
-def state_banner(request: PageRequest, found: Located) -> Html | None:
+def state_banner(request: PageRequest, found: LocatedMemory) -> Html | None:
     """That the memory is deleted, compacted or archived: since when, why, until when, and the way back."""
     if found.state == lookup.DELETED:
         return _banner(*_deleted(request, found))
@@ -46,33 +45,34 @@ def _banner(*content: Child) -> Html:
     return el("div", el("p", *content), class_="banner", role="note")
 
 
-def _deleted(request: PageRequest, found: Located) -> list[Child]:
+def _deleted(request: PageRequest, found: LocatedMemory) -> list[Child]:
     deletion = found.history.deletion if found.history is not None else None
     if deletion is None:
         return []
     by = f" by {deletion.by}" if deletion.by else ""
     reason = deletion.data.get("reason")
-    until = purge_time(request, found)
     return [
         el("b", "Deleted "),
         when(to_moment(deletion.at), request.now),
         f"{by}." + (f" Reason: {reason}." if reason else " No reason was given."),
-        " Agents are not told it. ",
-        f"It can be restored until {moment_text(until)} UTC ({ago(until, request.now)}), then a purge may remove it. "
-        if until is not None
-        else "It stays in the trash until somebody purges or erases it. ",
+        f" Agents are not told it. {_purge_sentence(request, found)}",
     ]
 
 
-def purge_time(request: PageRequest, found: Located) -> datetime | None:
-    """The earliest moment of a purge of this deleted memory; None if nothing purges it by itself."""
+def _purge_sentence(request: PageRequest, found: LocatedMemory) -> str:
+    """Until when it can be restored."""
     if found.session is None:
-        return None
-    trash = {each.id: each for each in found.session.deleted()}
-    return trash[found.id].purged_from if found.id in trash else None
+        return ""
+    try:
+        until = next((each.purged_from for each in found.session.deleted() if each.id == found.id), None)
+    except InvalidConfig as error:
+        return f"Until when it can be restored is not known: {error.message}"
+    if until is None:
+        return "It stays in the trash until somebody purges or erases it."
+    return f"It can be restored until {moment_text(until)} UTC ({ago(until, request.now)}), then a purge may remove it."
 
 
-def _cold(request: PageRequest, found: Located) -> list[Child]:
+def _cold(request: PageRequest, found: LocatedMemory) -> list[Child]:
     facts = found.cold
     since: list[Child] = ["by compaction"]
     if facts is not None:
@@ -84,7 +84,7 @@ def _cold(request: PageRequest, found: Located) -> list[Child]:
     ]
 
 
-def _archived(request: PageRequest, found: Located) -> list[Child]:
+def _archived(request: PageRequest, found: LocatedMemory) -> list[Child]:
     archived = found.archived
     since = archived.when if archived is not None else None
     reason = f" Reason: {archived.reason}." if archived is not None and archived.reason else ""
@@ -95,7 +95,7 @@ def _archived(request: PageRequest, found: Located) -> list[Child]:
     ]
 
 
-def restore_session_form(request: PageRequest, found: Located) -> Html:
+def restore_session_form(request: PageRequest, found: LocatedMemory) -> Html:
     action = url("/session/{}/restore", found.session_id)
     return form(request, action, el("button", "Restore the session", class_="primary"))
 
@@ -103,7 +103,7 @@ def restore_session_form(request: PageRequest, found: Located) -> Html:
 # -- of memories that cannot be shown
 
 
-def elsewhere_page(request: PageRequest, found: Located) -> Response:
+def elsewhere_page(request: PageRequest, found: LocatedMemory) -> Response:
     """The page for a memory without content: what is known of it."""
     lead, content, status = _EXPLAINED[found.state](request, found)
     return page(
@@ -111,7 +111,7 @@ def elsewhere_page(request: PageRequest, found: Located) -> Response:
     )
 
 
-def _session_deleted(request: PageRequest, found: Located) -> tuple[Child, Child, int]:
+def _session_deleted(request: PageRequest, found: LocatedMemory) -> tuple[Child, Child, int]:
     archived = found.archived
     facts = archived.metadata if archived is not None else {}
     rows: list[tuple[Child, Child]] = [
@@ -127,12 +127,12 @@ def _session_deleted(request: PageRequest, found: Located) -> tuple[Child, Child
     return lead, panel("The session was deleted", pairs(rows), back), 200
 
 
-def _unreadable(request: PageRequest, found: Located) -> tuple[Child, Child, int]:
+def _unreadable(request: PageRequest, found: LocatedMemory) -> tuple[Child, Child, int]:
     advice = el("p", "The bytes are still there. ", el("a", "Health", href="/health"), " says what can be done.")
     return "This memory cannot be read.", panel("What is wrong", _problem_list(found), advice), 200
 
 
-def _archived_unread(request: PageRequest, found: Located) -> tuple[Child, Child, int]:
+def _archived_unread(request: PageRequest, found: LocatedMemory) -> tuple[Child, Child, int]:
     restore = restore_session_form(request, found)
     said = el(
         "p", "The archive is too large to look into, or could not be read. Restoring the session shows its memories."
@@ -145,7 +145,7 @@ def _archived_unread(request: PageRequest, found: Located) -> tuple[Child, Child
     )
 
 
-def _missing(request: PageRequest, found: Located) -> tuple[Child, Child, int]:
+def _missing(request: PageRequest, found: LocatedMemory) -> tuple[Child, Child, int]:
     near, sessions = lookup.near_names(request.memory, found)
     links = [el("a", id, href=url("/memory/{}/{}", found.session_id, id), class_="id") for id in near]
     links += [el("a", name, href=url("/memory/{}/{}", name, found.id), class_="id") for name in sessions]
@@ -164,7 +164,7 @@ def _missing(request: PageRequest, found: Located) -> tuple[Child, Child, int]:
     return f"In session {found.session_id}", panel("Not found", said, unread, meant, search), 404
 
 
-def _problem_list(found: Located) -> Html | None:
+def _problem_list(found: LocatedMemory) -> Html | None:
     if not found.problems:
         return None
     rows = [

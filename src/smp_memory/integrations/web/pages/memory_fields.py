@@ -19,7 +19,7 @@ from smp_memory.model.types import KINDS
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from smp_memory.integrations.web.lookup import Located
+    from smp_memory.integrations.web.lookup import LocatedMemory
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.model.record import Record
     from smp_memory.store.port import IndexSearcher
@@ -107,7 +107,7 @@ def _cut(request: PageRequest, record: Record, text: str) -> Child:
 # -- facts
 
 
-def facts(request: PageRequest, found: Located, record: Record) -> Html:
+def facts(request: PageRequest, found: LocatedMemory, record: Record) -> Html:
     """Who may see it, how sure it is, and how often it was used."""
     data = record.given
     rows: list[tuple[Child, Child]] = [
@@ -119,7 +119,7 @@ def facts(request: PageRequest, found: Located, record: Record) -> Html:
     return panel("Facts", pairs(rows))
 
 
-def _uses(request: PageRequest, found: Located, record: Record) -> Html:
+def _uses(request: PageRequest, found: LocatedMemory, record: Record) -> Html:
     count, last = access_of(request, found, record)
     if not count or last is None:
         return join("Not used yet. Being recalled for an agent or read in Python counts; looking at it here does not.")
@@ -128,7 +128,7 @@ def _uses(request: PageRequest, found: Located, record: Record) -> Html:
     return join(counted(count, "time"), ", last ", when(last, request.now), more)
 
 
-def access_of(request: PageRequest, found: Located, record: Record) -> tuple[int, datetime | None]:
+def access_of(request: PageRequest, found: LocatedMemory, record: Record) -> tuple[int, datetime | None]:
     """How often it was used and when last: by the index for a live session, else by the file."""
     given = record.access if isinstance(record.access, dict) else {}
     if found.session is None or found.cold is not None:

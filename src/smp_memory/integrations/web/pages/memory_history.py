@@ -15,14 +15,14 @@ from smp_memory.model.entry import is_maintenance, is_revision
 from smp_memory.model.times import to_moment
 
 if TYPE_CHECKING:
-    from smp_memory.integrations.web.lookup import Located
+    from smp_memory.integrations.web.lookup import LocatedMemory
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.model.entry import Entry
 
 _SHOWN_STEPS = 30
-_SHOWN_ENTRIES = 8
+_SHOWN_ENTRIES = 10
 _FIRST_CHARACTERS = 160  # of a value in the first step, which the page shows anyway
-_DIFFERENCE_CHARACTERS = 6000
+_DIFFERENCE_CHARACTERS = 3000
 _VERBS = {"put": "written", "change": "changed", "delete": "deleted", "restore": "restored"}
 _CHECKSUMS = {"signed": "checksum matches", "edited": "edited by hand", "unsigned": "typed in by hand, no checksum"}
 
@@ -30,7 +30,7 @@ _CHECKSUMS = {"signed": "checksum matches", "edited": "edited by hand", "unsigne
 # -- history
 
 
-def history_panel(request: PageRequest, found: Located) -> Html | None:
+def history_panel(request: PageRequest, found: LocatedMemory) -> Html | None:
     if found.history is None:
         return None
     steps = found.history.steps()[::-1]
@@ -40,7 +40,7 @@ def history_panel(request: PageRequest, found: Located) -> Html | None:
     more = el("p", el("a", f"Show {counted(missing, 'earlier step')}", href=link), class_="note") if missing else None
     rows = el("ol", [_step(request, step) for step in shown], class_="history", reversed=True)
     title = "History" if len(steps) > 1 else "History: not changed since it was written"
-    return panel(title, rows, more)
+    return panel(title, rows, more, class_="unchanged" if len(steps) == 1 else "")
 
 
 def _step(request: PageRequest, step: dict[str, Any]) -> Html:
@@ -87,40 +87,47 @@ def _items(value: dict[str, Any] | list[Any]) -> list[Any]:
 # -- where its bytes are
 
 
-def provenance_panel(request: PageRequest, found: Located) -> Html | None:
+def provenance_panel(request: PageRequest, found: LocatedMemory) -> Html | None:
     """Files and lines of every entry of the memory, whether the checksums match, and what SMP itself adds."""
     if found.history is None:
         return None
     entries = found.history.entries[::-1]
     rows, revision = [], found.history.revision
-    for entry in entries:
+    for entry in entries[:_SHOWN_ENTRIES]:
         rows.append(_entry_row(found, entry, revision))
         revision -= is_revision(entry)
-    folded = el("details", el("summary", f"{len(rows) - _SHOWN_ENTRIES:,} earlier"), el("ul", rows[_SHOWN_ENTRIES:]))
+    folded = el("p", f"{len(entries) - _SHOWN_ENTRIES:,} earlier entries are not listed.", class_="hint")
     place = found.place or (found.session.folder if found.session is not None else "")
     uid = found.history.first.uid
     return panel(
         "Where its bytes are",
         pairs([("Folder" if not found.place else "In", el("code", _relative(request, place)))]),
-        el("ul", rows[:_SHOWN_ENTRIES], class_="places"),
-        folded if len(rows) > _SHOWN_ENTRIES else None,
+        el("ul", rows, class_="places"),
+        folded if len(entries) > _SHOWN_ENTRIES else None,
         el("p", f"Sequence number {found.history.first.seq}" + (f", uid {uid}" if uid else ""), class_="hint"),
         class_="page-only",
     )
 
 
-def _entry_row(found: Located, entry: Entry, revision: int) -> Html:
+def _entry_row(found: LocatedMemory, entry: Entry, revision: int) -> Html:
     what = "uses counted" if is_maintenance(entry) else _VERBS.get(entry.op, entry.op)
     if is_revision(entry):
         what = f"{what}, revision {revision}"
     size = entry.place[1] - entry.place[0]
-    where = f"{os.path.basename(entry.file)}:{entry.line}" if entry.line else os.path.basename(entry.file) or "memory"
+    name = _name_in_session(found, entry.file)
+    where = f"{name}:{entry.line}" if entry.line else name
     state = _CHECKSUMS.get(entry.state, entry.state)
     kind = "" if entry.state == "signed" else "tag warn"
     details = join(moment_text(to_moment(entry.at)), f", {size_text(size)}, " if size > 0 else ", ")
     return el("li", el("code", where), " ", what, el("small", details, el("span", state, class_=kind)))
 
 
+def _name_in_session(found: LocatedMemory, path: str) -> str:
+    """The path below the session's folder: `artifacts/ART-0001.md`."""
+    folder = found.session.folder + os.sep if found.session is not None else ""
+    return path[len(folder) :] if folder and path.startswith(folder) else os.path.basename(path) or "-"
+
+
 def _relative(request: PageRequest, path: str) -> str:
     root = request.memory.root
-    return os.path.relpath(path, root) if path.startswith(root) else path
+    return os.path.relpath(path, root) if path.startswith(root + os.sep) else path

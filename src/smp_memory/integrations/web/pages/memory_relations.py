@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from smp_memory.analytics.relation_chart import Neighbour, relation_graph
-from smp_memory.errors import InvalidRecord, MemoryNotFound, SessionArchived, SessionNotFound
 from smp_memory.integrations.web.html import Child, Html, el, join, visible
 from smp_memory.integrations.web.layout import form, panel
 from smp_memory.integrations.web.lookup import LIVE
@@ -15,10 +14,10 @@ from smp_memory.model.times import to_microseconds
 from smp_memory.model.types import KINDS
 
 if TYPE_CHECKING:
-    from smp_memory.integrations.web.lookup import Located
+    from smp_memory.integrations.web.lookup import LocatedMemory
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.memory import Memory
-    from smp_memory.model.hits import Related
+    from smp_memory.model.hits import Hit
     from smp_memory.model.record import Record
     from smp_memory.store.port import IndexSearcher
 
@@ -26,58 +25,77 @@ _SHOWN = 40
 _SIMILAR = 5
 _LEAST_SIMILAR = 0.1  # below it two memories share a common word at most
 _LINE_CHARACTERS = 110
+_COMPARED_CHARACTERS = 2000
 _REFERS, _SAME_TURN = "references", "same turn"
 
 
-class Connection(NamedTuple):
+class Pointer(NamedTuple):
+    """What a memory says of another one."""
+
+    kind: str
+    ref: str
+    is_outgoing: bool
+    is_relation: bool  # False: a reference or a shared turn, which cannot be removed as a relation
+
+
+class RelatedMemory(NamedTuple):
     """One relation of the memory, or of another memory to it."""
 
     kind: str
     ref: str
     is_outgoing: bool
+    is_relation: bool
     record: Record | None  # None: the other memory does not exist, or is not in a live session
-    is_relation: bool = True  # False: a reference or a shared turn, which cannot be removed as a relation
 
 
-class Connections(NamedTuple):
+class MemoryRelations(NamedTuple):
     """All connections of one memory, its own first, and the memories that took its place."""
 
-    all: list[Connection]
+    all: list[RelatedMemory]
     successors: list[str]
-    total: int  # of the others, also those that are not listed
+    total: int  # also those that are not listed
 
     @classmethod
-    def of(cls, memory: Memory, found: Located, record: Record) -> Connections:
-        near = _related(memory, found)
-        known = {each.record.ref: each for each in near}
-        own = [
-            Connection(kind, ref, True, known[ref].record if ref in known else _known(memory, ref), is_relation)
-            for kind, ref, is_relation in _pointers(record)
-        ]
-        listed = {each.ref for each in own}
-        others = [_incoming(each, record) for each in near if each.record.ref not in listed]
-        return cls([*own, *others[:_SHOWN]], _successors(memory, found, record), len(own) + len(others))
+    def of(cls, memory: Memory, found: LocatedMemory, record: Record) -> MemoryRelations:
+        pointers = _pointers(record)
+        if found.session is None or found.cold is not None:  # the index knows live sessions only
+            return cls([RelatedMemory(*each, None) for each in pointers[:_SHOWN]], [], len(pointers))
+        answer: MemoryRelations = memory.store.indexer.answer(
+            None, lambda searcher: _read(searcher, found.ref, record, pointers, to_microseconds(memory.now()))
+        )
+        return answer
 
 
-def _related(memory: Memory, found: Located) -> list[Related]:
-    if found.session is None or found.cold is not None:
-        return []
-    try:
-        return memory.find_related(found.ref, 1, include_deleted=True, limit=_SHOWN * 2)
-    except (MemoryNotFound, SessionArchived, SessionNotFound):
-        return []  # the memory was erased or compacted a moment ago
+def _read(searcher: IndexSearcher, ref: str, record: Record, pointers: list[Pointer], now: int) -> MemoryRelations:
+    """The connections as the index has them. Only those that are shown are read from the files."""
+    row = searcher.row(record.session, record.id)
+    if row is None:
+        return MemoryRelations([], [], 0)
+    docs = {searcher.ref(doc): doc for doc in searcher.related([ref], "", 1)}
+    targets = {each.ref for each in pointers}
+    others = [doc for name, doc in docs.items() if name not in targets]
+    own = pointers[:_SHOWN]
+    wanted = [docs[each.ref] for each in own if each.ref in docs] + others[:_SHOWN]
+    records = searcher.records(searcher.rows(wanted).values())
+    shown = [RelatedMemory(*each, records.get(docs.get(each.ref, -1))) for each in own]
+    shown += [_incoming(other, record) for doc in others[:_SHOWN] if (other := records.get(doc)) is not None]
+    successors = searcher.successors([row], now).get(row.doc, []) if searcher.has_successions else []
+    return MemoryRelations(shown, [searcher.ref(each.doc) for each in successors], len(pointers) + len(others))
 
 
-def _pointers(record: Record) -> list[tuple[str, str, bool]]:
-    """Kind, `session/ID` and whether it is a relation, for everything that the memory points to."""
+def _pointers(record: Record) -> list[Pointer]:
+    """Everything that the memory points to; a person may have typed anything in these fields."""
     relations, references = record.relations, record.references
-    found = []
-    for each in relations if isinstance(relations, list) else []:
-        if isinstance(each, dict) and isinstance(each.get("target"), str):
-            found.append((str(each.get("kind") or "relates_to"), _full(each["target"], record), True))
-    for name in references if isinstance(references, list) else []:
-        if isinstance(name, str):
-            found.append((_REFERS, _full(name, record), False))
+    found = [
+        Pointer(str(each.get("kind") or "relates_to"), _full(each["target"], record), True, True)
+        for each in (relations if isinstance(relations, list) else ())
+        if isinstance(each, dict) and isinstance(each.get("target"), str)
+    ]
+    found += [
+        Pointer(_REFERS, _full(name, record), True, False)
+        for name in (references if isinstance(references, list) else ())
+        if isinstance(name, str)
+    ]
     return list(dict.fromkeys(found))
 
 
@@ -85,52 +103,29 @@ def _full(name: str, record: Record) -> str:
     return name if "/" in name else f"{record.session}/{name}"
 
 
-def _known(memory: Memory, ref: str) -> Record | None:
-    session, _, id = ref.partition("/")
-    try:
-        return memory.opened_session(session).find(id)
-    except (InvalidRecord, SessionArchived, SessionNotFound):
-        return None
-
-
-def _incoming(related: Related, record: Record) -> Connection:
-    for kind, ref, is_relation in _pointers(related.record):
-        if ref == record.ref:
-            return Connection(kind, related.record.ref, False, related.record, is_relation)
-    return Connection(related.kind or _SAME_TURN, related.record.ref, False, related.record, False)
-
-
-def _successors(memory: Memory, found: Located, record: Record) -> list[str]:
-    if found.session is None or found.cold is not None:
-        return []
-    now = to_microseconds(memory.now())
-
-    def read(searcher: IndexSearcher) -> list[str]:
-        row = searcher.row(found.session_id, found.id)
-        if row is None or not searcher.has_successions:
-            return []
-        return [searcher.ref(each.doc) for each in searcher.successors([row], now).get(row.doc, [])]
-
-    refs: list[str] = memory.store.indexer.answer(None, read)
-    return refs
+def _incoming(other: Record, record: Record) -> RelatedMemory:
+    pointer = next((each for each in _pointers(other) if each.ref == record.ref), None)
+    if pointer is None:
+        return RelatedMemory(_SAME_TURN, other.ref, False, False, other)
+    return RelatedMemory(pointer.kind, other.ref, False, pointer.is_relation, other)
 
 
 # -- the panel
 
 
-def relations_panel(request: PageRequest, found: Located, record: Record, connections: Connections) -> Html:
+def relations_panel(request: PageRequest, found: LocatedMemory, record: Record, connections: MemoryRelations) -> Html:
     if not connections.all:
         add = el("a", "Relate it", href=f"{memory_url(record.ref)}/relate", data_dialog=True)
         hint = join("Connected with no other memory. ", add if found.state == LIVE else None)
-        return panel("Relations", el("p", hint, class_="empty"))
+        return panel("Relations", el("p", hint, class_="empty"), class_="connections")
     rows = [_row(request, found, record, each) for each in connections.all]
     missing = connections.total - len(connections.all)
     more = el("p", f"{missing:,} more are not listed.", class_="note") if missing > 0 else None
     title = f"Relations: {counted(connections.total, 'memory', 'memories')}"
-    return panel(title, graph(record, connections.all), el("ul", rows, class_="relations"), more)
+    return panel(title, graph(record, connections.all), el("ul", rows, class_="relations"), more, class_="connections")
 
 
-def _row(request: PageRequest, found: Located, record: Record, each: Connection) -> Html:
+def _row(request: PageRequest, found: LocatedMemory, record: Record, each: RelatedMemory) -> Html:
     kind = each.kind.replace("_", " ")
     arrow = f"{kind} →" if each.is_outgoing else f"← {kind}"
     other: Child = el("span", "does not exist, or is in a session that is not live", class_="note")
@@ -141,7 +136,7 @@ def _row(request: PageRequest, found: Located, record: Record, each: Connection)
     return el("li", el("span", arrow, class_="kind"), link, other, _remove(request, found, record, each))
 
 
-def _remove(request: PageRequest, found: Located, record: Record, each: Connection) -> Html | None:
+def _remove(request: PageRequest, found: LocatedMemory, record: Record, each: RelatedMemory) -> Html | None:
     if not (each.is_outgoing and each.is_relation) or found.state != LIVE or KINDS[record.type].is_turn:
         return None
     label = f"Remove: {each.kind} {each.ref}"
@@ -154,7 +149,7 @@ def _remove(request: PageRequest, found: Located, record: Record, each: Connecti
     )
 
 
-def graph(record: Record, connections: list[Connection]) -> Html:
+def graph(record: Record, connections: list[RelatedMemory]) -> Html:
     """The memory and its neighbours as a picture in which each neighbour is a link."""
     shown = [
         Neighbour(
@@ -173,21 +168,20 @@ def graph(record: Record, connections: list[Connection]) -> Html:
 # -- similar memories
 
 
-def similar_panel(request: PageRequest, found: Located) -> Html | None:
+def similar_panel(request: PageRequest, found: LocatedMemory) -> Html | None:
     """The memories that say something similar; looking for them counts as no use."""
-    if found.cold is not None:
+    if found.cold is not None or found.record is None:
         return None
-    hits = request.memory.find_similar(found.ref, limit=_SIMILAR, track_access=False)
     rows = [
         item(hit.record, request.now, score=score_text(hit.score), session=found.session_id)
-        for hit in hits
+        for hit in similar_to(request.memory, found.record, _SIMILAR)
         if hit.score >= _LEAST_SIMILAR
     ]
-    if not rows:
-        return None
-    return panel("Similar memories", rows, class_="page-only similar")
+    return panel("Similar memories", rows, class_="page-only similar") if rows else None
 
 
-def edges_of(record: Record) -> list[dict[str, Any]]:
-    """The relations of a memory as they are stored; a list that may be changed."""
-    return [dict(each) for each in record.relations] if isinstance(record.relations, list) else []
+def similar_to(memory: Memory, record: Record, limit: int) -> list[Hit]:
+    """Similar memories, best first. Of a long text its beginning is compared."""
+    what = record if len(record.text) <= _COMPARED_CHARACTERS else record.text[:_COMPARED_CHARACTERS]
+    hits = memory.find_similar(what, limit=limit + 1, track_access=False)
+    return [hit for hit in hits if hit.record.ref != record.ref][:limit]
