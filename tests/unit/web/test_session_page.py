@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from datetime import date
+from pathlib import Path
 
 import pytest
 
+import smp_memory
 from smp_memory.integrations.web.timeline import PAGE_RECORDS, TimelineQuery, relation_words, spans, timeline
 from smp_memory.integrations.web.timeline_view import FOLDED_FROM, SHOWN_CHARACTERS, fair_limit
 from smp_memory.memory import Memory
@@ -218,6 +220,19 @@ def test_text_and_authors_are_escaped(session: SessionMemory, client: InspectorC
             "\x1b",
         ):
             assert mark not in page.html, mark
+
+
+def test_session_with_invalid_settings_is_shown_with_what_is_wrong(
+    memory: Memory, session: SessionMemory, client: InspectorClient
+) -> None:
+    session.add_decision("Use OAuth")
+    path = Path(session.folder, "manifest.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "config": {"storage.max_session_size_mb": "huge"}}))
+    with smp_memory.open(memory.root) as again:
+        page = InspectorClient(again).get("/session/review")
+    assert page.status == 200
+    assert "Use OAuth" in page.text
+    assert "storage.max_session_size_mb" in page.text
 
 
 def test_empty_session_says_so(session: SessionMemory, client: InspectorClient) -> None:

@@ -170,7 +170,7 @@ def _metadata(request: PageRequest, session: SessionMemory, shown: TimelinePage)
 
 def _size(request: PageRequest, session: SessionMemory, shown: TimelinePage) -> Html:
     files = session.opened.files
-    used, quota = sum(files.sizes().values()), session.config.quota_bytes
+    used, quota = sum(files.sizes().values()), files.usable_config().quota_bytes
     cold = files.cold_bytes()
     title = join("Size ", el("small", f"{size_text(used)} of {size_text(quota)}", class_="side"))
     beside = el(
@@ -184,7 +184,10 @@ def _size(request: PageRequest, session: SessionMemory, shown: TimelinePage) -> 
 
 
 def _breakdown(session: SessionMemory, used: int, quota: int) -> Html:
-    report = session.size_report()
+    try:
+        report = session.size_report()
+    except SMPError as error:  # its settings are invalid: what is stored is shown all the same
+        return join(quota_meter(used, quota), el("p", error.message, class_="error-text"))
     parts = sorted(((name, size) for name, size in report.components.items() if size), key=lambda each: -each[1])
     shares = [
         (f"share-{_COMPONENT_CLASSES[min(at, 7)]}", f"{name.replace('_', ' ')} {size_text(size)}", float(size))
