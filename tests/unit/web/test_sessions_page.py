@@ -6,7 +6,11 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
+from smp_memory.integrations.web.pages import sessions
 from smp_memory.integrations.web.pages.sessions import PAGE_SESSIONS
+from smp_memory.integrations.web.request import PageRequest
 from smp_memory.memory import Memory
 from tests.unit.web.inspector_client import Clock, InspectorClient
 
@@ -159,6 +163,24 @@ def test_unreadable_entries_are_said(memory: Memory, client: InspectorClient) ->
     assert "1 entry could not be read" in client.get("/session/broken").text
     assert "1 entry could not be read" in client.get("/timeline").text
     assert "1 entry could not be read" in client.get("/trash").text
+
+
+def test_session_that_is_archived_meanwhile_does_not_hide_the_others(
+    memory: Memory, client: InspectorClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        memory.create_session(name).add_turn("user", "a")
+    figures = sessions._figures
+
+    def archiving(request: PageRequest, names: list[str]) -> object:
+        found = figures(request, names)
+        memory.archive_session("one")
+        return found
+
+    monkeypatch.setattr(sessions, "_figures", archiving)
+    page = client.get("/sessions")
+    assert page.status == 200
+    assert [re.findall(r'class="name">(\w+)<', row) for row in _table(page.html)] == [["two"]]
 
 
 def test_looking_counts_as_no_use(memory: Memory, client: InspectorClient, clock: Clock) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from smp_memory.errors import SMPError
+from smp_memory.errors import SessionArchived, SessionNotFound, SMPError
 from smp_memory.index.query import RowConditions
 from smp_memory.integrations.web.html import Child, Html, el, url
 from smp_memory.integrations.web.layout import heading, page, panel, problems_banner
@@ -185,8 +185,9 @@ def _live(
     part = shown[offset : offset + PAGE_SESSIONS]
     figures, problems = _figures(request, [each.name for each in part])
     missing = [each.name for each in part if each.name not in states and each.name in figures]
-    states = states | {each.session: each for each in session_states(request.memory.store, request.now, missing)}
-    rows = [_row(request, each, states[each.name], figures[each.name]) for each in part if each.name in figures]
+    states = states | _states(request, missing)
+    known = [each for each in part if each.name in figures and each.name in states]
+    rows = [_row(request, each, states[each.name], figures[each.name]) for each in known]
     total = counted(len(every), "session")
     if len(shown) != len(every):
         total = f"{len(shown):,} of {total}"
@@ -201,6 +202,14 @@ def _live(
         class_="panel",
         data_live=True,
     )
+
+
+def _states(request: PageRequest, names: list[str]) -> dict[str, SessionState]:
+    try:
+        found = session_states(request.memory.store, request.now, names)
+    except (SessionNotFound, SessionArchived):  # one of them was archived or deleted just now
+        found = request.memory.standings()
+    return {each.session: each for each in found}
 
 
 def _empty(every: list[Listed]) -> Html:
