@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "src"))  # the code besid
 
 import smp_memory  # noqa: E402
 from smp_memory import errors  # noqa: E402
-from smp_memory.config import SETTINGS  # noqa: E402
+from smp_memory.config import SETTINGS, Setting  # noqa: E402
 from smp_memory.files.disk import Disk  # noqa: E402
 from smp_memory.files.layouts import NAMES, layout_named  # noqa: E402
 from smp_memory.files.layouts.layout import OVERVIEW_FILES  # noqa: E402
@@ -33,7 +33,15 @@ from smp_memory.privacy import fence  # noqa: E402
 from smp_memory.store.tidy import write_overviews  # noqa: E402
 from smp_memory.testing import fixed_uids  # noqa: E402
 
-DOCUMENTS = ("README.md", "docs/FORMAT.md", "docs/api.md", "docs/agents.md", "docs/health.md")
+DOCUMENTS = (
+    "README.md",
+    "docs/FORMAT.md",
+    "docs/api.md",
+    "docs/agents.md",
+    "docs/configuration.md",
+    "docs/guides/claude-code.md",
+    "docs/health.md",
+)
 SESSION = "checkout-review"
 _MARKS = re.compile(r"(<!-- example ([\w.-]+) -->\n).*?(<!-- end example -->)", re.DOTALL)
 
@@ -174,14 +182,78 @@ def context() -> str:
             return f"```text\n{session.context('veritas', task='check the login')}\n```\n"
 
 
+def digest() -> str:
+    """What an agent is told when a session starts."""
+    _, memory = tell("jsonl")
+    with memory, mock.patch.object(fence, "new_nonce", return_value="1f2e3d4c"):
+        return f"```text\n{memory.context()}\n```\n"
+
+
+CHAPTERS = {
+    "": "The store",
+    "concurrency": "Locks",
+    "storage": "Size of sessions and memories",
+    "search": "Search",
+    "privacy": "Redaction",
+    "context": "Contexts",
+    "decay": "Fading",
+    "compaction": "Compaction",
+    "lifecycle": "Life of sessions",
+    "maintenance": "Maintenance",
+    "health": "Health",
+    "recall": "Recall",
+    "hooks": "Hooks",
+    "retention": "Retention",
+}
+EXAMPLE_VALUES = {
+    "search.embedder": "my_models:embed",
+    "privacy.redaction.off": "email,phone",
+    "privacy.redaction.patterns": '[{"type": "ticket", "regex": "TICKET-[0-9]+"}]',
+    "privacy.redaction.replacement": "[REMOVED:{kind}]",
+    "storage.warning_percent": "70",
+    "storage.critical_percent": "90",
+    "recall.min_relevance": "0.8",
+}
+
+
 def settings_table() -> str:
-    lines = ["| setting | default | allowed | environment | meaning |", "|---|---|---|---|---|"]
+    """Every setting, in chapters by the first part of its name, with an example that differs from the default."""
+    chapters: dict[str, list[Setting]] = {}
     for each in SETTINGS:
-        where = " For the whole store; set by `smp init` and `smp convert`." if each.store_wide else ""
-        lines.append(
-            f"| `{each.path}` | `{each.default}` | {each.check.allowed} | `{each.variable}` | {each.doc}{where} |"
-        )
-    return "\n".join(lines) + "\n"
+        first, dot, _ = each.path.partition(".")
+        chapters.setdefault(CHAPTERS.get(first if dot else "", first), []).append(each)
+    lines: list[str] = []
+    for title, settings in chapters.items():
+        lines += [
+            f"### {title}\n",
+            "| setting | default | meaning | allowed | in the environment |",
+            "|---|---|---|---|---|",
+        ]
+        lines += [*map(_setting_row, settings), ""]
+    return "\n".join(lines)
+
+
+def _setting_row(setting: Setting) -> str:
+    where = " For the whole store; set by `smp init` and `smp convert`." if setting.store_wide else ""
+    example = f"{setting.variable}={example_value(setting)}"
+    default = json.dumps(setting.default, ensure_ascii=False)
+    return f"| `{setting.path}` | `{default}` | {setting.doc}{where} | {setting.check.allowed} | `{example}` |"
+
+
+def example_value(setting: Setting) -> str:
+    """A value in the form of the environment: not the default, where another one is allowed."""
+    default = setting.default
+    if setting.path in EXAMPLE_VALUES:
+        return EXAMPLE_VALUES[setting.path]
+    if isinstance(default, bool):
+        return str(not default).lower()
+    if isinstance(default, str):
+        return next(word for word in setting.check.allowed.removeprefix("one of ").split(", ") if word != default)
+    candidates = [default * 2, default / 2, 0.2, 1, default]
+    tidy = (int(value) if float(value).is_integer() else round(value, 3) for value in candidates)
+    return str(
+        next(value for value in tidy if setting.check.accepts(value) and (value != default or setting.store_wide))
+    )
 
 
 WHEN = {
@@ -208,7 +280,7 @@ WHEN = {
     "QueryTimeout": "`query(timeout=…)` took longer than that. Nothing is wrong; ask for less, or give it more time.",
     "Corrupt": "Catches all kinds of damage.",
     "StorageCorrupt": "A link, a pipe or a file with several names where a plain file should be. Exit code of `smp validate` when something cannot be read.",
-    "SessionCorrupt": "The head of a session cannot be read (its memories can), or `convert` met entries that cannot be read.",
+    "SessionCorrupt": "The metadata of a session cannot be read (its memories can), or `convert` met entries that cannot be read.",
     "FormatTooNew": "The store was written by a newer version. Nothing was touched.",
     "CompactionFailed": "Reserved; not raised yet: a compaction that fails raises what went wrong, and has changed nothing.",
     "StorageError": "The operating system failed in another way, such as an I/O error.",
@@ -308,6 +380,7 @@ EXAMPLES: dict[str, Callable[[], str]] = {
     "overviews": overviews,
     "fields": fields_table,
     "context": context,
+    "hook": digest,
     "settings": settings_table,
     "errors": errors_table,
     "health": health,

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -41,9 +40,8 @@ def section(name: str, title: str) -> str:
     return re.split(r"^## ", text(name).partition(f"## {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
 
 
-@pytest.fixture(scope="module")
-def maker() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_examples", ROOT / "docs" / "make_examples.py")
+def load_script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -51,12 +49,46 @@ def maker() -> ModuleType:
     return module
 
 
+@pytest.fixture(scope="module")
+def maker() -> ModuleType:
+    return load_script("make_examples")
+
+
 # -- examples
 
 
 def test_examples_are_as_the_code_makes_them_now(maker: ModuleType) -> None:
     for name in maker.DOCUMENTS:
-        assert maker.renewed(text(name)) == text(name), f"{name} is out of date; run: python docs/make_examples.py"
+        assert maker.renewed(text(name)) == text(name), f"{name} is out of date; run: ./dev renew"
+
+
+def test_generated_pages_are_as_the_code_makes_them_now() -> None:
+    maker = load_script("make_reference")
+    for name, page in maker.PAGES.items():
+        assert page() == text(name), f"{name} is out of date; run: ./dev renew"
+
+
+def test_every_public_name_has_a_docstring() -> None:
+    api = text("docs/reference/api.md")
+    undocumented = re.findall(r"^### (\S+)\n\n```text\n[^`]+```\n+(?=#)", api, re.MULTILINE)
+    assert undocumented == []
+
+
+def test_every_option_and_field_has_a_meaning() -> None:
+    table = section("docs/reference/api.md", "Options and fields")
+    assert re.findall(r"^\| `(\w+)` \| .* \|  \|$", table, re.MULTILINE) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(sys.platform == "win32", reason="./dev is a shell script")
+def test_site_is_built_without_broken_links() -> None:
+    done = subprocess.run(["sh", "./dev", "docs"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = list((ROOT / "build" / "site").rglob("*.html"))
+    assert len(pages) > 60
+    loaded = re.compile(r"""<(?:script|img|link rel="?stylesheet)[^>]*(?:src|href)="?https?:""")
+    assert [page.name for page in pages if loaded.search(page.read_text(encoding="utf-8"))] == []
 
 
 def test_every_example_is_shown_somewhere(maker: ModuleType) -> None:
@@ -73,28 +105,6 @@ def test_the_quick_start_in_python_runs(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[:3] == ["Standard, supports single sign-on", "['architect', 'ada']", "['DEC-0001', 'DEC-0002']"]
     assert lines[3:5] == ["TURN-0001 ada How do customers log in?", "DEC-0001 architect Use OAuth 2.0"]
-
-
-def test_the_examples_of_the_api_run() -> None:
-    first, second = blocks("docs/api.md", "python")
-    names: dict[str, Any] = {}
-    exec(first, names)
-    names["session"] = smp_memory.open(":memory:").create_session()
-    names["session"].add_finding("Login has no rate limit")
-    exec(second, names)
-    assert names["session"].get("FIND-0001").status == "resolved"
-
-
-@pytest.mark.parametrize("name", ["howto", "finding", "agents", "privacy", "health"])
-def test_the_examples_of_the_guides_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    memory = smp_memory.open(":memory:")
-    names: dict[str, Any] = {"smp_memory": smp_memory, "memory": memory, "session": memory.create_session("checkout")}
-    examples = blocks(f"docs/{name}.md", "python")
-    assert examples
-    for code in examples:
-        exec(code, names)
-    assert list(memory.sessions()), "the examples left no session"
 
 
 def test_the_commands_of_the_quick_start_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,10 +193,17 @@ def test_every_error_is_explained() -> None:
 
 
 def test_every_setting_is_explained() -> None:
-    table = section("docs/api.md", "Settings")
+    table = section("docs/configuration.md", "All settings")
     for setting in config.SETTINGS:
         assert f"`{setting.path}`" in table
-        assert f"`{setting.variable}`" in table
+        assert f"`{setting.variable}=" in table
+
+
+def test_examples_of_settings_are_allowed(maker: ModuleType) -> None:
+    for setting in config.SETTINGS:
+        value = setting.check.parse(maker.example_value(setting))
+        assert setting.check.accepts(value), setting.path
+        assert value != setting.default or setting.path == "format", setting.path
 
 
 def test_every_command_is_explained() -> None:
@@ -224,6 +241,23 @@ def test_every_public_name_is_in_the_api(kind: type) -> None:
     known = set(re.findall(r"[`.(\s]([a-z_]+)\b", text("docs/api.md")))
     public = {name for each in kind.__mro__[:-1] for name in vars(each) if not name.startswith("_")}
     assert sorted(public - known) == []
+
+
+def test_signatures_in_the_guide_of_the_api_are_those_of_the_code() -> None:
+    """A method in a table names no argument that it does not take."""
+    import inspect
+
+    kinds = {"Memory: a store": smp_memory.Memory, "Transactions": smp_memory.Transaction, "Asking": smp_memory.Memory}
+    wrong, checked = [], 0
+    for title in ("Memory: a store", "SessionMemory: one session", "Asking", "Transactions"):
+        for cell in re.findall(r"^\| (.+?) \|", section("docs/api.md", title), re.MULTILINE):
+            for name, arguments in re.findall(r"`(\w+)\(([^`]*)\)`", cell):
+                method = getattr(kinds.get(title, smp_memory.SessionMemory), name)
+                named = set(re.findall(r"(?:^|, )\**([a-z_]\w*)", arguments))
+                wrong += [f"{name}: {each}" for each in named - set(inspect.signature(method).parameters)]
+                checked += 1
+    assert wrong == []
+    assert checked > 50
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -119,6 +119,7 @@ SETTINGS = (
     Setting("lifecycle.auto_purge", True, Switch(), "Whether maintenance purges deleted sessions and memories after that time."),
     Setting("maintenance.auto", True, Switch(), "Whether opening a store runs due, cheap maintenance tasks, a few times a day."),
     Setting("health.stale_days", 90, Between(0, 36_500), "The age from which `smp doctor` reports open memories that nobody touched; 0 means never."),
+    Setting("observability.slow_ms", 1000, Whole(0, 600_000), "How long an operation or a wait for a lock takes before it is logged as slow; 0 logs all."),
     Setting("recall.min_relevance", 0.65, Between(0, 1), "How relevant a memory must be before hooks, contexts and MCP hand it to an agent: the probability that it answers."),
     Setting("hooks.recall", True, Switch(), "Whether hooks of coding agents put memories into the conversation."),
     Setting("hooks.recall_agents", True, Switch(), "Whether they do so for agents that the host starts, too."),
@@ -142,11 +143,12 @@ WRAPPER = "memory_config"  # the design of the jsonl layout puts all settings in
 class Config:
     """All settings of a store, or of one session in it. `config["concurrency.lock_timeout_ms"]` gives a value."""
 
-    __slots__ = ("_layers", "_sources", "_values")
+    __slots__ = ("_layers", "_sources", "_values", "slow_seconds")
 
     _layers: tuple[Layer, Layer, Layer, Layer]  # file, session, environment, arguments
     _values: Flat
     _sources: dict[str, str]
+    slow_seconds: float  # an attribute, because every operation compares its duration with it
 
     def __init__(self, file: Layer, session: Layer, environment: Layer, arguments: Layer) -> None:
         values: Flat = {setting.path: setting.default for setting in SETTINGS}
@@ -158,6 +160,7 @@ class Config:
         object.__setattr__(self, "_layers", (file, session, environment, arguments))
         object.__setattr__(self, "_values", values)
         object.__setattr__(self, "_sources", sources)
+        object.__setattr__(self, "slow_seconds", values["observability.slow_ms"] / 1000)
 
     @classmethod
     def build(

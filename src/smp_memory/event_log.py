@@ -1,7 +1,7 @@
 """Structured log events of SMP, through the standard `logging` module.
 
 Every event has a logger `smp_memory.<component>`, a level, a name, a message, the session concerned and figures. docs/logging.md lists
-all of them; `smp_memory.json_logging.JsonFormatter` writes them as JSON.
+all of them; `smp_memory.json_logging.JsonFormatter` writes them as JSON. Every event is counted (`smp_memory.metrics`), printed or not.
 
 Guarantees: no event contains the content of a memory, a query or a secret. An event costs one lookup as long as `logging` is not
 loaded: then no handler can exist either. Without a configured handler, only events in `_ALWAYS_SHOWN` are printed.
@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import sys
 
+from smp_memory import metrics
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 ROOT = "smp_memory"
-SLOW_QUERY_SECONDS = 1.0
-LONG_WAIT_SECONDS = 1.0
 
 _ALWAYS_SHOWN = frozenset(  # reported nowhere else; Python prints them to stderr if no handler is configured
     [
@@ -40,6 +40,9 @@ _ALWAYS_SHOWN = frozenset(  # reported nowhere else; Python prints them to stder
 
 def emit(component: str, level: int, event: str, message: str, session: str | None = None, **figures: Any) -> None:
     """Log an event. The message must not contain content of memories; `figures` are numbers, names of kinds, paths of files."""
+    metrics.EVENTS.add((component, event))
+    if component == "corruption":
+        metrics.CORRUPTION.add((event,))
     is_always_shown = level >= WARNING and event in _ALWAYS_SHOWN
     if not is_always_shown and "logging" not in sys.modules:
         return

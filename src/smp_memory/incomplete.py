@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 
-from smp_memory import event_log
+from smp_memory import event_log, metrics
 from smp_memory.errors import MemoryNotFound, SessionArchived, SessionNotFound
 from smp_memory.model.reports import Problem
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,160}")  # of a file; any other could hold instructions to an agent
 ARCHIVE_CODE = "archive_unreadable"
+UNREADABLE = "entries_unreadable"  # the log event
 
 _logged: set[tuple[str, int, str]] = set()
 _reported: dict[tuple[str, int, str], Problem] = {}
@@ -53,6 +54,7 @@ def report(problems: list[Problem]) -> list[Problem]:
             _logged.add(key)
             fresh.append(problem)
     if fresh:
+        metrics.CORRUPTION.add((UNREADABLE,), len(fresh))
         _log(fresh)
     return problems
 
@@ -79,6 +81,7 @@ def _log(problems: list[Problem]) -> None:
             problems[0].code,
             more,
             _advice(problems[0]),
+            extra={"smp_event": UNREADABLE, "smp_figures": {"entries": len(problems), "path": problems[0].path}},
         )
 
 

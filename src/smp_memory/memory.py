@@ -15,6 +15,7 @@ from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_arguments
 from smp_memory.model.session_info import GLOBAL_SESSION, SessionInfo
 from smp_memory.model.times import Clock, parse, to_moment, to_text
+from smp_memory.observation import observed
 from smp_memory.privacy.settings import check_settings, clean_metadata, log_metadata_redaction
 from smp_memory.scope import Scope
 from smp_memory.session import SessionMemory
@@ -155,6 +156,7 @@ class Memory:
 
     @property
     def layout(self) -> str:
+        """The file layout: jsonl, markdown, single or log."""
         return self._store.layout_name
 
     @property
@@ -163,6 +165,7 @@ class Memory:
         return self._store
 
     def now(self) -> datetime:
+        """The time by the store's clock."""
         return self.scope.now()
 
     def set_config(self, name: str, value: Any) -> None:
@@ -332,9 +335,11 @@ class Memory:
         return search.path.query(self.scope, None, {**options, "topic": topic})
 
     def by_agent(self, agent: str, **options: Unpack[QueryOptions]) -> Hits:
+        """Memories of one author."""
         return search.path.query(self.scope, None, {**options, "agents": agent})
 
     def by_type(self, type: str, **options: Unpack[QueryOptions]) -> Hits:
+        """Memories of one type."""
         return search.path.query(self.scope, None, {**options, "types": type})
 
     def by_time_range(self, start: Any, end: Any = None, **options: Unpack[QueryOptions]) -> Hits:
@@ -408,7 +413,7 @@ class Memory:
 
     def decay_curve(self, id: Any, *, threshold: float | None = None, days_ahead: float = 90) -> DecayCurve:
         """The priority of a memory over time: its past as far as it is known, and its future if nobody uses it."""
-        return analytics.report.decay_curve(self.scope, id, threshold=threshold, days_ahead=days_ahead)
+        return analytics.memory_curve.decay_curve(self.scope, id, threshold=threshold, days_ahead=days_ahead)
 
     # -- for agents
 
@@ -605,6 +610,7 @@ class Memory:
         moment = self.now() if now is None else to_moment(parse(now, "now"))
         return lifecycle.maintenance.maintain(self.scope, moment, only, dry_run=dry_run)
 
+    @observed("validate", sessions=len)
     def validate(self) -> dict[str, Report]:
         """Check every session, also those whose files have another layout; see SessionMemory.validate."""
         found = {session.id: report for session, report in each_existing(self.sessions(), SessionMemory.validate)}
@@ -616,9 +622,12 @@ class Memory:
                 unread.setdefault(each.session, []).append(each.problem(self.layout))
         return found | {session: Report(problems, 0) for session, problems in unread.items()}
 
+    @observed("repair", sessions=len)
     def repair(self) -> dict[str, Report]:
+        """Repair every session; see `SessionMemory.repair`."""
         return {session.id: report for session, report in each_existing(self.sessions(), SessionMemory.repair)}
 
+    @observed("doctor")
     def doctor(
         self,
         *,
@@ -640,11 +649,13 @@ class Memory:
 
         return doctor(examine, lambda: self, fix=fix, sessions=sessions, progress=progress)
 
+    @observed("reindex")
     def reindex(self, progress: Callable[[str, int], None] | None = None) -> int:
         """Rebuild the index from the files; how many memories it holds. Never needed, never harmful."""
         self._store.check_open()
         return self._store.indexer.rebuild(progress)
 
+    @observed("convert")
     def convert(self, to: str, progress: Callable[[str], None] | None = None) -> Memory:
         """Convert the store to another layout, in place; returns it opened. This one is closed.
 

@@ -24,88 +24,88 @@ if TYPE_CHECKING:
 
 
 class _Filters(TypedDict, total=False):
-    types: Words
+    types: Words  # decision, finding, …; any of them
     tags: Words | Mapping[str, Words]  # a tag finds those below it, too
-    all_tags: Words
-    not_tags: Words
-    agents: Words
+    all_tags: Words  # memories with every one of these
+    not_tags: Words  # memories with none of these
+    agents: Words  # the authors; any of them
     time: str | tuple[Any, Any] | Mapping[str, Any]  # "last 24 hours", "2026-01", ("2026-01-05", "2026-01-10")
-    since: Moment
-    until: Moment
+    since: Moment  # from then on
+    until: Moment  # up to then; a day is included
     where: Mapping[str, Any]  # {"severity": "critical", "impact.score": {"greater": 3}}
-    min_priority: float
-    min_importance: float
-    min_relevance: float
-    min_confidence: float | str
-    confidence: float | str
-    pinned: bool
-    references: Any
-    related_to: Any
-    include_decayed: bool
-    include_archived: bool
-    include_deleted: bool
+    min_priority: float  # 0 to 1
+    min_importance: float  # 0 to 1
+    min_relevance: float  # 0 to 1: the probability that a memory answers
+    min_confidence: float | str  # 0 to 1, or a word such as high
+    confidence: float | str  # with this confidence: a number or a word
+    pinned: bool  # only pinned memories, or only others
+    references: Any  # the id of a memory, or several: what refers to it
+    related_to: Any  # the id of a memory, or several: what is related to it
+    include_decayed: bool  # False leaves out what has faded
+    include_archived: bool  # also compacted memories and archived sessions
+    include_deleted: bool  # also the trash
     include_expired: bool  # also what no longer holds or does not hold yet: valid_from, valid_until
     sessions: Words | None  # "all", or some
-    session: str
-    topic_in_text: bool
-    at: Moment
+    session: str  # one session
+    topic_in_text: bool  # whether a topic may also be a part of the text
+    at: Moment  # as if it were that time
     mode: str  # default, weighted or product
 
 
 class _Page(_Filters, total=False):
-    include_related: bool | int
-    sort: str | Mapping[str, str] | Sequence[Any]
-    offset: int
-    count_by: Any
-    track_access: bool
+    include_related: bool | int  # memories related to each hit, or how many
+    sort: str | Mapping[str, str] | Sequence[Any]  # relevance, newest, oldest, priority, importance, or a field
+    offset: int  # how many hits to skip
+    count_by: Any  # type, tag, agent, day, session or topic: counts of all that match
+    track_access: bool  # False: being found does not count as use
 
 
 class RelevantOptions(_Page, total=False):
     """Those of `query` for `relevant_decisions` and `relevant_findings`, which have a topic and a limit of their own."""
 
-    depth: int
-    kinds: Words | None
-    timeout: float
+    depth: int  # steps of related_to
+    kinds: Words | None  # kinds of relations that count
+    timeout: float  # seconds; then QueryTimeout
 
 
 class TopicOptions(RelevantOptions, total=False):
     """Those of `query` for `by_topic`."""
 
-    limit: int
+    limit: int  # how many hits; 0 counts only
 
 
 class RelatedOptions(_Page, total=False):
     """Those of `query` for `find_related`, which has a depth and kinds of its own."""
 
-    topic: Words
-    limit: int
-    timeout: float
+    topic: Words  # a topic, or a tag of this name
+    limit: int  # how many hits; 0 counts only
+    timeout: float  # seconds; then QueryTimeout
 
 
 class WatchOptions(_Page, total=False):
     """Those of `query` for `watch`, which has a timeout of its own."""
 
-    topic: Words
-    limit: int
-    depth: int
-    kinds: Words | None
+    topic: Words  # a topic, or a tag of this name
+    limit: int  # how many hits; 0 counts only
+    depth: int  # steps of related_to and include_related
+    kinds: Words | None  # kinds of relations that count
 
 
 class QueryOptions(WatchOptions, total=False):
     """Everything that `query` takes beside its text."""
 
-    timeout: float
+    timeout: float  # seconds; then QueryTimeout
 
 
 class Criteria(_Filters, total=False):
     """Which memories a deletion, restoration or erasure is about."""
 
-    text: str
-    ids: Any
-    topic: Words
-    depth: int
-    kinds: Words | None
-    timeout: float
+    text: str  # words that must all occur
+    ids: Any  # these memories
+    topic: Words  # a topic, or a tag of this name
+    depth: int  # steps of related_to
+    kinds: Words | None  # kinds of relations that count
+    timeout: float  # seconds; then QueryTimeout
 
 
 # -- fields of memories
@@ -114,69 +114,69 @@ class Criteria(_Filters, total=False):
 class CommonFields(TypedDict, total=False):
     """Fields of every type."""
 
-    id: str
-    author: str | None
-    author_kind: str
-    created: datetime | str
-    turn_ref: str | int
-    topic: str
+    id: str  # an id of your own; else the next number
+    author: str | None  # who wrote it
+    author_kind: str  # user, agent or system
+    created: datetime | str  # when; else now
+    turn_ref: str | int  # the turn that it comes from
+    topic: str  # in a word or two
     aliases: Sequence[str] | str  # other names of what it is about
-    tags: Sequence[str] | str
-    valid_from: date | str
+    tags: Sequence[str] | str  # such as security.login
+    valid_from: date | str  # the first day or the time from which it holds
     valid_until: date | str  # a day is included
-    confidence: float | str
-    importance: float | str
-    pinned: bool
-    references: Sequence[str] | Mapping[str, Any]
-    relations: Sequence[Mapping[str, Any]]
-    access: Mapping[str, Any]
-    visibility: str
-    trust: str | float
-    idempotency_key: str
+    confidence: float | str  # 0 to 1, or a word such as high
+    importance: float | str  # 0 to 1
+    pinned: bool  # does not fade
+    references: Sequence[str] | Mapping[str, Any]  # ids of memories, or other sources
+    relations: Sequence[Mapping[str, Any]]  # typed links: kind and target
+    access: Mapping[str, Any]  # how often it was used; kept by SMP
+    visibility: str  # shared or private
+    trust: str | float  # how far to trust it
+    idempotency_key: str  # the same key again adds nothing
 
 
 class TurnFields(CommonFields, total=False):
-    kind: str
+    kind: str  # what kind of message
 
 
 class DecisionFields(CommonFields, total=False):
-    rationale: str
-    alternatives_considered: Sequence[Any]
-    alternatives: Sequence[Any]
-    impact: Any
-    reversible: bool | str
-    approved_by: Sequence[str] | str
-    agreed_by: Sequence[str] | str
-    agents_involved: Sequence[str] | str
-    status: str
-    resolution: Any
+    rationale: str  # why
+    alternatives_considered: Sequence[Any]  # what else was considered
+    alternatives: Sequence[Any]  # the same
+    impact: Any  # the consequences
+    reversible: bool | str  # whether it can be undone
+    approved_by: Sequence[str] | str  # who approved it
+    agreed_by: Sequence[str] | str  # who agreed
+    agents_involved: Sequence[str] | str  # who took part
+    status: str  # active, pending, superseded, …
+    resolution: Any  # how it was settled
 
 
 class FindingFields(CommonFields, total=False):
-    severity: str
-    category: str
-    evidence: Any
-    recommendation: str
-    location: Any
-    impact: Any
-    root_cause: str
-    status: str
-    resolution: Any
+    severity: str  # critical, high, medium, low or info
+    category: str  # its kind, such as security
+    evidence: Any  # what shows it
+    recommendation: str  # what to do
+    location: Any  # where
+    impact: Any  # the consequences
+    root_cause: str  # why it is so
+    status: str  # open, resolved, …
+    resolution: Any  # how it was settled
 
 
 class PreferenceFields(CommonFields, total=False):
-    preference: str
-    category: str
-    context: Any
-    source: str
-    applies_to: Any
-    learned_from: Sequence[str] | str
+    preference: str  # in words, beside or instead of key and value
+    category: str  # its kind
+    context: Any  # when it applies
+    source: str  # where it comes from
+    applies_to: Any  # to whom or what it applies
+    learned_from: Sequence[str] | str  # the memories that it was inferred from
 
 
 class ArtifactFields(CommonFields, total=False):
-    path: str
-    format: str
+    path: str  # where the file is; it is not read
+    format: str  # markdown, json, …
 
 
 class LearningFields(CommonFields, total=False):
-    category: str
+    category: str  # its kind

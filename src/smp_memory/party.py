@@ -57,6 +57,7 @@ class Party:
 
     @property
     def agents(self) -> list[str]:
+        """The names of the members."""
         return list(self._members)
 
     def __getitem__(self, agent: str) -> AgentMemory:

@@ -95,6 +95,7 @@ class SessionMemory:
 
     @property
     def memory(self) -> Memory:
+        """The store that the session is in."""
         return self._memory
 
     @property
@@ -104,6 +105,7 @@ class SessionMemory:
 
     @property
     def scope(self) -> Scope:
+        """What searches and contexts of this session cover; for tools."""
         return self._session.scope
 
     @property
@@ -224,6 +226,7 @@ class SessionMemory:
         return self._writer.pin(id, by=by)
 
     def unpin(self, id: Any, *, by: str | None = None) -> Any:
+        """Let a memory fade again."""
         return self._writer.unpin(id, by=by)
 
     # -- reading
@@ -292,9 +295,11 @@ class SessionMemory:
         return search.path.query(self.scope, None, {**options, "topic": topic})
 
     def by_agent(self, agent: str, **options: Unpack[QueryOptions]) -> Hits:
+        """Memories of one author."""
         return search.path.query(self.scope, None, {**options, "agents": agent})
 
     def by_type(self, type: str, **options: Unpack[QueryOptions]) -> Hits:
+        """Memories of one type."""
         return search.path.query(self.scope, None, {**options, "types": type})
 
     def by_time_range(self, start: Any, end: Any = None, **options: Unpack[QueryOptions]) -> Hits:

@@ -301,3 +301,49 @@ def test_statistics_of_an_agent_show_what_it_may_see() -> None:
     assert "hidden" not in text
     assert seen.usage.memories == 1
     assert "FIND-0001" in json.dumps(memory.analytics().to_dict())
+
+
+@pytest.mark.parametrize("layout", NAMES)
+def test_invalid_settings_of_one_session_do_not_hide_the_others(tmp_path: Path, layout: str) -> None:
+    store = Shop(tmp_path / "store", layout)
+    store.shop.delete("FIND-0001")
+    info = store.memory.store.session("shop").info()
+    info.config = {"decay.policy": "nonsense", "lifecycle.purge_days": "soon"}
+    store.memory.store.session("shop").change_info(info)
+    memory = smp_memory.open(tmp_path / "store", clock=store.clock)
+    made = memory.analytics()
+    assert made.forecast.session_count == 2
+    assert [each.ref for each in made.forecast.trash] == ["shop/FIND-0001"]
+    assert memory.analytics(sessions="shop").decay.policy == "smp"
+
+
+def test_second_backend_has_the_same_statistics(tmp_path: Path) -> None:
+    from smp_memory.store.opening import register_backend
+    from tests.backends.sqlite_store import NAME, open_sqlite
+
+    register_backend(NAME, open_sqlite)
+    made = []
+    for where in (f"{NAME}://{tmp_path / 'store.db'}", ":memory:"):
+        memory = smp_memory.open(where, clock=MachineClock())
+        session = memory.create_session("s")
+        session.add_decision("Use OAuth", tags=["auth"])
+        session.add_finding("Slow, see DEC-0001", references=["DEC-0001"], valid_until="2026-02-01")
+        session.add_turn("user", "Hello")
+        session.get("DEC-0001")
+        memory.store.access.flush()
+        found = memory.analytics().to_dict()
+        for each in found["forecast"]["sessions"]:
+            del each["size_bytes"]  # each backend stores entries in its own way
+        made.append(found)
+        memory.close()
+    assert made[0] == made[1]
+
+
+def test_threads_share_the_statistics_of_a_store(tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    store = Shop(tmp_path / "store", "jsonl")
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: store.memory.analytics().to_dict(), range(8)))
+        store.shop.add_finding("Written meanwhile")
+    assert all(each == found[0] for each in found)

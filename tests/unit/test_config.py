@@ -112,6 +112,7 @@ def test_defaults():
         "search": {"semantic": "auto", "embedder": None},
         "hooks": {"recall": True, "recall_agents": True, "record": True, "start_tokens": 1200, "prompt_tokens": 500},
         "health": {"stale_days": 90},
+        "observability": {"slow_ms": 1000},
         "retention": {
             "enabled": False,
             "days": {"conversation": 90, "decision": 365, "finding": 180, "preference": 730},

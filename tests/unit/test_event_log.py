@@ -68,12 +68,9 @@ def test_compaction_is_logged_with_figures(tmp_path: Path, caplog: pytest.LogCap
     assert SECRET_WORD not in JsonFormatter().format(record)
 
 
-def test_long_wait_for_a_lock_is_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(event_log, "LONG_WAIT_SECONDS", 0.01)
+def test_long_wait_for_a_lock_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     disk = Disk(RealSystem(str(tmp_path)))
-    holder, waiter = (SessionLock(disk, str(tmp_path), "session s1", "s1") for _ in range(2))
+    holder, waiter = (SessionLock(disk, str(tmp_path), "session s1", "s1", slow_seconds=0.01) for _ in range(2))
     holder.acquire(5)
     released = threading.Timer(0.1, holder.release)
     released.start()
@@ -115,11 +112,8 @@ def test_torn_end_and_damage_are_logged_without_content(
     assert SECRET_WORD not in "".join(JsonFormatter().format(record) for record in caplog.records)
 
 
-def test_slow_query_is_logged_without_its_words(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(event_log, "SLOW_QUERY_SECONDS", 0.0)
-    with smp_memory.open(":memory:") as memory:
+def test_slow_query_is_logged_without_its_words(caplog: pytest.LogCaptureFixture) -> None:
+    with smp_memory.open(":memory:", config={"observability.slow_ms": 0}) as memory:
         memory.create_session("s1").add_decision(SECRET_WORD)
         memory.query(SECRET_WORD)
     (record,) = [each for each in caplog.records if getattr(each, "smp_event", "") == "slow_query"]
@@ -155,8 +149,8 @@ def test_events_below_warning_do_not_load_logging(tmp_path: Path) -> None:
 
 def test_events_are_not_printed_where_no_handler_is_configured(tmp_path: Path) -> None:
     code = (
-        "import sys, logging, smp_memory; from smp_memory import event_log; event_log.SLOW_QUERY_SECONDS = 0.0;"
-        "m = smp_memory.open(sys.argv[1]); m.create_session('s1').add_decision('x'); print(len(m.query('x')))"
+        "import sys, logging, smp_memory; m = smp_memory.open(sys.argv[1], config={'observability.slow_ms': 0});"
+        "m.create_session('s1').add_decision('x'); print(len(m.query('x')))"
     )
     told = subprocess.run([sys.executable, "-c", code, str(tmp_path / "s")], capture_output=True, text=True, check=True)
     assert (told.stdout.strip(), told.stderr) == ("1", "")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from smp_memory.analytics.facts import MemoryFacts, brief
 from smp_memory.analytics.periods import Periods
+from smp_memory.incomplete import each_existing
 from smp_memory.index.query import RowConditions
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.model.times import to_microseconds
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Protocol, TypeVar
 
+    from smp_memory.analytics.options import AnalyticsOptions
     from smp_memory.index.rows import Row
     from smp_memory.model.reports import Problem
     from smp_memory.scope import Scope
-    from smp_memory.search.time_ranges import Range
     from smp_memory.store.port import IndexSearcher
 
     class _Part(Protocol):
@@ -36,17 +37,7 @@ if TYPE_CHECKING:
     Part = TypeVar("Part", bound=_Part)
 
 
-class AnalyticsOptions(NamedTuple):
-    """The checked options of `Memory.analytics`."""
-
-    range: Range | None
-    by: str
-    periods: int
-    limit: int
-    threshold: float
-
-
-class Reader:
+class FactReader:
     """Reads what one part needs."""
 
     def __init__(self, scope: Scope, options: AnalyticsOptions, now: datetime) -> None:
@@ -75,10 +66,20 @@ class Reader:
         return made
 
     def _not_counted(self) -> list[str]:
-        archived = self.scope.store.archived_count() if self.scope.sessions is None else 0
-        if not archived:
-            return []
-        return [f"{archived:,} archived session{'s are' if archived > 1 else ' is'} not counted."]
+        """Archived sessions and cold segments, which the index does not have."""
+        store, names = self.scope.store, self.scope.sessions
+        notes = []
+        archived = store.archived_count() if names is None else 0
+        if archived:
+            notes.append(f"{archived:,} archived session{'s are' if archived > 1 else ' is'} not counted.")
+        every = store.session_ids() if names is None else names
+        cold = sum(
+            version is not None for _, version in each_existing(every, lambda name: store.session(name).cold_version())
+        )
+        if cold:
+            whose = "1 session" if cold == 1 else f"{cold:,} sessions"
+            notes.append(f"Memories in the cold segments of {whose} are not counted; `smp archived` lists them.")
+        return notes
 
     # -- rows of the index
 

@@ -1,25 +1,29 @@
 """Read a scope for statistics, and compute them: `Analytics`, whose parts are made when they are first asked for.
 
-Guarantees: everything comes from one query of the index per part, from the access log and from session states; nothing is
-written, nothing counts as use, and no lock is taken that a writer waits for. Entries that could not be read are in `problems` of each part.
-Sessions in the trash or archived, and memories in cold segments, are not counted; `notes` says so if there are any.
+Guarantees: everything comes from the index, the access log and session states; nothing is written, nothing counts as use, and no lock is
+taken that a writer waits for. Entries that could not be read are in `problems` of each part. Archived sessions and memories in cold
+segments are not counted; `notes` says so if there are any.
+Non-guarantees: the parts are computed one after the other, so what is written meanwhile may be in one and not in another.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from smp_memory import lifecycle
-from smp_memory.analytics import curves, decay_rates, forecast, impact, trends, usage
+from smp_memory.analytics import decay_rates, forecast, impact, trends, usage
 from smp_memory.analytics.facts import DAY, MemoryFacts, moment_of
+from smp_memory.analytics.options import AnalyticsOptions, one_of, session_names, share, whole_number
 from smp_memory.analytics.periods import LENGTHS
-from smp_memory.analytics.reader import AnalyticsOptions, Reader, facts_of
-from smp_memory.errors import InvalidQuery, maps_errors
+from smp_memory.analytics.reader import FactReader, facts_of
+from smp_memory.errors import maps_errors
 from smp_memory.incomplete import each_existing
 from smp_memory.index.documents import text_of
 from smp_memory.index.query import RowConditions
 from smp_memory.index.rows import decay_inputs
 from smp_memory.index.tokenizer import ParsedText
+from smp_memory.model.history import PausedCollection
 from smp_memory.model.succession import SUPERSEDES
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from smp_memory.config import Config
     from smp_memory.index.rows import Row
     from smp_memory.lifecycle.session_states import SessionState
+    from smp_memory.model.deletions import Trashed
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
     from smp_memory.store.port import IndexSearcher
@@ -43,6 +48,7 @@ MAX_LIMIT = 1000
 MAX_PERIODS = 120
 _MAX_MENTIONING = 5000  # memories that are read to find mentions of decisions
 _DECISION = KINDS["decision"].number
+_HOUR = 3_600_000_000
 _FULL_WITHIN_DAYS = 365  # a session that is full later is not reported as filling up
 
 
@@ -59,60 +65,25 @@ def analytics(
     threshold: float | None = None,
 ) -> Analytics:
     """The statistics of a scope, or of some of its sessions; options are checked here, parts are computed later."""
-    names = scope.sessions if sessions is None else _names(sessions)
+    names = scope.sessions if sessions is None else session_names(sessions)
     for name in names or ():
         scope.store.existing_session(name)  # raises SessionNotFound or SessionArchived
     config = _config(scope, names)
     least = config.section("compaction").get("faded_below", 0.3) if threshold is None else threshold
     options = AnalyticsOptions(
         Query({"time": time, "since": since, "until": until}, scope.now()).time,
-        _one_of("by", by, tuple(LENGTHS)),
-        _whole("periods", periods, 3, MAX_PERIODS),
-        _whole("limit", limit, 1, MAX_LIMIT),
-        _share("threshold", least),
+        one_of("by", by, tuple(LENGTHS)),
+        whole_number("periods", periods, 3, MAX_PERIODS),
+        whole_number("limit", limit, 1, MAX_LIMIT),
+        share("threshold", least),
     )
     narrowed = Scope(scope.store, names, config, scope.clock, viewer=scope.viewer, author=scope.author)
     return Analytics(narrowed, options)
 
 
-def _names(sessions: Any) -> list[str]:
-    given = [sessions] if isinstance(sessions, str) else sessions
-    if not isinstance(given, list | tuple) or not all(isinstance(each, str) for each in given):
-        raise InvalidQuery(f"sessions: must be the ids of sessions, not {repr(sessions)[:80]}.", field="sessions")
-    return list(dict.fromkeys(given))
-
-
 def _config(scope: Scope, names: list[str] | None) -> Config:
     """The settings of the one session that is meant, else of the scope."""
     return scope.store.session(names[0]).usable_config() if names is not None and len(names) == 1 else scope.config
-
-
-def _one_of(field: str, value: Any, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise InvalidQuery(f"{field}: must be one of {', '.join(allowed)}, not {repr(value)[:80]}.", field=field)
-    return str(value)
-
-
-def _whole(field: str, value: Any, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InvalidQuery(
-            f"{field}: must be a whole number from {least} to {most}, not {repr(value)[:80]}.", field=field
-        )
-    return value
-
-
-def _days(field: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= forecast.MAX_DAYS:
-        raise InvalidQuery(
-            f"{field}: must be a number above 0 and at most {forecast.MAX_DAYS}, not {repr(value)[:80]}.", field=field
-        )
-    return float(value)
-
-
-def _share(field: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise InvalidQuery(f"{field}: must be a number from 0 to 1, not {repr(value)[:80]}.", field=field)
-    return float(value)
 
 
 @maps_errors
@@ -170,10 +141,11 @@ class Analytics:
             said["problems"] = [each.to_dict() for each in self.problems]
         return said
 
-    def _part(self, name: str, read: Callable[[Reader], Any]) -> Any:
+    def _part(self, name: str, read: Callable[[FactReader], Any]) -> Any:
         if name not in self._made:
             self._scope.store.check_open()
-            self._made[name] = read(Reader(self._scope, self._options, self.now))
+            with PausedCollection():
+                self._made[name] = read(FactReader(self._scope, self._options, self.now))
         return self._made[name]
 
     def __repr__(self) -> str:
@@ -183,7 +155,7 @@ class Analytics:
 # -- the parts
 
 
-def _read_usage(reader: Reader) -> usage.Usage:
+def _read_usage(reader: FactReader) -> usage.Usage:
     access = reader.scope.store.access
     log = [*access.read(0)[0], *access.pending()]
 
@@ -195,7 +167,7 @@ def _read_usage(reader: Reader) -> usage.Usage:
     return reader.finish(usage.usage(facts, labels, log, reader.periods, reader.limit))
 
 
-def _read_trends(reader: Reader) -> trends.Trends:
+def _read_trends(reader: FactReader) -> trends.Trends:
     def look(searcher: IndexSearcher) -> tuple[list[MemoryFacts], list[tuple[int, str]]]:
         conditions = reader.conditions(searcher)
         return reader.facts(searcher, conditions), searcher.labels(conditions)
@@ -204,7 +176,7 @@ def _read_trends(reader: Reader) -> trends.Trends:
     return reader.finish(trends.trends(facts, labels, reader.periods, reader.limit))
 
 
-def _read_decay(reader: Reader) -> decay_rates.DecayAdvice:
+def _read_decay(reader: FactReader) -> decay_rates.DecayAdvice:
     names = reader.scope.sessions
     session = names[0] if names is not None and len(names) == 1 else None
     facts = reader.read(lambda searcher: reader.facts(searcher, reader.conditions(searcher)))
@@ -214,7 +186,7 @@ def _read_decay(reader: Reader) -> decay_rates.DecayAdvice:
 # -- impact
 
 
-def _read_impact(reader: Reader) -> impact.Impact:
+def _read_impact(reader: FactReader) -> impact.Impact:
     def look(searcher: IndexSearcher) -> tuple[list[MemoryFacts], set[int], list[impact.Edge]]:
         rows, accesses = reader.rows(searcher, RowConditions())  # what followed may be in another session
         facts = facts_of(searcher, rows, accesses)
@@ -253,7 +225,7 @@ def _edges(searcher: IndexSearcher, facts: list[MemoryFacts], decisions: list[Ro
     return edges
 
 
-def _mentions(reader: Reader, ids: set[str], facts: list[MemoryFacts]) -> tuple[list[impact.Edge], int]:
+def _mentions(reader: FactReader, ids: set[str], facts: list[MemoryFacts]) -> tuple[list[impact.Edge], int]:
     """The memories whose text names one of these ids; and how many candidates were not read.
 
     Every memory has its own id as a term, so an id that is a term of no more memories than have it is named nowhere.
@@ -280,7 +252,7 @@ def _mentions(reader: Reader, ids: set[str], facts: list[MemoryFacts]) -> tuple[
 # -- forecast
 
 
-def _read_forecast(reader: Reader) -> forecast.Forecast:
+def _read_forecast(reader: FactReader) -> forecast.Forecast:
     store, sessions, limit = reader.scope.store, reader.scope.sessions, reader.limit
 
     def look(searcher: IndexSearcher) -> tuple[list[forecast.Aging], list[tuple[int, int]]]:
@@ -309,7 +281,7 @@ def _read_forecast(reader: Reader) -> forecast.Forecast:
     return reader.finish(made)
 
 
-def _session_forecast(reader: Reader, state: SessionState, created: list[int]) -> forecast.SessionForecast:
+def _session_forecast(reader: FactReader, state: SessionState, created: list[int]) -> forecast.SessionForecast:
     files = reader.scope.store.session(state.session)
     config = files.usable_config()
     size = sum(files.sizes().values())
@@ -320,11 +292,9 @@ def _session_forecast(reader: Reader, state: SessionState, created: list[int]) -
     )
 
 
-def _days_until_full(reader: Reader, session: str, size: int, config: Config, created: list[int]) -> float | None:
+def _days_until_full(reader: FactReader, session: str, size: int, config: Config, created: list[int]) -> float | None:
     """The forecast of `stats`. It reads the session, so it is asked only if an estimate from the index comes near."""
-    each = size / len(created) if created else 0.0
-    samples = [(moment_of(time), round(number * each)) for number, time in enumerate(sorted(created)) if time > 0]
-    rate = growth_per_day(((when, bytes) for when, bytes in samples if when is not None), reader.now, size)
+    rate = growth_per_day(_rough_samples(created, size), reader.now, size)
     rough = days_to_quota(size, config.quota_bytes, rate)
     if rough is None or rough > 4 * _FULL_WITHIN_DAYS:
         return None
@@ -336,14 +306,31 @@ def _days_until_full(reader: Reader, session: str, size: int, config: Config, cr
     return days if days is not None and days <= _FULL_WITHIN_DAYS else None
 
 
-def _trash(reader: Reader) -> list[forecast.PurgeForecast]:
+def _rough_samples(created: list[int], size: int) -> list[tuple[datetime, int]]:
+    """The size of a session hour by hour, as if all its memories were equally large."""
+    by_hour = Counter(time // _HOUR for time in created if time > 0)
+    samples, before = [], 0
+    for hour, count in sorted(by_hour.items()):
+        moment = moment_of(hour * _HOUR)
+        if moment is not None:
+            samples.append((moment, size * before // len(created)))
+        before += count
+    return samples
+
+
+def _trash(reader: FactReader) -> list[forecast.PurgeForecast]:
     """The deleted memories of the scope, and with all sessions the deleted sessions; the next to be purged first."""
     scope = reader.scope
     names = scope.answer(scope.sessions, lambda searcher: searcher.sessions_with_deleted())
     wanted = [name for name in names if scope.sessions is None or name in scope.sessions]
+
+    def trash_of(name: str) -> list[Trashed]:
+        files = scope.store.session(name)
+        return lifecycle.deletion.session_trash(files, files.usable_config())
+
     found = [
         forecast.PurgeForecast(each.record.ref, each.at, each.purged_from)
-        for _, trash in each_existing(wanted, lambda name: lifecycle.deletion.session_trash(scope.store.session(name)))
+        for _, trash in each_existing(wanted, trash_of)
         for each in trash
         if scope.sees(each.record)
     ]
@@ -355,50 +342,3 @@ def _trash(reader: Reader) -> list[forecast.PurgeForecast]:
             if state.state == "deleted" and state.archived is not None
         ]
     return sorted(found, key=lambda each: (each.purged_from is None, each.purged_from or reader.now, each.ref))
-
-
-# -- one memory
-
-
-def decay_curve(scope: Scope, id: Any, *, threshold: float | None = None, days_ahead: float = 90) -> curves.DecayCurve:
-    """The priority of one memory over time, with its history and all uses that are known."""
-    name = getattr(id, "ref", None) or id
-    session, memory_id = _split(name) if isinstance(name, str) else ("", "")
-    if not session or not memory_id:
-        raise InvalidQuery(f"id: give session/ID, such as review/DEC-0001, not {repr(id)[:80]}.", field="id")
-    least = scope.config.section("compaction")["faded_below"] if threshold is None else threshold
-    files = scope.store.existing_session(session)
-    history = files.history(memory_id)
-    record = None if history is None else history.record(session)
-    if record is None or not scope.sees(record):
-        raise files.memory_not_found(memory_id)
-    assert history is not None  # the record is made of it
-    uses = curves.known_uses(history) + _counted_uses(scope, session, memory_id)
-    return curves.decay_points(
-        record, scope.policy(), scope.now(), threshold=_share("threshold", least), days_ahead=_days("days_ahead", days_ahead),
-        history=history, uses=uses,
-    )  # fmt: skip
-
-
-def _counted_uses(scope: Scope, session: str, id: str) -> list[curves.KnownUse]:
-    """The last use that is counted, and the single uses that the access log still has."""
-
-    def look(searcher: IndexSearcher) -> tuple[int, int] | None:
-        row = searcher.row(session, id)
-        return None if row is None else searcher.accesses([row.doc]).get(row.doc)
-
-    counted = scope.answer([session], look)
-    if counted is None:
-        return []
-    access = scope.store.access
-    times = sorted(
-        round(at * 1_000_000) for name, at in (*access.read(0)[0], *access.pending()) if name == f"{session}/{id}"
-    )
-    total, last = counted
-    single = [curves.KnownUse(time, max(1, total - len(times) + place)) for place, time in enumerate(times[:-1], 1)]
-    return [*single, curves.KnownUse(last, total)]
-
-
-def _split(ref: str) -> tuple[str, str]:
-    session, _, id = ref.rpartition("/")
-    return session, id

@@ -1,4 +1,4 @@
-"""Output on standard error while a command runs: status lines, and the log events of `--verbose`.
+"""Output on standard error while a command runs: status lines, and log events (`--verbose`, `SMP_LOG`, `SMP_LOG_LEVEL`).
 
 Guarantees: no status line is shown before a second has passed, it is cleared at the end, and none is shown if the output
 is not a terminal. Nothing in a log event can control the terminal.
@@ -12,13 +12,16 @@ import threading
 import time
 
 from smp_memory.cli.render import Screen
+from smp_memory.errors import InvalidConfig
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import logging
+    from collections.abc import Mapping
     from types import TracebackType
 
 _DELAY_SECONDS, _INTERVAL_SECONDS = 1.0, 0.1
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 class ProgressLine:
@@ -87,15 +90,31 @@ class _ScreenStream:
         self._screen.flush()
 
 
-def show_events(*, as_json: bool, may_color: bool) -> logging.Handler:
-    """Print every event of SMP from now on, down to DEBUG: as lines, or as JSON."""
+def log_settings(environ: Mapping[str, str], *, verbose: bool, as_json: bool) -> tuple[str, str] | None:
+    """Form and level of the log: `SMP_LOG`, `SMP_LOG_LEVEL`, `--verbose` and `--json`. None: nothing is logged."""
+    form, level = environ.get("SMP_LOG", ""), environ.get("SMP_LOG_LEVEL", "").upper()
+    if form not in ("", "text", "json"):
+        raise InvalidConfig(f"SMP_LOG: must be text or json, not {form[:40]!r}.", key="SMP_LOG")
+    if level not in ("", *_LEVELS):
+        known = ", ".join(_LEVELS)
+        raise InvalidConfig(f"SMP_LOG_LEVEL: must be one of {known}, not {level[:40]!r}.", key="SMP_LOG_LEVEL")
+    if not (form or level or verbose):
+        return None
+    return form or ("json" if as_json else "text"), level or ("DEBUG" if verbose else "INFO")
+
+
+def show_events(form: str, level: str, *, may_color: bool) -> logging.Handler:
+    """Print the events of SMP from this level on, as lines (text) or as JSON. No other handler gets them, so each is printed once."""
     import logging
 
     from smp_memory.json_logging import JsonFormatter
 
     handler = logging.StreamHandler(_ScreenStream(Screen(sys.stderr, may_color=may_color)))
-    handler.setFormatter(JsonFormatter() if as_json else logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(
+        JsonFormatter() if form == "json" else logging.Formatter("%(levelname)s %(name)s: %(message)s")
+    )
     logger = logging.getLogger("smp_memory")
     logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG)
+    logger.setLevel(level)
+    logger.propagate = False
     return handler

@@ -96,10 +96,13 @@ def _run(words: list[str]) -> int:
 
 
 def _set_up_log(options: Any) -> None:
-    if options.verbose:
-        from smp_memory.cli.diagnostics import show_events
+    if not (options.verbose or os.environ.get("SMP_LOG") or os.environ.get("SMP_LOG_LEVEL")):
+        return
+    from smp_memory.cli.diagnostics import log_settings, show_events
 
-        show_events(as_json=options.json, may_color=not options.no_color)
+    chosen = log_settings(os.environ, verbose=options.verbose, as_json=options.json)
+    if chosen is not None:
+        show_events(*chosen, may_color=not options.no_color)
 
 
 def split(words: list[str]) -> tuple[str, list[str]]:

@@ -28,6 +28,7 @@ from smp_memory.errors import InvalidQuery
 from smp_memory.index.tokenizer import without_signs
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.times import parse, to_moment, to_text
+from smp_memory.observation import CONTEXT, observes
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 from smp_memory.search.query import Query
@@ -74,6 +75,7 @@ class Context:
         return [item.record.ref for item in self.items]
 
     def to_dict(self) -> dict[str, Any]:
+        """All of it as plain data."""
         data = {
             **self.asked,
             "at": self.at,
@@ -100,6 +102,7 @@ class Context:
         return f"Context({len(self.items)} memories, {self.tokens} of {self.max_tokens} tokens)"
 
 
+@observes(CONTEXT)
 def context(
     scope: Scope,
     agent: str | None = None,

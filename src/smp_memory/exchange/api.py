@@ -24,6 +24,7 @@ from smp_memory.exchange.import_ import free_id, read_sessions, store_session
 from smp_memory.incomplete import SESSION_GONE, each_existing, left_out
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.times import to_text
+from smp_memory.observation import observed
 from smp_memory.privacy.anonymisation import Anonymiser, Placeholders
 from smp_memory.privacy.settings import clean_reason, count_kinds, redactor_even_if_off
 from smp_memory.privacy.visibility import entries_for
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from smp_memory.store.port import SessionStore
 
 
+@observed("export")
 def export(
     scope: Scope,
     path: str | os.PathLike[str] | None = None,
@@ -80,6 +82,7 @@ def export(
     return result
 
 
+@observed("export")
 def export_memories(
     scope: Scope, refs: Iterable[str], format: str | None = None, *, anonymise: Placeholders | None = None
 ) -> str:
@@ -114,6 +117,7 @@ def _only(carried: Exported, ids: list[str]) -> Exported:
     return carried
 
 
+@observed("redact", sessions=len)
 def redact(scope: Scope, preview: bool, reason: str | None) -> list[RedactionReport]:
     """Take secrets out of what is already stored, history included; one report for each session that has some."""
     reason, of_reason = clean_reason(scope.config, reason)
@@ -134,6 +138,7 @@ def redact(scope: Scope, preview: bool, reason: str | None) -> list[RedactionRep
     return done
 
 
+@observed("anonymise")
 def anonymised_copy(scope: Scope, id: str | None, placeholders: Placeholders | None, agents: bool) -> str:
     """Store a copy of the session with placeholders for people, projects and places; returns the id of the copy."""
     store, sessions = scope.store, _sessions(scope)
@@ -156,6 +161,7 @@ def anonymised_record(scope: Scope, record: Record, placeholders: Placeholders |
     return anonymiser.fields(record.to_dict())
 
 
+@observed("import", sessions=len)
 def import_sessions(
     scope: Scope,
     source: str | bytes | os.PathLike[str],

@@ -19,7 +19,7 @@ import os
 import stat as modes
 import time
 
-from smp_memory import event_log
+from smp_memory import event_log, metrics
 from smp_memory.errors import DurabilityUnknown, StorageCorrupt, from_os_error
 
 TYPE_CHECKING = False
@@ -110,8 +110,10 @@ class OpenFile:
 
     def sync(self) -> None:
         """The commit point: returns when the bytes, and a new file's folder entry, are on the disk."""
+        began = time.monotonic()
         try:
             self._system.sync(self._descriptor)
+            metrics.SYNC_SECONDS.observe((), time.monotonic() - began)
             if self.created:
                 folder = os.path.dirname(self.path)
                 self._disk.sync_folder(folder)

@@ -26,7 +26,7 @@ import os
 import time
 import zlib
 
-from smp_memory import event_log
+from smp_memory import event_log, metrics
 from smp_memory.errors import LockTimeout, SMPError, StorageCorrupt, from_os_error
 from smp_memory.files.codec import to_json
 from smp_memory.files.disk import retry
@@ -48,13 +48,16 @@ _PAUSES_SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.005)
 class SessionLock:
     """The lock of one session in this process. Not for two threads at once; the commit queue ensures that."""
 
-    def __init__(self, disk: Disk, folder: str, name: str, session: str | None = None) -> None:
+    def __init__(
+        self, disk: Disk, folder: str, name: str, session: str | None = None, slow_seconds: float = 1.0
+    ) -> None:
         self._disk = disk
         self._system = disk.system
         self._folder = folder
         self._path = os.path.join(folder, "lock")
         self._name = name
         self._session = session
+        self._slow_seconds = slow_seconds  # a longer wait is logged
         self.descriptor = -1
         self._queue = -1
         self._inode = 0
@@ -172,6 +175,7 @@ class SessionLock:
         while not self._system.lock(descriptor):
             now = time.monotonic()
             if now >= deadline:
+                _count_wait("timeout", now - began)
                 error = self._timeout(timeout_seconds)
                 event_log.emit(
                     "lock",
@@ -179,7 +183,7 @@ class SessionLock:
                     "lock_timeout",
                     error.message,
                     self._session,
-                    waited_seconds=timeout_seconds,
+                    duration_ms=round((now - began) * 1000),
                 )
                 raise error
             if now < spin_until:
@@ -188,9 +192,12 @@ class SessionLock:
                 time.sleep(min(_PAUSES_SECONDS[min(pauses, len(_PAUSES_SECONDS) - 1)], max(deadline - now, 0.0)))
                 pauses += 1
         waited = time.monotonic() - began
-        if waited >= event_log.LONG_WAIT_SECONDS:
+        _count_wait("acquired", waited)
+        if waited >= self._slow_seconds:
             text = f"Waited {waited:.1f} s for the lock of {self._name}."
-            event_log.emit("lock", event_log.WARNING, "lock_wait", text, self._session, waited_seconds=round(waited, 3))
+            event_log.emit(
+                "lock", event_log.WARNING, "lock_wait", text, self._session, duration_ms=round(waited * 1000)
+            )
 
     def _timeout(self, timeout_seconds: float) -> LockTimeout:
         holder = self.holder()
@@ -226,6 +233,11 @@ class SessionLock:
             self._system.pwrite(self.descriptor, self._label, 0)
         except OSError:
             pass  # a full disk: the lock is held nevertheless, only its label is missing
+
+
+def _count_wait(outcome: str, seconds: float) -> None:
+    metrics.LOCK_CONTENTION.add((outcome,))
+    metrics.LOCK_SECONDS.observe((outcome,), seconds)
 
 
 # -- the writer state

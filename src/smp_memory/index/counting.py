@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-    from smp_memory.index.query import TextMatch
+    from smp_memory.index.query import MatchColumns
     from smp_memory.index.rows import Rows
 
     Counts = dict[str, dict[str, int]]  # by field and name
@@ -79,22 +79,22 @@ def _count_rows(rows: Rows, fields: Sequence[str], where: str, values: Sequence[
     return {field: found[field] for field in fields}
 
 
-def count_matches(rows: Rows, fields: Sequence[str], matches: Sequence[TextMatch]) -> Counts:
+def count_matches(rows: Rows, fields: Sequence[str], matches: MatchColumns) -> Counts:
     """Count matches of a text by each field, the most frequent first."""
     found: Counts = {}
-    facts = Counter([each[3] for each in matches]) if {"type", "agent"} & set(fields) else Counter()
-    days = Counter([each[2] // _DAY for each in matches]) if {"day", "month"} & set(fields) else Counter()
+    facts = Counter(matches.facts) if {"type", "agent"} & set(fields) else Counter()
+    days = Counter([created // _DAY for created in matches.created]) if {"day", "month"} & set(fields) else Counter()
     for field in fields:
         if field == "type":
             found[field] = _named(rows, field, _shifted(facts, lambda number: number & _TYPE))
         elif field == "agent":
             found[field] = _named(rows, field, _shifted(facts, lambda number: number >> AUTHOR_SHIFT))
         elif field == "session":
-            found[field] = _named(rows, field, Counter([each[0] >> POSITION_BITS for each in matches]))
+            found[field] = _named(rows, field, Counter([doc >> POSITION_BITS for doc in matches.docs]))
         elif field in ("day", "month"):
             found[field] = _named(rows, field, days)
         else:
-            found[field] = _sorted(_labels_of(rows, field, [each[0] for each in matches]))
+            found[field] = _sorted(_labels_of(rows, field, matches.docs))
     return found
 
 

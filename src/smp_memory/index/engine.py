@@ -14,7 +14,7 @@ import os
 
 from smp_memory.import_lock import loading
 from smp_memory.index import LibraryMissing, leave_disk, report_missing
-from smp_memory.index.query import inverse_frequency, text_matches
+from smp_memory.index.query import MatchColumns, inverse_frequency, text_matches
 from smp_memory.index.rows import IndexUnusable
 
 TYPE_CHECKING = False
@@ -133,11 +133,21 @@ class TantivyEngine:
 
     def search(self, query: TextQuery, weights: Weights, limit: int, hidden: Container[int] | None) -> list[TextMatch]:
         """The best `limit` matches without the hidden ones, so there may be fewer."""
+        hits, columns = self._find(query, weights, limit)
+        matches = text_matches(zip(columns.docs, [score for score, _ in hits], *columns[1:], strict=True))
+        return [each for each in matches if each.doc not in hidden] if hidden is not None else matches
+
+    def all_matches(self, query: TextQuery, weights: Weights) -> MatchColumns:
+        """All matches, also those that are hidden."""
+        return self._find(query, weights, max(self.documents, 1))[1]
+
+    def _find(self, query: TextQuery, weights: Weights, limit: int) -> tuple[list[Any], MatchColumns]:
+        """Score and address of the best matches, and what the engine stores of them."""
         if self._query_parts is None:
             self._query_parts = _QueryParts(self._index.schema)
         built = _QueryBuilder(self._query_parts, _boosts(self, weights), weights).build(query)
         if built is None:
-            return []
+            return [], MatchColumns([], [], [])
         try:
             hits = self._searcher.search(built, max(min(limit, self.documents), 1), count=False).hits
             addresses = [address for _, address in hits]
@@ -146,8 +156,7 @@ class TantivyEngine:
             facts = self._searcher.fast_field_values("facts", addresses)
         except Exception as error:
             raise IndexUnusable(str(error)) from error
-        matches = text_matches(zip(docs, [score for score, _ in hits], times, facts, strict=True))
-        return [each for each in matches if each.doc not in hidden] if hidden is not None else matches
+        return hits, MatchColumns(docs, times, facts)
 
 
 def _make_folder(path: str) -> None:

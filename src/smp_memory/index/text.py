@@ -21,11 +21,13 @@ from smp_memory.index import unindexed
 from smp_memory.index.engine import PREFIX, TantivyEngine, is_available
 from smp_memory.index.query import (
     EXPANSIONS,
+    MatchColumns,
     TextMatch,
     TextQuery,
     Weights,
     inverse_frequency,
     literal_prefix,
+    only_docs,
     term_matcher,
 )
 from smp_memory.index.rows import IndexUnusable
@@ -222,6 +224,23 @@ class TextIndex:
         found.sort(key=_by_doc)
         found.sort(key=_by_match, reverse=True)  # stable: equals stay in the order of their docs
         return found[:limit]
+
+    def all_matches(self, query: TextQuery) -> MatchColumns:
+        """All matches in any order, without scores."""
+        weights = self._weights(query)
+        tail = self._tail.search(query, weights, self._mean_length())
+        engine = self._merged()
+        if engine is None:
+            return MatchColumns([each[0] for each in tail], [each[2] for each in tail], [each[3] for each in tail])
+        found = engine.all_matches(query, weights)
+        if self._gone or len(self._tail):
+            hidden = _HiddenDocs(self._gone, self._tail)
+            found = only_docs(found, lambda doc: doc not in hidden)
+        for doc, _, created, facts in tail:
+            found.docs.append(doc)
+            found.created.append(created)
+            found.facts.append(facts)
+        return found
 
     def document_frequency(self, term: str) -> int:
         frequency = self._frequencies.get(term)

@@ -131,9 +131,11 @@ class Workflow:
 
     @property
     def phases(self) -> list[str]:
+        """The names of the phases, in order."""
         return list(dict.fromkeys(usage.phase for usage in self.usages))
 
     def to_dict(self) -> dict[str, Any]:
+        """The declarations as plain data."""
         return {
             "id": self.id,
             "name": self.name,

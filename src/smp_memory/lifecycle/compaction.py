@@ -15,6 +15,7 @@ from smp_memory.model.history import PausedCollection
 from smp_memory.model.storage_reports import MovedEntries
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
+from smp_memory.observation import observed
 from smp_memory.policies import consolidation
 from smp_memory.policies.compaction_plan import plan
 from smp_memory.policies.consolidation import THRESHOLD, Duplicates, merged
@@ -79,6 +80,7 @@ def size_report(session: OpenSession) -> SizeReport:
 # -- compaction
 
 
+@observed("compact", memories=lambda report: len(report.removed), freed_bytes=lambda report: report.freed_bytes)
 def compact(
     session: OpenSession,
     target: str | int | None = None,

@@ -17,6 +17,7 @@ from smp_memory.lifecycle.compaction import cold_ids_among, cold_records, missin
 from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.model.deletions import Deletion, Purged, Receipt, Restoration
 from smp_memory.model.times import parse, to_moment, to_text
+from smp_memory.observation import observed
 from smp_memory.policies.purge import purge_due, trashed
 from smp_memory.privacy.fence import strip_reason
 from smp_memory.privacy.settings import clean_reason
@@ -179,13 +180,12 @@ def _clean_reason(session: OpenSession, reason: str | None) -> tuple[str | None,
 def deleted(scope: Scope) -> list[Trashed]:
     """The trash: who deleted what, when and why, and from when on it may be purged; the latest first."""
     trash: list[Trashed] = []
-    _for_each_session(scope, lambda session: trash.extend(session_trash(session.files)))
+    _for_each_session(scope, lambda session: trash.extend(session_trash(session.files, session.config)))
     return sorted(trash, key=lambda each: each.at, reverse=True)
 
 
-def session_trash(files: SessionStore) -> list[Trashed]:
-    """The deleted memories of one session."""
-    config = files.config
+def session_trash(files: SessionStore, config: Config) -> list[Trashed]:
+    """The deleted memories of one session, by these settings."""
     announced, retention, auto = files.announced_purges(), _retention(config), config["lifecycle.auto_purge"]
 
     def trash_of(session_history: SessionHistory) -> list[Trashed]:
@@ -202,6 +202,7 @@ def session_trash(files: SessionStore) -> list[Trashed]:
 # -- purge and erasure
 
 
+@observed("purge", memories=lambda done: len(done.ids))
 def purge(
     scope: Scope,
     older_than: float | datetime | str | None = None,
@@ -236,6 +237,7 @@ def purge(
     return report
 
 
+@observed("erase", memories=lambda receipt: len(receipt.ids))
 def erase(
     scope: Scope,
     id: Any,

@@ -33,6 +33,7 @@ from smp_memory.lifecycle.session_states import due_to_archive, lifecycle_times,
 from smp_memory.lifecycle.sessions import archive_session
 from smp_memory.model.entry import BY_MAINTENANCE
 from smp_memory.model.times import EPOCH, to_moment, to_text
+from smp_memory.observation import ObservedOperation, observe, observes
 from smp_memory.policies.clock_trust import distrust
 from smp_memory.policies.quota import Thresholds, compaction_target
 from smp_memory.policies.retention import due as retention_due
@@ -70,6 +71,10 @@ BY_CALENDAR = ("archive", "retention", "purge")  # not while the clock cannot be
 CHEAP = ("decay", "archive", "purge")  # tasks that opening a store may run
 _NOTICE_PERIOD = timedelta(days=7)  # how long before a deletion by retention it is announced
 _CHEAP_SECONDS = 1.0  # time limit of the cheap tasks
+_MAINTAIN = ObservedOperation(
+    "maintain", component="maintenance", figures=lambda report, *_, **__: {"tasks": len(report.tasks)}
+)
+_TASKS = {name: ObservedOperation(f"maintain.{name}", component="maintenance") for name in EVERY}
 
 
 class Task(NamedTuple):
@@ -105,6 +110,7 @@ class MaintenanceReport(NamedTuple):
         return {"tasks": tasks, "refused": self.refused or None, "dry_run": self.dry_run}
 
 
+@observes(_MAINTAIN)
 def maintain(
     scope: Scope,
     now: datetime,
@@ -121,7 +127,7 @@ def maintain(
     store.check_open()
     evidence = clock_state.evidence(store)
     work = _Maintenance(scope, now, evidence, dry_run, time.monotonic() + seconds if seconds is not None else None)
-    last = _last_runs(store)
+    last = last_runs(store)
     refused = distrust(now, evidence)
     tasks = []
     for name, every in EVERY.items():
@@ -139,7 +145,7 @@ def maintain(
 def run_cheap_tasks(scope: Scope) -> None:
     """Run the cheap tasks that are due, for the opening of a store; it may take a second, and never fails."""
     try:
-        last = _last_runs(scope.store)
+        last = last_runs(scope.store)
         now = scope.now()
         if not last:  # a new store, or a clone, whose old sessions must not be archived at once
             _note_runs(scope.store, dict.fromkeys(CHEAP, now))
@@ -168,6 +174,10 @@ class _Maintenance:
         self._is_complete = True
 
     def run(self, name: str) -> Task:
+        task: Task = observe(_TASKS[name], self._scope, self._run, name)
+        return task
+
+    def _run(self, name: str) -> Task:
         started = time.monotonic()
         did: list[str] = []
         problem = None
@@ -380,11 +390,12 @@ def _as_text(access: tuple[int, int]) -> tuple[int, str]:
 
 def next_runs(store: Store, now: datetime) -> dict[str, datetime]:
     """When each task is due next, by name; one that never ran, or ran in the future, is due now."""
-    last = _last_runs(store)
+    last = last_runs(store)
     return {name: now if _is_due(last.get(name), now, every) else last[name] + every for name, every in EVERY.items()}
 
 
-def _last_runs(store: Store) -> dict[str, datetime]:
+def last_runs(store: Store) -> dict[str, datetime]:
+    """When each task last ran to its end; tasks that never did are missing."""
     try:
         noted = json.loads(store.state.read(FILE))["tasks"]
         return {name: to_moment(noted[name]) for name in EVERY if name in noted}

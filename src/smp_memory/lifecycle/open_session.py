@@ -9,6 +9,7 @@ from __future__ import annotations
 from smp_memory import event_log
 from smp_memory.errors import SessionArchived, SessionCorrupt, SizeLimitExceeded, StorageCorrupt
 from smp_memory.model.times import to_text
+from smp_memory.observation import observe, write_operation
 from smp_memory.scope import Scope
 from smp_memory.write.operations import Batch
 from smp_memory.write.validation import optional_text
@@ -149,6 +150,9 @@ class OpenSession:
 
     def commit_unaudited(self, operations: list[Operation], name: str, atomic: bool) -> None:
         """Store operations without a line in the audit log."""
+        observe(write_operation(operations, atomic), self, self._commit, operations, name, atomic)
+
+    def _commit(self, operations: list[Operation], name: str, atomic: bool) -> None:
         files = self.files
         try:
             files.commit(self._batch(operations, name, atomic))

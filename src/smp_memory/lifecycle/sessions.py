@@ -9,6 +9,7 @@ from smp_memory import event_log
 from smp_memory.lifecycle import session_states as states
 from smp_memory.lifecycle.session_states import lifecycle_times
 from smp_memory.model.times import to_text
+from smp_memory.observation import observed
 from smp_memory.policies.summaries import archive_summary
 from smp_memory.privacy.settings import clean_reason, redaction_notice
 
@@ -38,6 +39,7 @@ def session_states(scope: Scope, *, include_archived: bool = False) -> list[Sess
     return active + states.archived_session_states(scope.store, scope.now()) if include_archived else active
 
 
+@observed("archive_session")
 def archive_session(scope: Scope, id: str, reason: str | None, by: str | None) -> ArchivedSession:
     """Pack a session into an archive with a summary beside it."""
     at, (reason, redacted) = to_text(scope.now()), clean_reason(scope.config, reason)
@@ -50,6 +52,7 @@ def archive_session(scope: Scope, id: str, reason: str | None, by: str | None) -
     return archived._replace(redacted=redacted)
 
 
+@observed("restore_session")
 def restore_session(scope: Scope, id: str, by: str | None) -> None:
     """Restore an archived session."""
     scope.store.restore_session(id)
@@ -65,6 +68,7 @@ def restore_for_use(scope: Scope, id: str, by: str | None) -> str:
     return text
 
 
+@observed("delete_session")
 def delete_session(scope: Scope, id: str, reason: str | None, by: str | None) -> ArchivedSession:
     """Move a session, archived or not, to the trash."""
     reason, redacted = clean_reason(scope.config, reason)
@@ -73,6 +77,7 @@ def delete_session(scope: Scope, id: str, reason: str | None, by: str | None) ->
     return deleted._replace(redacted=redacted)
 
 
+@observed("undelete_session")
 def undelete_session(scope: Scope, id: str, reason: str | None, by: str | None) -> str:
     """Restore the session of this name that was deleted last; returns its state, active or archived."""
     state = scope.store.undelete_session(id)
@@ -86,6 +91,7 @@ def undelete_session(scope: Scope, id: str, reason: str | None, by: str | None) 
     return state
 
 
+@observed("purge_session")
 def purge_session(scope: Scope, id: str, reason: str | None, by: str | None) -> ArchivedSession:
     """Remove a deleted session for good, before its time. Of several of one name the one deleted first is removed."""
     at, (reason, redacted) = to_text(scope.now()), clean_reason(scope.config, reason)

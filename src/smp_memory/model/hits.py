@@ -59,6 +59,7 @@ class Hit:
 
     @property
     def id(self) -> str:
+        """The id of its record."""
         return self.record.id
 
     @property
@@ -159,10 +160,12 @@ class Hits(list[Hit]):
 
     @property
     def records(self) -> list[Record]:
+        """The records, best first."""
         return [hit.record for hit in self]
 
     @property
     def ids(self) -> list[str]:
+        """The ids of the records, best first."""
         return [hit.record.id for hit in self]
 
     @property

@@ -111,10 +111,12 @@ class Record:
 
     @property
     def created(self) -> datetime:
+        """When it was written."""
         return to_moment(self._created)
 
     @property
     def updated(self) -> datetime:
+        """When it was changed last."""
         return to_moment(self._updated)
 
     @property
@@ -138,10 +140,12 @@ class Record:
 
     @property
     def schema(self) -> int:
+        """The version of its fields."""
         return SCHEMA
 
     @property
     def deleted(self) -> bool:
+        """Whether it is in the trash."""
         return self.deletion is not None
 
     @property
@@ -207,6 +211,7 @@ class Record:
         return self.to_dict()[name]
 
     def get(self, name: str, default: Any = None) -> Any:
+        """A field, or the default if the memory has none of this name."""
         return self.to_dict().get(name, default)
 
     def __eq__(self, other: object) -> bool:

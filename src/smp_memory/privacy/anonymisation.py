@@ -94,9 +94,11 @@ class Placeholders:
         self._stems[kind].setdefault(spelling.casefold(), self.of(kind, original))
 
     def original(self, placeholder: str) -> str | None:
+        """The name behind a placeholder."""
         return self._back.get(placeholder)
 
     def names(self, kind: str) -> list[str]:
+        """The names of a kind that have placeholders."""
         return list(self._given[kind])
 
     def key(self) -> str:

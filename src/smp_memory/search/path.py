@@ -18,13 +18,13 @@ import time
 from copy import copy
 from functools import partial
 
-from smp_memory import event_log
 from smp_memory.errors import QueryTimeout
-from smp_memory.index.documents import GUARDED, label_key, text_of
-from smp_memory.index.query import is_loose, matches_spelling, text_matches
+from smp_memory.index.documents import label_key, text_of
+from smp_memory.index.query import MatchColumns, is_loose, matches_spelling, only_docs
 from smp_memory.index.tokenizer import joined_terms, parse, spellings
 from smp_memory.model.history import PausedCollection
 from smp_memory.model.hits import Hit, Hits
+from smp_memory.observation import QUERY, observes
 from smp_memory.search.field_values import aggregate, with_computed
 from smp_memory.search.names import spelled, with_corrections
 from smp_memory.search.query import NEWEST, OLDEST, RELEVANCE, Query
@@ -82,6 +82,7 @@ def check(scope: Scope, options: Mapping[str, Any]) -> Query:
     return Query(options, scope.now())
 
 
+@observes(QUERY)
 def search(scope: Scope, query: Query) -> Hits:
     """Answer a checked query. Hidden memories are left out before the limit is applied, so they take nobody's place."""
     store = scope.store
@@ -103,18 +104,14 @@ def search(scope: Scope, query: Query) -> Hits:
 
 
 def search_live(scope: Scope, query: Query) -> Hits:
-    """Search the index of live sessions; a slow search is logged."""
-    began, policy = time.monotonic(), scope.policy()
+    """Search the index of live sessions."""
+    policy = scope.policy()
     hits: Hits = scope.answer(
         query.sessions,
         lambda searcher: search_index(query, searcher, policy),
         with_others=query.follows_relations,
         by_meaning=uses_embeddings(query),
     )
-    seconds = time.monotonic() - began
-    if seconds >= event_log.SLOW_QUERY_SECONDS:
-        message = f"A query took {seconds:.1f} s."
-        event_log.emit("query", event_log.WARNING, "slow_query", message, seconds=round(seconds, 3), hits=len(hits))
     return hits
 
 
@@ -208,33 +205,31 @@ class SearchRun:
             return {}
         matches = None
         if self.check.may_reject:
-            matches = _as_matches(ranked.row for ranked, _ in self.first(_ALL))
+            matches = _columns(ranked.row for ranked, _ in self.first(_ALL))
         elif query.text and not self.conditions.is_impossible:
             with PausedCollection():  # many thousands of matches, none of them garbage
-                matches = self._all_matches() if self.text else []
+                matches = self._all_matches() if self.text else _columns(())
                 return self._searcher.counts(query.count_by, self.conditions, matches)
         return self._searcher.counts(query.count_by, self.conditions, matches)
 
-    def _all_matches(self) -> list[TextMatch]:
+    def _all_matches(self) -> MatchColumns:
         """All that `first` would find, without reading a record. Only if `RecordCheck` cannot reject any."""
         searcher, conditions = self._searcher, self.conditions
-        found = searcher.search(self.text, conditions, _ALL, RARITY)
+        found = searcher.all_matches(self.text, conditions)
         others: dict[int, Row] = {}
         if max(len(self.text.words), len(self._query.text.split())) >= SENTENCE_WORDS:  # neighbours, and similar ones
             ranking = copy(self._ranking)  # its rivals are those of the page
-            ranked = ranking.rank_matches(found[:CANDIDATES], self.text, conditions, _ALL)
-            others = {each.row.doc: each.row for each in ranked}
+            best = searcher.search(self.text, conditions, CANDIDATES, RARITY)
+            others = {each.row.doc: each.row for each in ranking.rank_matches(best, self.text, conditions, _ALL)}
         if conditions.needs_rows:
-            rows = searcher.rows([each.doc for each in found])
-            found = [each for each in found if each.doc in rows and conditions.meets_bounds(rows[each.doc])]
-        known = {each.doc for each in found} if others or searcher.has_successions else set()
+            rows = searcher.rows(found.docs)
+            found = only_docs(found, lambda doc: doc in rows and conditions.meets_bounds(rows[doc]))
         if self._query.sort == RELEVANCE and searcher.has_successions:
-            superseded = searcher.rows(list(searcher.superseded() & {*known, *others}))
+            superseded = searcher.rows(list(searcher.superseded() & {*found.docs, *others}))
             others.update({row.doc: row for row in self._succession.admitted_successors(list(superseded.values()))})
-        found += _as_matches(row for doc, row in others.items() if doc not in known)
-        guarded = searcher.rows([each.doc for each in found if each.facts & GUARDED])
-        hidden = {doc for doc, row in guarded.items() if not searcher.is_visible(row)}
-        return [each for each in found if each.doc not in hidden] if hidden else found
+        known = set(found.docs) if others else ()
+        more = _columns(row for doc, row in others.items() if doc not in known and searcher.is_visible(row))
+        return MatchColumns(*(one + other for one, other in zip(found, more, strict=True))) if others else found
 
     def aggregations(self) -> dict[str, dict[str, Any]]:
         """Aggregations over all matches, not only those of the page."""
@@ -334,8 +329,9 @@ class SearchRun:
             )
 
 
-def _as_matches(rows: Iterable[Row]) -> list[TextMatch]:
-    return text_matches((row.doc, 0.0, row.created, row.facts) for row in rows)
+def _columns(rows: Iterable[Row]) -> MatchColumns:
+    given = list(rows)
+    return MatchColumns([row.doc for row in given], [row.created for row in given], [row.facts for row in given])
 
 
 class RecordCheck:

@@ -67,7 +67,8 @@ class FileSession:
         self.archive_path = ""  # for a copy in RAM: the archive that it was made from
         self._store = store
         self.reader = SessionReader(store.disk, store.layout, store.root, session)
-        self._lock = SessionLock(store.disk, self.reader.private, f"session {session}", session)
+        slow = store.config.slow_seconds
+        self._lock = SessionLock(store.disk, self.reader.private, f"session {session}", session, slow)
         self.writer = SessionWriter(self.reader, self._lock, self._info_or_none, store.check_current)
         self._writing = threading.Lock()  # the kernel's lock separates processes, not threads of one process
         self._group = GroupCommit(self._commit_group)

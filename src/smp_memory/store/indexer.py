@@ -17,6 +17,7 @@ import threading
 import time
 from functools import partial
 
+from smp_memory import metrics
 from smp_memory.errors import SMPError, from_os_error, is_failure
 from smp_memory.files.partial_reader import IncrementReader, SpanReader
 from smp_memory.index import LibraryMissing, libraries_are_loaded, record_use_of_disk
@@ -24,6 +25,7 @@ from smp_memory.index.index import Index, current_folder, discard
 from smp_memory.index.rows import IndexBusy, IndexUnusable
 from smp_memory.model.clone_merge import ReadableIds
 from smp_memory.model.history import RecordHistory
+from smp_memory.observation import INDEX, observe
 from smp_memory.store import record_reader
 from smp_memory.store.access_counts import PendingAccesses
 from smp_memory.store.change_detection import ChangeDetector, are_settled
@@ -257,6 +259,7 @@ class Indexer:
 
     def _discard(self) -> None:
         """Discard the index, so that the next attempt builds a new one. Another process may still have it open."""
+        metrics.INDEX_REBUILDS.add()
         try:
             folder = self._index.folder if self._index is not None else current_folder(self.folder)
         except IndexUnusable:
@@ -289,7 +292,7 @@ class Indexer:
         marks = self._store.change_table.read() if sessions is None else b""
         stale = self._detector.changed_sessions(index, sessions, marks)
         if stale:
-            self._index_sessions(index, stale, deadline, progress)
+            observe(INDEX, self._store, self._index_sessions, index, stale, deadline, progress)
         if sessions is None:
             self._detector.marks = marks
             self._detector.save_check(index, marks)
@@ -301,7 +304,8 @@ class Indexer:
 
     # -- indexing
 
-    def _index_sessions(self, index: Index, names: list[str], deadline: float, progress: Progress) -> None:
+    def _index_sessions(self, index: Index, names: list[str], deadline: float, progress: Progress) -> int:
+        """Index what is new in these sessions; returns the number of new memories."""
         self._begin(index, deadline)
         paused = gc.isenabled()
         gc.disable()  # entries hold no cycles, and collecting costs a third of the time
@@ -324,6 +328,7 @@ class Indexer:
             if paused:
                 gc.enable()
         self._seen_version = -1
+        return done
 
     @staticmethod
     def _begin(index: Index, deadline: float) -> None:

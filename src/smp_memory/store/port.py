@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from smp_memory.config import Config
     from smp_memory.errors import MemoryNotFound, SMPError
     from smp_memory.files.disk import Disk
-    from smp_memory.index.query import RowConditions, TextMatch
+    from smp_memory.index.query import MatchColumns, RowConditions, TextMatch
     from smp_memory.index.rows import Row
     from smp_memory.index.tokenizer import ParsedText
     from smp_memory.model.deletions import Purged, Receipt
@@ -592,6 +592,9 @@ class IndexSearcher(Protocol):
     def search(self, text: ParsedText, conditions: RowConditions, limit: int, rarity: float) -> list[TextMatch]:
         """The best matches of a text that meet the conditions that are labels, best first."""
 
+    def all_matches(self, text: ParsedText, conditions: RowConditions) -> MatchColumns:
+        """All of them, in any order and without scores, for counting."""
+
     @property
     def has_vectors(self) -> bool: ...
 
@@ -655,7 +658,7 @@ class IndexSearcher(Protocol):
         """
 
     def counts(
-        self, fields: Sequence[str], conditions: RowConditions, matches: Sequence[TextMatch] | None = None
+        self, fields: Sequence[str], conditions: RowConditions, matches: MatchColumns | None = None
     ) -> dict[str, dict[str, int]]:
         """How many memories meet the conditions, or are among these matches: by field and name, the most frequent first.
 

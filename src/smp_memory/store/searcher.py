@@ -15,6 +15,7 @@ from smp_memory.index.query import (
     TextMatch,
     TextQuery,
     is_loose,
+    only_docs,
     text_matches,
 )
 from smp_memory.index.rows import POSITION_BITS, Row
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.index.index import Index
+    from smp_memory.index.query import MatchColumns
     from smp_memory.index.tokenizer import ParsedText
     from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record
@@ -115,23 +117,17 @@ class Searcher:
 
     def search(self, text: ParsedText, conditions: RowConditions, limit: int, rarity: float) -> list[TextMatch]:
         """The best matches of a text that meet the conditions that are labels, best first."""
-        text_query = TextQuery(
-            text.words,
-            text.phrases,
-            text.patterns,
-            text.excluded,
-            [each for each in text.excluded_patterns if not is_loose(each)],  # endings are checked in the records
-            conditions.labels(),
-            conditions.without(),
-            conditions.since,
-            conditions.until,
-            rarity,
-            text.characters,
-            text.corrected,
-        )
+        text_query = _text_query(text, conditions, rarity)
         if conditions.valid_at is None:
             return self._index.text.search(text_query, limit)
         return self._only_valid(text_query, conditions.valid_at, limit)
+
+    def all_matches(self, text: ParsedText, conditions: RowConditions) -> MatchColumns:
+        """All matches of a text that meet the conditions that are labels, in any order."""
+        found = self._index.text.all_matches(_text_query(text, conditions, 0.0))
+        wrong = self.not_valid(found.docs, conditions.valid_at) if conditions.valid_at is not None else set()
+        self._left_out |= wrong
+        return only_docs(found, lambda doc: doc not in wrong) if wrong else found
 
     def _only_valid(self, query: TextQuery, at: int, limit: int) -> list[TextMatch]:
         """The best matches that hold at a time: what does not is no candidate, and takes no place of one."""
@@ -309,7 +305,7 @@ class Searcher:
     # -- counting
 
     def counts(
-        self, fields: Sequence[str], conditions: RowConditions, matches: Sequence[TextMatch] | None = None
+        self, fields: Sequence[str], conditions: RowConditions, matches: MatchColumns | None = None
     ) -> dict[str, dict[str, int]]:
         """How many memories meet the conditions, or are among these matches, by each of these fields."""
         if matches is not None:
@@ -476,6 +472,23 @@ class Searcher:
     def may_supersede(self, new: Row, old: Row) -> bool:
         """Whether the author of a new memory could see the old one, if that matters to the viewer."""
         return True
+
+
+def _text_query(text: ParsedText, conditions: RowConditions, rarity: float) -> TextQuery:
+    return TextQuery(
+        text.words,
+        text.phrases,
+        text.patterns,
+        text.excluded,
+        [each for each in text.excluded_patterns if not is_loose(each)],  # endings are checked in the records
+        conditions.labels(),
+        conditions.without(),
+        conditions.since,
+        conditions.until,
+        rarity,
+        text.characters,
+        text.corrected,
+    )
 
 
 def _split(name: str, scope: str) -> tuple[str, str]:

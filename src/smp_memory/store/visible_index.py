@@ -9,7 +9,7 @@ slightly because of them.
 from __future__ import annotations
 
 from smp_memory.index.documents import GUARDED
-from smp_memory.index.query import RowConditions, text_matches
+from smp_memory.index.query import MatchColumns, RowConditions, only_docs
 from smp_memory.index.tokenizer import ParsedText
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.store.searcher import Searcher
@@ -46,12 +46,20 @@ class VisibleSearcher(Searcher):
         return row if row is not None and self.records([row])[row.doc] is not None else None
 
     def counts(
-        self, fields: Sequence[str], conditions: RowConditions, matches: Sequence[TextMatch] | None = None
+        self, fields: Sequence[str], conditions: RowConditions, matches: MatchColumns | None = None
     ) -> dict[str, dict[str, int]]:
         if matches is None:
             rows = self._visible(self.select(conditions, "newest", -1))
-            matches = text_matches((row.doc, 0.0, row.created, row.facts) for row in rows)
+            matches = MatchColumns(
+                [row.doc for row in rows], [row.created for row in rows], [row.facts for row in rows]
+            )
         return super().counts(fields, conditions, matches)
+
+    def all_matches(self, text: ParsedText, conditions: RowConditions) -> MatchColumns:
+        found = super().all_matches(text, conditions)
+        guarded = (doc for doc, facts in zip(found.docs, found.facts, strict=True) if facts & GUARDED)
+        hidden = self._hidden(guarded)
+        return only_docs(found, lambda doc: doc not in hidden) if hidden else found
 
     # `records` leaves hidden memories out anyway. But the best match normalises all scores and adds its neighbours, so
     # the first matches must be chosen among visible memories only.

@@ -242,6 +242,7 @@ class Writer:
         return self._set_pinned(id, True, by)
 
     def unpin(self, id: Any, *, by: str | None = None) -> Any:
+        """Let a memory fade again."""
         return self._set_pinned(id, None, by)
 
     def _set_pinned(self, id: Any, pinned: bool | None, by: str | None) -> Any:
@@ -260,6 +261,7 @@ class Writer:
         return self._commit(Delete(id_or_operation(id), by or self._author, *self._reason(reason)), "deleting")
 
     def restore(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
+        """Bring a deleted memory back."""
         return self._commit(Restore(id_or_operation(id), by or self._author, *self._reason(reason)), "restoring")
 
     def _reason(self, reason: str | None) -> tuple[str | None, list[RedactedSpan]]:

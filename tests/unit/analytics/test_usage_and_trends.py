@@ -140,7 +140,7 @@ def test_few_mentions_are_said_to_be_few() -> None:
     assert "1 topic has fewer than 5 mentions" in made.notes[0]
 
 
-def test_what_changes_comes_before_what_is_steady() -> None:
+def test_changing_topics_come_before_steady_ones() -> None:
     facts = [memory(number, age=number * 84 / 40) for number in range(40)]
     new = [memory(100 + number, age=1) for number in range(6)]
     labels = [(each.doc, "steady") for each in facts] + [(each.doc, "fresh") for each in new]

@@ -95,6 +95,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
             "convert": ("stores", "Convert the store to another file layout"),
             "reindex": ("upkeep", "Rebuild the index from the files"),
             "config": ("stores", "Show or change the settings"),
+            "metrics": ("metrics", "Print metrics for Prometheus"),
         },
     ),
     (

@@ -46,7 +46,7 @@ def run_init(call: Invocation) -> None:
     Examples:
       smp init
       smp init --layout markdown ~/projects/shop
-      smp init --root /var/lib/agents/memory
+      smp init --root /srv/agents/memory
     """
     from smp_memory.memory import open_memory
 

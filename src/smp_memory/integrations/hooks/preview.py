@@ -6,7 +6,7 @@ The text comes from `smp_memory.integrations.hooks.recall`, which fills a trace;
 
 Guarantees: nothing is written, no lock is taken, nothing counts as used or as injected. For a conversation that SMP knows (`session`) the text is that
 of its next event of this kind, but for the nonce of the fence. Non-guarantees: the name of the session of a new conversation, which the notice at its
-start contains, depends on the host's id of the conversation and differs here.
+start contains, depends on the host's id of the conversation and differs here. Settings are those with which the store was opened.
 """
 
 from __future__ import annotations

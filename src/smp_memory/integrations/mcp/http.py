@@ -3,7 +3,8 @@
 Guarantees: every request is checked before anything of it is read: its Host must be one that was configured (so that no web
 page can reach the server under a name of its own), its Origin, if any, must be of this machine or allowed, and it must
 carry the token. A refusal says nothing else, and ends the connection. The server listens on loopback unless told otherwise, and
-then only under names that were given. Not guaranteed: secrecy on the wire; use a tunnel or a proxy with TLS beyond this machine.
+then only under names that were given. `/metrics` is behind the same checks.
+Not guaranteed: secrecy on the wire; use a tunnel or a proxy with TLS beyond this machine.
 
 The token is in a file that only its owner can read. It has 256 random bits and is compared in constant time; it is never printed
 or logged, only the path of its file is. A file that others may read or write, or that holds no token, is refused.
@@ -38,12 +39,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from smp_memory.errors import InvalidConfig, UserError, from_os_error
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
+from smp_memory.integrations.prometheus import with_metrics
 
 if TYPE_CHECKING:
     import asyncio
 
     from mcp.server.lowlevel import Server
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from smp_memory.memory import Memory
 
 # -- the token
 
@@ -159,8 +163,10 @@ def listening_socket(host: str, port: int) -> socket.socket:
     return listener
 
 
-def guarded_app(server: Server[Any], token: str, host: str, port: int, names: tuple[str, ...] = ()) -> ASGIApp:
-    """The server's app behind a `RequestGuard`."""
+def guarded_app(
+    server: Server[Any], token: str, host: str, port: int, names: tuple[str, ...] = (), memory: Memory | None = None
+) -> ASGIApp:
+    """The server's app behind a `RequestGuard`; with `memory` also its metrics, at `/metrics`."""
     address = f"[{host}]" if ":" in host else host
     allowed = {name.lower() for name in (*_LOOPBACK, address, *names)} - {"0.0.0.0", "[::]"}  # noqa: S104 - not names
     hosts = {f"{name}:{port}" for name in allowed} | {name for name in allowed if port == 80 or name in names}
@@ -171,21 +177,25 @@ def guarded_app(server: Server[Any], token: str, host: str, port: int, names: tu
     app = server.streamable_http_app(
         streamable_http_path=PATH, max_request_body_size=MOST_BYTES, transport_security=security, host=host
     )
-    return RequestGuard(app, token, hosts, origins)
+    return RequestGuard(app if memory is None else with_metrics(app, memory), token, hosts, origins)
 
 
 def serve_http(
-    server: Server[Any], token: str, token_path: str, host: str, port: int, names: tuple[str, ...] = ()
+    server: Server[Any],
+    token: str,
+    token_path: str,
+    host: str,
+    port: int,
+    names: tuple[str, ...] = (),
+    memory: Memory | None = None,
 ) -> None:
     """Serve until interrupted."""
     listener = listening_socket(host, port)
-    port = listener.getsockname()[1]
-    app = guarded_app(server, token, host, port, names)
-    address = f"[{host}]" if ":" in host else host
+    port, address = listener.getsockname()[1], f"[{host}]" if ":" in host else host
     sys.stderr.write(f"smp mcp: http://{address}:{port}{PATH} — the bearer token is in {token_path}\n")
     sys.stderr.flush()
     config = uvicorn.Config(
-        app,
+        guarded_app(server, token, host, port, names, memory),
         log_level="warning",
         access_log=False,
         log_config=None,

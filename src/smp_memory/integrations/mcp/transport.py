@@ -57,7 +57,7 @@ def serve(memory: Memory, options: ServerOptions) -> None:
     check_host(options.host, options.remote)
     path = options.token_file or memory.store.state.path(FILE)
     token = read_token(path)
-    serve_http(build_server(memory, options), token, path, options.host, options.port, options.names)
+    serve_http(build_server(memory, options), token, path, options.host, options.port, options.names, memory)
 
 
 def build_server(memory: Memory, options: ServerOptions) -> Server[Any]:

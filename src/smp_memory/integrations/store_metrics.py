@@ -1,0 +1,250 @@
+"""Metrics of a store: sessions, memories, sizes, damage, maintenance, hooks, audited actions. Computed when they are asked for.
+
+They describe the store, whichever process asks; what this process did is in `smp_memory.metrics`.
+
+Guarantees: nothing in the store is changed; only the index catches up, as for a query. Labels are known words (types, states,
+severities, hosts, tasks, actions): anything else counts as `other`, so that no text of a store becomes a label and the number of
+series is bounded. No label names a session, a person or a file. A part that cannot be computed is left out, and
+`smp_collector_success` says which.
+What never happened has no time: the series is missing.
+Non-guarantees: the parts are not computed at one moment. At most 100 unreadable entries are counted for each session.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import smp_memory
+from smp_memory import event_log
+from smp_memory.errors import SMPError
+from smp_memory.incomplete import SESSION_GONE
+from smp_memory.index.query import RowConditions
+from smp_memory.integrations.hooks.events import CLIENTS
+from smp_memory.integrations.hooks.session_state import FOLDER as HOOKS_FOLDER
+from smp_memory.integrations.hooks.session_state import LOG as HOOKS_LOG
+from smp_memory.lifecycle.maintenance import EVERY, last_runs
+from smp_memory.metrics import COUNTER, GAUGE, Metric, MetricSamples
+from smp_memory.model.types import KINDS, SEVERITIES, names_where
+from smp_memory.policies.session_states import ACTIVE, ARCHIVED, CREATED, DECAYING, DELETED, IDLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from smp_memory.memory import Memory
+    from smp_memory.metrics import Labels
+    from smp_memory.store.port import IndexSearcher
+
+    Values = dict[Labels, float]
+    Part = Iterator[tuple[Metric, Values]]
+
+OTHER = "other"
+_STATES = (CREATED, ACTIVE, IDLE, DECAYING, ARCHIVED, DELETED)
+_ACTIONS = (
+    "anonymise", "archive_session", "compact", "delete", "delete_session", "erase", "export", "import", "purge", "purge_session",
+    "redact", "restore", "restore_archived", "restore_session", "undelete_session",
+)  # fmt: skip
+_PARTS = ("sessions", "cold", "archived", "trash")
+
+BUILD = Metric("smp_build_info", GAUGE, "Always 1; the labels say what runs.", ("version", "python", "layout"))
+SESSIONS_ACTIVE = Metric(
+    "smp_sessions_active", GAUGE, "Sessions in the state active: used within lifecycle.idle_hours.", (), "memory.sessions.active"
+)  # fmt: skip
+SESSIONS = Metric("smp_sessions", GAUGE, "Sessions by state, archived and deleted ones included.", ("state",))
+LAST_WRITE = Metric("smp_last_write_timestamp_seconds", GAUGE, "Time of the newest memory.", ())
+MEMORIES = Metric(
+    "smp_memories", GAUGE, "Memories of live sessions by type, without deleted ones.", ("type",), "memory.entries.total"
+)
+DELETED_MEMORIES = Metric("smp_deleted_memories", GAUGE, "Memories in the trash of live sessions.")
+OPEN_FINDINGS = Metric("smp_open_findings", GAUGE, "Findings that are not closed, by severity.", ("severity",))
+UNREADABLE = Metric(
+    "smp_unreadable_entries", GAUGE, "Entries of live sessions that cannot be read; `smp doctor` says where they are."
+)
+UNREAD_SESSIONS = Metric(
+    "smp_unread_sessions", GAUGE, "Sessions in another layout than the store's, which are not read."
+)
+QUARANTINED = Metric("smp_quarantined_files", GAUGE, "Files in the quarantine of live sessions.")
+BYTES = Metric(
+    "smp_store_bytes",
+    GAUGE,
+    "Size of the stored memories: files of live sessions, their cold segments, archived sessions, deleted sessions.",
+    ("part",),
+    "memory.size.bytes",
+)
+QUOTA = Metric("smp_quota_utilization_max_ratio", GAUGE, "Size of the fullest session as a share of its quota.")
+NEAR_QUOTA = Metric("smp_sessions_near_quota", GAUGE, "Sessions at or above storage.warning_percent of their quota.")
+COMPACTIONS = Metric(
+    "smp_compactions_total", COUNTER, "Compactions, by all processes, from the audit log.", (), "memory.compaction.count"
+)  # fmt: skip
+ACTIONS = Metric("smp_audit_actions_total", COUNTER, "Lines of the audit log by action, of all processes.", ("action",))
+MAINTENANCE = Metric(
+    "smp_maintenance_last_run_timestamp_seconds", GAUGE, "When a maintenance task last ran to its end.", ("task",)
+)  # fmt: skip
+HOOK_SESSIONS = Metric(
+    "smp_hook_sessions", GAUGE, "Conversations of a host that hooks were called for in the last 60 days.", ("host",)
+)
+HOOK_LAST_CALL = Metric("smp_hook_last_call_timestamp_seconds", GAUGE, "When a hook of a host last ran.", ("host",))
+HOOK_FAILURES = Metric(
+    "smp_hook_failures", GAUGE, "Failures of hooks in hooks.log, which keeps the newest 64 to 128 KiB.", ("host",)
+)
+SUCCESS = Metric("smp_collector_success", GAUGE, "Whether a part of the metrics could be computed.", ("collector",))
+SECONDS = Metric("smp_collector_duration_seconds", GAUGE, "How long computing a part of the metrics took.", ("collector",))  # fmt: skip
+
+STORE = (
+    BUILD, SESSIONS_ACTIVE, SESSIONS, LAST_WRITE, MEMORIES, DELETED_MEMORIES, OPEN_FINDINGS, UNREADABLE, UNREAD_SESSIONS, QUARANTINED,
+    BYTES, QUOTA, NEAR_QUOTA, COMPACTIONS, ACTIONS, MAINTENANCE, HOOK_SESSIONS, HOOK_LAST_CALL, HOOK_FAILURES, SUCCESS, SECONDS,
+)  # fmt: skip
+
+
+def store_samples(memory: Memory) -> list[MetricSamples]:
+    """All metrics of a store, in the order of `STORE`. Raises StoreClosed."""
+    memory.store.check_open()
+    found: dict[Metric, Values] = {SUCCESS: {}, SECONDS: {}}
+    for collect in _COLLECTORS:
+        name, began = collect.__name__.strip("_"), time.monotonic()
+        try:
+            values = dict(collect(memory))
+        except Exception as error:  # whatever is wrong with one part, the others are still worth having
+            values = {}
+            code = error.code if isinstance(error, SMPError) else type(error).__name__
+            text = f"The part {name} of the metrics could not be computed: {code}."
+            event_log.emit("metrics", event_log.WARNING, "collector_failed", text, collector=name, code=code)
+        found.update(values)
+        found[SUCCESS][name,] = float(bool(values))
+        found[SECONDS][name,] = time.monotonic() - began
+    return [
+        MetricSamples(metric, [("", metric.labelled(labels), value) for labels, value in found[metric].items()])
+        for metric in STORE
+        if found.get(metric)
+    ]
+
+
+def _count(known: Iterable[str], values: Iterable[str]) -> Values:
+    """How often each known word occurs, also those that do not; any other one counts as `other`."""
+    counts: Values = {(word,): 0 for word in known}
+    for value in values:
+        key = (value,) if (value,) in counts else (OTHER,)
+        counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+# -- the parts
+
+
+def _build(memory: Memory) -> Part:
+    python = ".".join(map(str, sys.version_info[:3]))
+    yield BUILD, {(smp_memory.__version__, python, memory.layout): 1}
+
+
+def _sessions(memory: Memory) -> Part:
+    states = _count(_STATES, (each.state for each in memory.standings(away=True)))
+    yield SESSIONS_ACTIVE, {(): states[ACTIVE,]}
+    yield SESSIONS, states
+    yield UNREAD_SESSIONS, {(): len(memory.store.unread_sessions())}
+
+
+def _memories(memory: Memory) -> Part:
+    counts: dict[Metric, Values] = memory.store.indexer.answer(None, _indexed)
+    yield from counts.items()
+
+
+def _indexed(searcher: IndexSearcher) -> dict[Metric, Values]:
+    kept, all = RowConditions(), RowConditions()
+    all.include_deleted = True
+    by_type = searcher.counts("type", kept)
+    written = [last for count, last, _ in searcher.session_usage().values() if count]
+    return {
+        LAST_WRITE: {(): max(written) / 1_000_000} if written else {},
+        MEMORIES: {(name,): by_type.get(name, 0) for name in KINDS},
+        DELETED_MEMORIES: {(): sum(searcher.counts("type", all).values()) - sum(by_type.values())},
+        OPEN_FINDINGS: _count(SEVERITIES, _open_severities(searcher)),
+        UNREADABLE: {(): len(searcher.problems(None))},
+    }
+
+
+def _open_severities(searcher: IndexSearcher) -> Iterator[str]:
+    kinds = {KINDS[name].number: KINDS[name] for name in names_where("is_open_until_closed")}
+    conditions = RowConditions()
+    conditions.types = list(kinds)
+    for row in searcher.select(conditions, "newest", -1):
+        status = (row.status or "").strip().lower().replace("-", "_").replace(" ", "_")
+        if status not in kinds[row.type].settled:
+            yield (row.severity or "").strip().lower()
+
+
+def _sizes(memory: Memory) -> Part:
+    store, live, cold, near = memory.store, 0, 0, 0
+    shares = [0.0]
+    for name in store.session_ids():
+        try:
+            files = store.session(name)
+            used = sum(files.sizes().values())
+            cold += files.cold_bytes()
+        except SESSION_GONE:
+            continue  # archived or deleted meanwhile; it is counted there
+        config = files.usable_config()
+        live += used
+        shares.append(used / config.quota_bytes)
+        near += shares[-1] * 100 >= config["storage.warning_percent"]
+    away = [sum(each.bytes for each in those) for those in (store.archived_sessions(), store.deleted_sessions())]
+    yield BYTES, {(part,): size for part, size in zip(_PARTS, (live, cold, *away), strict=True)}
+    yield QUOTA, {(): max(shares)}
+    yield NEAR_QUOTA, {(): near}
+
+
+def _quarantine(memory: Memory) -> Part:
+    yield QUARANTINED, {(): len(memory.store.quarantined())}
+
+
+def _audit(memory: Memory) -> Part:
+    actions = _count(_ACTIONS, (str(each.get("action")) for each in memory.store.audit.entries()))
+    yield COMPACTIONS, {(): actions["compact",]}
+    yield ACTIONS, actions
+
+
+def _maintenance(memory: Memory) -> Part:
+    last = last_runs(memory.store)
+    yield MAINTENANCE, {(task,): last[task].timestamp() for task in EVERY if task in last}
+
+
+def _hooks(memory: Memory) -> Part:
+    state = memory.store.state
+    sessions, failures = _count(CLIENTS, ()), _count(CLIENTS, ())
+    last: Values = {}
+    for name in state.names(HOOKS_FOLDER):
+        path = f"{HOOKS_FOLDER}/{name}"
+        called = state.modified_at(path) if name.endswith(".json") else None
+        if called is not None and state.has(path):
+            key = _host(state.read(path))
+            sessions[key] = sessions.get(key, 0) + 1
+            last[key] = max(last.get(key, 0), called)
+    for line in state.read(HOOKS_LOG).splitlines() if state.has(HOOKS_LOG) else ():
+        key = _host(line)
+        failures[key] = failures.get(key, 0) + 1
+    yield HOOK_SESSIONS, sessions
+    yield HOOK_LAST_CALL, last
+    yield HOOK_FAILURES, failures
+
+
+def _host(text: bytes) -> tuple[str]:
+    """The host that a state file or a line of the log is about."""
+    try:
+        fields: Any = json.loads(text)
+        client = fields.get("client")
+    except (ValueError, RecursionError, AttributeError):
+        client = None
+    return (client if client in CLIENTS else OTHER,)
+
+
+_COLLECTORS: tuple[Callable[[Memory], Part], ...] = (
+    _build,
+    _sessions,
+    _memories,
+    _sizes,
+    _quarantine,
+    _audit,
+    _maintenance,
+    _hooks,
+)
