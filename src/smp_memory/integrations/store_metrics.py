@@ -153,12 +153,12 @@ def _memories(memory: Memory) -> Part:
 def _indexed(searcher: IndexSearcher) -> dict[Metric, Values]:
     kept, all = RowConditions(), RowConditions()
     all.include_deleted = True
-    by_type = searcher.counts("type", kept)
+    by_type = searcher.counts(["type"], kept)["type"]
     written = [last for count, last, _ in searcher.session_usage().values() if count]
     return {
         LAST_WRITE: {(): max(written) / 1_000_000} if written else {},
         MEMORIES: {(name,): by_type.get(name, 0) for name in KINDS},
-        DELETED_MEMORIES: {(): sum(searcher.counts("type", all).values()) - sum(by_type.values())},
+        DELETED_MEMORIES: {(): sum(searcher.counts(["type"], all)["type"].values()) - sum(by_type.values())},
         OPEN_FINDINGS: _count(SEVERITIES, _open_severities(searcher)),
         UNREADABLE: {(): len(searcher.problems(None))},
     }
