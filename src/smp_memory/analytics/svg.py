@@ -26,12 +26,8 @@ FONT = 'font-family="var(--font, system-ui, sans-serif)"'
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _HIDDEN = re.compile("[\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 _NARROW_LETTERS, _BROAD_LETTERS = frozenset("iljtfrI.,:;'|!()[] "), frozenset("mwMW@—…%")
-_NARROW, _USUAL, _BROAD, _FULL = (
-    0.32,
-    0.57,
-    0.88,
-    1.0,
-)  # widths in units of the font size, rather too wide than too narrow
+# Widths in units of the font size, rather too wide than too narrow: a page may have a broad font.
+_NARROW, _USUAL, _BROAD, _FULL = 0.38, 0.62, 0.98, 1.05
 
 
 def text_of(value: object) -> str:
