@@ -73,6 +73,29 @@ def test_filters_by_text_state_and_project(memory: Memory, client: InspectorClie
     assert "No session meets these filters" in client.get("/sessions?q=nothing").text
 
 
+def test_filter_by_state_agrees_with_the_states_of_the_store(
+    memory: Memory, client: InspectorClient, clock: Clock
+) -> None:
+    memory.create_session("never-used")
+    for number, age in enumerate((40, 20, 8, 3, 0)):
+        clock.pass_days(-age)
+        memory.create_session(f"age-{age}").add_turn("user", "a")
+        own = {"lifecycle.idle_hours": 1000.0} if number % 2 else {"lifecycle.decaying_days": 2.0}
+        memory.create_session(f"own-{age}", config=own).add_turn("user", "a")
+        clock.pass_days(age)
+    for state in sessions.STATES:
+        shown = re.findall(r'class="name">([\w-]+)<', " ".join(_table(client.get(f"/sessions?state={state}").html)))
+        assert sorted(shown) == sorted(each.session for each in memory.standings() if each.state == state)
+
+
+def test_changed_metadata_is_shown_at_once(memory: Memory, client: InspectorClient) -> None:
+    session = memory.create_session("review", user="ada")
+    session.add_turn("user", "a")
+    client.get("/sessions")
+    session.change_info(user="grace", project="bank")
+    assert "bank · grace" in client.get("/sessions?project=bank").text
+
+
 def test_list_is_paged_and_each_session_is_on_one_page(memory: Memory, client: InspectorClient) -> None:
     for number in range(PAGE_SESSIONS + 3):
         memory.create_session(f"s{number:03}").add_turn("user", "a")

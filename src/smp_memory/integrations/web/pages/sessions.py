@@ -15,8 +15,9 @@ from smp_memory.integrations.web.pages.away import archived_item, deleted_item
 from smp_memory.integrations.web.parts import options, pager, quota_meter, same_page, tag, when
 from smp_memory.integrations.web.timeline import is_open_row
 from smp_memory.integrations.web.words import counted, next_step_text
-from smp_memory.lifecycle.session_states import SessionState, SessionUsage, session_states, usage
+from smp_memory.lifecycle.session_states import SessionState, SessionUsage, lifecycle_times, session_states, usage
 from smp_memory.model.types import KINDS
+from smp_memory.policies.session_states import StateMarks, next_transition, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,6 +53,7 @@ class Listed(NamedTuple):
     last_used: datetime | None
     created: datetime | None
     memories: int
+    has_settings: bool  # of its own, which may be about its lifecycle
 
     @property
     def since(self) -> float:
@@ -98,9 +100,13 @@ def _listed(request: PageRequest) -> list[Listed]:
     saved = store.indexer.saved_metadata()
     found = []
     for name, each in used.items():
-        info = saved[name][1] if name in saved else _info(request, name)
+        known = saved.get(name)
+        is_valid = known is not None and known[0] == store.metadata_version(name)
+        info = known[1] if known is not None and is_valid else _info(request, name)
         user, project = (str(info.user or ""), str(info.project or "")) if info else ("", "")
-        found.append(Listed(name, user, project, each.last_used, each.created, counts.get(name, (0, 0, 0))[0]))
+        memories = counts.get(name, (0, 0, 0))[0]
+        has_settings = info is None or bool(info.config)
+        found.append(Listed(name, user, project, each.last_used, each.created, memories, has_settings))
     return found
 
 
@@ -123,7 +129,7 @@ def _chosen(request: PageRequest, every: list[Listed]) -> tuple[list[Listed], di
     sort = request.get("sort") or "used"
     states: dict[str, SessionState] = {}
     if state or sort == "next":
-        states = {each.session: each for each in request.memory.standings()}
+        states = _all_states(request, shown)
         shown = [each for each in shown if each.name in states and state in ("", states[each.name].state)]
     if sort == "name":
         shown.sort(key=lambda each: each.name)
@@ -134,6 +140,19 @@ def _chosen(request: PageRequest, every: list[Listed]) -> tuple[list[Listed], di
     else:
         shown.sort(key=lambda each: (each.since if sort == "unused" else -each.since, each.name))
     return shown, states
+
+
+def _all_states(request: PageRequest, sessions: list[Listed]) -> dict[str, SessionState]:
+    """The states of many sessions. Those without settings of their own follow from the last use; the others are looked at."""
+    times, now = lifecycle_times(request.memory.store), request.now
+    states = _states(request, [each.name for each in sessions if each.has_settings])
+    for each in sessions:
+        if not each.has_settings:
+            marks = StateMarks(created=each.created)
+            state = state_of(each.last_used, now, marks, times)
+            step = next_transition(each.last_used, now, marks, times)
+            states[each.name] = SessionState(each.name, state, each.last_used, step)
+    return states
 
 
 def _moment(state: SessionState) -> float:
