@@ -21,7 +21,7 @@ from smp_memory.errors import SMPError
 from smp_memory.integrations.web import actions, live
 from smp_memory.integrations.web.access import FORM_FIELD, FORM_HEADER, AccessGuard
 from smp_memory.integrations.web.failures import error_page, status_of
-from smp_memory.integrations.web.pages import agent, analytics, health, memory, search, sessions, trash
+from smp_memory.integrations.web.pages import agent, analytics, health, memory, search, session, sessions, trash
 from smp_memory.integrations.web.request import Inspector, PageRequest
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ _GET: tuple[tuple[str, Page], ...] = (
     ("/", agent.agent_page),
     ("/search", search.search_page),
     ("/sessions", sessions.sessions_page),
-    ("/session/{session}", sessions.session_page),
+    ("/session/{session}", session.session_page),
+    ("/timeline", session.timeline_page),
     ("/memory/{session}/{id}", memory.memory_page),
     ("/memory/{session}/{id}/{action}", actions.form_page),
     ("/analytics", analytics.analytics_page),
@@ -52,6 +53,8 @@ _POST: tuple[tuple[str, Page], ...] = (
     ("/memory/{session}/{id}/{action}", actions.run),
     ("/session/{session}/{action}", actions.run_session),
     ("/health/fix", actions.run_fix),
+    ("/health/quarantine", health.put_back),
+    ("/trash/restore", trash.restore_selected),
     ("/maintain", actions.run_maintain),
     ("/export", actions.export),
     ("/undo/{name}", actions.undo),

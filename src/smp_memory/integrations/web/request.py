@@ -61,6 +61,7 @@ class Inspector:
         self.access = access
         self.author = author  # in whose name changes are made
         self.notices = Notices()
+        self.memo: dict[str, tuple[object, Any]] = {}  # costly answers with the state that they are valid for
         self._kept: dict[str, tuple[float, Any]] = {}
 
     def kept(self, name: str, seconds: float, compute: Callable[[], Any]) -> Any:
