@@ -55,6 +55,7 @@ _SHARE_TITLES = {
 _SHOWN_LEFT_OUT = 12
 _CONSIDERED = 80  # matches that are looked at, and memories that are listed as left out
 _MOST_NAMES, _NAMES_SECONDS = 200, 15.0
+_SOON_DAYS = 365  # a session that is full only later is not worth a word
 _REASON_KINDS = {"superseded": "warn", "outdated": "warn", "expired": "warn", "hidden": "crit"}
 _FENCE = re.compile(r"^</?smp-recalled.*$|^#+ .*$", re.MULTILINE)
 
@@ -271,9 +272,8 @@ def _session(request: PageRequest, asked: AgentRequest) -> Html | None:
     session = request.memory.opened_session(asked.session)
     standing, size = session.standing, session.size_report()
     follows = f"{standing.next.state} {ago(standing.next.when, request.now)}" if standing.next.when else ""
-    full = (
-        f", full in about {counted(round(size.predicted_days_to_quota), 'day')}" if size.predicted_days_to_quota else ""
-    )
+    days = size.predicted_days_to_quota
+    full = f", full in about {counted(round(days), 'day')}" if days is not None and days < _SOON_DAYS else ""
     rows = [
         ("State", f"{standing.state}, {follows}" if follows else standing.state),
         ("Size", f"{size_text(size.total_bytes)} of {size_text(size.quota_bytes)}{full}"),
