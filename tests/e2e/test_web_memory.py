@@ -100,7 +100,7 @@ def test_delete_and_undo_by_keyboard_alone(visitor: Visitor, session: SessionMem
 def test_dialog_closes_with_escape_and_cancel_and_changes_nothing(visitor: Visitor, session: SessionMemory) -> None:
     page = visitor.go("/memory/review/FIND-0001")
     page.keyboard.press("e")
-    page.locator("dialog[open]").get_by_label("Finding").wait_for()
+    page.get_by_role("dialog", name="Edit FIND-0001").get_by_label("Finding").wait_for()
     page.keyboard.press("Escape")
     page.locator("dialog[open]").wait_for(state="detached")
     page.keyboard.press("r")

@@ -242,7 +242,7 @@ def conflict_page(target: Target, opened_with: dict[str, Any], mine: dict[str, A
         ),
     )
     shown = _form(target, {**current, **typed}, str(now.revision), intro, "Save mine")
-    shown = shown._replace(title=f"{now.id} was changed while you edited it")
+    shown = shown._replace(title=f"{now.id} was changed while you edited it", cancel="Drop mine")
     return form_response(target.request, shown, status=409)
 
 

@@ -33,6 +33,7 @@ class Form(NamedTuple):
     intro: Child = None
     is_dangerous: bool = False
     can_run: bool = True  # False: there is nothing to do, and the form says why
+    cancel: str = "Cancel"
 
 
 def form_response(request: PageRequest, shown: Form, error: SMPError | None = None, status: int = 200) -> Response:
@@ -41,7 +42,7 @@ def form_response(request: PageRequest, shown: Form, error: SMPError | None = No
     buttons = el(
         "div",
         el("button", shown.button, class_=kind) if shown.can_run else None,
-        el("a", "Cancel" if shown.can_run else "Back", href=shown.back, class_="button", data_close=True),
+        el("a", shown.cancel if shown.can_run else "Back", href=shown.back, class_="button", data_close=True),
         class_="actions",
     )
     alert = el("p", error.message, class_="error-text", role="alert", id="action-error") if error is not None else None
