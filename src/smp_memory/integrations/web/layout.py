@@ -61,7 +61,7 @@ def _head(title: str) -> Html:
 def _header(request: PageRequest, current: str) -> Html:
     memory = request.memory
     try:
-        count = f"{memory.store.indexer.answer(None, lambda searcher: searcher.documents):,} memories"
+        count = f"{request.inspector.store_names().memories:,} memories"
     except SMPError:
         count = "all memories"  # also a page that says that the store cannot be read has a header
     links = [

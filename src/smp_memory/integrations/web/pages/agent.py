@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from smp_memory.context.preview import Preview, PreviewItem
     from smp_memory.integrations.web.request import PageRequest
-    from smp_memory.store.port import IndexSearcher
 
 KINDS_OF_CALL = (
     ("prompt", "a prompt (hook)"),
@@ -54,7 +53,6 @@ _SHARE_TITLES = {
 }
 _SHOWN_LEFT_OUT = 12
 _CONSIDERED = 80  # matches that are looked at, and memories that are listed as left out
-_MOST_NAMES, _NAMES_SECONDS = 200, 15.0
 _SOON_DAYS = 365  # a session that is full only later is not worth a word
 _REASON_KINDS = {"superseded": "warn", "outdated": "warn", "expired": "warn", "hidden": "crit"}
 _FENCE = re.compile(r"^</?smp-recalled.*$|^#+ .*$", re.MULTILINE)
@@ -143,7 +141,7 @@ def _preview(request: PageRequest, asked: AgentRequest) -> Preview:
 
 
 def _form(request: PageRequest, asked: AgentRequest, shown: Preview) -> Html:
-    agents, sessions = _names(request)
+    names = request.inspector.store_names()
     is_start = asked.kind == "start"
     return el(
         "form",
@@ -170,7 +168,7 @@ def _form(request: PageRequest, asked: AgentRequest, shown: Preview) -> Html:
             placeholder="any agent: sees what is shared",
             autocomplete="off",
         ),
-        el("datalist", options(agents, ""), id="agents"),
+        el("datalist", options(names.agents, ""), id="agents"),
         el("label", "In session", for_="session"),
         el(
             "input",
@@ -181,7 +179,7 @@ def _form(request: PageRequest, asked: AgentRequest, shown: Preview) -> Html:
             placeholder="a new session",
             autocomplete="off",
         ),
-        el("datalist", options(sessions, ""), id="sessions"),
+        el("datalist", options(names.sessions, ""), id="sessions"),
         _folder(request, asked),
         _slider("tokens", "Budget", asked.max_tokens, 0, 4000, 50, f"{asked.max_tokens:,} tokens"),
         _slider("floor", "Relevance floor", asked.floor, 0, 1, 0.01, f"{asked.floor:.2f}"),
@@ -233,23 +231,6 @@ def _slider(name: str, label: str, value: float, low: float, high: float, step: 
             class_="range",
         ),
     )
-
-
-def _names(request: PageRequest) -> tuple[list[str], list[str]]:
-    """Agents and sessions for the form, those with the latest and the most memories first."""
-
-    def read(searcher: IndexSearcher) -> tuple[dict[str, int], dict[str, tuple[int, int, int]]]:
-        from smp_memory.index.query import RowConditions
-
-        return searcher.counts(["agent"], RowConditions())["agent"], searcher.session_usage()
-
-    def names() -> tuple[list[str], list[str]]:
-        authors, usage = request.memory.store.indexer.answer(None, read)
-        agents = sorted((name for name in authors if name), key=lambda name: -authors[name])
-        return agents[:_MOST_NAMES], sorted(usage, key=lambda name: -max(usage[name][1:]))[:_MOST_NAMES]
-
-    found: tuple[list[str], list[str]] = request.inspector.kept("names", _NAMES_SECONDS, names)
-    return found
 
 
 def _budget(shown: Preview) -> Html:
