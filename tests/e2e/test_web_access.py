@@ -198,9 +198,8 @@ def test_port_in_use_is_an_error(site: WebSite) -> None:
 
 
 def test_metrics_are_read_with_the_token_of_the_mcp_server_and_nothing_else_is(site: WebSite) -> None:
-    with smp_memory.open(site.root) as memory:
-        with open(memory.store.state.path("mcp-token")) as file:
-            token = f"Bearer {file.read().strip()}"
+    with smp_memory.open(site.root) as memory, open(memory.store.state.path("mcp-token")) as file:
+        token = f"Bearer {file.read().strip()}"
     status, headers, text = site.ask("GET", "/metrics", authorization=token, cookie="none=1")
     assert status == 200
     assert headers["content-type"].startswith("text/plain; version=0.0.4")
