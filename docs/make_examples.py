@@ -34,7 +34,7 @@ from smp_memory.store.tidy import write_overviews  # noqa: E402
 from smp_memory.testing import fixed_uids  # noqa: E402
 
 DOCUMENTS = (
-    "README.md",
+    "docs/concepts.md",
     "docs/FORMAT.md",
     "docs/api.md",
     "docs/agents.md",
