@@ -180,10 +180,9 @@ def status_lines(data: dict[str, Any], columns: int | None) -> Iterator[str]:
         yield from (f"  {line}" for line in map(host_line, data["hosts"]))
     yield ""
     yield paint("bold", "Next")
-    widest = max(width_of(step["command"]) for step in data["next"])
-    for step in data["next"]:
-        yield f"  {paint('cyan', pad(step['command'], widest))}  {step['why']}"
-    yield f"  {paint('cyan', pad('smp --help', widest))}  see the commands"
+    steps = [(step["command"], step["why"]) for step in data["next"]] + [("smp --help", "see the commands")]
+    widest = max(width_of(command) for command, _ in steps)
+    yield from (f"  {paint('cyan', pad(command, widest))}  {why}" for command, why in steps)
 
 
 def _store_lines(data: dict[str, Any]) -> Iterator[str]:
@@ -224,8 +223,8 @@ def plural_of(number: int, type_name: str) -> str:
 
 
 def _severities(findings: dict[str, int]) -> str:
-    named = [f"{number:,} {name}" for name, number in findings.items() if name != "none"]
-    return f": {', '.join(named)}" if named else ""
+    named = [f"{number:,} {'without severity' if name == 'none' else name}" for name, number in findings.items()]
+    return f": {', '.join(named)}" if list(findings) != ["none"] else ""
 
 
 def _newest_lines(data: dict[str, Any], columns: int | None) -> Iterator[str]:
