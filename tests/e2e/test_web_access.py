@@ -106,7 +106,7 @@ def test_every_answer_forbids_what_is_not_from_here(site: WebSite) -> None:
         assert "unsafe" not in policy
         assert headers["x-frame-options"] == "DENY"
         assert headers["x-content-type-options"] == "nosniff"
-        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["referrer-policy"] == "same-origin"
     assert site.ask("GET", "/")[1]["cache-control"] == "no-store"
 
 

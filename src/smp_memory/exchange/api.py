@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from smp_memory.errors import UserError
+from smp_memory.errors import MemoryNotFound, UserError
 from smp_memory.exchange import file_format
 from smp_memory.exchange.export import (
     anonymising,
@@ -31,6 +31,7 @@ from smp_memory.privacy.visibility import entries_for
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
     from smp_memory.errors import SMPError
@@ -79,6 +80,41 @@ def export(
     for session, count in zip(sessions, counts, strict=True):
         _note(scope, "export", by, session.session, count, **facts)
     return result
+
+
+@observed("export")
+def export_memories(
+    scope: Scope, refs: Iterable[str], format: str | None = None, *, anonymise: Placeholders | None = None
+) -> str:
+    """The text of an export of some memories (`session/ID`) with their whole histories. Raises MemoryNotFound for one that is missing.
+
+    Each session is exported with its metadata; what its memories point to may be missing in the file.
+    """
+    chosen = format_named(format, None)
+    by_session: dict[str, list[str]] = {}
+    for ref in dict.fromkeys(refs):
+        name, _, id = ref.partition("/")
+        by_session.setdefault(name, []).append(id)
+    sessions = [scope.store.session(name) for name in by_session]
+    carried = [_only(exported_session(session), by_session[session.session]) for session in sessions]
+    if anonymise is not None:
+        carried = list(map(anonymising(anonymise, sessions, False), carried))
+    text = b"".join(file_format.write(chosen, carried, len(carried))).decode()
+    for name, ids in by_session.items():
+        facts: dict[str, Any] = {"ids": ids, "format": chosen, "anonymised": True if anonymise is not None else None}
+        _note(scope, "export", scope.author, name, len(ids), **facts)
+    return text
+
+
+def _only(carried: Exported, ids: list[str]) -> Exported:
+    """An export with the entries of these memories alone."""
+    wanted = set(ids)
+    missing = wanted.difference(entry.id for entry in carried.entries)
+    if missing:
+        name = min(missing)
+        raise MemoryNotFound(f"No memory {name} in session {carried.info.id}.", id=name, session=carried.info.id)
+    carried.entries = [entry for entry in carried.entries if entry.id in wanted]
+    return carried
 
 
 @observed("redact", sessions=len)

@@ -34,7 +34,7 @@ class RowConditions:
 
     __slots__ = (
         "agents", "all_tags", "confidence", "docs", "include_deleted", "min_confidence", "min_importance", "not_tags",
-        "pinned", "sessions", "since", "tags", "topics", "types", "until", "valid_at",
+        "only_deleted", "pinned", "sessions", "since", "tags", "topics", "types", "until", "valid_at",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -52,6 +52,7 @@ class RowConditions:
         self.confidence: list[float] = []
         self.pinned: bool | None = None
         self.include_deleted = False
+        self.only_deleted = False  # only for `RowSelection`: memories in the trash, whatever `include_deleted` says
         self.docs: set[int] | None = None
         self.valid_at: int | None = None  # microseconds: only what holds then
 
@@ -154,7 +155,9 @@ class RowSelection:
             self._one_of("type", conditions.types)
         if conditions.agents is not None:
             self._one_of("author", conditions.agents)
-        if not conditions.include_deleted:
+        if conditions.only_deleted:
+            self._add("deleted IS NOT NULL")
+        elif not conditions.include_deleted:
             self._add("deleted IS NULL")
         for comparison, value in (
             ("created >= ?", conditions.since),

@@ -12,26 +12,16 @@ from urllib.parse import parse_qsl
 
 from anyio import to_thread
 from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 from smp_memory import event_log
-from smp_memory.errors import (
-    Conflict,
-    InvalidConfig,
-    InvalidQuery,
-    InvalidRecord,
-    MemoryNotFound,
-    SessionNotFound,
-    SMPError,
-    UserError,
-)
+from smp_memory.errors import SMPError
 from smp_memory.integrations.web import actions, live
 from smp_memory.integrations.web.access import FORM_FIELD, FORM_HEADER, AccessGuard
-from smp_memory.integrations.web.html import el
-from smp_memory.integrations.web.layout import heading, page
-from smp_memory.integrations.web.pages import agent, analytics, health, memory, search, sessions, trash
+from smp_memory.integrations.web.failures import error_page, status_of
+from smp_memory.integrations.web.pages import agent, analytics, health, memory, search, session, sessions, trash
 from smp_memory.integrations.web.request import Inspector, PageRequest
 
 if TYPE_CHECKING:
@@ -47,28 +37,27 @@ _GET: tuple[tuple[str, Page], ...] = (
     ("/", agent.agent_page),
     ("/search", search.search_page),
     ("/sessions", sessions.sessions_page),
-    ("/session/{session}", sessions.session_page),
+    ("/session/{session}", session.session_page),
+    ("/timeline", session.timeline_page),
     ("/memory/{session}/{id}", memory.memory_page),
     ("/memory/{session}/{id}/{action}", actions.form_page),
     ("/analytics", analytics.analytics_page),
     ("/trash", trash.trash_page),
     ("/health", health.health_page),
-    ("/export", actions.export),
+    ("/session/{session}/{action}", actions.session_form_page),
+    ("/export", actions.export_form_page),
+    ("/maintain", actions.maintain_page),
+    ("/result/{name}", actions.result_page),
 )
 _POST: tuple[tuple[str, Page], ...] = (
     ("/memory/{session}/{id}/{action}", actions.run),
     ("/session/{session}/{action}", actions.run_session),
     ("/health/fix", actions.run_fix),
+    ("/health/quarantine", health.put_back),
+    ("/trash/restore", trash.restore_selected),
+    ("/maintain", actions.run_maintain),
+    ("/export", actions.export),
     ("/undo/{name}", actions.undo),
-)
-_STATUS: tuple[tuple[type[SMPError], int], ...] = (
-    (MemoryNotFound, 404),
-    (SessionNotFound, 404),
-    (Conflict, 409),
-    (InvalidQuery, 400),
-    (InvalidRecord, 400),
-    (InvalidConfig, 400),
-    (UserError, 400),
 )
 
 
@@ -105,10 +94,8 @@ def _answer(answer: Page, request: PageRequest) -> Response:
     try:
         return answer(request)
     except SMPError as error:
-        status = next((number for kind, number in _STATUS if isinstance(error, kind)), 500)
-        return error_page(
-            request, "That did not work" if request.form else "Cannot show this", error.message, status, error.code
-        )
+        title = "That did not work" if request.form else "Cannot show this"
+        return error_page(request, title, error.message, status_of(error), error.code)
     except Exception as error:  # a fault of the inspector: no traceback for the browser, no content in the log
         return _fault_page(request, error)
 
@@ -124,15 +111,6 @@ def _fault_page(request: PageRequest, error: Exception) -> Response:
     return error_page(request, "Internal error", about, 500, "E_INTERNAL")
 
 
-def error_page(request: PageRequest, title: str, message: str, status: int, code: str = "") -> Response:
-    """A page for an error: what is wrong, in the words of the error."""
-    about = el("p", message, class_="error-text")
-    back = el("p", el("a", "Back to the agent view", href="/"))
-    return page(
-        request, title, "", heading(title, code or None), el("section", about, back, class_="panel"), status=status
-    )
-
-
 def _not_found(inspector: Inspector) -> Callable[[Request, Exception], Awaitable[Response]]:
     async def endpoint(request: Request, error: Exception) -> Response:
         given = PageRequest(inspector, request.url.path, {}, request.query_params, {})
@@ -140,8 +118,3 @@ def _not_found(inspector: Inspector) -> Callable[[Request, Exception], Awaitable
         return await to_thread.run_sync(error_page, given, "Not found", message, 404)
 
     return endpoint
-
-
-def see_other(path: str) -> Response:
-    """The browser shows another page after a form."""
-    return RedirectResponse(path, 303)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from smp_memory.memory import Memory
+    from smp_memory.model.record import Record
     from smp_memory.store.port import IndexSearcher
 
 POLL_SECONDS = 0.35
@@ -64,7 +65,7 @@ class StoreState:
         return {"sessions": sorted(changed), "new": self._new(grown)}
 
     def _new(self, grown: dict[str, int]) -> list[dict[str, str]]:
-        records = []
+        records: list[Record] = []
         for name, count in grown.items():
             if count > 0:
                 session = self._memory.opened_session(name)

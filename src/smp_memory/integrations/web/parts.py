@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import re
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from smp_memory.integrations.web.html import Child, Html, el, escape, join, url, visible
-from smp_memory.integrations.web.words import ago, line_of, moment_text, shortened
+from smp_memory.integrations.web.words import ago, line_of, moment_text, shortened, size_text
 from smp_memory.model.times import validity_text
 from smp_memory.model.types import KINDS
 from smp_memory.search.scoring import PARTS
@@ -16,9 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime
 
+    from smp_memory.integrations.web.request import PageRequest
     from smp_memory.model.record import Record
 
 LINE_CHARACTERS = 280
+_COMPARED_WORDS = 2000
 _WORD = re.compile(r"\w+")
 _GRAVE = ("critical", "high")
 _PART_TITLES = {
@@ -246,10 +249,25 @@ def stacked_meter(shares: Iterable[tuple[str, str, float]], whole: float, label:
 def difference(before: str, after: str) -> Html:
     """Two texts as one, with what was removed and what was added."""
     old, new = re.findall(r"\s+|\w+|[^\w\s]", before), re.findall(r"\s+|\w+|[^\w\s]", after)
-    if len(old) + len(new) > 4000:
-        return join(el("del", before), el("ins", after))
+    start = _common(old, new)
+    end = _common(old[start:][::-1], new[start:][::-1])
+    head, tail = "".join(old[:start]), "".join(old[len(old) - end :])
+    old, new = old[start : len(old) - end], new[start : len(new) - end]
+    return join(head, _changed(old, new), tail)
+
+
+def _common(old: list[str], new: list[str]) -> int:
+    """The length of the beginning that two lists have in common."""
+    return next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+
+
+def _changed(old: list[str], new: list[str]) -> Html:
+    """What lies between the common beginning and end. Comparing long or repetitive texts word by word would take seconds."""
+    removed, added = "".join(old), "".join(new)
+    if not old or not new or len(old) + len(new) > _COMPARED_WORDS or len({*old, *new}) * 8 < len(old) + len(new):
+        return join(el("del", removed) if old else None, el("ins", added) if new else None)
     pieces: list[Child] = []
-    for op, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    for op, a, b, c, d in difflib.SequenceMatcher(None, old, new).get_opcodes():
         if op == "equal":
             pieces.append("".join(old[a:b]))
             continue
@@ -269,3 +287,46 @@ def options(values: Iterable[str | tuple[str, str]], chosen: str) -> list[Html]:
     """The options of a select; a pair is a value and its label."""
     each = [(value, value) if isinstance(value, str) else value for value in values]
     return [el("option", label, value=value, selected=value == chosen) for value, label in each]
+
+
+def quota_meter(used_bytes: int, quota_bytes: int) -> Html:
+    """How full a session is, as a small bar with its figures."""
+    share = min(used_bytes / quota_bytes, 1.0) if quota_bytes else 0.0
+    kind = "crit" if share >= 0.95 else "warn" if share >= 0.8 else "fine"
+    label = f"{size_text(used_bytes)} of {size_text(quota_bytes)}"
+    bar = Html(
+        f'<svg class="quota {kind}" viewBox="0 0 80 6" width="80" height="6" aria-hidden="true"><rect class="rest" width="80" height="6"/><rect class="used" width="{max(80 * share, 1.0):.1f}" height="6"/></svg>'
+    )
+    return el(
+        "span",
+        bar,
+        el("small", f"{size_text(used_bytes)}, {'under 1%' if 0 < share < 0.01 else f'{share:.0%}'}"),
+        class_="quota-line",
+        title=label,
+    )
+
+
+def pager(
+    back: str | None, on: str | None, label: str, words: tuple[str, str] = ("← Previous", "Next →")
+) -> Html | None:
+    """Links to the pages before and after this one; None if there are none."""
+    if back is None and on is None:
+        return None
+    links = [el("a", word, href=href) if href else el("span") for href, word in zip((back, on), words, strict=True)]
+    return el("nav", links, class_="pager", aria_label=label)
+
+
+def hidden_fields(request: PageRequest, *left_out: str) -> list[Html]:
+    """The values of the address as hidden fields of a form, so that a filter keeps the others."""
+    return [
+        el("input", type="hidden", name=name, value=value)
+        for name in dict.fromkeys(request.query)
+        for value in request.all(name)
+        if name not in (*left_out, "done", "offset")
+    ]
+
+
+def same_page(request: PageRequest, **changes: Any) -> str:
+    """The address of this page with some values changed; without its offset unless that is given."""
+    given = {name: request.all(name) for name in request.query if name not in ("offset", "done")}
+    return url(quote(request.path), **{**given, **changes})

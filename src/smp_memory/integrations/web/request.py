@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from starlette.datastructures import QueryParams
 
     from smp_memory.integrations.web.access import Access
+    from smp_memory.integrations.web.html import Html
     from smp_memory.memory import Memory
 
 _MOST_NOTICES = 200
@@ -24,6 +25,8 @@ class Notice(NamedTuple):
 
     text: str
     undo: Callable[[], str] | None = None  # takes the action back and says so
+    back: str = "/"  # the page to show after the undo
+    detail: Html | None = None  # the whole result, for a page of its own
 
 
 class Notices:
@@ -45,6 +48,10 @@ class Notices:
     def take(self, name: str) -> Notice | None:
         return self._by_name.pop(name, None)
 
+    def put_back(self, name: str, notice: Notice) -> None:
+        """After `take`: the undo could not be tried, so it may be tried again."""
+        self._by_name[name] = notice
+
 
 class Inspector:
     """What all requests of one running inspector share."""
@@ -54,6 +61,7 @@ class Inspector:
         self.access = access
         self.author = author  # in whose name changes are made
         self.notices = Notices()
+        self.memo: dict[str, tuple[object, Any]] = {}  # costly answers with the state that they are valid for
         self._kept: dict[str, tuple[float, Any]] = {}
 
     def kept(self, name: str, seconds: float, compute: Callable[[], Any]) -> Any:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.model.record import name_and_content
 from smp_memory.model.times import to_text
+from smp_memory.policies.session_states import PURGED
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import date, datetime, timedelta
 
     from smp_memory.model.record import Record
+    from smp_memory.policies.session_states import Transition
 
 _UNITS = ((86400 * 365, "year"), (86400 * 30, "month"), (86400, "day"), (3600, "hour"), (60, "minute"))
 
@@ -42,8 +44,9 @@ def ago(moment: datetime, now: datetime) -> str:
     seconds = (now - moment).total_seconds()
     if abs(seconds) < 60:
         return "just now"
-    words = duration(abs(seconds))
-    return f"{words} ago" if seconds > 0 else f"in {words}"
+    if seconds > 0:
+        return f"{duration(seconds)} ago"
+    return f"in {duration(59 - seconds)}"  # a deadline of 30 days that was just set is in 30 days
 
 
 def duration(seconds: float | timedelta) -> str:
@@ -71,3 +74,27 @@ def size_text(count: float) -> str:
             return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
         count /= 1024
     return ""
+
+
+def date_text(moment: datetime | date, now: datetime) -> str:
+    """`12 Dec`, with the year if it is another one than now."""
+    year = f" {moment.year}" if moment.year != now.year else ""
+    return f"{moment.day} {moment:%b}{year}"
+
+
+def day_title(day: date) -> str:
+    """`Tuesday, 17 November 2026`."""
+    return f"{day:%A}, {day.day} {day:%B} {day.year}"
+
+
+def next_step_text(step: Transition, now: datetime) -> str:
+    """What happens to a session by itself: `idle in 21 hours unless used`, `archived on 12 Dec unless used`."""
+    if step.when is None:
+        return step.why
+    if step.state == PURGED:
+        return "purged at the next maintenance" if step.when <= now else f"purged from {date_text(step.when, now)} on"
+    if step.when <= now:
+        return f"{step.state} at the next maintenance, because it was {step.why}"
+    is_near = (step.when - now).total_seconds() < 48 * 3600
+    when = ago(step.when, now) if is_near else f"on {date_text(step.when, now)}"
+    return f"{step.state} {when} unless used"

@@ -164,6 +164,7 @@ def _results(request: PageRequest, text: str, hits: Hits, milliseconds: float) -
         el(
             "h2",
             el("span", _summary(text, hits, offset), id="summary"),
+            _export_link(request, hits),
             el("small", f"{milliseconds:.0f} ms", class_="side"),
         ),
         problems_banner(list(hits.problems), hits.archived_not_searched),
@@ -175,6 +176,11 @@ def _results(request: PageRequest, text: str, hits: Hits, milliseconds: float) -
         class_="panel",
         data_live=True,
     )
+
+
+def _export_link(request: PageRequest, hits: Hits) -> Html | None:
+    search = address(request, why_not=None).partition("?")[2]
+    return el("a", "Export…", href=url("/export", search=search), data_dialog=True) if search and hits else None
 
 
 def _summary(text: str, hits: Hits, offset: int) -> str:

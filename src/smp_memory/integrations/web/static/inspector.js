@@ -86,6 +86,7 @@ async function showAside(link, mayLeave = true) {
   const [there, here] = [page.getElementById("memory"), document.getElementById("aside")];
   if (!there || !here) { if (mayLeave) location.href = link.href; return; }
   here.replaceChildren(...document.importNode(there, true).childNodes);
+  here.scrollTop = 0;
   document.querySelectorAll(".item.chosen").forEach((each) => each.classList.remove("chosen"));
   link.closest(".item")?.classList.add("chosen");
 }
@@ -101,7 +102,8 @@ async function showDialog(address) {
   const there = page.getElementById("action");
   if (!there) { location.href = address; return; }
   dialog.replaceChildren(document.importNode(there, true));
-  dialog.showModal();
+  dialog.setAttribute("aria-label", there.querySelector("h1")?.textContent ?? "Action");
+  if (!dialog.open) dialog.showModal();
   dialog.querySelector("[autofocus], textarea, input:not([type=hidden]), button")?.focus();
 }
 

@@ -1,0 +1,256 @@
+"""Edit the fields of a memory in a form, and decide what happens when somebody else changed it meanwhile.
+
+Each control is named by its field and by how its text is read: `text:rationale`, `list:tags` (one in a line), `number:importance`,
+`json:impact`. Only fields whose text differs from what the form showed are changed.
+
+Guarantees: a change is written only over the revision that the form was made from. If there is a newer one, the page shows what
+changed there and what was typed here; fields that were not touched take the newer values.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from smp_memory.errors import Conflict, InvalidRecord
+from smp_memory.integrations.web.actions.frame import Form, done, field, form_response, hidden, with_notices
+from smp_memory.integrations.web.html import Html, el, join, visible
+from smp_memory.integrations.web.pages.memory_fields import label_of
+from smp_memory.integrations.web.pages.memory_history import value_text
+from smp_memory.integrations.web.parts import difference
+from smp_memory.integrations.web.words import moment_text
+from smp_memory.model.types import KINDS, SEVERITIES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.responses import Response
+
+    from smp_memory.integrations.web.actions.target import Target
+    from smp_memory.model.record import Record
+    from smp_memory.model.types import Kind
+
+_COMMON = ("topic", "tags", "aliases", "valid_from", "valid_until", "confidence", "importance")
+_NOT_EDITED = frozenset([
+    "author", "author_kind", "pinned", "relations", "references", "access", "visibility", "trust", "idempotency_key",
+    "turn_ref", "id", "by", "updated_by", "expected_revision", "self", "type", "created", "session",
+])  # fmt: skip
+_LISTS = frozenset(
+    ("tags", "aliases", "approved_by", "agreed_by", "agents_involved", "alternatives_considered", "learned_from")
+)
+_NUMBERS = frozenset(("confidence", "importance"))
+_ONE_LINE = frozenset([
+    "severity", "category", "status", "topic", "valid_from", "valid_until", "key", "name", "path", "format",
+    "reversible", "source", "impact", "location",
+])  # fmt: skip
+_HINTS = {
+    "tags": "One in a line. Dots make a hierarchy: security.login.",
+    "aliases": "Other names of what it is about, one in a line.",
+    "valid_from": "A day, 2026-11-30, or a time.",
+    "valid_until": "The last day on which it holds.",
+    "importance": "From 0 to 1.",
+    "confidence": "From 0 to 1, or a word: explicit, high, medium, inferred, low.",
+}
+_TEXT_ROWS = 14
+
+
+class EditField(NamedTuple):
+    """One control of the form."""
+
+    name: str  # of the field
+    style: str  # text, list, number or json
+    shown: str  # its text in the form
+
+    @property
+    def control(self) -> str:
+        return f"{self.style}:{self.name}"
+
+
+def edit_fields(kind: Kind, data: Mapping[str, Any]) -> list[EditField]:
+    """The fields of a memory that can be edited: those of its type, common ones, and its own that SMP does not know."""
+    owner = {"agent"} if kind.is_named_by_agent else set()
+    names = dict.fromkeys([kind.text, *kind.fields, *_COMMON, *data])
+    return [_edit_field(name, data.get(name)) for name in names if name not in _NOT_EDITED and name not in owner]
+
+
+def _edit_field(name: str, value: Any) -> EditField:
+    if value is None:
+        style = "list" if name in _LISTS else "number" if name in _NUMBERS else "text"
+        return EditField(name, style, "")
+    if isinstance(value, str):
+        return EditField(name, "number" if name in _NUMBERS else "text", visible(value))
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return EditField(name, "number", str(value))
+    if isinstance(value, list) and all(isinstance(each, str) and each.strip() and "\n" not in each for each in value):
+        return EditField(name, "list", visible("\n".join(value)))
+    return EditField(name, "json", visible(json.dumps(value, ensure_ascii=False, indent=2)))
+
+
+# -- the form
+
+
+def show(target: Target) -> Form:
+    shown = {each.control: each.shown for each in edit_fields(KINDS[target.record.type], target.record.given)}
+    typed = {name: value for name, value in target.request.form.items() if ":" in name}
+    return _form(target, {**shown, **typed}, target.typed("revision", str(target.record.revision)))
+
+
+def _form(
+    target: Target, texts: Mapping[str, str], revision: str, intro: Html | None = None, button: str = "Save"
+) -> Form:
+    kind = KINDS[target.record.type]
+    if kind.is_turn:
+        said = el("p", "A turn is what was said: it cannot be changed, only deleted or redacted.", class_="note")
+        return Form(f"Edit {target.id}", target.action("edit"), target.page, None, "Save", said, can_run=False)
+    fields = edit_fields(kind, target.record.given)
+    main = {kind.text, *kind.parts, *(each.name for each in fields if each.shown), "tags", kind.reason[1]}
+    open_ones = [_control(target, kind, each, texts) for each in fields if each.name in main]
+    others = [_control(target, kind, each, texts) for each in fields if each.name not in main]
+    folded = (
+        el(
+            "details",
+            el("summary", f"{len(others)} more fields"),
+            others,
+            class_="more-fields",
+            open=target.error is not None,
+        )
+        if others
+        else None
+    )
+    about = join(hidden("revision", revision), open_ones, folded)
+    return Form(f"Edit {target.id}", target.action("edit"), target.page, about, button, intro)
+
+
+def _control(target: Target, kind: Kind, each: EditField, texts: Mapping[str, str]) -> Html:
+    text = texts.get(each.control, each.shown)
+    is_wrong = target.error is not None and target.error.details.get("field") == each.name
+    hint = _HINTS.get(each.name) or (
+        "As JSON." if each.style == "json" else "One in a line." if each.style == "list" else None
+    )
+    common: dict[str, Any] = {"value": text, "hint": hint, "error": target.error, "is_wrong": is_wrong, "dir": "auto"}
+    is_line = each.style == "number" or (each.style == "text" and each.name in _ONE_LINE and "\n" not in text)
+    if is_line and len(text) < 200:
+        known = SEVERITIES if each.name == "severity" else kind.statuses if each.name == "status" else ()
+        listed = f"list-{each.name}" if known else None
+        options = el("datalist", [el("option", value=value) for value in known], id=listed) if known else None
+        return join(field(each.control, label_of(each.name), list=listed, **common), options)
+    rows = min(max(3 if each.name == kind.text else 2, text.count("\n") + 1, len(text) // 70), _TEXT_ROWS)
+    class_ = "mono" if each.style == "json" or (kind.is_own_object and each.name == "content") else None
+    return field(
+        each.control,
+        label_of(each.name),
+        "textarea",
+        rows=rows,
+        class_=class_,
+        autofocus=each.name == kind.text,
+        **common,
+    )
+
+
+# -- reading it
+
+
+def read_changes(kind: Kind, data: Mapping[str, Any], form: Mapping[str, str]) -> dict[str, Any]:
+    """The fields whose text is not the one that the form showed for these data; None removes a field."""
+    known = {each.name: each for each in edit_fields(kind, data)}
+    changes: dict[str, Any] = {}
+    for control, value in form.items():
+        style, colon, name = control.partition(":")
+        if not colon:
+            continue
+        if style not in _READERS or (name not in known):
+            raise InvalidRecord(f"{name}: not a field that can be edited here.", field=name)
+        text = value.replace("\r\n", "\n")
+        if text != known[name].shown:
+            changes[name] = _READERS[style](name, text) if text.strip() else None
+    return changes
+
+
+def _read_list(name: str, text: str) -> list[str]:
+    lines = text.replace(",", "\n").split("\n") if name == "tags" else text.split("\n")
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _read_number(name: str, text: str) -> Any:
+    try:
+        return float(text) if "." in text or "e" in text.lower() else int(text)
+    except ValueError:
+        return text.strip()  # a word such as `high`; the core checks it
+
+
+def _read_json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRecord(f"{name}: not valid JSON: {error}", field=name) from error
+
+
+_READERS = {"text": lambda name, text: text, "list": _read_list, "number": _read_number, "json": _read_json}
+
+
+# -- saving it
+
+
+def run(target: Target) -> Response:
+    kind, expected = KINDS[target.record.type], target.expected_revision()
+    opened_with = data_at(target, expected)
+    changes = read_changes(kind, opened_with, target.request.form)
+    if not changes:
+        return done(target.request, target.page, f"Nothing was changed in {target.id}.")
+    try:
+        after = target.session.update(target.id, expected, by=target.author, **changes)
+    except Conflict:
+        return conflict_page(target, opened_with, changes)
+    changed = [label_of(name).lower() for name in changes]
+    before = {name: opened_with.get(name) for name in changes}
+    undo = target.undo_update(after, before, f"{target.id} is as it was before the edit, as a new revision.")
+    text = with_notices(f"Saved {target.id}, revision {after.revision}: {', '.join(changed)}.", after)
+    return done(target.request, target.page, text, undo if after.revision > expected else None)
+
+
+def data_at(target: Target, revision: int) -> dict[str, Any]:
+    """The fields of the memory at a revision; the present ones if that revision is not in its history."""
+    data: dict[str, Any] = {}
+    if revision < target.record.revision and target.found.history is not None:
+        for step in target.found.history.steps():
+            if step["revision"] <= revision:
+                data.update({name: change["to"] for name, change in step.get("changes", {}).items()})
+    return {name: value for name, value in data.items() if value is not None} or dict(target.record.given)
+
+
+# -- a conflict
+
+
+def conflict_page(target: Target, opened_with: dict[str, Any], mine: dict[str, Any]) -> Response:
+    """Theirs and mine as differences; saving again writes mine over the newest revision, field by field."""
+    now = target.session.find(target.id)
+    if now is None or now.deleted:
+        return done(target.request, target.page, f"Not saved: {target.id} was deleted while you edited it.")
+    target = target._replace(record=now)
+    theirs = [name for name in {**opened_with, **now.given} if opened_with.get(name) != now.given.get(name)]
+    theirs = [name for name in theirs if name != "access"]
+    current = {each.control: each.shown for each in edit_fields(KINDS[now.type], now.given)}
+    typed = {name: text for name, text in target.request.form.items() if name.partition(":")[2] in mine}
+    intro = join(
+        el("p", _who_changed(now), class_="error-text", role="alert"),
+        [_difference(f"Theirs: {label_of(name)}", opened_with.get(name), now.given.get(name)) for name in theirs],
+        [_difference(f"Yours, over theirs: {label_of(name)}", now.given.get(name), mine[name]) for name in mine],
+        el(
+            "p",
+            "Save again to put yours over theirs in these fields. Fields that you did not touch stay theirs.",
+            class_="note",
+        ),
+    )
+    shown = _form(target, {**current, **typed}, str(now.revision), intro, "Save mine")
+    shown = shown._replace(title=f"{now.id} was changed while you edited it", cancel="Drop mine")
+    return form_response(target.request, shown, status=409)
+
+
+def _who_changed(now: Record) -> str:
+    by = f" by {now.updated_by}" if now.updated_by else ""
+    return f"Not saved: it is at revision {now.revision} since {moment_text(now.updated)} UTC{by}."
+
+
+def _difference(title: str, before: Any, after: Any) -> Html:
+    shown = difference(value_text(before), value_text(after))
+    return el("div", el("span", title, class_="label"), el("div", shown, class_="diff", dir="auto"), class_="change")

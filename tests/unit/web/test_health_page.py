@@ -1,0 +1,128 @@
+"""The page Health: verdict, issues with file and line, fixes, quarantine, maintenance, audit log; large stores are checked on request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from smp_memory.integrations.web.pages import health
+from smp_memory.memory import Memory
+from tests.unit.web.inspector_client import Clock, InspectorClient
+
+
+def _damage(memory: Memory, line: str = "this is no entry") -> Path:
+    session = memory.create_session("broken")
+    session.add_finding("One", severity="low")
+    path = next(path for path in Path(session.folder).iterdir() if path.name.startswith("findings"))
+    path.write_text(f"{path.read_text()}{line}\n")
+    return path
+
+
+def test_healthy_store_is_said_to_be_well_with_the_number_of_checks(memory: Memory, client: InspectorClient) -> None:
+    memory.create_session("review").add_turn("user", "a")
+    page = client.get("/health")
+    assert "All is well: " in page.text
+    assert "checks passed" in page.text
+    assert "1 memory in 1 session" in page.text
+    assert "all memories can be read" in page.text
+
+
+def test_quick_check_says_what_it_left_out_and_full_check_leaves_out_nothing(
+    memory: Memory, client: InspectorClient
+) -> None:
+    memory.create_session("review").add_turn("user", "a")
+    assert "The quick check left out" in client.get("/health").text
+    assert "left out" not in client.get("/health?check=full").text
+    assert "left out" not in client.get("/health?full=1").text
+
+
+def test_unreadable_entry_is_the_verdict_and_names_file_line_and_what_to_do(
+    memory: Memory, client: InspectorClient
+) -> None:
+    path = _damage(memory)
+    page = client.get("/health")
+    assert "cannot be read" in page.text
+    assert "All is well" not in page.text
+    assert f"{path.name}:2" in page.text
+    assert "What to do: " in page.text
+    assert 'href="/session/broken"' in page.html
+
+
+def test_safe_fix_has_a_button_that_resolves_the_issue(memory: Memory, client: InspectorClient) -> None:
+    session = memory.create_session("open")
+    session.add_turn("user", "a")
+    path = next(path for path in Path(session.folder).iterdir() if path.name.startswith("conversation"))
+    path.chmod(0o644)
+    page = client.get("/health")
+    assert 'name="fix" value="permissions"' in page.html
+    client.done("/health/fix", fix="permissions")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_large_store_is_checked_only_when_asked_for_and_the_report_is_kept(
+    memory: Memory, client: InspectorClient, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    monkeypatch.setattr(health, "MOST_CHECKED_AT_ONCE", 1)
+    session = memory.create_session("review")
+    session.add_turn("user", "a")
+    session.add_turn("user", "b")
+    assert "Not checked yet" in client.get("/health").text
+    assert "All is well" in client.get("/health?check=quick").text
+    clock.pass_days(0.5)
+    page = client.get("/health")
+    assert "Checked 12 hours ago" in page.text
+
+
+def test_quarantined_file_is_shown_escaped_and_can_be_put_back(memory: Memory, client: InspectorClient) -> None:
+    _damage(memory, "<script>alert(1)</script>")
+    session = memory.session("broken")
+    session.repair()
+    page = client.get("/health")
+    assert "Quarantine: 1 file" in page.text
+    assert "<script>alert" not in page.html
+    assert "&lt;script&gt;alert(1)" in page.html
+    [entry] = memory.store.quarantined()
+    Path(entry.path).write_text(
+        '{"id":"FIND-0009","seq":9,"timestamp":"2026-11-17T10:00:00Z","finding":"Two","severity":"low"}\n'
+    )
+    done = client.done("/health/quarantine", session=entry.session, name=entry.name)
+    assert "Put back into session broken: FIND-" in done.text
+    assert len(session.records()) == 2
+
+
+def test_putting_back_an_unknown_file_is_refused(client: InspectorClient) -> None:
+    page = client.post("/health/quarantine", session="../..", name="../../etc/passwd")
+    assert page.status == 400
+    assert "there is no such file in quarantine" in page.text
+
+
+def test_audit_log_names_who_deleted_what_but_no_content(memory: Memory, client: InspectorClient) -> None:
+    session = memory.create_session("review")
+    session.delete(session.add_decision("The secret plan").id, reason="<b>old</b>", by="ada")
+    audit = client.get("/health").html.split('id="audit"')[1]
+    assert "/memory/review/DEC-0001" in audit
+    assert "ada: &lt;b&gt;old" in audit
+    assert "The secret plan" not in audit
+
+
+def test_due_maintenance_is_listed_and_nothing_is_done_by_looking(
+    memory: Memory, client: InspectorClient, clock: Clock
+) -> None:
+    memory.create_session("old").add_turn("user", "a")
+    clock.pass_days(40)
+    page = client.get("/health")
+    assert "Due: archive unused sessions" in page.text
+    assert memory.store.has_session("old")
+    assert not memory.store.is_archived("old")
+
+
+def test_distrusted_store_is_said_to_be_unused_by_hooks(memory: Memory, client: InspectorClient) -> None:
+    memory.distrust()
+    assert "no: hooks do not use it" in client.get("/health").text
+
+
+def test_empty_store_is_well(client: InspectorClient) -> None:
+    page = client.get("/health")
+    assert page.status == 200
+    assert "Nothing was deleted, erased or exported yet" in page.text

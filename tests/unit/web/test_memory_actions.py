@@ -1,0 +1,416 @@
+"""Actions on a memory: each does what its form says, in the name of the person, can be taken back, and refuses bad input."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from smp_memory.memory import Memory
+from smp_memory.session import SessionMemory
+from tests.unit.web.inspector_client import Clock, InspectorClient
+
+TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"  # made up
+ACTIONS = ("edit", "pin", "unpin", "resolve", "reopen", "relate", "unrelate", "delete", "restore", "redact", "erase")
+
+
+@pytest.fixture
+def session(memory: Memory) -> SessionMemory:
+    made = memory.create_session("review")
+    made.add_decision("Use OAuth", rationale="Standard", author="architect", tags=["auth"])
+    made.add_finding("No rate limit", severity="high", author="veritas")
+    return made
+
+
+def form_values(client: InspectorClient, id: str) -> dict[str, str]:
+    page = client.get(f"/memory/review/{id}/edit")
+    names = set(re.findall(r' name="((?:text|list|number|json):[^"]+|revision)"', page.html))
+    return {name: page.value(name) for name in names}
+
+
+# -- edit
+
+
+def test_edit_changes_only_what_was_changed(session: SessionMemory, client: InspectorClient) -> None:
+    values = form_values(client, "DEC-0001") | {"text:rationale": "Safe", "list:tags": "auth\nsecurity.login"}
+    page = client.done("/memory/review/DEC-0001/edit", **values)
+    record = session.get("DEC-0001")
+    assert (record.rationale, record.tags, record.revision, record.updated_by) == (
+        "Safe",
+        ["auth", "security.login"],
+        2,
+        "ada",
+    )
+    assert list(session.history("DEC-0001")[-1]["changes"]) == ["rationale", "tags"]
+    assert "Saved DEC-0001, revision 2" in page.text
+    assert "Undo" in page.text
+
+
+def test_edit_without_changes_makes_no_revision(session: SessionMemory, client: InspectorClient) -> None:
+    page = client.done("/memory/review/DEC-0001/edit", **form_values(client, "DEC-0001"))
+    assert "Nothing was changed" in page.text
+    assert session.get("DEC-0001").revision == 1
+
+
+def test_edit_keeps_values_of_every_kind(session: SessionMemory, client: InspectorClient) -> None:
+    given = {
+        "impact": {"score": 3, "areas": ["a", "b"]},
+        "reversible": True,
+        "alternatives_considered": ["x, y", "z"],
+        "importance": 0.25,
+        "confidence": "high",
+        "text_with_lines": "\n a\n\n b \n",
+        "control": "\x1b[31m\u202e",
+        "number": 7,
+        "empty_list_of_lists": [[]],
+        "carriage": "a\r\nb\rc",
+    }
+    session.add_decision("All kinds", **given)
+    page = client.done("/memory/review/DEC-0002/edit", **form_values(client, "DEC-0002"))
+    assert "Nothing was changed" in page.text
+    assert session.get("DEC-0002").revision == 1
+
+
+def test_edit_of_json_numbers_and_removal_of_a_field(session: SessionMemory, client: InspectorClient) -> None:
+    session.add_decision("All kinds", impact={"score": 3}, rationale="r", importance=0.5)
+    values = form_values(client, "DEC-0002")
+    values |= {"json:impact": '{"score": 4}', "text:rationale": "", "number:importance": "0.75"}
+    client.done("/memory/review/DEC-0002/edit", **values)
+    record = session.get("DEC-0002")
+    assert record.impact == {"score": 4}
+    assert record.rationale is None
+    assert record.importance == 0.75
+
+
+def test_edit_undo_restores_the_former_values_as_a_new_revision(
+    session: SessionMemory, client: InspectorClient
+) -> None:
+    values = form_values(client, "DEC-0001") | {"text:rationale": "", "text:decision": "Use SAML"}
+    page = client.undo(client.done("/memory/review/DEC-0001/edit", **values))
+    record = session.get("DEC-0001")
+    assert (record.decision, record.rationale, record.revision) == ("Use OAuth", "Standard", 3)
+    assert "as it was before the edit" in page.text
+
+
+def test_undo_of_an_edit_is_refused_after_another_change(session: SessionMemory, client: InspectorClient) -> None:
+    page = client.done("/memory/review/DEC-0001/edit", **form_values(client, "DEC-0001") | {"text:rationale": "Mine"})
+    session.update("DEC-0001", rationale="Theirs", by="bob")
+    undo = re.search(r'action="(/undo/[^"]+)"', page.html)
+    assert undo is not None
+    answer = client.post(undo[1])
+    assert answer.status == 409
+    assert "was changed again since, to revision 3" in answer.text
+    assert session.get("DEC-0001").rationale == "Theirs"
+
+
+def test_undo_works_once(session: SessionMemory, client: InspectorClient) -> None:
+    page = client.done("/memory/review/DEC-0001/pin")
+    undo = re.search(r'action="(/undo/[^"]+)"', page.html)
+    assert undo is not None
+    assert client.post(undo[1]).status == 303
+    again = client.post(undo[1])
+    assert again.status == 404
+    assert "nothing to undo" in again.text
+    assert client.post("/undo/nonsense").status == 404
+
+
+def test_edit_conflict_shows_theirs_and_mine_and_saves_again(session: SessionMemory, client: InspectorClient) -> None:
+    values = form_values(client, "DEC-0001") | {"text:rationale": "Mine"}
+    session.update("DEC-0001", rationale="Theirs", decision="Use OAuth 2.1", by="bob")
+    conflict = client.post("/memory/review/DEC-0001/edit", **values)
+    assert conflict.status == 409
+    assert "revision 2" in conflict.text
+    assert "by bob" in conflict.text
+    assert "<ins>Theirs</ins>" in conflict.html
+    assert "<ins>Mine</ins>" in conflict.html
+    assert session.get("DEC-0001").rationale == "Theirs"
+    assert conflict.value("revision") == "2"
+    assert conflict.value("text:decision") == "Use OAuth 2.1"  # untouched here: theirs stays
+    assert conflict.value("text:rationale") == "Mine"
+    again = {name: conflict.value(name) for name in values}
+    client.done("/memory/review/DEC-0001/edit", **again)
+    record = session.get("DEC-0001")
+    assert (record.rationale, record.decision, record.revision) == ("Mine", "Use OAuth 2.1", 3)
+
+
+def test_edit_sent_twice_changes_it_once(session: SessionMemory, client: InspectorClient) -> None:
+    values = form_values(client, "DEC-0001") | {"text:rationale": "Mine"}
+    client.done("/memory/review/DEC-0001/edit", **values)
+    assert client.post("/memory/review/DEC-0001/edit", **values).status == 409
+    assert session.get("DEC-0001").revision == 2
+
+
+@pytest.mark.parametrize(
+    ("control", "value", "said"),
+    [
+        ("text:decision", "", "must not be empty"),
+        ("list:tags", "not a tag!", "is not a tag"),
+        ("number:importance", "7", "importance"),
+        ("text:valid_from", "some day", "valid_from"),
+        ("json:rationale", "{", "not valid JSON"),
+        ("text:id", "DEC-0009", "not a field that can be edited"),
+        ("text:author", "mallory", "not a field that can be edited"),
+        ("text:__class__", "x", "not a field that can be edited"),
+        ("code:decision", "x", "not a field that can be edited"),
+        ("text:decision", "x" * (1 << 20), "decision"),
+        ("revision", "two", "must be a whole number"),
+    ],
+)
+def test_bad_edit_is_explained_and_keeps_what_was_typed(
+    session: SessionMemory, client: InspectorClient, control: str, value: str, said: str
+) -> None:
+    values = form_values(client, "DEC-0001") | {"text:rationale": "typed <b>", control: value}
+    answer = client.post("/memory/review/DEC-0001/edit", **values)
+    assert answer.status == 400
+    assert said in answer.text
+    if control != "json:rationale":
+        assert answer.value("text:rationale") == "typed <b>"
+    assert session.get("DEC-0001").revision == 1
+
+
+def test_error_stands_beside_its_field(session: SessionMemory, client: InspectorClient) -> None:
+    values = form_values(client, "DEC-0001") | {"list:tags": "a b c!"}
+    answer = client.post("/memory/review/DEC-0001/edit", **values)
+    control = re.search(r'<textarea[^>]*name="list:tags"[^>]*>', answer.html)
+    assert control is not None
+    assert 'aria-invalid="true"' in control[0]
+    assert 'id="field-list-tags-error"' in answer.html
+
+
+def test_edited_secret_is_redacted_and_said(session: SessionMemory, client: InspectorClient) -> None:
+    secret = TOKEN
+    values = form_values(client, "DEC-0001") | {"text:rationale": f"token {secret}"}
+    page = client.done("/memory/review/DEC-0001/edit", **values)
+    assert secret not in session.get("DEC-0001").rationale
+    assert secret not in page.html
+    assert "Redaction took out" in page.text
+
+
+def test_turn_cannot_be_edited(session: SessionMemory, client: InspectorClient) -> None:
+    session.add_turn("user", "Hello")
+    assert "cannot be changed" in client.get("/memory/review/TURN-0001/edit").text
+    answer = client.post("/memory/review/TURN-0001/edit", **{"revision": "1", "text:content": "Bye"})
+    assert answer.status == 400
+    assert session.get("TURN-0001").content == "Hello"
+    assert "/TURN-0001/edit" not in client.get("/memory/review/TURN-0001").html
+
+
+# -- marks
+
+
+def test_pin_and_its_undo(session: SessionMemory, client: InspectorClient) -> None:
+    page = client.done("/memory/review/DEC-0001/pin")
+    assert session.get("DEC-0001").pinned
+    assert "already" in client.done("/memory/review/DEC-0001/pin").text
+    assert session.get("DEC-0001").revision == 2
+    client.undo(page)
+    assert not session.get("DEC-0001").pinned
+    page = client.done("/memory/review/DEC-0001/unpin")
+    assert "not pinned already" in page.text
+
+
+def test_resolve_reopen_and_their_undo(session: SessionMemory, client: InspectorClient) -> None:
+    path = "/memory/review/FIND-0001"
+    page = client.done(f"{path}/resolve", revision="1", status="resolved", resolution="Added <b>a limit</b>")
+    record = session.get("FIND-0001")
+    assert (record.status, record.resolution["action_taken"], record.resolution["resolved_by"]) == (
+        "resolved",
+        "Added <b>a limit</b>",
+        "ada",
+    )
+    assert "settled already" in client.done(f"{path}/resolve", revision="2").text
+    client.undo(page)
+    assert session.get("FIND-0001").status == "open"
+    assert session.get("FIND-0001").resolution is None
+    client.done(f"{path}/resolve", revision="3", status="wontfix")
+    page = client.done(f"{path}/reopen", revision="4")
+    assert session.get("FIND-0001").status == "reopened"
+    client.undo(page)
+    assert session.get("FIND-0001").status == "wontfix"
+
+
+def test_resolve_of_a_changed_memory_is_a_conflict(session: SessionMemory, client: InspectorClient) -> None:
+    session.update("FIND-0001", finding="No limit at all")
+    answer = client.post("/memory/review/FIND-0001/resolve", revision="1", resolution="typed")
+    assert answer.status == 409
+    assert answer.value("resolution") == "typed"
+    assert session.get("FIND-0001").status == "open"
+
+
+def test_resolve_needs_a_status_that_settles(session: SessionMemory, client: InspectorClient) -> None:
+    assert client.post("/memory/review/FIND-0001/resolve", revision="1", status="dancing").status == 400
+    session.add_learning("Count by address")
+    assert client.post("/memory/review/LEARN-0001/resolve", revision="1").status == 400
+    assert "Only memories with a status" in client.get("/memory/review/LEARN-0001/resolve").text
+
+
+def test_relate_remove_and_their_undo(session: SessionMemory, client: InspectorClient) -> None:
+    path = "/memory/review/DEC-0001"
+    assert "No rate limit" in client.get(f"{path}/relate").html  # suggested
+    page = client.done(f"{path}/relate", kind="resolves", target="review/FIND-0001")
+    assert session.get("DEC-0001").relations == [{"kind": "resolves", "target": "FIND-0001"}]
+    assert "already" in client.done(f"{path}/relate", kind="resolves", target="FIND-0001").text
+    client.undo(page)
+    assert session.get("DEC-0001").relations == []
+    client.done(f"{path}/relate", kind="resolves", target="FIND-0001")
+    page = client.done(f"{path}/unrelate", kind="resolves", target="review/FIND-0001")
+    assert session.get("DEC-0001").relations == []
+    client.undo(page)
+    assert session.get("DEC-0001").relations == [{"kind": "resolves", "target": "FIND-0001"}]
+    assert "no such relation" in client.done(f"{path}/unrelate", kind="blocks", target="FIND-0001").text
+
+
+@pytest.mark.parametrize(
+    ("kind", "target"),
+    [
+        ("resolves", "FIND-0099"),
+        ("resolves", "other/FIND-0001"),
+        ("not a kind!", "FIND-0001"),
+        ("", "FIND-0001"),
+        ("resolves", ""),
+        ("resolves", "../../etc/passwd"),
+    ],
+)
+def test_bad_relation_is_refused(session: SessionMemory, client: InspectorClient, kind: str, target: str) -> None:
+    answer = client.post("/memory/review/DEC-0001/relate", kind=kind, target=target)
+    assert answer.status in (400, 404)
+    assert answer.value("target") == target
+    assert session.get("DEC-0001").relations == []
+
+
+# -- removal
+
+
+def test_delete_says_what_happens_then_deletes_and_undoes(session: SessionMemory, client: InspectorClient) -> None:
+    session.relate("DEC-0001", "FIND-0001", "resolves")
+    path = "/memory/review/FIND-0001"
+    preview = client.get(f"{path}/delete")
+    assert "until 2026-12-17" in preview.text
+    assert "in 1 month" in preview.text
+    assert "DEC-0001" in preview.text
+    assert session.find("FIND-0001").deleted is False  # type: ignore[union-attr]
+    page = client.done(f"{path}/delete", reason="<i>wrong</i>")
+    found = session.find("FIND-0001")
+    assert found is not None
+    assert found.to_dict()["deleted"] == {"at": "2026-11-17T12:00:00Z", "by": "ada", "reason": "<i>wrong</i>"}
+    assert "Nothing was done" in client.done(f"{path}/delete").text
+    client.undo(page)
+    assert session.get("FIND-0001").id == "FIND-0001"
+
+
+def test_undo_of_a_deletion_after_somebody_restored_it_is_explained(
+    session: SessionMemory, client: InspectorClient
+) -> None:
+    page = client.done("/memory/review/FIND-0001/delete")
+    session.restore("FIND-0001", by="bob")
+    undo = re.search(r'action="(/undo/[^"]+)"', page.html)
+    assert undo is not None
+    assert client.post(undo[1]).status == 404
+    assert session.get("FIND-0001").id == "FIND-0001"
+
+
+def test_restore_and_its_undo(session: SessionMemory, client: InspectorClient) -> None:
+    session.delete("FIND-0001", reason="wrong", by="bob")
+    page = client.done("/memory/review/FIND-0001/restore")
+    assert session.get("FIND-0001").id == "FIND-0001"
+    client.undo(page)
+    found = session.find("FIND-0001")
+    assert found is not None
+    assert found.to_dict()["deleted"]["reason"] == "wrong"
+
+
+def test_restore_from_the_cold_segment(
+    memory: Memory, session: SessionMemory, client: InspectorClient, clock: Clock
+) -> None:
+    session.add_decision("Own passwords", status="superseded")
+    clock.pass_days(60)
+    session.compact("forced")
+    assert session.find("DEC-0002") is None
+    page = client.done("/memory/review/DEC-0002/restore")
+    assert session.get("DEC-0002").decision == "Own passwords"
+    assert "/undo/" not in page.html
+
+
+def test_redact_previews_kinds_without_content_and_redacts(memory: Memory, client: InspectorClient) -> None:
+    secret = TOKEN
+    session = memory.create_session("plain", config={"privacy.redaction": {"enabled": False}})
+    session.add_finding(f"The token is {secret}")
+    preview = client.get("/memory/plain/FIND-0001/redact")
+    assert secret not in preview.html
+    assert "github" in preview.text.lower()
+    assert secret in session.get("FIND-0001").finding
+    page = client.done("/memory/plain/FIND-0001/redact", reason="leaked")
+    assert secret not in session.get("FIND-0001").finding
+    assert "Redacted 1 memory of plain" in page.text
+    assert "Nothing to take out" in client.get("/memory/plain/FIND-0001/redact").text
+
+
+def test_erase_needs_the_typed_id_and_shows_a_receipt(
+    memory: Memory, session: SessionMemory, client: InspectorClient
+) -> None:
+    path = "/memory/review/FIND-0001"
+    preview = client.get(f"{path}/erase")
+    assert "review/findings.jsonl" in preview.text
+    assert "copies in backups" in preview.text
+    for wrong in ("", "find-0001", "review/FIND-0001"):
+        answer = client.post(f"{path}/erase", confirm=wrong, reason="kept text")
+        assert answer.status == 400
+        assert answer.value("reason") == "kept text"
+    assert session.find("FIND-0001") is not None
+    receipt = client.done(f"{path}/erase", confirm="FIND-0001", reason="asked for")
+    assert receipt.status == 200
+    assert "Receipt" in receipt.text
+    assert "complete" in receipt.text
+    assert "findings.jsonl" in receipt.text
+    assert session.find("FIND-0001") is None
+    again = client.post(f"{path}/erase", confirm="FIND-0001")
+    assert again.status == 404
+    assert memory.store.audit.entries()[-1]["by"] == "ada"
+
+
+# -- all actions
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_forms_change_nothing(memory: Memory, session: SessionMemory, client: InspectorClient, action: str) -> None:
+    before = [each.to_dict() for each in session.records(include_deleted=True)]
+    audited = len(memory.store.audit.entries())
+    page = client.get(f"/memory/review/FIND-0001/{action}")
+    assert page.status in (200, 303)
+    if page.status == 200:
+        assert 'id="action"' in page.html
+    assert [each.to_dict() for each in session.records(include_deleted=True)] == before
+    assert len(memory.store.audit.entries()) == audited
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_forged_token_is_refused(session: SessionMemory, client: InspectorClient, action: str) -> None:
+    for token in ("", "forged"):
+        answer = client.post(f"/memory/review/FIND-0001/{action}", token=token, confirm="FIND-0001", revision="1")
+        assert answer.status == 403
+    assert session.get("FIND-0001").revision == 1
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize(
+    "name", ["review/FIND-0099", "none/FIND-0001", "..%2f..%2fx/FIND-0001", "review/..", "review/%00"]
+)
+def test_actions_on_what_is_not_there_are_not_found(
+    session: SessionMemory, client: InspectorClient, action: str, name: str
+) -> None:
+    assert client.post(f"/memory/{name}/{action}", confirm="FIND-0001", revision="1").status in (404, 405)
+
+
+def test_unknown_action_is_not_found(session: SessionMemory, client: InspectorClient) -> None:
+    assert client.get("/memory/review/FIND-0001/explode").status == 404
+    assert client.post("/memory/review/FIND-0001/explode").status == 404
+
+
+def test_actions_on_an_archived_session_do_nothing_and_say_why(
+    memory: Memory, session: SessionMemory, client: InspectorClient
+) -> None:
+    memory.archive_session("review")
+    page = client.done("/memory/review/FIND-0001/delete")
+    assert "Nothing was done" in page.text
+    assert "archived" in page.text
+    assert memory.store.is_archived("review")

@@ -1,0 +1,78 @@
+"""Pages of sessions, trash, health and analytics for every layout, and with addresses that nobody types."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import smp_memory
+from smp_memory.integrations.web.pages.analytics import PARTS
+from smp_memory.memory import Memory
+from tests.unit.web.inspector_client import InspectorClient
+
+PATHS = (
+    "/sessions",
+    "/session/review",
+    "/session/away",
+    "/session/gone",
+    "/timeline",
+    "/trash",
+    "/health",
+    "/health?check=full",
+    *(f"/analytics?part={part}" for part in PARTS),
+)
+ODD = ("offset=nan", "offset=inf", "offset=-5", "offset=99999999999", "offset=x", "day=9999-12-31", "day=0001-01-01", "day=%00", "type=nothing&type=decision", "author=%3Cb%3E", f"author={'x' * 3000}", "open=1&deleted=1&type=turn", "q=%00%1b", "state=none", "sort=none", "project=%ff", "archived=1e9", "sessions=-1", "session=..%2F..", "by=%00", "done=x", "sizes=1")  # fmt: skip
+
+
+def _fill(memory: Memory) -> None:
+    session = memory.create_session("review", user="ada", project="shop")
+    turn = session.add_turn("user", "Is it safe?")
+    finding = session.add_finding("No rate limit", severity="high", author="veritas", turn_ref=turn.id, tags=["auth"])
+    decision = session.add_decision("Five attempts", author="architect", rationale="enough")
+    session.relate(decision.id, finding.id, "resolves")
+    session.add_preference("style", "concise")
+    session.add_artifact("a.md", "# A")
+    session.delete(session.add_decision("A mistake").id, reason="wrong")
+    for name in ("away", "gone"):
+        memory.create_session(name).add_decision(f"Decision of {name}")
+    memory.archive_session("away")
+    memory.delete_session("gone")
+
+
+@pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
+def test_every_page_works_for_every_layout(tmp_path: Path, layout: str) -> None:
+    with smp_memory.open(tmp_path / "store", layout=layout) as memory:
+        _fill(memory)
+        client = InspectorClient(memory)
+        for path in PATHS:
+            page = client.get(path)
+            assert page.status == 200, (path, page.text)
+        shown = client.get("/session/review").text
+        for expected in ("resolves FIND-0001", "resolved by DEC-0001", "said in TURN-0001", "a.md", "concise"):
+            assert expected in shown, expected
+        assert memory.store.is_archived("away")
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_addresses_get_a_page_or_a_clear_refusal(memory: Memory, client: InspectorClient, odd: str) -> None:
+    _fill(memory)
+    for path in ("/sessions", "/session/review", "/timeline", "/trash", "/health", "/analytics"):
+        page = client.get(f"{path}?{odd}")
+        assert page.status in (200, 400), (path, odd, page.text)
+        assert "Internal error" not in page.text, (path, odd)
+
+
+@pytest.mark.parametrize("name", ["..%2f..%2fetc", ".hidden", "a%00b", "%3Cscript%3E", "x" * 500, "con", "-rf"])
+def test_odd_names_of_sessions_are_not_found(client: InspectorClient, name: str) -> None:
+    page = client.get(f"/session/{name}")
+    assert page.status in (400, 404)
+    assert "<script>" not in page.html
+
+
+def test_store_in_ram_has_every_page() -> None:
+    with smp_memory.open(":memory:") as memory:
+        _fill(memory)
+        client = InspectorClient(memory)
+        for path in PATHS:
+            assert client.get(path).status == 200, path
