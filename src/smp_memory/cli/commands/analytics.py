@@ -143,7 +143,7 @@ def _topics(call: Invocation, trends: Trends) -> Iterator[str]:
     by = trends.periods.by
     yield paint("bold", f"Topics, the last {trends.periods.count} {by}s")
     if not trends.topics:
-        yield "No memory has a topic or a tag yet. To add some: smp note TEXT --topic login --tag security"
+        yield "No memory has a topic or a tag yet. To add some: smp add finding TEXT --topic login --tag security"
         return
     rows = [
         (
@@ -166,7 +166,7 @@ def _topics(call: Invocation, trends: Trends) -> Iterator[str]:
 def _impact(call: Invocation, impact: Impact) -> Iterator[str]:
     yield paint("bold", "Impact of decisions")
     if not impact.total:
-        yield 'There are no decisions yet. To add one: smp decide TEXT --because "…"'
+        yield 'There are no decisions yet. To add one: smp add decision TEXT --rationale "…"'
         return
     yield f"Something followed from {impact.with_effect:,} of {plural(impact.total, 'decision')}; {impact.superseded:,} were superseded."
     for each in impact.decisions:
