@@ -329,8 +329,9 @@ def test_id_alone_means_the_default_session_else_the_only_one_that_has_it(cli: T
     _make_older(tmp_path / ".bmad/memory/sessions/two", 4000)
     _make_older(tmp_path / ".bmad/memory/sessions/three", -60)
     for words in (("show",), ("delete",), ("edit",)):
-        assert "2 sessions have a memory DEC-0001. Name one of them: shop/DEC-0001, two/DEC-0001" in cli.fails(
-            2, *words, "DEC-0001"
+        assert (
+            "2 sessions have a memory DEC-0001. Name one of them, or use --session: shop/DEC-0001, two/DEC-0001"
+            in cli.fails(2, *words, "DEC-0001")
         )
     assert cli.json("show", "two/DEC-0001")["decision"] == "Use SAML"
 

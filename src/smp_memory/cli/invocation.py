@@ -156,7 +156,7 @@ class Invocation:
         if names:
             listed = ", ".join(f"{name}/{memory_id}" for name in names[:_LISTED_SESSIONS])
             more = f" and {len(names) - _LISTED_SESSIONS:,} more" if len(names) > _LISTED_SESSIONS else ""
-            raise UserError(f"{len(names):,} sessions have a memory {memory_id}. Name one of them: {listed}{more}", sessions=names)  # fmt: skip
+            raise UserError(f"{len(names):,} sessions have a memory {memory_id}. Name one of them, or use --session: {listed}{more}", sessions=names)  # fmt: skip
         if ambiguity is not None:
             raise ambiguity
         return default
