@@ -195,3 +195,16 @@ def test_port_in_use_is_an_error(site: WebSite) -> None:
     done = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
     assert done.returncode != 0
     assert "Choose another --port" in done.stderr
+
+
+def test_metrics_are_read_with_the_token_of_the_mcp_server_and_nothing_else_is(site: WebSite) -> None:
+    with smp_memory.open(site.root) as memory, open(memory.store.state.path("mcp-token")) as file:
+        token = f"Bearer {file.read().strip()}"
+    status, headers, text = site.ask("GET", "/metrics", authorization=token, cookie="none=1")
+    assert status == 200
+    assert headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert 'smp_memories{type="decision"} 1' in text
+    assert site.ask("GET", "/metrics", authorization="Bearer wrong", cookie="none=1")[0] == 401
+    assert site.ask("GET", "/search", authorization=token, cookie="none=1")[0] == 401
+    assert site.ask("GET", "/metrics", authorization=token, cookie="none=1", host="evil.example")[0] == 421
+    assert site.ask("GET", "/metrics")[0] == 200  # with the cookie

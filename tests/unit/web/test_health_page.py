@@ -74,6 +74,17 @@ def test_large_store_is_checked_only_when_asked_for_and_the_report_is_kept(
     assert "Checked 12 hours ago" in page.text
 
 
+def test_large_store_names_unreadable_entries_before_it_is_checked(
+    memory: Memory, client: InspectorClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "MOST_CHECKED_AT_ONCE", 0)
+    path = _damage(memory)
+    page = client.get("/health")
+    assert "1 entry cannot be read" in page.text
+    assert f"{path.name}:2" in page.text
+    assert "read all 1 memory in 1 session" in page.text
+
+
 def test_quarantined_file_is_shown_escaped_and_can_be_put_back(memory: Memory, client: InspectorClient) -> None:
     _damage(memory, "<script>alert(1)</script>")
     session = memory.session("broken")

@@ -6,7 +6,7 @@ in this process and in that browser; it ends with the process. A link that was n
 Guarantees: nothing but a refusal is answered
   - to a request under another host name (a web page that resolves its own name to this machine),
   - to a request from another origin or another site, also if the browser sends the cookie,
-  - without the cookie, except for the link itself,
+  - without the cookie, except for the link itself, and for /metrics with the bearer token of the MCP server,
   - to a POST without the token of forms, which only pages of the inspector contain.
 Every answer forbids the browser to load or run anything that does not come from this server, to show the page in a frame, and to keep it.
 Not guaranteed: other programs of the same user can read the terminal and the browser's files. A browser sends cookies of 127.0.0.1 to every
@@ -24,6 +24,9 @@ from urllib.parse import parse_qs
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, PlainTextResponse
+
+from smp_memory.integrations.mcp.http import has_token
+from smp_memory.integrations.prometheus import PATH as METRICS_PATH
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -52,7 +55,8 @@ _HEADERS = [
 class Access:
     """The secrets of one running inspector."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, metrics_token: str = "") -> None:
+        self.metrics_token = metrics_token  # lets a Prometheus server read /metrics, and nothing else
         names = ("127.0.0.1", "localhost")
         self.hosts = frozenset([f"{name}:{port}" for name in names] + ([*names] if port == 80 else []))
         self.origins = frozenset(f"http://{host}" for host in self.hosts)
@@ -127,9 +131,16 @@ class AccessGuard:
                 "This link was used already or is too old. In the terminal of `smp web`, press Enter for a new one.\n",
                 403,
             )
-        if not is_known:
+        if not is_known and not self._may_scrape(scope):
             return PlainTextResponse("Open the inspector with the link that `smp web` prints.\n", 401)
         return None
+
+    def _may_scrape(self, scope: Scope) -> bool:
+        """Whether it is a request for the metrics with the bearer token."""
+        token = self._access.metrics_token
+        if not token or scope["method"] != "GET" or scope["path"] != METRICS_PATH:
+            return False
+        return has_token(token, Headers(scope=scope).get("authorization"))
 
 
 def _is_opening(scope: Scope) -> bool:

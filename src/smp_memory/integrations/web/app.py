@@ -18,6 +18,8 @@ from starlette.staticfiles import StaticFiles
 
 from smp_memory import event_log
 from smp_memory.errors import SMPError
+from smp_memory.integrations.prometheus import PATH as METRICS_PATH
+from smp_memory.integrations.prometheus import MetricsApp
 from smp_memory.integrations.web import actions, live
 from smp_memory.integrations.web.access import FORM_FIELD, FORM_HEADER, AccessGuard
 from smp_memory.integrations.web.failures import error_page, status_of
@@ -69,6 +71,7 @@ def create_app(inspector: Inspector) -> ASGIApp:
     routes += [Route("/events", feed.events, methods=["GET"])]
     app = Starlette(routes=routes, lifespan=feed.lifespan, exception_handlers={404: _not_found(inspector)})
     app.mount("/static", StaticFiles(directory=STATIC))
+    app.router.routes.append(Route(METRICS_PATH, MetricsApp(inspector.memory), methods=["GET"]))
     return AccessGuard(app, inspector.access)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from starlette.responses import HTMLResponse
@@ -60,14 +61,14 @@ def _head(title: str) -> Html:
 def _header(request: PageRequest, current: str) -> Html:
     memory = request.memory
     try:
-        count = f"{memory.store.indexer.answer(None, lambda searcher: searcher.documents):,} memories"
+        count = f"{request.inspector.store_names().memories:,} memories"
     except SMPError:
         count = "all memories"  # also a page that says that the store cannot be read has a header
     links = [
         el("a", label, href=href, aria_current="page" if name == current else None, data_key=f"g {key}")
         for name, href, label, key in PAGES
     ]
-    place = memory.root if len(memory.root) <= _PLACE_CHARACTERS else "…" + memory.root[1 - _PLACE_CHARACTERS :]
+    place = _place(memory.root)
     return el(
         "header",
         el(
@@ -124,6 +125,13 @@ def _header(request: PageRequest, current: str) -> Html:
             title="Keyboard shortcuts (?)",
         ),
     )
+
+
+def _place(root: str) -> str:
+    """Where the store is, short enough for the header."""
+    home = os.path.expanduser("~")
+    place = "~" + root[len(home) :] if root.startswith(home + os.sep) else root
+    return place if len(place) <= _PLACE_CHARACTERS else "…" + place[1 - _PLACE_CHARACTERS :]
 
 
 def _notice(request: PageRequest) -> Html | None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from math import isnan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from smp_memory.index.query import RowConditions
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -16,8 +18,10 @@ if TYPE_CHECKING:
     from smp_memory.integrations.web.access import Access
     from smp_memory.integrations.web.html import Html
     from smp_memory.memory import Memory
+    from smp_memory.store.port import IndexSearcher
 
 _MOST_NOTICES = 200
+_MOST_NAMES, _NAMES_SECONDS = 200, 5.0
 
 
 class Notice(NamedTuple):
@@ -53,6 +57,14 @@ class Notices:
         self._by_name[name] = notice
 
 
+class StoreNames(NamedTuple):
+    """What forms and the header show of a store."""
+
+    memories: int
+    agents: list[str]  # those with the most memories first
+    sessions: list[str]  # those used last first
+
+
 class Inspector:
     """What all requests of one running inspector share."""
 
@@ -71,6 +83,21 @@ class Inspector:
             value = compute()
             self._kept[name] = (time.monotonic() + seconds, value)
         return value
+
+    def store_names(self) -> StoreNames:
+        """The number of memories, and names for forms; a few seconds old at most."""
+        found: StoreNames = self.kept("names", _NAMES_SECONDS, lambda: _read_names(self.memory))
+        return found
+
+
+def _read_names(memory: Memory) -> StoreNames:
+    def read(searcher: IndexSearcher) -> tuple[dict[str, dict[str, int]], dict[str, tuple[int, int, int]]]:
+        return searcher.counts(["type", "agent"], RowConditions()), searcher.session_usage()
+
+    counts, usage = memory.store.indexer.answer(None, read)
+    agents = sorted(filter(None, counts["agent"]), key=lambda name: -counts["agent"][name])
+    sessions = sorted(usage, key=lambda name: -max(usage[name][1:]))
+    return StoreNames(sum(counts["type"].values()), agents[:_MOST_NAMES], sessions[:_MOST_NAMES])
 
 
 class PageRequest(NamedTuple):

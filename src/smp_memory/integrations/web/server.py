@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from smp_memory.integrations.mcp.http import ConnectionLimits, listening_socket, settings
+from smp_memory.errors import SMPError
+from smp_memory.integrations.mcp.http import FILE, ConnectionLimits, listening_socket, read_token, settings
 from smp_memory.integrations.web.access import Access
 from smp_memory.integrations.web.app import create_app
 from smp_memory.integrations.web.request import Inspector
@@ -30,7 +31,7 @@ def serve(memory: Memory, port: int, author: str | None, say: Callable[[str], No
     listener = listening_socket(HOST, port)
     port = listener.getsockname()[1]
     base = f"http://{HOST}:{port}"
-    access = Access(port)
+    access = Access(port, _metrics_token(memory.store.state.path(FILE)))
     app = create_app(Inspector(memory, access, author))
     limits = ConnectionLimits(connections=128, body_bytes=2 * 1024 * 1024)
     config = uvicorn.Config(
@@ -46,6 +47,14 @@ def serve(memory: Memory, port: int, author: str | None, say: Callable[[str], No
         say("Press Enter for another link.")
         threading.Thread(target=_offer_links, args=(access, base, say), name="smp-web-links", daemon=True).start()
     uvicorn.Server(config).run(sockets=[listener])
+
+
+def _metrics_token(path: str) -> str:
+    """The bearer token of the MCP server, with which /metrics can be read; empty if there is none that can be used."""
+    try:
+        return read_token(path)
+    except SMPError:
+        return ""
 
 
 def _open(link: str) -> None:

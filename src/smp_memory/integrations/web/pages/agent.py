@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from smp_memory.context.preview import Preview, PreviewItem
     from smp_memory.integrations.web.request import PageRequest
-    from smp_memory.store.port import IndexSearcher
 
 KINDS_OF_CALL = (
     ("prompt", "a prompt (hook)"),
@@ -54,7 +53,7 @@ _SHARE_TITLES = {
 }
 _SHOWN_LEFT_OUT = 12
 _CONSIDERED = 80  # matches that are looked at, and memories that are listed as left out
-_MOST_NAMES, _NAMES_SECONDS = 200, 15.0
+_SOON_DAYS = 365  # a session that is full only later is not worth a word
 _REASON_KINDS = {"superseded": "warn", "outdated": "warn", "expired": "warn", "hidden": "crit"}
 _FENCE = re.compile(r"^</?smp-recalled.*$|^#+ .*$", re.MULTILINE)
 
@@ -142,7 +141,7 @@ def _preview(request: PageRequest, asked: AgentRequest) -> Preview:
 
 
 def _form(request: PageRequest, asked: AgentRequest, shown: Preview) -> Html:
-    agents, sessions = _names(request)
+    names = request.inspector.store_names()
     is_start = asked.kind == "start"
     return el(
         "form",
@@ -169,7 +168,7 @@ def _form(request: PageRequest, asked: AgentRequest, shown: Preview) -> Html:
             placeholder="any agent: sees what is shared",
             autocomplete="off",
         ),
-        el("datalist", options(agents, ""), id="agents"),
+        el("datalist", options(names.agents, ""), id="agents"),
         el("label", "In session", for_="session"),
         el(
             "input",
@@ -180,7 +179,7 @@ def _form(request: PageRequest, asked: AgentRequest, shown: Preview) -> Html:
             placeholder="a new session",
             autocomplete="off",
         ),
-        el("datalist", options(sessions, ""), id="sessions"),
+        el("datalist", options(names.sessions, ""), id="sessions"),
         _folder(request, asked),
         _slider("tokens", "Budget", asked.max_tokens, 0, 4000, 50, f"{asked.max_tokens:,} tokens"),
         _slider("floor", "Relevance floor", asked.floor, 0, 1, 0.01, f"{asked.floor:.2f}"),
@@ -234,23 +233,6 @@ def _slider(name: str, label: str, value: float, low: float, high: float, step: 
     )
 
 
-def _names(request: PageRequest) -> tuple[list[str], list[str]]:
-    """Agents and sessions for the form, those with the latest and the most memories first."""
-
-    def read(searcher: IndexSearcher) -> tuple[dict[str, int], dict[str, tuple[int, int, int]]]:
-        from smp_memory.index.query import RowConditions
-
-        return searcher.counts(["agent"], RowConditions())["agent"], searcher.session_usage()
-
-    def names() -> tuple[list[str], list[str]]:
-        authors, usage = request.memory.store.indexer.answer(None, read)
-        agents = sorted((name for name in authors if name), key=lambda name: -authors[name])
-        return agents[:_MOST_NAMES], sorted(usage, key=lambda name: -max(usage[name][1:]))[:_MOST_NAMES]
-
-    found: tuple[list[str], list[str]] = request.inspector.kept("names", _NAMES_SECONDS, names)
-    return found
-
-
 def _budget(shown: Preview) -> Html:
     known = list(_SHARE_TITLES)
     shares = sorted(shown.shares.items(), key=lambda each: known.index(each[0]) if each[0] in known else 99)
@@ -271,9 +253,8 @@ def _session(request: PageRequest, asked: AgentRequest) -> Html | None:
     session = request.memory.opened_session(asked.session)
     standing, size = session.standing, session.size_report()
     follows = f"{standing.next.state} {ago(standing.next.when, request.now)}" if standing.next.when else ""
-    full = (
-        f", full in about {counted(round(size.predicted_days_to_quota), 'day')}" if size.predicted_days_to_quota else ""
-    )
+    days = size.predicted_days_to_quota
+    full = f", full in about {counted(round(days), 'day')}" if days is not None and days < _SOON_DAYS else ""
     rows = [
         ("State", f"{standing.state}, {follows}" if follows else standing.state),
         ("Size", f"{size_text(size.total_bytes)} of {size_text(size.quota_bytes)}{full}"),

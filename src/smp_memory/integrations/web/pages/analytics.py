@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from smp_memory.integrations.web.html import Child, Html, el, url
 from smp_memory.integrations.web.layout import heading, page, panel, problems_banner
 from smp_memory.integrations.web.pages import analytics_parts
+from smp_memory.integrations.web.pages.health_lists import known_figures
 from smp_memory.integrations.web.parts import options
 from smp_memory.integrations.web.words import counted, duration
 
@@ -67,7 +68,7 @@ def analytics_page(request: PageRequest) -> Response:
     name = request.get("part") if request.get("part") in PARTS else "usage"
     by = request.get("by") if request.get("by") in dict(_LENGTHS) else "week"
     title, lead, show = PARTS[name]
-    memories = request.memory.store.indexer.answer(None, lambda searcher: searcher.documents)
+    memories, _ = known_figures(request.memory)
     computed = _computed(request, name, by, memories)
     content = _content(request, computed, show) if computed else [_offer(request, memories)]
     return page(

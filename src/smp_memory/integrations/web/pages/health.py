@@ -15,6 +15,7 @@ from smp_memory.integrations.web.icons import icon
 from smp_memory.integrations.web.layout import form, heading, page, panel
 from smp_memory.integrations.web.pages.health_lists import (
     audit_panel,
+    known_figures,
     maintenance_panel,
     quarantine_panel,
     storage_panel,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.lifecycle.maintenance import MaintenanceReport
     from smp_memory.model.health import CheckResult, HealthIssue, HealthReport
+    from smp_memory.model.reports import Problem
 
 MOST_CHECKED_AT_ONCE = 5000  # memories: a larger store is checked when asked for
 MOST_SESSIONS_AT_ONCE = 200
@@ -58,7 +60,7 @@ class Checked(NamedTuple):
 
 
 def health_page(request: PageRequest) -> Response:
-    memories = request.memory.store.indexer.answer(None, lambda searcher: searcher.documents)
+    memories, unreadable = known_figures(request.memory)
     sessions = len(request.memory.store.session_ids())
     checked = _checked(request, memories, sessions)
     return page(
@@ -70,7 +72,7 @@ def health_page(request: PageRequest) -> Response:
             "div",
             el(
                 "div",
-                _verdict(request, checked, memories, sessions),
+                _verdict(request, checked) if checked else _unchecked(unreadable, memories, sessions),
                 _issues(request, checked.report) if checked else None,
                 quarantine_panel(request) if sessions <= MOST_SESSIONS_AT_ONCE or request.get("check") else None,
                 audit_panel(request),
@@ -106,17 +108,32 @@ def _checked(request: PageRequest, memories: int, sessions: int) -> Checked | No
 # -- the verdict
 
 
-def _verdict(request: PageRequest, checked: Checked | None, memories: int, sessions: int) -> Html:
-    if checked is None:
-        size = f"{counted(memories, 'memory', 'memories')} in {counted(sessions, 'session')}"
-        text: Child = f"Not checked yet. The checks read all {size} and list what is in quarantine; that takes seconds to minutes, and writers are not held up."
-        return el(
-            "section",
-            el("p", el("b", "Not checked yet"), class_="verdict"),
-            el("p", text, class_="note"),
-            _buttons(),
-            class_="panel",
-        )
+def _unchecked(unreadable: list[Problem], memories: int, sessions: int) -> Html:
+    """Before the first check of a large store: what is known without reading it."""
+    size = f"{counted(memories, 'memory', 'memories')} in {counted(sessions, 'session')}"
+    text = f"The checks read all {size} and list what is in quarantine; that takes seconds to minutes, and writers are not held up."
+    title = f"{counted(len(unreadable), 'entry', 'entries')} cannot be read" if unreadable else "Not checked yet"
+    rows = [
+        el("li", el("p", each.message, class_="said", dir="auto"), el("code", f"{each.path}:{each.line}"))
+        for each in unreadable[:_MOST_ISSUES]
+    ]
+    return el(
+        "section",
+        el(
+            "p",
+            icon("warn") if unreadable else None,
+            el("b", title),
+            class_="verdict crit" if unreadable else "verdict",
+        ),
+        el("p", text, class_="note"),
+        el("ul", rows, class_="issues") if rows else None,
+        _buttons("Check now"),
+        class_="panel",
+        id="verdict",
+    )
+
+
+def _verdict(request: PageRequest, checked: Checked) -> Html:
     report = checked.report
     failed = [each for each in report.checks if each.severity in (PROBLEM, WARNING)]
     failed.sort(key=lambda each: each.severity != PROBLEM)
@@ -156,10 +173,10 @@ def _fixed(report: HealthReport) -> Html | None:
     return el("ul", rows) if rows else None
 
 
-def _buttons() -> Html:
+def _buttons(again: str = "Check again") -> Html:
     return el(
         "div",
-        el("a", "Check again", href="/health?check=quick", class_="button small"),
+        el("a", again, href="/health?check=quick", class_="button small"),
         el(
             "a",
             "Full check",

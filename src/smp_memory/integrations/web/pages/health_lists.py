@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from smp_memory.errors import SMPError
+from smp_memory.index.query import RowConditions
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.layout import form, panel
 from smp_memory.integrations.web.parts import memory_link, pairs, tag, when
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.lifecycle.maintenance import MaintenanceReport, Task
+    from smp_memory.memory import Memory
+    from smp_memory.model.reports import Problem
     from smp_memory.model.storage_reports import QuarantinedEntry
+    from smp_memory.store.port import IndexSearcher
 
 AUDIT_ENTRIES = 50
 MOST_QUARANTINED = 20
@@ -35,6 +39,17 @@ _TASKS = {
     "retention": "move old memories to the trash",
     "purge": "remove what was deleted long ago",
 }
+
+
+def known_figures(memory: Memory) -> tuple[int, list[Problem]]:
+    """How many memories the live sessions hold, and the entries that the index could not read; no session is read for it."""
+
+    def read(searcher: IndexSearcher) -> tuple[int, list[Problem]]:
+        counts = searcher.counts(["type"], RowConditions())
+        return sum(counts["type"].values()), searcher.problems(None)
+
+    found: tuple[int, list[Problem]] = memory.store.indexer.answer(None, read)
+    return found
 
 
 def storage_panel(request: PageRequest, memories: int, sessions: int) -> Html:

@@ -91,9 +91,10 @@ async function showAside(link, mayLeave = true) {
   link.closest(".item")?.classList.add("chosen");
 }
 
-// The first memory of a list is shown at once, so that nobody has to guess what the empty column is for.
-const first = document.querySelector("#told .item a[data-aside]");
-if (first && isWide() && document.getElementById("aside")) showAside(first, false).catch(() => {});
+// The memory that answers best is shown at once, so that nobody has to guess what the empty column is for.
+const scoreOf = (item) => Number.parseFloat(item.querySelector(".score").firstChild.textContent) || 0;
+const best = [...document.querySelectorAll("#told .panel:not(.out) .item")].sort((one, other) => scoreOf(other) - scoreOf(one))[0];
+if (best && isWide() && document.getElementById("aside")) showAside(best.querySelector("a[data-aside]"), false).catch(() => {});
 
 const dialog = document.getElementById("dialog");
 
