@@ -106,6 +106,7 @@ def commands(plan: Plan) -> Iterator[Row]:
         memory.query("warm up", limit=1)
     words = {
         "smp --help": ["--help"],
+        "smp (10 MB)": ["--root", indexed],
         "smp list (100 kB)": ["list", "--root", small],
         "smp list turns --last 20 (10 MB)": ["list", "turns", "--last", "20", "--root", large],
         "smp note (durable, 10 MB)": ["note", "The build is green again.", "--root", large],

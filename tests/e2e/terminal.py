@@ -1,14 +1,21 @@
-"""The command `smp`, called in this process, as tests of the command line see it."""
+"""The command `smp` as tests see it: called in this process, or as a program on a pseudo-terminal."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import select
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import smp_memory
 from smp_memory.cli.main import main
+
+_PATIENCE_SECONDS = 60.0
 
 
 def settled(told: bytes) -> str:
@@ -41,3 +48,70 @@ class Terminal:
         code, out, err = self(*words)
         assert (code, out) == (exit_code, "")
         return err
+
+
+class Screenplay:
+    """A program on a pseudo-terminal: type to it, wait for what it shows. A context manager."""
+
+    def __init__(self, command: list[str], folder: Path, environment: dict[str, str]) -> None:
+        import pty
+
+        self._ours, theirs = pty.openpty()
+        kept = {name: value for name, value in os.environ.items() if name not in ("PAGER", "LESS", "SMP_PAGER")}
+        source = str(Path(smp_memory.__file__).parents[1])
+        self._process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**kept, "PYTHONPATH": source, "TERM": "xterm", **environment},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=_take_terminal,  # noqa: PLW1509 - so that Ctrl-C reaches the program
+        )
+        os.close(theirs)
+        self.shown = ""
+        self.exit_code: int | None = None
+
+    def type(self, text: str) -> None:
+        os.write(self._ours, text.encode())
+
+    def wait_for(self, text: str) -> None:
+        while text not in self.shown:
+            assert self._read(), f"{text!r} is not in {self.shown!r}"
+
+    def until_the_end(self, key: str = "") -> str:
+        """All that it has shown, without lines that were shown for a moment only. The key is pressed until the program ends."""
+        while key and self._process.poll() is None:
+            self.type(key)
+            while select.select([self._ours], [], [], 0.2)[0] and self._read():
+                pass
+        while self._read():
+            pass
+        self.exit_code = self._process.wait(_PATIENCE_SECONDS)
+        return settled(self.shown.encode())
+
+    def _read(self) -> bool:
+        if not select.select([self._ours], [], [], _PATIENCE_SECONDS)[0]:
+            return False
+        try:
+            data = os.read(self._ours, 65536)
+        except OSError:  # the program has ended
+            return False
+        self.shown += data.decode(errors="replace")
+        return bool(data)
+
+    def __enter__(self) -> Screenplay:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._ours)
+
+
+def _take_terminal() -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.cli.commands import COMMANDS
+from smp_memory.cli.commands import ALIASES, COMMANDS, EVERYDAY
 from smp_memory.cli.main import main
 from tests.e2e.terminal import Terminal, settled
 
@@ -69,11 +69,22 @@ def test_unknown_option_suggests_a_similar_one(empty: Terminal) -> None:
     assert "Did you mean" not in empty.fails(2, "decide", "Use OAuth", "--qqq")
 
 
-def test_overview_lists_every_command(empty: Terminal) -> None:
-    for words in ((), ("--help",), ("-h",), ("help",)):
+def test_help_shows_everyday_commands_and_help_all_the_rest(empty: Terminal) -> None:
+    for words in (("--help",), ("-h",), ("help",)):
         out = empty.ok(*words)
-        assert all(f"\n  {name} " in out for name in COMMANDS)
-        assert max(map(len, out.splitlines())) <= 80
+        assert [name for name in COMMANDS if f"\n  {name} " in out] == [name for name in COMMANDS if name in EVERYDAY]
+        assert "smp help all" in out
+    every = empty.ok("help", "all")
+    assert all(f"\n  {name} " in every for name in COMMANDS)
+    assert max(map(len, (out + every).splitlines())) <= 80
+    assert 10 <= len(EVERYDAY) <= 14
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_earlier_spellings_work_and_are_not_listed(empty: Terminal, name: str) -> None:
+    assert name not in COMMANDS
+    assert empty.ok(*name.split(), "--help") == empty.ok(*ALIASES[name][0].split(), "--help")
+    assert f"\n  {name} " not in empty.ok("help", "all")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -120,6 +131,7 @@ def test_help_of_a_family(empty: Terminal) -> None:
         (("session", "frobnicate"), "Subcommands: new, list, show"),
         (("list", "--frobnicate"), "--frobnicate"),
         (("--frobnicate",), "There is no command"),
+        (("--root",), "There is no command"),
         (("add", "decision"), "TEXT"),
         (("list", "--last", "0"), "above 0"),
         (("list", "--last", "x"), "above 0"),
@@ -268,7 +280,8 @@ def test_default_session_is_the_one_written_last(cli: Terminal, tmp_path: Path) 
     assert cli.json("decide", "x")["session"] == "newer"
     _make_older(tmp_path / ".bmad/memory/sessions/newer", 4000)
     cli.ok("decide", "y", "--session", "shop")
-    assert cli.json("list")[0]["decision"] == "y"
+    assert [(each["session"], each["decision"]) for each in cli.json("list")] == [("newer", "x"), ("shop", "y")]
+    assert cli.json("decide", "z")["session"] == "shop"
     assert [row["id"] for row in cli.json("session", "list")] == ["newer", "shop"]
 
 
@@ -281,7 +294,8 @@ def _make_older(folder: Path, seconds: int) -> None:
 
 def test_without_session_add_starts_one_and_list_explains_how(empty: Terminal) -> None:
     empty.ok("init")
-    assert "smp session new" in empty.fails(8, "list")
+    assert "smp session new" in empty.ok("list")
+    assert empty.json("list") == []
     assert "no session" in empty.ok("session", "list")
     assert "no session" in empty.ok("validate", "--all")
     code, out, err = empty("decide", "x", "--json")
@@ -300,16 +314,26 @@ def test_author_by_option_and_environment(cli: Terminal, monkeypatch: pytest.Mon
     assert cli.json("history", "DEC-0001")[-1]["by"] == "veritas"
 
 
-def test_missing_id_names_the_session_that_has_it(cli: Terminal, tmp_path: Path) -> None:
+def test_id_alone_means_the_default_session_else_the_only_one_that_has_it(cli: Terminal, tmp_path: Path) -> None:
     """A newcomer who has started another session was only told that DEC-0001 does not exist."""
     cli.ok("decide", "Use OAuth")
     cli.ok("session", "new", "two")
     _make_older(tmp_path / ".bmad/memory/sessions/shop", 4000)
-    for words in (("show",), ("history",), ("resolve",), ("pin",), ("delete",), ("priority",)):
-        assert "Session shop has one: shop/DEC-0001" in cli.fails(11, *words, "DEC-0001")
-    assert json.loads(cli.fails(11, "show", "DEC-0001", "--json"))["error"]["session"] == "two"
     for words in (("show", "DEC-0009"), ("show", "two/DEC-0001"), ("show", "DEC-0001", "--session", "two")):
         assert "has one" not in cli.fails(11, *words)
+    for words in (("show",), ("history",), ("priority",), ("pin",)):
+        code, _, err = cli(*words, "DEC-0001")
+        assert (code, err) == (0, "DEC-0001 is in session shop.\n")
+    cli.ok("session", "new", "three")
+    cli.ok("decide", "Use SAML", "--session", "two")
+    _make_older(tmp_path / ".bmad/memory/sessions/two", 4000)
+    _make_older(tmp_path / ".bmad/memory/sessions/three", -60)
+    for words in (("show",), ("delete",), ("edit",)):
+        assert (
+            "2 sessions have a memory DEC-0001. Name one of them, or use --session: shop/DEC-0001, two/DEC-0001"
+            in cli.fails(2, *words, "DEC-0001")
+        )
+    assert cli.json("show", "two/DEC-0001")["decision"] == "Use SAML"
 
 
 # -- sessions
@@ -501,7 +525,7 @@ def test_list_filters(cli: Terminal) -> None:
 
 
 def test_list_of_an_empty_session(cli: Terminal) -> None:
-    assert cli.ok("list") == "Session shop is empty.\n"
+    assert cli.ok("list") == "There is no memory in session shop yet. Add one: smp add finding TEXT\n"
 
 
 def test_show_by_id_and_by_session_and_id(cli: Terminal) -> None:
@@ -838,8 +862,8 @@ def test_tables_fit_the_terminal(cli: Terminal, tmp_path: Path) -> None:
     cli.ok("decide", "long " * 100)
     cli.ok("decide", "茶" * 100)
     lines = _on_a_terminal(tmp_path, "list", "--no-color", COLUMNS="70").splitlines()
-    assert len(lines) == 3
-    assert all(line.endswith("…") and len(line) <= 70 for line in lines[1:])
+    assert lines[3:] == ["2 memories in session shop, newest last"]
+    assert all(line.endswith("…") and len(line) <= 70 for line in lines[1:3])
 
 
 def _on_a_terminal(folder: Path, *words: str, **environment: str) -> str:

@@ -44,7 +44,7 @@ def test_delete_by_criteria(cli: Lister) -> None:
     assert [each["id"] for each in cli.json("deleted", "--all")] == ["DEC-0001", "DEC-0002"]
     assert "No memory matches" in cli.ok("delete", "--topic", "billing")
     assert "2 memories restored" in cli.ok("restore", "--topic", "billing")
-    assert cli.ok("deleted") == "The trash is empty.\n"
+    assert cli.ok("deleted") == "The trash of session shop is empty.\n"
     assert "1 memory deleted" in cli.ok("delete", "--all", "--text", "rate limit", "--where", "severity=high")
 
 

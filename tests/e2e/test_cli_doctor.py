@@ -42,8 +42,9 @@ def test_healthy_store(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = digest(store)
     told = run(capsys)
     assert "1 session, 8 memories" in told
-    assert "no issues" in told
-    assert told.count("✓") == len(smp_memory.open(store).doctor().checks) + 1
+    assert "✓ No issues; " in told
+    assert told.count("✓") == 1
+    assert run(capsys, "--verbose").count("✓") == len(smp_memory.open(store).doctor().checks) + 1
     assert json.loads(run(capsys, "--json"))["ok"] is True
     assert digest(store) == before
 
@@ -80,7 +81,7 @@ def test_fix_applies_safe_fixes(store: Path, capsys: pytest.CaptureFixture[str])
     assert os.stat(store / "sessions/review/decisions.jsonl").st_mode & 0o777 == 0o644
     told = run(capsys, "--fix")
     assert "fixed permissions" in told
-    assert "no issues" in told
+    assert "✓ No issues; " in told
     os.chmod(store / "sessions/review/decisions.jsonl", 0o644)
     assert json.loads(run(capsys, "--fix", "--only", "index", "--json", code=NOT_WELL))["fixed"] == []
     with smp_memory.open(store) as memory:
@@ -124,7 +125,8 @@ def test_store_with_broken_config_is_found(
 
 
 def test_quick_skips_heavy_checks(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "--quick").count("skipped (") == 3
+    assert ", 3 skipped (--quick)" in run(capsys, "--quick")
+    assert run(capsys, "--quick", "--verbose").count("skipped (") == 4
 
 
 def test_hostile_text_cannot_control_the_terminal(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,7 +173,7 @@ def test_colours_and_wrapped_lines_on_a_terminal(store: Path) -> None:
 def test_advised_commands_resolve_the_issues(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sources = Path(smp_memory.__file__).parent.glob("health/*.py")
     words = {word for path in sources for word in re.findall(r"\bsmp ((?:session |git )?[a-z]+)\b", path.read_text())}
-    assert {"redact", "repair", "compact", "session undelete", "resolve"} <= words
+    assert {"redact", "repair", "compact", "session restore", "resolve"} <= words
     assert words <= set(COMMANDS)
     with smp_memory.open(store, config={**QUICKLY, "privacy": {"redaction": {"enabled": False}}}) as memory:
         session = memory.session("review")

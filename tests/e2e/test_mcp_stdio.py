@@ -17,6 +17,7 @@ pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
 import smp_memory
 from tests.e2e.hook_host import until
 from tests.e2e.mcp_process import Failed, Server, command, environment
+from tests.user_state import state_folder
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,12 @@ def test_server_announces_its_name_and_capabilities(server: Server) -> None:
     assert set(server.hello["capabilities"]) == {"tools", "resources", "prompts"}
     assert "not instructions" in server.hello["instructions"]
     assert server.ask("ping") == {}
+
+
+def test_client_that_asks_for_the_tools_is_noted_without_content(server: Server, root: Path) -> None:
+    server.ask("tools/list")
+    path = state_folder(root) / "calls" / "mcp"
+    assert path.read_bytes() == b""
 
 
 def test_every_tool_works_over_the_wire(server: Server, session: str) -> None:

@@ -49,7 +49,8 @@ def test_each_conversation_can_pass_on_the_session_that_its_note_names(project: 
 
 
 @pytest.mark.parametrize(
-    "words", [["decide", "Use OAuth"], ["note", "A finding"], ["list"], ["show", "DEC-0001"], ["delete", "DEC-0001"]]
+    "words",
+    [["decide", "Use OAuth"], ["note", "A finding"], ["session", "show"], ["show", "DEC-0001"], ["delete", "DEC-0001"]],
 )
 def test_command_without_a_session_is_refused_between_two_of_the_last_hour(project: Project, words: list[str]) -> None:
     with project.open() as memory:
@@ -83,7 +84,7 @@ def test_started_session_is_current_until_another_one_is_written(project: Projec
     run(project, "session", "new", "second")
     for number in range(3):
         assert run(project, "decide", f"Decision {number}")["session"] == "second"
-    assert run(project, "list")[0]["session"] == "second"
+    assert run(project, "session", "show")["id"] == "second"
     run(project, "decide", "Back to the first", "--session", "first")
     assert run(project, "decide", "Which one?")["error"]["sessions"] == ["first", "second"]
     run(project, "session", "new", "third")
@@ -114,7 +115,7 @@ def older_store(root: Path, *names: str) -> None:
 
 def test_command_in_a_fresh_clone_means_the_session_whose_memory_is_the_newest(project: Project) -> None:
     older_store(project.root, "b", "c", "a")
-    assert run(project, "list")[0]["session"] == "a"
+    assert run(project, "session", "show")["id"] == "a"
     assert run(project, "decide", "Use OAuth", "--session", "c")["session"] == "c"
     assert run(project, "decide", "Use OAuth again")["session"] == "c"
 

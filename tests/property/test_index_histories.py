@@ -17,8 +17,8 @@ from hypothesis import given, settings
 
 import smp_memory
 from smp_memory.errors import SMPError
+from smp_memory.files.disk import TICK_NS
 from smp_memory.files.layouts import NAMES
-from smp_memory.files.partial_reader import TICK_NS
 from smp_memory.index.tokenizer import terms
 from smp_memory.testing import FrozenClock
 from tests.crash.scenarios import depth

@@ -17,7 +17,12 @@ from smp_memory.cli.main import main
 from smp_memory.errors import SMPError
 
 COMMANDS = [
+    "",
+    "__complete bash show ''",
+    "__complete zsh session restore ''",
     "stats",
+    "list --all-memories",
+    "trash",
     "list --all",
     "query anything --all",
     "query anything --all --include-archived",

@@ -237,7 +237,7 @@ def test_deleted_session_can_be_undeleted(every: World) -> None:
     assert record["deleted_by"] == "ada"
     assert record["recovery_deadline"] > record["deleted_at"]
     assert away.state == "deleted"
-    with pytest.raises(SessionNotFound, match="undelete"):
+    with pytest.raises(SessionNotFound, match="smp session restore s1"):
         every.opened().session("s1")
     assert every.opened().query("OAuth").ids == []
     assert every.opened().undelete_session("s1") == "active"

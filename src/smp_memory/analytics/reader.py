@@ -78,7 +78,7 @@ class FactReader:
         )
         if cold:
             whose = "1 session" if cold == 1 else f"{cold:,} sessions"
-            notes.append(f"Memories in the cold segments of {whose} are not counted; `smp archived` lists them.")
+            notes.append(f"Memories in the cold segments of {whose} are not counted; `smp list --archived` lists them.")
         return notes
 
     # -- rows of the index

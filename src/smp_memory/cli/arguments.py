@@ -104,12 +104,24 @@ def _add_global_options(parser: Parser) -> None:
     group.add_argument("--author", metavar="NAME", help="who is writing (SMP_AUTHOR)")
     group.add_argument("--json", action="store_true", help="print one JSON document")
     group.add_argument("--no-color", action="store_true", help="no colour")
+    group.add_argument("--no-pager", action="store_true", help="do not show long output in a pager")
     group.add_argument("--verbose", action="store_true", help="log events on standard error (with --json: as JSON)")
 
 
 # -- argument types and texts that several commands use
 
-ID_HELP = "DEC-0001, or session/DEC-0001 for a memory of another session"
+ID_HELP = "DEC-0001, or session/DEC-0001 if several sessions have this id"
+
+
+def add_scope(parser: Parser) -> None:
+    """The scope of a command that reads: all sessions, unless one is named."""
+    parser.default_session = "all of them"
+    parser.add_argument("--all", action="store_true", help="all sessions, even if SMP_SESSION names one")
+
+
+def add_alias(parser: Parser, *options: str, **settings: Any) -> None:
+    """An earlier spelling of an option: it works and is not listed."""
+    parser.add_argument(*options, help=argparse.SUPPRESS, **settings)
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:

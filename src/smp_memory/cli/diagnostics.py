@@ -18,7 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import logging
     from collections.abc import Mapping
-    from types import TracebackType
 
 _DELAY_SECONDS, _INTERVAL_SECONDS = 1.0, 0.1
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
@@ -43,35 +42,29 @@ class ProgressLine:
             self._screen.status("")
 
 
-class DelayedMessage:
-    """Shows a message while the block runs, if it takes long: `with DelayedMessage(screen, "Building the index …"):`."""
+class WaitingLine:
+    """Shows the name of what is running and its seconds, after the first second, until `stop`."""
 
-    def __init__(self, screen: Screen, text: str, delay_seconds: float = _DELAY_SECONDS) -> None:
+    def __init__(self, screen: Screen, name: str, delay_seconds: float = _DELAY_SECONDS) -> None:
         self._screen = screen
-        self._text = text
-        self._mutex = threading.Lock()
-        self._is_shown = self._is_over = False
-        self._timer = threading.Timer(delay_seconds, self._show)
-        self._timer.daemon = True
+        self._name = name
+        self._delay_seconds = delay_seconds
+        self._is_over, self._is_shown = threading.Event(), False
+        self._thread = threading.Thread(target=self._show, daemon=True)
+        self._thread.start()
 
     def _show(self) -> None:
-        with self._mutex:
-            if not self._is_over:
-                self._screen.status(self._text)
-                self._is_shown = True
+        started = time.monotonic()
+        while not self._is_over.wait(self._delay_seconds):
+            self._is_shown = True
+            self._screen.status(f"{self._name} … {time.monotonic() - started:.0f} s")
 
-    def __enter__(self) -> None:
-        if self._screen.is_terminal:
-            self._timer.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._timer.cancel()
-        with self._mutex:
-            self._is_over = True
-            if self._is_shown:
-                self._screen.status("")
+    def stop(self) -> None:
+        """Clear the line. Nothing is shown after this returns."""
+        self._is_over.set()
+        self._thread.join()
+        if self._is_shown:
+            self._screen.status("")
 
 
 # -- log events

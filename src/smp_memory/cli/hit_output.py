@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from smp_memory.cli.commands.read import display_text, status_text
+from smp_memory.cli.record_text import display_text, status_text
 from smp_memory.cli.render import bar, one_line, pad, paint, safe, time_text, truncate, value_text, width_of, wrap
 from smp_memory.model.types import SEVERITIES
 

@@ -6,7 +6,7 @@ import os
 import sys
 
 from smp_memory.cli.render import Screen
-from smp_memory.errors import InvalidRecord, MemoryNotFound, SessionNotFound
+from smp_memory.errors import InvalidRecord, MemoryNotFound, SessionNotFound, UserError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from smp_memory.cli.diagnostics import DelayedMessage, ProgressLine
+    from smp_memory.cli.diagnostics import ProgressLine, WaitingLine
     from smp_memory.memory import Memory
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.record import Record
     from smp_memory.session import SessionMemory
+
+_LISTED_SESSIONS = 5
 
 
 def write_notices(record: Record) -> list[str]:
@@ -49,8 +51,10 @@ def update_fields(
 class Invocation:
     """One invocation of a command. The store is opened when it is first used and closed at the end."""
 
-    def __init__(self, options: Namespace) -> None:
+    def __init__(self, options: Namespace, command: str = "") -> None:
         self.options = options
+        self._command = command
+        self._waiting: WaitingLine | None = None
         self.screen = Screen(sys.stdout, may_color=not options.no_color)
         self._memory: Memory | None = None
         self._default_session: str | None = None
@@ -128,9 +132,46 @@ class Invocation:
         return self._default_session
 
     def resolve(self, reference: str) -> tuple[SessionMemory, str]:
-        """The session and the id of a memory: `ID`, or `session/ID` for one of another session."""
+        """The session and the id of a memory: `session/ID`, or `ID` of the default session, else of the only session that has it."""
         name, slash, memory_id = reference.rpartition("/")
-        return (self.session(name), memory_id) if slash and name else (self.session(), reference)
+        if slash and name:
+            return self.session(name), memory_id
+        if self.session_name is not None:
+            return self.session(), reference
+        return self.session(self._session_with(reference)), reference
+
+    def _session_with(self, memory_id: str) -> str | None:
+        """The session of a memory that was named by its id alone; None: none has it, so the default session reports that."""
+        default, ambiguity = None, None
+        try:
+            default = self._find_default_session()
+        except UserError as error:  # several sessions are in use; the id may still be unique
+            ambiguity = error
+        if default is not None and self._has(default, memory_id):
+            return default
+        names = self._sessions_with(memory_id)
+        if len(names) == 1:
+            self.notify(f"{memory_id} is in session {names[0]}.")
+            return names[0]
+        if names:
+            listed = ", ".join(f"{name}/{memory_id}" for name in names[:_LISTED_SESSIONS])
+            more = f" and {len(names) - _LISTED_SESSIONS:,} more" if len(names) > _LISTED_SESSIONS else ""
+            raise UserError(f"{len(names):,} sessions have a memory {memory_id}. Name one of them, or use --session: {listed}{more}", sessions=names)  # fmt: skip
+        if ambiguity is not None:
+            raise ambiguity
+        return default
+
+    def _has(self, session: str, memory_id: str) -> bool:
+        """Whether a session has a memory, also a deleted one or one in its cold segment."""
+        found = self.memory.store.indexer.answer([session], lambda searcher: searcher.row(session, memory_id))
+        return found is not None or any(each.id == memory_id for each in self.memory.session(session).archived())
+
+    def _sessions_with(self, memory_id: str) -> list[str]:
+        """The live sessions that have a memory of this id."""
+        store = self.memory.store
+        names = store.session_ids()
+        found: list[str] = store.indexer.answer(None, lambda searcher: [each for each in names if searcher.row(each, memory_id)])  # fmt: skip
+        return found
 
     def resolve_by_session(self, references: Iterable[str]) -> list[tuple[SessionMemory, list[str]]]:
         """The ids of several memories by session, without repetitions."""
@@ -155,11 +196,7 @@ class Invocation:
         memory_id, session = error.details.get("id"), error.details.get("session")
         if not isinstance(memory_id, str) or session is None or session != self._default_session:
             return type(error)(error.message, **error.details)
-        store = self.memory.store
-        others = [name for name in store.session_ids() if name != session]
-        matches = store.indexer.answer(
-            None, lambda searcher: [name for name in others if searcher.row(name, memory_id)]
-        )
+        matches = [name for name in self._sessions_with(memory_id) if name != session]
         if not matches:
             return type(error)(error.message, **error.details)
         where = f"Session {matches[0]} has" if len(matches) == 1 else f"{len(matches):,} other sessions have"
@@ -177,6 +214,19 @@ class Invocation:
         return self.memory if self.options.all or self.session_name is None else self.session()
 
     @property
+    def read_scope(self) -> Memory | SessionMemory:
+        """The same for what is read and not searched: the only session of a store in place of the store, for short ids."""
+        scope = self.scope
+        if scope is self.memory and self.memory.store.has_one_session():
+            return self.memory.session(self.memory.store.session_ids()[0])
+        return scope
+
+    @property
+    def read_sessions(self) -> list[SessionMemory]:
+        """The sessions of the scope."""
+        return self.memory.sessions() if self.scope is self.memory else [self.session()]
+
+    @property
     def target(self) -> Memory | SessionMemory:
         """The session that a command works on, or with its option --all the whole store."""
         return self.memory if self.options.all else self.session()
@@ -186,15 +236,47 @@ class Invocation:
         """Whether the scope is one session, so that ids are unique without it."""
         return self.scope is not self.memory or self.memory.store.has_one_session()
 
+    @property
+    def scope_text(self) -> str:
+        """The scope in words: `all 12 sessions`, `session checkout-review`."""
+        if self.scope is not self.memory:
+            return f"session {self.session_name}"
+        names = self.memory.store.session_ids()
+        return f"session {names[0]}" if len(names) == 1 else f"all {len(names):,} sessions" if names else "0 sessions"
+
+    @property
+    def scope_data(self) -> dict[str, Any]:
+        """The scope for JSON: the session that was named, or None, and the number of sessions."""
+        if self.scope is not self.memory:
+            return {"session": self.session_name, "sessions": 1}
+        return {"session": None, "sessions": len(self.memory.store.session_ids())}
+
     # -- the answer
 
-    def answer(self, data: Any, lines: Iterable[str]) -> None:
-        """Print the data as JSON, or the lines; with --json the lines are not computed."""
+    def answer(self, data: Any, lines: Iterable[str], *, newest_last: bool = False) -> None:
+        """Print the data as JSON, or the lines; with --json the lines are not computed. Long output goes through a pager."""
+        from smp_memory.cli.pager import may_page, print_paged
+
+        self.stop_waiting()
         if self.options.json:
             self.screen.json(data)
-            return
-        for line in lines:
-            self.screen.line(line)
+        elif may_page(self.screen, self.options):
+            print_paged(self.screen, lines, at_end=newest_last)
+        else:
+            for line in lines:
+                self.screen.line(line)
+
+    def start_waiting(self) -> None:
+        """Show what is running, on a terminal, if it takes longer than a second; until the answer or a message is printed."""
+        if self._waiting is None and sys.stderr is not None and sys.stderr.isatty() and not self.options.verbose:
+            from smp_memory.cli.diagnostics import WaitingLine
+
+            self._waiting = WaitingLine(self._stderr(), f"smp {self._command}")
+
+    def stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.stop()
+            self._waiting = None
 
     def answer_written(self, record: Record, line: str) -> None:
         """Answer with a memory that was written, its redactions and warnings."""
@@ -209,6 +291,7 @@ class Invocation:
 
     def notify(self, text: str) -> None:
         """Print a message for people on stderr; programs may ignore it."""
+        self.stop_waiting()
         self._stderr().line(text)
 
     def notify_redacted(self, what: str, kinds: dict[str, int] | None) -> None:
@@ -238,14 +321,9 @@ class Invocation:
             if text:
                 self.notify(text)
 
-    def delayed_message(self, text: str) -> DelayedMessage:
-        """A context manager that shows a message on stderr if its block takes long."""
-        from smp_memory.cli.diagnostics import DelayedMessage
-
-        return DelayedMessage(self._stderr(), text)
-
     def progress_line(self) -> ProgressLine:
         """A status line on stderr that the command updates."""
+        self.stop_waiting()
         from smp_memory.cli.diagnostics import ProgressLine
 
         return ProgressLine(self._stderr())
@@ -259,14 +337,18 @@ class Invocation:
 
     def confirm(self, question: str) -> bool:
         """Ask a person a yes-or-no question; no is the default."""
+        self.stop_waiting()
         self.screen.flush()
         sys.stdout.write(f"{question} [y/N] ")
         sys.stdout.flush()
-        return sys.stdin.readline().strip().lower() in ("y", "yes")
+        is_confirmed = sys.stdin.readline().strip().lower() in ("y", "yes")
+        self.start_waiting()
+        return is_confirmed
 
     # -- the end
 
     def close(self) -> None:
+        """Close the store; the next use opens it again."""
         if self._memory is not None:
             self._memory.close()
             self._memory = None
@@ -277,4 +359,5 @@ class Invocation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.stop_waiting()
         self.close()

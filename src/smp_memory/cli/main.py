@@ -1,6 +1,6 @@
 """Entry point of the command `smp`: select and run a command, turn errors into messages and exit codes.
 
-Guarantees: `--help` and `--version` load neither the store nor argparse. A mistake, a damaged file, a full disk, Ctrl-C
+Guarantees: `--help`, `--version` and `smp` alone load neither the store nor argparse. A mistake, a damaged file, a full disk, Ctrl-C
 or a closed pipe ends in one message on stderr with a stable code and that error's exit code, never in a traceback;
 `SMP_DEBUG=1` shows the traceback, too. With `--json` the message is a JSON document on stderr, and stdout stays empty.
 """
@@ -12,7 +12,7 @@ import os
 import sys
 
 import smp_memory
-from smp_memory.cli.commands import COMMANDS, FAMILIES, GROUPS
+from smp_memory.cli.commands import ALIASES, COMMANDS, EVERYDAY, FAMILIES, GROUPS
 from smp_memory.errors import MemoryNotFound, SMPError, UserError, from_os_error
 
 TYPE_CHECKING = False
@@ -21,21 +21,34 @@ if TYPE_CHECKING:
 
 INTERRUPTED, CLOSED_PIPE, INTERNAL = 130, 141, 70
 _OPTIONS_WITH_VALUE = ("--root", "--session", "--author")
+_FLAGS = ("--json", "--no-color", "--no-pager", "--verbose")
 _HELP = ("-h", "--help")
 _REPORT_PROBLEMS = ("validate", "repair", "doctor")  # their answer names each problem
+_LASTING = (
+    "watch",
+    "mcp",
+    "hook",
+    "macp",
+    "demo",
+    "edit",
+    "git merge-driver",
+)  # they wait for others, or show their own progress
 _SYNONYMS = {"search": ["query"], "find": ["query"], "ask": ["query"], "grep": ["query"], "follow": ["watch"]}
 
 _GLOBAL_OPTIONS = """\
 Options for every command, before or after it:
   --root DIR        the folder of the store, else SMP_ROOT,
                     else the store in the nearest .bmad upwards
-  --session ID      the session, else SMP_SESSION, else the one written last
-                    (query, similar, watch: all sessions)
+  --session ID      the session, else SMP_SESSION; without it, commands that
+                    read or search use all sessions, and those that write use
+                    the session written last
   --author NAME     who is writing, else SMP_AUTHOR
   --json            print one JSON document, exact and complete
   --no-color        no colour (also: NO_COLOR, and if the output is no terminal)
+  --no-pager        do not show long output in a pager (SMP_PAGER, PAGER, less)
   --verbose         log events on standard error (with --json: as JSON)
 """
+_TITLE = "Memory for AI agents, in files that people can read."
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -47,6 +60,10 @@ def main(argv: list[str] | None = None) -> int:
         )
 
         hook(words[1:])
+    if words[:1] == ["__complete"]:
+        from smp_memory.cli.completion import main as complete  # called at every press of the tab key: nothing else
+
+        return complete(words[1:])
     if words[:2] == ["git", "merge-driver"] and len(words) == 6:
         from smp_memory.integrations.git.merge_driver import main as merge_driver  # called for every file: nothing else
 
@@ -55,6 +72,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         code = _run(words)
         sys.stdout.flush()
+        if argv is None and not split(words)[0]:
+            os._exit(code)  # `smp` alone, help and version: ending the interpreter would take a fifth of the time
         return code
     except SystemExit as end:  # argparse has printed its help
         return end.code if isinstance(end.code, int) else 0
@@ -71,12 +90,17 @@ def main(argv: list[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     name, rest = split(words)
     if name == "help":
+        if rest[:1] == ["all"]:
+            print(overview(), end="")
+            return 0
         name, rest = split([*rest, "--help"])
     if not name:
         return _run_without_command(rest)
     if name in FAMILIES and any(word in _HELP for word in rest):
         print(overview(name), end="")
         return 0
+    if name in ALIASES:
+        name, rest = ALIASES[name][0], [*ALIASES[name][1:], *rest]
     if name not in COMMANDS:
         raise UserError(_unknown_command(name), command=name)
     from smp_memory.cli.arguments import build_parser
@@ -85,8 +109,10 @@ def _run(words: list[str]) -> int:
     parser, run = build_parser(name)
     options = parser.parse_intermixed_args(rest)
     _set_up_log(options)
-    with Invocation(options) as call:
+    with Invocation(options, name) as call:
         try:
+            if name not in _LASTING:
+                call.start_waiting()
             code = run(call) or 0
             if name not in _REPORT_PROBLEMS:
                 call.notify_unreadable()
@@ -128,22 +154,56 @@ def _first_argument(words: list[str], at: int) -> int:
 def _run_without_command(words: list[str]) -> int:
     if "--version" in words:
         print(f"smp {smp_memory.__version__}")
-    elif not words or any(word in _HELP for word in words):
-        print(overview(), end="")
+    elif any(word in _HELP for word in words):
+        print(everyday_overview(), end="")
+    elif _are_global_options(words):
+        import gc
+
+        gc.disable()  # the process ends before collecting pays
+        from smp_memory.cli.commands.status import show_status
+
+        show_status(words)
     else:
         raise UserError(f"There is no command in: smp {' '.join(words)}. See: smp --help")
     return 0
 
 
+def _are_global_options(words: list[str]) -> bool:
+    at = 0
+    while at < len(words):
+        if words[at] in _OPTIONS_WITH_VALUE and at + 1 < len(words):
+            at += 2
+        elif words[at] in _FLAGS or ("=" in words[at] and words[at].partition("=")[0] in _OPTIONS_WITH_VALUE):
+            at += 1
+        else:
+            return False
+    return True
+
+
+def everyday_overview() -> str:
+    """The commands that people use every day, and where to find the others."""
+    lines = ["usage: smp [COMMAND] …", "", _TITLE, ""]
+    lines += ["`smp` alone shows the store, what it holds and what to do next.", ""]
+    lines += [*map(_line, EVERYDAY), ""]
+    others = len(COMMANDS) - len(EVERYDAY)
+    lines += [f"`smp help all` lists {others} more, `smp help COMMAND` explains one, with examples.", ""]
+    lines += [_GLOBAL_OPTIONS, "New here? smp demo"]
+    return "\n".join(lines) + "\n"
+
+
 def overview(family: str = "") -> str:
     """The list of all commands, or of those of a family, in groups."""
-    lines = [f"usage: smp {family or 'COMMAND'} …", "", "Memory for AI agents, in files that people can read.", ""]
+    lines = [f"usage: smp {family or 'COMMAND'} …", "", _TITLE, ""]
     for title, commands in GROUPS:
-        known = [f"  {name:16}  {about}" for name, (_, about) in commands.items() if name.startswith(family)]
+        known = [_line(name) for name in commands if not family or name.startswith(family + " ")]
         if known:
             lines += [f"{title}:", *known, ""]
-    lines += [_GLOBAL_OPTIONS, "`smp COMMAND --help` explains a command, with examples. New here? smp demo"]
+    lines += [_GLOBAL_OPTIONS, "`smp help COMMAND` explains a command, with examples. New here? smp demo"]
     return "\n".join(lines) + "\n"
+
+
+def _line(name: str) -> str:
+    return f"  {name:16}  {COMMANDS[name][1]}"
 
 
 def _unknown_command(name: str) -> str:

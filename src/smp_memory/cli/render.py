@@ -84,17 +84,34 @@ class Screen:
         except (OSError, ValueError):
             return 80
 
+    @property
+    def height(self) -> int:
+        """Lines of the terminal."""
+        try:
+            return int(os.environ.get("LINES", "0")) or os.get_terminal_size(self._stream.fileno()).lines or 24
+        except (OSError, ValueError):
+            return 24
+
     def line(self, text: str = "") -> None:
         """Print one line, escaped. All text that others wrote is printed here."""
-        self._stream.write(self._printable(text) + "\n")
+        self._stream.write(self.printable(text) + "\n")
+
+    def write(self, text: str) -> None:
+        """Print text that `printable` has escaped."""
+        self._stream.write(text)
+
+    def encoded(self, text: str) -> bytes:
+        """Escaped text in the encoding of the stream, for a pager."""
+        return text.encode(self._encoding, "backslashreplace")
 
     def status(self, text: str) -> None:
         """Show a transient line on a terminal: the next one replaces it, an empty one clears it."""
         if self.is_terminal and os.environ.get("TERM") != "dumb":
-            self._stream.write(f"\r{self._printable(truncate(text, (self.width or 80) - 1))}\x1b[K")
+            self._stream.write(f"\r{self.printable(truncate(text, (self.width or 80) - 1))}\x1b[K")
             self._stream.flush()
 
-    def _printable(self, text: str) -> str:
+    def printable(self, text: str) -> str:
+        """The text as it is printed: escaped, with colour if the stream has it."""
         text = safe(text)
         if not self.has_color:
             text = _MARKS.sub("", text)
@@ -173,6 +190,19 @@ def time_text(time: str) -> str:
     return time[:19].replace("T", " ")
 
 
+_AGES = ((86_400 * 365, "year"), (86_400 * 30, "month"), (86_400, "day"), (3600, "hour"), (60, "minute"))
+
+
+def age_text(seconds: float) -> str:
+    """`2 hours ago`; `just now` for less than a minute; `in the future` for a clock that was set back."""
+    if seconds < -60:
+        return "in the future"
+    for size, name in _AGES:
+        if seconds >= size:
+            return f"{plural(int(seconds // size), name)} ago"
+    return "just now"
+
+
 def value_text(value: Any) -> str:
     """A value on one line: text as it is, everything else as JSON."""
     if isinstance(value, str):
@@ -216,9 +246,13 @@ def width_of(text: str) -> int:
 
 @cache
 def _letter_width(letter: str) -> int:
+    if letter == "\u200d" or _MARKS.match(letter):
+        return 0
+    if letter < "\u0300" or "\u2010" <= letter <= "\u2027":  # Latin letters, dashes, quotes, the ellipsis
+        return 1
     from unicodedata import combining, east_asian_width
 
-    if combining(letter) or letter == "\u200d" or _MARKS.match(letter):
+    if combining(letter):
         return 0
     return 2 if east_asian_width(letter) in "WF" else 1
 

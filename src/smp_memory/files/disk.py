@@ -35,6 +35,7 @@ TEMPORARY = ".smp-new"  # the ending of unfinished files; no reader reads them
 _APPEND = os.O_RDWR | os.O_APPEND
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # opening a pipe that somebody planted must not wait for ever
 _CHUNK = 1 << 20
+TICK_NS = 50_000_000  # more than the coarsest clock of a file system that SMP is used on
 
 
 class OpenFile:

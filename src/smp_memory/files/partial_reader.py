@@ -1,4 +1,4 @@
-"""Read a part of a session: what is new since a cursor, the last memories of a type, byte ranges of its files.
+"""Read a part of a session: what is new since a cursor, the last memories of a type.
 
 A *cursor* says how far a file was read and how to know that what was read is still there: the file's identity and epoch
 (see `smp_memory.files.lock`), and a checksum of its bytes up to there. Cursors are valid in another process too. If the epoch
@@ -14,7 +14,7 @@ import os
 import time
 import zlib
 
-from smp_memory.files.disk import identity, retry_mapped
+from smp_memory.files.disk import TICK_NS, identity
 from smp_memory.files.file_state import FileState
 from smp_memory.files.reader import SessionReader
 from smp_memory.model.entry import Entry
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from smp_memory.model.clone_merge import ReadableIds
 
 Cursor = list[int | None]  # inode, size, two times, epoch, end, line, checksum, settled
-TICK_NS = 50_000_000  # more than the coarsest clock of a file system that SMP is used on
 _CHUNK = 1 << 20
 
 
@@ -179,30 +178,3 @@ def _tail_history(reader: SessionReader, name: str, start: int, others: list[str
 
 
 # -- byte ranges
-
-
-class SpanReader:
-    """Reads byte ranges of several files and opens each file once. A context manager."""
-
-    def __init__(self, disk: Disk) -> None:
-        self._disk = disk
-        self._descriptors: dict[str, int] = {}
-
-    def read(self, path: str, start: int, length: int) -> bytes:
-        """The bytes of a range; fewer if the file ends there. Raises FileNotFoundError."""
-        descriptor = self._descriptors.get(path)
-        if descriptor is None:
-            descriptor = self._descriptors[path] = self._disk.open_read(path)
-        try:
-            found = self._disk.system.pread(descriptor, length, start)
-            return found if len(found) == length else self._disk.read_open(descriptor, start, length)
-        except OSError as error:
-            return retry_mapped(error, path, "reading a file", lambda: self._disk.read_once(path, start, length))
-
-    def __enter__(self) -> SpanReader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for descriptor in self._descriptors.values():
-            self._disk.system.close(descriptor)
-        self._descriptors.clear()

@@ -124,7 +124,7 @@ class ReferencesCheck(Check):
         if deleted:
             is_session = target not in self._ids[other]
             what = f"{reference.id} refers to {name}, {'whose session' if is_session else 'which'} is deleted."
-            restore = f"smp session undelete {other}" if is_session else f"smp restore {other}/{target}"
+            restore = f"smp session restore {other}" if is_session else f"smp restore {other}/{target}"
             return self._issue(
                 reference, NOTE, what, f"{restore} restores it; otherwise nothing needs to be done.", name
             )

@@ -66,7 +66,7 @@ _ADVICE = {
     "not_a_file": "Put a plain file in its place.",
     "missing_entries": "Restore them from git or a backup, if they were removed by mistake.",
     "missing_after_change": "Append what is in this file to the one it came from, or delete it.",
-    _COLD_DAMAGED: "Restore the file from a backup; smp archived --session {} lists what can still be read.",
+    _COLD_DAMAGED: "Restore the file from a backup; smp list --archived --session {} lists what can still be read.",
 }
 _RECOVERABLE = ("torn", "unfinished")  # the next write recovers it, or the fix
 _ATTEMPTS, _PAUSE_SECONDS = 5, 0.05

@@ -173,7 +173,7 @@ class HookFailuresCheck(Check):
             return
         if isinstance(name, str) and is_valid(name):
             message = f"{name}, {counted(turns, 'turn')}, ended without a decision, finding, learning or preference. Turns fade."
-            advice = "Store what should last: smp decide, smp note. The next session gets the same hint."
+            advice = "Store what should last: smp add decision, smp add finding. The next session gets the same hint."
             yield HealthIssue(self.name, NOTE, message, advice, session=name)
 
 
@@ -301,7 +301,7 @@ class TrashCheck(Check):
             deleted = counted(len(due), "deleted memory", "deleted memories")
             has = "has" if len(due) == 1 else "have"
             message = f"{deleted} of {session.id} {has} been in the trash for {retention.days} days: {named(due)}."
-            advice = "smp deleted lists them, smp restore restores them; smp purge --all removes them for good."
+            advice = "smp trash lists them, smp restore restores them; smp trash --empty --all removes them for good."
             self._due.append(HealthIssue(self.name, NOTE, message, advice, session.id, tuple(due)))
         yield from ()
 
@@ -318,7 +318,7 @@ class TrashCheck(Check):
             is_due = step is not None and step.state == PURGED
             if is_due or announces_purge(None, subject.now, marks, times, clock_evidence):
                 message = f"The deleted session {each.session} will be purged by the next maintenance{'' if is_due else ' but one'}."
-                advice = f"smp session undelete {each.session} restores it."
+                advice = f"smp session restore {each.session} restores it."
                 self._due.append(HealthIssue(self.name, NOTE, message, advice, each.session, path=each.path))
         yield from limited(
             self._due, _MAX_ISSUES, "{} more sessions have something in the trash that is due for purging."

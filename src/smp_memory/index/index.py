@@ -13,6 +13,7 @@ from itertools import islice, repeat
 from smp_memory.index import report_meaning
 from smp_memory.index.documents import IndexDocument, facts_in
 from smp_memory.index.rows import POSITION_BITS, IndexUnusable, Rows
+from smp_memory.index.snapshot import INDEX_PREFIX, ROWS_FILE, index_folders
 from smp_memory.index.text import TextIndex
 
 TYPE_CHECKING = False
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from smp_memory.model.history import RecordHistory
 
 
-ROWS_FILE = "rows.sqlite"
-_PREFIX = "index-"
 _NOT_COMPARABLE = ("doc", "places", "author", "digest", "facts")  # contain numbers that each index assigns on its own
 _MANY = 2000
 _AT_ONCE = 500  # memories: so few that their documents are still in the CPU's cache when they are written
@@ -46,7 +45,7 @@ def current_folder(base: str) -> str:
             except FileExistsError:
                 pass
         if not index_folders(base):
-            os.mkdir(os.path.join(base, f"{_PREFIX}{time.time_ns():020}-{os.urandom(4).hex()}"), 0o700)
+            os.mkdir(os.path.join(base, f"{INDEX_PREFIX}{time.time_ns():020}-{os.urandom(4).hex()}"), 0o700)
         return os.path.join(base, index_folders(base)[0])
     except (OSError, IndexError) as error:
         raise IndexUnusable(str(error)) from error
@@ -70,15 +69,10 @@ def discard_all(base: str) -> None:
 
     for name in os.listdir(base):
         path = os.path.join(base, name)
-        if name.startswith(_PREFIX):
+        if name.startswith(INDEX_PREFIX):
             discard(path)
         else:
             rmtree(path, ignore_errors=True)
-
-
-def index_folders(base: str) -> list[str]:
-    """The names of index folders, oldest first. The oldest is in use: two processes may have created one at the same time."""
-    return sorted(name for name in os.listdir(base) if name.startswith(_PREFIX))
 
 
 class Index:

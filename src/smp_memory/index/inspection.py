@@ -29,8 +29,9 @@ from zlib import crc32
 from smp_memory.index import unindexed
 from smp_memory.index.embeddings import VECTORS_PREFIX, vector_widths
 from smp_memory.index.engine import TantivyEngine
-from smp_memory.index.index import ROWS_FILE, current_folder, discard, index_folders
+from smp_memory.index.index import current_folder, discard
 from smp_memory.index.rows import COLUMNS, POSITION_BITS, VERSION, IndexBusy, IndexedSession, IndexUnusable, Row, Rows
+from smp_memory.index.snapshot import ROWS_FILE, index_folders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -368,7 +368,7 @@ def missing_session_error(store: FileStore, session: str) -> SMPError:
             path=archives.archive_path(session),
         )
     deleted = archives.deleted(session)
-    hint = f"It was deleted; `smp session undelete {session}` restores it." if deleted else ""
+    hint = f"It was deleted; `smp session restore {session}` restores it." if deleted else ""
     if not deleted and (summary := foreign_summary(store.disk, store.root, session)):
         hint = f"Another program left a summary of it, {summary}; the memories themselves are not there."
     return SessionNotFound(

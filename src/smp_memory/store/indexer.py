@@ -19,14 +19,15 @@ from functools import partial
 
 from smp_memory import metrics
 from smp_memory.errors import SMPError, from_os_error, is_failure
-from smp_memory.files.partial_reader import IncrementReader, SpanReader
+from smp_memory.files.partial_reader import IncrementReader
+from smp_memory.files.span_reader import SpanReader
 from smp_memory.index import LibraryMissing, libraries_are_loaded, record_use_of_disk
 from smp_memory.index.index import Index, current_folder, discard
 from smp_memory.index.rows import IndexBusy, IndexUnusable
 from smp_memory.model.clone_merge import ReadableIds
 from smp_memory.model.history import RecordHistory
 from smp_memory.observation import INDEX, observe
-from smp_memory.store import record_reader
+from smp_memory.store import missing_vectors
 from smp_memory.store.access_counts import PendingAccesses
 from smp_memory.store.change_detection import ChangeDetector, are_settled
 from smp_memory.store.parallel_tokenizer import with_terms
@@ -134,7 +135,7 @@ class Indexer:
                 index = searcher.index
                 try:
                     if by_meaning:
-                        record_reader.catch_up(index, self.reader)
+                        missing_vectors.catch_up(index, self.reader)
                     return self._in_one_state(index, searcher, work)
                 except LibraryMissing:
                     self.close()
@@ -181,7 +182,7 @@ class Indexer:
         if self._index is not None and not self._index.exists:
             self.close()  # another process discarded it
         if self._index is None:
-            self._index = Index(self._folder_in_use(), partial(record_reader.embedder, self._store.config))
+            self._index = Index(self._folder_in_use(), partial(missing_vectors.embedder, self._store.config))
             self._detector = ChangeDetector(self._store)
             self._counted_at, self._seen_version = _NEVER, -1
         return self._index
@@ -282,7 +283,7 @@ class Indexer:
         with self.mutex:
             self._discard()
             index = self.caught_up(None, progress)
-            record_reader.catch_up(index, self.reader, progress or (lambda session, done: None))
+            missing_vectors.catch_up(index, self.reader, progress or (lambda session, done: None))
             index.rows.truncate_wal()
             return int(index.rows.one("SELECT count(*) FROM memory") or 0)
 

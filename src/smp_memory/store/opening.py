@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from smp_memory.files.system import System
     from smp_memory.files.user_state import UserState
+    from smp_memory.model.store_status import StoreStatus
     from smp_memory.store.file_session import FileSession
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.history_index import HistoryIndex
@@ -113,6 +114,27 @@ def examine_store(root: str, now: datetime, *, environ: Mapping[str, str], quick
     from smp_memory.store.checks import examine_files
 
     return examine_files(RealSystem(root), root, now, environ=environ, quick=quick)
+
+
+def store_status(root: str, environ: Mapping[str, str]) -> StoreStatus:
+    """The state of the store in a folder at a glance, fast and without opening it. Raises SMPError if its settings cannot be used."""
+    from smp_memory.store.status import read_status
+
+    return read_status(root, environ)
+
+
+def session_names(root: str) -> list[tuple[str, str]]:
+    """The names of a store's sessions, each with its state (`session`, `archived`, `deleted`), without opening the store."""
+    from smp_memory.store.status import session_names as names
+
+    return names(root)
+
+
+def memory_ids(root: str, prefix: str, session: str | None, limit: int) -> list[tuple[str, str]]:
+    """Session and id of the newest memories whose id begins with a text, as the index has them; nothing is caught up."""
+    from smp_memory.store.status import memory_ids as found
+
+    return found(root, prefix, session, limit)
 
 
 def user_state(root: str) -> StateFiles:

@@ -10,7 +10,7 @@ import os
 
 from smp_memory import event_log
 from smp_memory.errors import FormatTooNew, InvalidFormat, InvalidRecord, SessionCorrupt, SMPError, StorageCorrupt
-from smp_memory.files.partial_reader import TICK_NS
+from smp_memory.files.disk import TICK_NS
 from smp_memory.git.metadata_conflicts import decode_metadata, find_conflict, last_metadata_line
 from smp_memory.model.session_info import FORMAT, SessionInfo
 from smp_memory.model.times import parse

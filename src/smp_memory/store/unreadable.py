@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from smp_memory.index.index import Index
     from smp_memory.index.rows import Rows
 
-_PROBLEMS = "unreadable/"  # keys in the table `meta`
+PROBLEMS = "unreadable/"  # keys in the table `meta`
 _MAX_PROBLEMS = 100  # of one session
 
 
@@ -27,23 +27,23 @@ def save_problems(index: Index, session: str, problems: Iterable[Problem], *, gr
     if grown:
         if not kept:
             return
-        kept = json.loads(index.rows.meta(_PROBLEMS + session, "[]")) + kept
+        kept = json.loads(index.rows.meta(PROBLEMS + session, "[]")) + kept
     if kept:
-        index.rows.set_meta(_PROBLEMS + session, json.dumps(kept[:_MAX_PROBLEMS]))
+        index.rows.set_meta(PROBLEMS + session, json.dumps(kept[:_MAX_PROBLEMS]))
     else:
-        index.rows.do("DELETE FROM meta WHERE key = ?", (_PROBLEMS + session,))
+        index.rows.do("DELETE FROM meta WHERE key = ?", (PROBLEMS + session,))
 
 
 def load_problems(rows: Rows, sessions: Iterable[str] | None) -> dict[str, list[Problem]]:
     """The errors saved in the index, by session (None: of all sessions)."""
-    found = rows.all("SELECT key, value FROM meta WHERE key BETWEEN ? AND ?", (_PROBLEMS, _PROBLEMS + "\x7f"))
+    found = rows.all("SELECT key, value FROM meta WHERE key BETWEEN ? AND ?", (PROBLEMS, PROBLEMS + "\x7f"))
     if not found:
         return {}
     selected = None if sessions is None else set(sessions)
     return {
-        key[len(_PROBLEMS) :]: [_problem(**each) for each in json.loads(value)]
+        key[len(PROBLEMS) :]: [_problem(**each) for each in json.loads(value)]
         for key, value in found
-        if selected is None or key[len(_PROBLEMS) :] in selected
+        if selected is None or key[len(PROBLEMS) :] in selected
     }
 
 

@@ -1,4 +1,4 @@
-"""Messages for long-running blocks are shown on a terminal only, after a delay, and cleared at the end."""
+"""The line of a long-running command is shown on a terminal only, after a delay, and cleared at the end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from smp_memory.cli.diagnostics import DelayedMessage
+from smp_memory.cli.diagnostics import WaitingLine
 from smp_memory.cli.render import Screen
 
 
@@ -26,18 +26,21 @@ class Tty(io.StringIO):
         return done
 
 
-def test_message_is_shown_during_a_long_block_and_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_line_is_shown_during_a_long_command_and_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream = Tty(is_terminal=True)
-    with DelayedMessage(Screen(stream), "Making the index …", delay_seconds=0):
-        assert stream.was_written.wait(20)
-    assert stream.getvalue() == "\rMaking the index …\x1b[K\r\x1b[K"
+    waiting = WaitingLine(Screen(stream), "smp validate", delay_seconds=0.001)
+    assert stream.was_written.wait(20)
+    waiting.stop()
+    shown = stream.getvalue()
+    assert shown.startswith("\rsmp validate … 0 s\x1b[K")
+    assert shown.endswith("\r\x1b[K")
 
 
-def test_nothing_is_shown_for_short_blocks_or_without_terminal() -> None:
+def test_waiting_line_shows_nothing_for_short_commands_or_without_terminal() -> None:
     quick, nobody = Tty(is_terminal=True), Tty(is_terminal=False)
-    with DelayedMessage(Screen(quick), "Making the index …", delay_seconds=60):
-        pass
-    with DelayedMessage(Screen(nobody), "Making the index …", delay_seconds=0):
-        assert not nobody.was_written.wait(0.05)
+    WaitingLine(Screen(quick), "smp validate", delay_seconds=60).stop()
+    waiting = WaitingLine(Screen(nobody), "smp validate", delay_seconds=0.001)
+    assert not nobody.was_written.wait(0.05)
+    waiting.stop()
     assert quick.getvalue() == nobody.getvalue() == ""

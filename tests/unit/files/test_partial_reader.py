@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import smp_memory
-from smp_memory.files.disk import Disk
+from smp_memory.files.disk import TICK_NS, Disk
 from smp_memory.files.layouts import NAMES, layout_named
-from smp_memory.files.partial_reader import TICK_NS, Cursor, IncrementReader
+from smp_memory.files.partial_reader import Cursor, IncrementReader
 from smp_memory.files.system import RealSystem
 from tests.conformance.layout_files import decisions_file
 

@@ -196,7 +196,7 @@ def test_vectors_of_another_model_are_never_compared(tmp_path: Path) -> None:
 
 
 def test_query_does_not_wait_for_all_vectors_of_a_large_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smp_memory.store.record_reader._PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr("smp_memory.store.missing_vectors._PATIENCE_SECONDS", -1.0)
     with store(tmp_path) as memory:
         hits = memory.query(ASKED)
         assert len(hits.warnings) == 1
@@ -208,7 +208,7 @@ def test_query_does_not_wait_for_all_vectors_of_a_large_store(tmp_path: Path, mo
 
 def test_vectors_are_completed_over_several_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter(range(0, 10_000, 2))
-    monkeypatch.setattr("smp_memory.store.record_reader.time", SimpleNamespace(monotonic=lambda: float(next(times))))
+    monkeypatch.setattr("smp_memory.store.missing_vectors.time", SimpleNamespace(monotonic=lambda: float(next(times))))
     with store(tmp_path) as memory:
         session = memory.session("shop")
         for number in range(4 * AT_ONCE):

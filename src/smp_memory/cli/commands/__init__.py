@@ -1,8 +1,11 @@
-"""The commands of `smp`: name, module and a one-line description of each, in the order of the overview.
+"""The commands of `smp`: name, module and a one-line description of each, in the order of `smp help all`.
 
 A command `NAME` is two functions in its module: `NAME_arguments(parser)` adds its arguments, `run_NAME(call)` runs it and
 may return an exit code. The docstring of `run_NAME` is the command's help; its part after `Examples:` is printed last.
 Only the module of the command that runs is loaded.
+
+`EVERYDAY` names the commands that `smp --help` shows. `ALIASES` are earlier spellings: they work, with all their options, and
+are listed nowhere (docs/adr/0028-terminal.md).
 """
 
 from __future__ import annotations
@@ -11,71 +14,67 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
     (
         "Get started",
         {
+            "status": ("status", "Show the store, what it holds and what to do next"),
             "init": ("stores", "Create a store below this folder"),
             "web": ("web", "Look into the store in a browser"),
             "demo": ("demo", "Run a demo: agents write, one is killed, nothing is lost"),
-            "session new": ("sessions", "Start a session"),
-            "session list": ("sessions", "List the sessions of the store"),
-            "session show": ("sessions", "Show the participants and the project of a session"),
-            "session archive": ("sessions", "Archive a session; opening it restores it"),
-            "session restore": ("sessions", "Restore an archived session"),
-            "session delete": ("sessions", "Move a whole session to the trash"),
-            "session undelete": ("sessions", "Restore a deleted session"),
-            "session purge": ("sessions", "Remove a deleted session for good"),
+            "install": ("install", "Install hooks and the MCP server in a coding agent or BMAD"),
+            "trust": ("install", "Let hooks use the store of this project"),
+            "completion": ("completion", "Print a completion script for bash, zsh or fish"),
         },
     ),
     (
         "Write",
         {
-            "add": ("write", "Add a memory of any type"),
-            "decide": ("write", "Add a decision with its rationale"),
-            "note": ("write", "Add a finding: something that was noticed"),
-        },
-    ),
-    (
-        "Search",
-        {
-            "query": ("search", "Find memories by words, type, tag, author, time or any field"),
-            "similar": ("search", "Find memories with a similar text"),
-            "related": ("search", "Show the memories related to one as a tree"),
-            "watch": ("search", "Print matching memories as they are written"),
-            "priority": ("search", "Show the priority of a memory and how it will decay"),
-            "topics": ("overview", "Show the topics of a session"),
-            "timeline": ("overview", "Show memories by hour or day"),
-            "agents": ("overview", "Show the authors, with counts and topics"),
-            "summary": ("overview", "Show the most important memories on a page"),
-            "analytics": ("analytics", "Show what is used, trends, impact, forecasts, decay rates"),
-        },
-    ),
-    (
-        "Agents",
-        {
-            "context": ("agents", "Print the memories for an agent's prompt"),
-            "promote": ("agents", "Copy memories of a session to the global session"),
-            "workflow check": ("agents", "Check the memory requirements of a workflow"),
-            "macp": ("agents", "Answer messages of agents: JSON in, JSON out"),
-        },
-    ),
-    (
-        "Read",
-        {
-            "list": ("read", "List the memories of a session"),
-            "show": ("read", "Show one memory with all its fields"),
-            "history": ("read", "Show the changes of a memory: who, what and when"),
-            "stats": ("sessions", "Show counts and sizes of a session"),
-        },
-    ),
-    (
-        "Change",
-        {
+            "add": ("write", "Add a memory: a decision, a finding, a preference, …"),
             "edit": ("write", "Change fields of a memory, directly or in your editor"),
             "resolve": ("write", "Close a finding or a decision"),
             "relate": ("write", "Relate one memory to another"),
             "pin": ("write", "Exempt memories from decay"),
             "unpin": ("write", "Let memories decay again"),
+            "promote": ("agents", "Copy memories of a session to the global session"),
+        },
+    ),
+    (
+        "Read",
+        {
+            "query": ("search", "Find memories by words, type, tag, author, time or any field"),
+            "list": ("read", "List memories, the newest last"),
+            "show": ("read", "Show one memory with all its fields"),
+            "history": ("read", "Show the changes of a memory: who, what and when"),
+            "similar": ("search", "Find memories with a similar text"),
+            "related": ("search", "Show the memories related to one as a tree"),
+            "watch": ("search", "Print matching memories as they are written"),
+            "priority": ("search", "Show the priority of a memory and how it will decay"),
+            "topics": ("overview", "Show topics and tags by weight"),
+            "timeline": ("overview", "Show memories by hour or day"),
+            "agents": ("overview", "Show the authors, with counts and topics"),
+            "summary": ("overview", "Show the most important memories on a page"),
+            "analytics": ("analytics", "Show what is used, trends, impact, forecasts, decay rates"),
+            "stats": ("sessions", "Show counts and sizes"),
+        },
+    ),
+    (
+        "Sessions",
+        {
+            "session new": ("sessions", "Start a session"),
+            "session list": ("sessions", "List the sessions of the store"),
+            "session show": ("sessions", "Show the participants and the project of a session"),
+            "session archive": ("sessions", "Archive a session; opening it restores it"),
+            "session delete": ("sessions", "Move a whole session to the trash"),
+            "session restore": ("sessions", "Restore an archived or deleted session"),
+            "session erase": ("sessions", "Remove a deleted session for good, at once"),
+        },
+    ),
+    (
+        "Delete and protect",
+        {
             "delete": ("deletion", "Hide memories; they can be restored"),
-            "deleted": ("deletion", "Show the trash: who deleted what, when and why"),
             "restore": ("deletion", "Restore deleted memories"),
+            "trash": ("deletion", "Show the trash, or remove for good what is due"),
+            "erase": ("deletion", "Remove the bytes of memories from every file, at once"),
+            "redact": ("deletion", "Remove secrets from what is already stored"),
+            "audit": ("deletion", "Show what was deleted, redacted or exported, and why"),
         },
     ),
     (
@@ -88,9 +87,6 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
             "maintain": ("upkeep", "Run due tasks: compaction, archiving, purging, checks"),
             "compact": ("upkeep", "Move faded memories to a cold segment"),
             "tidy": ("upkeep", "Merge appended changes into their entries"),
-            "archived": ("upkeep", "List the memories in the cold segment"),
-            "archive": ("sessions", "Archive a session, as `session archive`"),
-            "unarchive": ("sessions", "Restore an archived session, as `session restore`"),
             "duplicates": ("upkeep", "Find findings and preferences that say the same"),
             "convert": ("stores", "Convert the store to another file layout"),
             "reindex": ("upkeep", "Rebuild the index from the files"),
@@ -101,9 +97,22 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
     (
         "Exchange",
         {
-            "export": ("exchange", "Export a session with its history to one file"),
+            "export": ("exchange", "Export sessions with their history to one file"),
             "import": ("exchange", "Import exported sessions, and data of other tools"),
             "anonymise": ("exchange", "Copy a session with placeholders in place of names"),
+        },
+    ),
+    (
+        "Agents and other programs",
+        {
+            "context": ("agents", "Print the memories for an agent's prompt"),
+            "mcp": ("agents", "Serve the memory to an agent over MCP"),
+            "hook": ("install", "Recall and record, called by a coding agent at its events"),
+            "workflow check": ("agents", "Check the memory requirements of a workflow"),
+            "macp": ("agents", "Answer messages of agents: JSON in, JSON out"),
+            "git setup": ("git", "Let git merge the store of this project entry by entry"),
+            "git check": ("git", "Check that no secret and no private file is staged"),
+            "git merge-driver": ("git", "Merge one file, called by git"),
         },
     ),
     (
@@ -115,28 +124,27 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
             "memlog set": ("agents", "Set a field in the front matter of a memlog"),
         },
     ),
-    (
-        "Integrate",
-        {
-            "install": ("install", "Install hooks and the MCP server in a coding agent or BMAD"),
-            "trust": ("install", "Let hooks use the store of this project"),
-            "git setup": ("git", "Let git merge the store of this project entry by entry"),
-            "git check": ("git", "Check that no secret and no private file is staged"),
-            "git merge-driver": ("git", "Merge one file, called by git"),
-            "hook": ("install", "Recall and record, called by a coding agent at its events"),
-            "mcp": ("agents", "Serve the memory to an agent over MCP"),
-        },
-    ),
-    (
-        "Privacy",
-        {
-            "redact": ("deletion", "Remove secrets from what is already stored"),
-            "erase": ("deletion", "Remove the bytes of memories from every file, with a receipt"),
-            "purge": ("deletion", "Remove memories from the trash for good when they are due"),
-            "audit": ("deletion", "Show what was deleted, redacted or exported, and why"),
-        },
-    ),
 )
+
+EVERYDAY = (
+    *("init", "add", "query", "list", "show", "edit", "resolve", "delete", "restore", "session list"),
+    *("web", "install", "doctor"),
+)
+
+# An earlier spelling -> the command, and the words that it begins with.
+ALIASES: dict[str, tuple[str, ...]] = {
+    "decide": ("add", "decision"),
+    "note": ("add", "finding"),
+    "archive": ("session archive",),
+    "unarchive": ("session restore",),
+    "session unarchive": ("session restore",),
+    "session undelete": ("session restore",),
+    "session purge": ("session erase",),
+    "undelete": ("restore",),
+    "deleted": ("trash",),
+    "purge": ("trash", "--empty"),
+    "archived": ("list", "--archived"),
+}
 
 COMMANDS = {name: command for _, commands in GROUPS for name, command in commands.items()}
 FAMILIES = {name.partition(" ")[0] for name in COMMANDS if " " in name}

@@ -6,7 +6,7 @@ import os
 import sys
 
 from smp_memory.cli.arguments import Parser, parse_assignment, positive_int
-from smp_memory.cli.commands.read import display_text
+from smp_memory.cli.record_text import display_text
 from smp_memory.cli.render import one_line, paint, safe
 from smp_memory.errors import StoreNotFound, UserError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from smp_memory.cli.arguments import add_alias
 from smp_memory.cli.render import (
     bar,
     one_line,
@@ -43,7 +44,8 @@ def analytics_arguments(parser: Parser) -> None:
     parser.add_argument("--time", metavar="RANGE", help='memories of a time: "last month", 2026-01')
     parser.add_argument("--since", metavar="TIME", help="from then on: 2026-01-31, 2026-01-31T14:30:00Z")
     parser.add_argument("--until", metavar="TIME", help="before then")
-    parser.add_argument("--by", choices=("day", "week", "month"), default="week", help="the length of the periods of trends (default: week)")  # fmt: skip
+    parser.add_argument("--per", choices=("day", "week", "month"), default="week", help="the length of the periods of trends (default: week)")  # fmt: skip
+    add_alias(parser, "--by", choices=("day", "week", "month"), dest="per", default="week")
     parser.add_argument("--periods", type=int, default=12, metavar="N", help="how many periods (default: 12)")
     parser.add_argument("--limit", type=int, default=10, metavar="N", help="the length of each list (default: 10)")
     parser.add_argument("--threshold", type=float, metavar="X", help="the priority below which a memory counts as faded (default: the setting compaction.faded_below)")  # fmt: skip
@@ -57,23 +59,22 @@ def run_analytics(call: Invocation) -> None:
     Examples:
       smp analytics
       smp analytics usage --session shop
-      smp analytics topics --by month
+      smp analytics topics --per month
       smp analytics forecast --limit 20 --json
     """
     options = call.options
     parts = PARTS if options.part is None else (options.part,)
-    with call.delayed_message("Reading the memories …"):
-        found = call.memory.analytics(
-            sessions=call.session_name,
-            time=options.time,
-            since=options.since,
-            until=options.until,
-            by=options.by,
-            periods=options.periods,
-            limit=options.limit,
-            threshold=options.threshold,
-        )
-        data = found.to_dict(parts)
+    found = call.memory.analytics(
+        sessions=call.session_name,
+        time=options.time,
+        since=options.since,
+        until=options.until,
+        by=options.per,
+        periods=options.periods,
+        limit=options.limit,
+        threshold=options.threshold,
+    )
+    data = found.to_dict(parts)
     call.answer(data, _lines(call, found, parts))
 
 
@@ -142,7 +143,7 @@ def _topics(call: Invocation, trends: Trends) -> Iterator[str]:
     by = trends.periods.by
     yield paint("bold", f"Topics, the last {trends.periods.count} {by}s")
     if not trends.topics:
-        yield "No memory has a topic or a tag yet. To add some: smp note TEXT --topic login --tag security"
+        yield "No memory has a topic or a tag yet. To add some: smp add finding TEXT --topic login --tag security"
         return
     rows = [
         (
@@ -165,7 +166,7 @@ def _topics(call: Invocation, trends: Trends) -> Iterator[str]:
 def _impact(call: Invocation, impact: Impact) -> Iterator[str]:
     yield paint("bold", "Impact of decisions")
     if not impact.total:
-        yield 'There are no decisions yet. To add one: smp decide TEXT --because "…"'
+        yield 'There are no decisions yet. To add one: smp add decision TEXT --rationale "…"'
         return
     yield f"Something followed from {impact.with_effect:,} of {plural(impact.total, 'decision')}; {impact.superseded:,} were superseded."
     for each in impact.decisions:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 
+from smp_memory.cli.arguments import add_scope
+from smp_memory.cli.commands.status import host_line, host_states
 from smp_memory.cli.render import paint, plural, size_text, table, truncate, wrap
 from smp_memory.errors import StorageCorrupt, StoreNotFound, UserError
 from smp_memory.model.times import system_clock, to_text
@@ -43,23 +45,24 @@ def _answer(call: Invocation, reports: dict[str, Report], lines: Iterator[str]) 
 
 
 def validate_arguments(parser: Parser) -> None:
-    parser.add_argument("--all", action="store_true", help="all sessions of the store")
+    add_scope(parser)
 
 
 def run_validate(call: Invocation) -> int:
-    """Read everything in a session, check every checksum, id and reference, and report problems with file and line.
+    """Read everything, check every checksum, id and reference, and report problems with file and line.
 
     Nothing is changed. The exit code is 0 if every memory can be read (hand edits and notes are fine), else 41.
 
     Examples:
-      smp validate
-      smp validate --all && git commit -am "memories"
+      smp validate && git commit -am "memories"
+      smp validate --session checkout-review
     """
-    reports = call.memory.validate() if call.options.all else {(session := call.session()).id: session.validate()}
+    is_whole = call.scope is call.memory
+    reports = call.memory.validate() if is_whole else {(session := call.session()).id: session.validate()}
     _notify_missing_merge_driver(call)
-    if not call.options.all:
+    if not is_whole:
         call.notify_other_layouts()
-    return _answer(call, reports, _validate_lines(reports))
+    return _answer(call, reports, _validate_lines(call, reports))
 
 
 def _notify_missing_merge_driver(call: Invocation) -> None:
@@ -71,8 +74,10 @@ def _notify_missing_merge_driver(call: Invocation) -> None:
         call.notify(f"{NO_DRIVER} Register it: smp git setup")
 
 
-def _validate_lines(reports: dict[str, Report]) -> Iterator[str]:
+def _validate_lines(call: Invocation, reports: dict[str, Report]) -> Iterator[str]:
     yield from _report_lines(reports)
+    if len(reports) > 1:
+        yield paint("dim", f"Checked {call.scope_text}.")
     if not reports:
         yield "There is no session to check."
     elif not all(report.ok for report in reports.values()):
@@ -234,6 +239,8 @@ def run_doctor(call: Invocation) -> int:
     command that helps. --fix applies the safe fixes: file permissions, recovery after a crash, the index, the access log.
     No memory is changed or removed.
 
+    Checks without an issue are counted; --verbose lists them. At the end it says when each coding agent called last.
+
     The exit code is 0 if there are no issues or only notes, else 1.
 
     Examples:
@@ -241,8 +248,10 @@ def run_doctor(call: Invocation) -> int:
       smp doctor --fix
       smp doctor --quick --json
     """
+    from itertools import chain
+
     from smp_memory.health.doctor import doctor
-    from smp_memory.store.opening import examine_store
+    from smp_memory.store.opening import examine_store, user_state
 
     options = call.options
     if options.only and not options.fix:
@@ -262,7 +271,10 @@ def run_doctor(call: Invocation) -> int:
         progress=lambda what, done, total: progress.show(f"{done:,} of {plural(total, 'session')} … {what}"),
     )
     progress.clear()
-    call.answer(report.to_dict(), doctor_lines(report, call.screen.width, session))
+    state = user_state(root)
+    hosts, is_trusted = host_states(root, state), state.is_trusted(root) or bool(os.environ.get("SMP_ROOT"))
+    lines = doctor_lines(report, call.screen.width, session, is_verbose=options.verbose)
+    call.answer({**report.to_dict(), "hosts": hosts}, chain(lines, _host_lines(hosts, is_trusted)))
     return 0 if report.ok else _HAS_ISSUES
 
 
@@ -299,8 +311,10 @@ def _find_damaged_store(root: str) -> str | None:
     return None
 
 
-def doctor_lines(report: HealthReport, width: int | None, session: str | None = None) -> Iterator[str]:
-    """A report as text: each check with its issues and advice, then the totals."""
+def doctor_lines(
+    report: HealthReport, width: int | None, session: str | None = None, *, is_verbose: bool = False
+) -> Iterator[str]:
+    """A report as text: each check with issues, their advice, and the totals. Checks without issues are only counted, or listed too."""
     what = session or plural(report.sessions, "session")
     relative = os.path.relpath(report.root)
     root = report.root if relative.startswith("..") else relative
@@ -311,11 +325,24 @@ def doctor_lines(report: HealthReport, width: int | None, session: str | None = 
         yield f"{mark} {verb} {paint('bold', fixed.name)}: {'; '.join(fixed.did)}"
     if report.fixed:
         yield ""
-    columns = max(len(check.title) for check in report.checks)
-    for check in report.checks:
+    shown = [check for check in report.checks if is_verbose or check.findings]
+    columns = max((len(check.title) for check in shown), default=0)
+    for check in shown:
         yield from _check_lines(check, columns, report.root, width)
-    yield ""
+    if shown:
+        yield ""
     yield _totals_line(report)
+
+
+def _host_lines(hosts: list[dict[str, Any]], is_trusted: bool) -> Iterator[str]:
+    yield ""
+    if not is_trusted:
+        yield "Hooks do not use this store, because you have not trusted it: smp trust"
+    if not hosts:
+        yield "No coding agent has hooks for this store: smp install"
+    yield from map(host_line, hosts)
+    if not any(host["host"] == "mcp" for host in hosts):
+        yield "MCP: no client has connected to this store yet"
 
 
 def _check_lines(check: CheckResult, title_columns: int, root: str, width: int | None) -> Iterator[str]:
@@ -358,7 +385,10 @@ def _location(issue: HealthIssue, root: str) -> str:
 def _totals_line(report: HealthReport) -> str:
     counts = [plural(report.count(kind), kind) for kind in ("problem", "warning", "note") if report.count(kind)]
     mark = paint("green", "✓") if report.ok else paint("red", "✗")
-    result = ", ".join(counts) if counts else "no issues"
+    passed = sum(not check.findings and not check.skipped for check in report.checks)
+    skipped = sum(check.skipped for check in report.checks)
+    result = f"{', '.join(counts) if counts else 'No issues'}; {plural(passed, 'check')} passed"
+    result += f", {skipped} skipped (--quick)" if skipped else ""
     offer = f" Safe to fix: {', '.join(report.fixes)}. Run: smp doctor --fix" if report.fixes else ""
     duration = f", in {report.seconds:.1f} s" if report.seconds >= _REPORTED_SECONDS else ""
     return f"{mark} {result}{duration}.{offer}"

@@ -1,9 +1,9 @@
-"""Commands that remove memories or secrets: delete, restore, deleted, purge, erase, redact; and their log: audit."""
+"""Commands that remove memories or secrets: delete, restore, trash, erase, redact; and their log: audit."""
 
 from __future__ import annotations
 
 from smp_memory.cli.arguments import ID_HELP, add_filters, positive_int, query_from
-from smp_memory.cli.commands.read import display_text
+from smp_memory.cli.record_text import display_text
 from smp_memory.cli.render import fields, paint, plural, size_text, table, time_text
 from smp_memory.errors import StorageCorrupt, UserError
 
@@ -69,7 +69,7 @@ def delete_arguments(parser: Parser) -> None:
 
 
 def run_delete(call: Invocation) -> None:
-    """Hide memories at once. `smp restore` restores them; `smp deleted` lists them, and when they will be purged.
+    """Hide memories at once. `smp restore` restores them; `smp trash` lists them, and when they will be purged.
 
     Give ids, or filters as for `smp query`. The memories of a session are deleted together; if an id does not exist, none
     is. --preview shows which memories match and changes nothing.
@@ -91,7 +91,7 @@ def run_restore(call: Invocation) -> None:
     """Restore deleted memories, and memories that compaction moved to the cold segment.
 
     Examples:
-      smp deleted
+      smp trash
       smp restore TURN-0004
       smp restore --topic billing
     """
@@ -143,55 +143,58 @@ def _run_by_ids(call: Invocation, verb: str, would: str, each: str) -> None:
 # -- the trash
 
 
-def deleted_arguments(parser: Parser) -> None:
-    parser.add_argument("--all", action="store_true", help="of all sessions")
+def trash_arguments(parser: Parser) -> None:
+    parser.default_session = "all of them; with --empty the one written last"
+    parser.add_argument("--empty", action="store_true", help="remove for good what has been in the trash long enough")
+    parser.add_argument("--older-than", type=float, metavar="DAYS", help="with --empty: in the trash for so many days (default: the setting lifecycle.purge_days)")  # fmt: skip
+    parser.add_argument("--all", action="store_true", help="all sessions, even if SMP_SESSION names one")
 
 
-def run_deleted(call: Invocation) -> None:
-    """Show the trash: who deleted what, when and why, and from when on a purge may remove it.
+def run_trash(call: Invocation) -> None:
+    """Show the trash: who deleted what, when and why, and from when on it may be removed for good.
+
+    --empty removes memories of a session for good that have been in the trash long enough. It needs two calls at least a day
+    apart: the first announces what is due, a later one removes it. After a jump of the clock nothing is removed. To remove a
+    memory at once: smp erase.
 
     Examples:
-      smp deleted
-      smp deleted --all --json
+      smp trash
+      smp trash --session checkout-review --json
+      smp trash --empty --all --older-than 7
     """
-    trashed = call.target.deleted()
+    options = call.options
+    if options.empty:
+        result = call.target.purge(older_than=options.older_than, by=call.author)
+        call.answer(result.to_dict(), _purge_lines(result))
+        return
+    if options.older_than is not None:
+        raise UserError("--older-than requires --empty. See: smp trash --help")
+    trashed = call.scope.deleted()
     call.answer([each.to_dict() for each in trashed], _trash_table(call, trashed))
 
 
 def _trash_table(call: Invocation, trashed: list[Trashed]) -> Iterator[str]:
-    if not trashed:
-        yield "The trash is empty."
-        return
-    rows = []
+    short_ids, rows = call.has_one_session, []
     for each in trashed:
         data = each.to_dict()
         due = time_text(data["purged_from"]) if data["purged_from"] else "never automatically"
-        name = each.record.ref if call.options.all else each.id
+        name = each.id if short_ids else each.record.ref
         deleted = time_text(data["deleted_at"])
         rows.append([name, deleted, each.by or "", each.reason or "", due, display_text(each.record)])
-    yield from table(("id", "deleted (UTC)", "by", "why", "purged from", "memory"), rows, call.screen.width)
+    if rows:
+        headers = ("id", "deleted (UTC)", "by", "why", "removable from", "memory")
+        yield from table(headers, rows, call.screen.width)
+        yield paint(
+            "dim", f"{plural(len(rows), 'memory')} in the trash of {call.scope_text}. To restore one: smp restore ID"
+        )
+    else:
+        yield f"The trash of {call.scope_text} is empty."
+    sessions = len(call.memory.deleted_sessions())
+    if sessions and call.scope is call.memory:
+        yield f"{plural(sessions, 'deleted session')}: smp session list --all"
 
 
-# -- purge
-
-
-def purge_arguments(parser: Parser) -> None:
-    parser.add_argument("--older-than", type=float, metavar="DAYS", help="in the trash for so many days (default: the setting lifecycle.purge_days)")  # fmt: skip
-    parser.add_argument("--all", action="store_true", help="of all sessions")
-
-
-def run_purge(call: Invocation) -> None:
-    """Remove memories for good that have been in the trash long enough.
-
-    It needs two calls at least a day apart: the first announces what is due, a later one removes it. After a jump of the
-    clock nothing is removed. To remove a memory at once: smp erase.
-
-    Examples:
-      smp purge
-      smp purge --all --older-than 7
-    """
-    result = call.target.purge(older_than=call.options.older_than, by=call.author)
-    call.answer(result.to_dict(), _purge_lines(result))
+# -- emptying the trash
 
 
 def _purge_lines(result: Purged) -> Iterator[str]:

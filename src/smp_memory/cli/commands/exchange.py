@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from smp_memory.cli.arguments import add_scope
 from smp_memory.cli.render import one_line, paint, plural, value_text
 from smp_memory.errors import UserError
 from smp_memory.files.disk import Disk
@@ -30,7 +31,7 @@ _FORMATS = ("json", "jsonl", "yaml", "markdown")
 def export_arguments(parser: Parser) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", help="the file to write (default: standard output)")
     parser.add_argument("--format", choices=(*_FORMATS, "mcp-memory"), help="default: by the name of FILE, else json; mcp-memory: the knowledge graph as a memory.jsonl")  # fmt: skip
-    parser.add_argument("--all", action="store_true", help="all sessions of the store")
+    add_scope(parser)
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     parser.add_argument("--anonymise", action="store_true", help="replace names of people, projects, paths, hosts and sessions by placeholders")  # fmt: skip
     parser.add_argument("--agents", action="store_true", help="with --anonymise: replace names of agents, too")
@@ -39,7 +40,7 @@ def export_arguments(parser: Parser) -> None:
 
 
 def run_export(call: Invocation) -> None:
-    """Export a session with its whole history to one file; `smp import` restores it completely.
+    """Export all sessions, or the one named by --session, with their whole history to one file; `smp import` restores them.
 
     Deleted memories and earlier revisions are included. The file appears when it is complete, readable for you alone.
 
@@ -47,8 +48,8 @@ def run_export(call: Invocation) -> None:
     this be reversed; the key file contains the names, so do not share it. An existing key file is used and extended.
 
     Examples:
-      smp export review.yaml
-      smp export --all everything.jsonl
+      smp export everything.jsonl
+      smp export review.yaml --session checkout-review
       smp export --format markdown
       smp export for-others.json --anonymise --key names.key
       smp export memory.jsonl --format mcp-memory
@@ -60,7 +61,7 @@ def run_export(call: Invocation) -> None:
         raise UserError("--key and --agents require --anonymise. See: smp export --help")
     placeholders = _load_key(options.key, create=True) if options.anonymise else None
     restored = _load_key(options.restore_key) if options.restore_key else None
-    result = call.target.export(
+    result = call.read_scope.export(
         options.file,
         options.format,
         anonymise=placeholders,
@@ -70,7 +71,7 @@ def run_export(call: Invocation) -> None:
     )
     if options.key and placeholders is not None:
         _save_key(options.key, placeholders)
-    sessions = call.memory.store.session_ids() if options.all else [call.session().id]
+    sessions = [session.id for session in call.read_sessions]
     if options.file is None and not options.json:
         _print_export(call, result)
         return
@@ -81,9 +82,9 @@ def run_export(call: Invocation) -> None:
 
 def _print_export(call: Invocation, text: str) -> None:
     if call.screen.is_terminal:  # escaped: text of others must not control the terminal
-        for line in text.splitlines():
-            call.screen.line(line)
+        call.answer(None, text.splitlines())
         return
+    call.stop_waiting()
     sys.stdout.flush()
     binary = getattr(sys.stdout, "buffer", None)
     if binary is None:
@@ -93,7 +94,8 @@ def _print_export(call: Invocation, text: str) -> None:
 
 
 def _export_lines(data: dict[str, Any]) -> Iterator[str]:
-    what = data["sessions"][0] if len(data["sessions"]) == 1 else plural(len(data["sessions"]), "session")
+    names = data["sessions"]
+    what = f"session {names[0]}" if len(names) == 1 else f"all {len(names):,} sessions"
     how = ", anonymised" if data["anonymised"] else ""
     yield f"{paint('green', '✓')} {what}{how}: {data['path']} ({data['bytes']:,} bytes)"
     if data["key"]:
@@ -145,7 +147,7 @@ def run_import(call: Invocation) -> None:
         raise UserError("FILE is missing. See: smp import --help")
     if options.origin == "mcp-memory":
         return _import_graph(call)
-    source: Any = sys.stdin.buffer.read() if options.file == "-" else os.path.abspath(options.file)
+    source: Any = _standard_input(call) if options.file == "-" else os.path.abspath(options.file)
     if not isinstance(source, bytes):
         source = _Path(source)
     restored = _load_key(options.key) if options.key else None
@@ -154,6 +156,11 @@ def run_import(call: Invocation) -> None:
         {"id": session.id, "memories": len(session.records(include_deleted=True))} for session in imported
     ]
     call.answer(rows, (f"{paint('green', '✓')} {row['id']}: {plural(row['memories'], 'memory')}" for row in rows))
+
+
+def _standard_input(call: Invocation) -> bytes:
+    call.stop_waiting()
+    return sys.stdin.buffer.read()
 
 
 class _Path:
@@ -242,7 +249,7 @@ def _import_graph(call: Invocation) -> None:
     options = call.options
     if options.format or options.key:
         raise UserError("--format and --key cannot be used with --from mcp-memory.")
-    data = sys.stdin.buffer.read() if options.file == "-" else os.path.abspath(options.file)
+    data = _standard_input(call) if options.file == "-" else os.path.abspath(options.file)
     report = import_file(call.memory, data, options.name or call.session_name, call.author)
     call.answer(report.to_dict(), _graph_lines(report))
 
@@ -295,8 +302,10 @@ def _import_project(call: Invocation) -> None:
     files = find_memory_files(project, call.memory.store.root)
     numbers = {file.name: number for number, file in enumerate(files, 1)}
 
+    line = call.progress_line()
+
     def progress(name: str, count: int) -> None:
-        call.screen.status(f"{numbers[name]} of {len(files)} files, {plural(count, 'memory')}: {name}")
+        line.show(f"{numbers[name]} of {len(files)} files, {plural(count, 'memory')}: {name}")
 
     report = ingest_files(
         call.memory,
@@ -308,7 +317,7 @@ def _import_project(call: Invocation) -> None:
         dry_run=options.dry_run,
         progress=None if options.json else progress,
     )
-    call.screen.status("")
+    line.clear()
     data = {"project": project.folder, "bmad": project.version or project.generation, **report.to_dict()}
     call.answer(data, _project_lines(report, str(project)))
 

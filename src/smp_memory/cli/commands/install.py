@@ -169,6 +169,7 @@ def _is_confirmed(call: Invocation, changes: list[tuple[FileEdit, str, str]]) ->
         return True
     if not call.is_interactive:
         return False
+    call.stop_waiting()
     for line in _diffs(changes):
         call.screen.line(line)
     return call.confirm("Apply these changes?")
@@ -266,6 +267,7 @@ def _install_module(call: Invocation, words: list[str], *, ask: bool) -> dict[st
 
     from smp_memory.integrations.bmad.project import run
 
+    call.stop_waiting()
     if not call.options.json:
         call.screen.line(f"BMAD's installer: {shlex.join(words)}")
     is_confirmed = ask and call.options.yes

@@ -35,8 +35,7 @@ def run_metrics(call: Invocation) -> None:
     from smp_memory.integrations.store_metrics import store_samples
 
     options = call.options
-    with call.delayed_message("Computing metrics …"):
-        families = store_samples(call.memory)
+    families = store_samples(call.memory)
     text = render(families, options.format)
     if options.output is None:
         call.answer(metrics_dict(families), text.removesuffix("\n").split("\n"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from smp_memory.cli.commands.read import display_text
+from smp_memory.cli.arguments import add_alias, add_scope
+from smp_memory.cli.record_text import display_text
 from smp_memory.cli.render import bar, one_line, paint, plural, safe, table, time_text, truncate, value_text, wrap
 
 TYPE_CHECKING = False
@@ -18,19 +19,26 @@ _PIPE_COLUMNS = 240
 
 
 def _arguments(parser: Parser) -> None:
-    parser.add_argument("--all", action="store_true", help="all sessions of the store")
+    add_scope(parser)
     parser.add_argument("--yaml", action="store_true", help="print YAML, as in the overview files of the markdown layout")  # fmt: skip
 
 
 def _answer(call: Invocation, overview: Any, lines: Iterable[str]) -> None:
     if not call.options.yaml or call.options.json:
         unread = {"problems": [each.to_dict() for each in overview.problems]} if overview.problems else {}
-        call.answer({**overview.to_dict(), **unread}, lines)
+        call.answer({**overview.to_dict(), "scope": call.scope_data, **unread}, _with_scope(call, lines))
         return
     from smp_memory.files.yaml_text import emit_mapping
 
-    for line in (emit_mapping(overview.to_dict()) or "{}").splitlines():
-        call.screen.line(line)
+    call.answer(None, (emit_mapping(overview.to_dict()) or "{}").splitlines())
+
+
+def _with_scope(call: Invocation, lines: Iterable[str]) -> Iterator[str]:
+    if not call.memory.store.session_ids():
+        yield call.no_session_message()
+        return
+    yield from lines
+    yield paint("dim", f"Of {call.scope_text}.")
 
 
 # -- topics
@@ -41,20 +49,19 @@ def topics_arguments(parser: Parser) -> None:
 
 
 def run_topics(call: Invocation) -> None:
-    """Show the topics and tags of a session, those with the largest weight first.
+    """Show topics and tags, those with the largest weight first.
 
     Examples:
       smp topics
-      smp topics --all
       smp topics --session shop --yaml
     """
-    topics = call.target.topics()
+    topics = call.read_scope.topics()
     _answer(call, topics, _topic_table(call, list(topics)))
 
 
 def _topic_table(call: Invocation, topics: list[Any]) -> Iterator[str]:
     if not topics:
-        yield "No memory has a topic or a tag yet. To add some: smp note TEXT --topic login --tag security"
+        yield "No memory has a topic or a tag yet. To add some: smp add finding TEXT --topic login --tag security"
         return
     rows = [
         (
@@ -75,23 +82,24 @@ def _topic_table(call: Invocation, topics: list[Any]) -> Iterator[str]:
 
 
 def timeline_arguments(parser: Parser) -> None:
-    parser.add_argument("--by", choices=("hour", "day"), default="hour", help="the length of a period (default: hour)")
+    parser.add_argument("--per", choices=("hour", "day"), default="hour", help="the length of a period (default: hour)")
+    add_alias(parser, "--by", choices=("hour", "day"), dest="per", default="hour")
     parser.add_argument("--since", metavar="TIME", help="from then on: 2026-01-31, 2026-01-31T14:30:00Z")
     parser.add_argument("--until", metavar="TIME", help="before then")
     _arguments(parser)
 
 
 def run_timeline(call: Invocation) -> None:
-    """Show the memories of a session by hour or by day, oldest first.
+    """Show memories by hour or by day, oldest first.
 
     Examples:
       smp timeline
-      smp timeline --by day --all
+      smp timeline --per day --session shop
       smp timeline --since 2026-01-31 --until 2026-02-01 --json
     """
     options = call.options
     period = {name: getattr(options, name) for name in ("since", "until") if getattr(options, name)}
-    timeline = call.target.timeline(by=options.by, **period)
+    timeline = call.read_scope.timeline(by=options.per, **period)
     _answer(call, timeline, _timeline_lines(call, timeline))
 
 
@@ -125,13 +133,13 @@ def agents_arguments(parser: Parser) -> None:
 
 
 def run_agents(call: Invocation) -> None:
-    """Show the authors of a session, those with most memories first: counts, last write, topics.
+    """Show the authors, those with most memories first: counts, last write, topics.
 
     Examples:
       smp agents
-      smp agents --all --json
+      smp agents --session shop --json
     """
-    agents = call.target.agents()
+    agents = call.read_scope.agents()
     _answer(call, agents, _agent_table(call, list(agents)))
 
 
@@ -164,16 +172,15 @@ def summary_arguments(parser: Parser) -> None:
 
 
 def run_summary(call: Invocation) -> None:
-    """Show the most important memories of a session on a page: active decisions, open findings, preferences, topics, counts.
+    """Show the most important memories on a page: active decisions, open findings, preferences, topics, counts.
 
     It consists of texts of the memories themselves; no text is generated.
 
     Examples:
       smp summary
       smp summary --session shop --json
-      smp summary --all
     """
-    summary = call.target.summarize()
+    summary = call.read_scope.summarize()
     _answer(call, summary, _summary_lines(str(summary), call.screen.width))
 
 

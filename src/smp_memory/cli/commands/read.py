@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from smp_memory.cli.arguments import ID_HELP, positive_int
+from smp_memory.cli.arguments import ID_HELP, add_alias, add_scope, positive_int
+from smp_memory.cli.record_text import display_text, status_text
 from smp_memory.cli.render import fields, paint, plural, table, text_lines, time_text, value_text
 from smp_memory.model.history import overlaid_problems
-from smp_memory.model.record import name_and_content
-from smp_memory.model.times import to_text, validity_text
-from smp_memory.model.types import KINDS
+from smp_memory.model.times import to_text
+from smp_memory.model.types import kind_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
     from smp_memory.model.record import Record
-    from smp_memory.session import SessionMemory
+    from smp_memory.model.storage_reports import ColdMemory
 
 
 # -- list
@@ -26,31 +26,61 @@ if TYPE_CHECKING:
 def list_arguments(parser: Parser) -> None:
     parser.add_argument("type", metavar="TYPE", nargs="?", help="only this type: turn, decision, finding, …")
     parser.add_argument("--tag", action="append", default=[], dest="tags", metavar="TAG", help="only with this tag or one below it; repeat for: all of them")  # fmt: skip
-    parser.add_argument("--last", type=positive_int, metavar="N", help="only the newest N")
-    parser.add_argument("--deleted", action="store_true", help="only deleted memories")
+    parser.add_argument("--last", type=positive_int, metavar="N", help=f"the newest N (default: {NEWEST}; with --json: everything)")  # fmt: skip
+    parser.add_argument("--all-memories", action="store_true", help="everything, not only the newest")
+    parser.add_argument("--archived", action="store_true", help="the memories that compaction moved to cold segments")
+    add_scope(parser)
+    add_alias(parser, "--deleted", action="store_true")  # smp trash
 
 
 def run_list(call: Invocation) -> None:
-    """List the memories of a session, oldest first.
+    """List memories, the newest last: the newest 50 of all sessions, or of the one named by --session.
 
     Examples:
       smp list
       smp list findings --tag security
-      smp list turns --last 20
-      smp list --deleted
+      smp list turns --last 20 --session checkout-review
+      smp list --all-memories
+      smp list --archived
     """
-    session = call.session()
-    records = _select_records(session, call.options)
-    data = [record.to_dict() for record in records] if call.options.json else None
-    call.answer(data, _memory_table(call, session, records))
+    options = call.options
+    if options.archived:
+        _list_cold(call)
+        return
+    options.type = kind_of(options.type).name if options.type else None
+    records, total = _select_records(call)
+    data = [record.to_dict() for record in records] if options.json else None
+    call.answer(data, _memory_table(call, records, total), newest_last=True)
 
 
-def _select_records(session: SessionMemory, options: Any) -> list[Record]:
-    if not options.tags and not options.deleted:
-        return session.records(options.type, last=options.last)
-    every = session.records(options.type, include_deleted=options.deleted)
-    selected = [record for record in every if record.deleted == options.deleted and _has_tags(record, options.tags)]
-    return selected[-options.last :] if options.last else selected
+NEWEST = 50  # memories that are listed unless more are asked for
+
+
+def _select_records(call: Invocation) -> tuple[list[Record], int | None]:
+    """The memories to list, oldest first, and the number of all that match; None if it was not counted."""
+    options = call.options
+    if options.last and call.has_one_session and not options.tags and not options.deleted:
+        records = call.read_sessions[0].records(options.type, last=options.last)  # reads the ends of files, no index
+        return records, len(records) if len(records) < options.last else None
+    wanted = options.last or (None if options.json or options.all_memories else NEWEST)
+    if wanted is not None and wanted <= _MOST_BY_INDEX and not options.deleted:
+        filters: dict[str, Any] = {"types": options.type} if options.type else {}
+        filters |= {"all_tags": options.tags} if options.tags else {}
+        hits = call.scope.query(
+            **filters, sort="newest", limit=wanted, count_by="type", include_expired=True, track_access=False
+        )
+        return [hit.record for hit in reversed(hits)], sum(hits.counts["type"].values())
+    sessions = call.read_sessions
+    every = [
+        record for session in sessions for record in session.records(options.type, include_deleted=options.deleted)
+    ]
+    found = [record for record in every if record.deleted == options.deleted and _has_tags(record, options.tags)]
+    if len(sessions) > 1:
+        found.sort(key=lambda record: record.created)
+    return found[-wanted:] if wanted else found, len(found)
+
+
+_MOST_BY_INDEX = 1000  # above it, reading the files is as fast
 
 
 def _has_tags(record: Record, tags: list[str]) -> bool:
@@ -63,39 +93,66 @@ def _tags(record: Record) -> list[object]:
     return record.tags if isinstance(record.tags, list) else [record.tags]
 
 
-def _memory_table(call: Invocation, session: SessionMemory, records: list[Record]) -> Iterator[str]:
+def _memory_table(call: Invocation, records: list[Record], total: int | None) -> Iterator[str]:
     if not records:
         options = call.options
         is_filtered = options.type or options.tags or options.deleted
-        yield f"No memory of session {session.id} matches." if is_filtered else f"Session {session.id} is empty."
+        if not call.memory.store.session_ids():
+            yield call.no_session_message()
+        elif is_filtered:
+            yield f"No memory of {call.scope_text} matches."
+        else:
+            yield f"There is no memory in {call.scope_text} yet. Add one: smp add finding TEXT"
         return
-    headers, rows = ["id", "created (UTC)", "author", "state", "text"], [_row(record) for record in records]
+    short_ids = call.has_one_session
+    headers, rows = ["id", "created (UTC)", "author", "state", "text"], [_row(record, short_ids) for record in records]
     if not any(row[3] for row in rows):
         headers, rows = headers[:3] + headers[4:], [row[:3] + row[4:] for row in rows]
     yield from table(headers, rows, call.screen.width)
+    yield paint("dim", _list_footer(call, len(records), total))
 
 
-def _row(record: Record) -> list[str]:
+def _list_footer(call: Invocation, shown: int, total: int | None) -> str:
+    if total is None:
+        return f"The newest {shown:,} in {call.scope_text}, newest last"
+    if shown == total:
+        return f"{plural(total, 'memory')} in {call.scope_text}, newest last"
+    return f"{shown:,} of {plural(total, 'memory')} in {call.scope_text}, newest last. More: --last N, --all-memories"
+
+
+def _row(record: Record, short_ids: bool) -> list[str]:
     author, created = value_text(record.author or ""), time_text(to_text(record.created))
-    return [paint("cyan", record.id), created, author, status_text(record), display_text(record)]
+    name = record.id if short_ids else record.ref
+    return [paint("cyan", name), created, author, status_text(record), display_text(record)]
 
 
-def display_text(record: Record) -> str:
-    """The content of a memory as one text; of a preference with its key, of an agent's state the state."""
-    name, content = name_and_content(record)
-    return (f"{value_text(name)}: " if name else "") + value_text("" if content is None else content)
+def _list_cold(call: Invocation) -> None:
+    """List the memories that compaction moved to the cold segments of the scope."""
+    archived = [(session.id, each) for session in call.read_sessions for each in session.archived()]
+    if call.options.type:
+        name = kind_of(call.options.type).name
+        archived = [pair for pair in archived if pair[1].type == name]
+    data = [{"session": session, **each.to_dict()} for session, each in archived]
+    call.answer(data, _cold_table(call, archived))
 
 
-def status_text(record: Record) -> str:
-    """Severity, status, the time in which it holds, pin and hand edits, as far as there are any."""
-    data = record.given
-    is_always_said = KINDS[record.type].is_open_until_closed
-    words = [data.get("severity"), record.status if is_always_said else data.get("status")]
-    words += [validity_text(data)]
-    words += ["pinned"] if record.pinned else []
-    words += ["edited by hand"] if record.edited else []
-    words += ["typed in by hand"] if record.typed_by_hand else []
-    return ", ".join(str(word) for word in words if word)
+def _cold_table(call: Invocation, archived: list[tuple[str, ColdMemory]]) -> Iterator[str]:
+    if not archived:
+        yield f"There is no memory in the cold segments of {call.scope_text}."
+        return
+    short_ids = call.has_one_session
+    rows = [
+        (
+            paint("cyan", each.id if short_ids else f"{session}/{each.id}"),
+            each.type,
+            time_text(each.created),
+            time_text(each.moved),
+            each.why,
+        )
+        for session, each in archived
+    ]
+    yield from table(("id", "type", "written (UTC)", "moved (UTC)", "why"), rows, call.screen.width)
+    yield paint("dim", f"{plural(len(archived), 'memory')} in the cold segments of {call.scope_text}. To restore one: smp restore ID")  # fmt: skip
 
 
 # -- show

@@ -105,9 +105,9 @@ def _explanation_of_one(call: Invocation, found: Explanation) -> Iterator[str]:
 
 def _answer(call: Invocation, search: Search, words: str) -> None:
     query = query_from(call)
-    with call.delayed_message("Building the index from the files …"):
-        hits = search(call.scope, query)
+    hits = search(call.scope, query)
     data: dict[str, Any] = {"hits": [hit.to_dict() for hit in hits], "more": hits.more, "counts": hits.counts}
+    data["scope"] = call.scope_data
     if hits.left_out:
         data["left_out"] = [each._asdict() for each in hits.left_out]
     if hits.not_valid:
@@ -136,7 +136,7 @@ def _hits_lines(call: Invocation, hits: Hits, query: QueryOptions, search: Searc
             yield ""
         yield from _count_lines(by, counts, call.screen.width)
     if hits:
-        yield from _next_steps(hits, query)
+        yield from _next_steps(call, hits, query)
     elif not any(hits.counts.values()) and not hits.not_valid:
         yield from _no_hits_lines(call, query, search, words)
     if hits.corrected:
@@ -158,15 +158,18 @@ def _count_lines(by: str, counts: dict[str, int], columns: int | None) -> Iterat
         yield f"  … and {len(counts) - len(largest):,} more: --json"
 
 
-def _next_steps(hits: Hits, query: QueryOptions) -> Iterator[str]:
+def _next_steps(call: Invocation, hits: Hits, query: QueryOptions) -> Iterator[str]:
     yield ""
     if hits.more:
-        yield paint(
-            "dim", f"There are more results: --offset {query.get('offset', 0) + len(hits)}, or a larger --limit"
-        )
+        more = f"There are more results: --offset {query.get('offset', 0) + len(hits)}, or a larger --limit"
+        yield paint("dim", f"Searched {call.scope_text}. {more}")
+    else:
+        yield paint("dim", f"Searched {call.scope_text}.")
     first = next((hit for hit in hits if not hit.archived), hits[0])
     if not first.archived:
-        step = f"To see all fields of a memory: smp show {first.record.ref}"
+        step = (
+            f"To see all fields of a memory: smp show {first.record.id if call.has_one_session else first.record.ref}"
+        )
     elif first.archived.endswith(".tar.gz"):
         step = f"To restore its session: smp session restore {first.record.session}"
     else:
@@ -175,8 +178,7 @@ def _next_steps(hits: Hits, query: QueryOptions) -> Iterator[str]:
 
 
 def _no_hits_lines(call: Invocation, query: QueryOptions, search: Search, words: str) -> Iterator[str]:
-    where = f"in {call.memory.root}" if call.scope is call.memory else f"in session {call.session_name}"
-    yield f"No results {where}."
+    yield f"No results in {call.scope_text}."
     relaxed = list(relaxed_counts(call, query, search, words))
     for option, number in relaxed:
         yield f"  without {option}: {number}"
@@ -184,7 +186,7 @@ def _no_hits_lines(call: Invocation, query: QueryOptions, search: Search, words:
         scope = "No memory" if query.get("include_archived") else "No memory of the active sessions"
         yield f"{scope} matches these words. Try other words, or a prefix: 'auth*'"
     elif not relaxed and not query.get("offset"):
-        yield 'There is no memory yet. Add one: smp note "Login has no rate limit"'
+        yield 'There is no memory yet. Add one: smp add finding "Login has no rate limit"'
 
 
 # -- similar
@@ -283,7 +285,7 @@ def run_watch(call: Invocation) -> None:
         words, short_ids = words_from(call), call.has_one_session
         hits = call.scope.watch(words or None, timeout=call.options.seconds, **query_from(call))
         if not call.options.json:
-            call.notify(paint("dim", f"Watching {call.memory.root}. Press Ctrl-C to end."))
+            call.notify(paint("dim", f"Watching {call.scope_text} in {call.memory.root}. Press Ctrl-C to end."))
         _print_each(call, hits, Highlighter(words), short_ids)
     except KeyboardInterrupt:
         pass  # the usual way to end it

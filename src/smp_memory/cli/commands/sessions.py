@@ -1,8 +1,8 @@
-"""Commands for sessions: session new, list, show, archive, restore, delete, undelete, purge; archive, unarchive, stats."""
+"""Commands for sessions: session new, list, show, archive, delete, restore, erase; stats."""
 
 from __future__ import annotations
 
-from smp_memory.cli.arguments import parse_assignment
+from smp_memory.cli.arguments import add_scope, parse_assignment
 from smp_memory.cli.render import bar, bars, fields, one_line, paint, plural, size_text, table, time_text, value_text
 from smp_memory.errors import SMPError, UserError
 from smp_memory.model.times import to_text
@@ -180,13 +180,12 @@ def _metadata_fields(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "folder", data["folder"]
 
 
-def _session_arguments(parser: Parser, *, has_reason: bool = True) -> None:
+def _session_arguments(parser: Parser) -> None:
     parser.add_argument("id", metavar="ID", help="the session")
-    if has_reason:
-        parser.add_argument("--reason", metavar="TEXT", help="why; stored with the session and in the audit log")
+    parser.add_argument("--reason", metavar="TEXT", help="why; stored with the session and in the audit log")
 
 
-# -- session archive, archive
+# -- session archive
 
 
 def session_archive_arguments(parser: Parser) -> None:
@@ -210,50 +209,7 @@ def run_session_archive(call: Invocation) -> None:
     call.notify_redacted("reason", archived.redacted)
 
 
-archive_arguments = session_archive_arguments
-
-
-def run_archive(call: Invocation) -> None:
-    """Archive a session; the same as `smp session archive`.
-
-    Examples:
-      smp archive checkout-review --reason "released"
-    """
-    run_session_archive(call)
-
-
-# -- session restore, unarchive
-
-
-def session_restore_arguments(parser: Parser) -> None:
-    _session_arguments(parser, has_reason=False)
-
-
-def run_session_restore(call: Invocation) -> None:
-    """Restore an archived session. Any command that opens it does the same.
-
-    Examples:
-      smp session restore checkout-review
-    """
-    session = call.memory.restore_session(call.options.id, by=call.author)
-    call.answer(
-        {"id": session.id, "folder": session.folder}, [f"Restored {paint('bold', session.id)} in {session.folder}."]
-    )
-
-
-unarchive_arguments = session_restore_arguments
-
-
-def run_unarchive(call: Invocation) -> None:
-    """Restore an archived session; the same as `smp session restore`.
-
-    Examples:
-      smp unarchive checkout-review
-    """
-    run_session_restore(call)
-
-
-# -- session delete, undelete, purge
+# -- session delete, restore, erase
 
 
 def session_delete_arguments(parser: Parser) -> None:
@@ -270,45 +226,56 @@ def run_session_delete(call: Invocation) -> None:
     until, name = str(deleted.metadata.get("recovery_deadline", "")), deleted.session
     call.answer(
         {**deleted.to_dict(), "until": until, "path": deleted.path},
-        [
-            f"Deleted {paint('bold', name)}. It can be restored until {time_text(until)} UTC: smp session undelete {name}"
-        ],
+        [f"Deleted {paint('bold', name)}. It can be restored until {time_text(until)} UTC: smp session restore {name}"],
     )
     call.notify_redacted("reason", deleted.redacted)
 
 
-def session_undelete_arguments(parser: Parser) -> None:
+def session_restore_arguments(parser: Parser) -> None:
     _session_arguments(parser)
 
 
-def run_session_undelete(call: Invocation) -> None:
-    """Restore a deleted session; of several with the same id, the one deleted last.
+def run_session_restore(call: Invocation) -> None:
+    """Restore an archived or deleted session. Any command that opens an archived session does the same.
+
+    Of several deleted sessions with the same id, the one deleted last is restored. A session that was archived when it was
+    deleted is archived again.
 
     Examples:
-      smp session undelete checkout-review
+      smp session restore checkout-review
     """
-    reason, redacted = clean_reason(call.memory.config, call.options.reason)
-    state = call.memory.undelete_session(call.options.id, reason, by=call.author)
-    data = {"id": call.options.id, "state": state, **({"redacted": redacted} if redacted else {})}
-    call.answer(data, [f"Restored {paint('bold', call.options.id)}; it is {state}."])
+    name, memory = call.options.id, call.memory
+    is_archived = any(each.session == name for each in memory.archived_sessions())
+    if is_archived or not any(each.session == name for each in memory.deleted_sessions()):
+        state, redacted = "active", None
+        memory.restore_session(name, by=call.author)
+    else:
+        reason, redacted = clean_reason(memory.config, call.options.reason)
+        state = memory.undelete_session(name, reason, by=call.author)
+    folder = memory.session(name).folder if state == "active" else None
+    data = {"id": name, "state": state, "folder": folder, **({"redacted": redacted} if redacted else {})}
+    where = f" in {folder}." if folder else "; it is archived, as it was before it was deleted."
+    call.answer(data, [f"Restored {paint('bold', name)}{where}"])
     call.notify_redacted("reason", redacted)
 
 
-def session_purge_arguments(parser: Parser) -> None:
+def session_erase_arguments(parser: Parser) -> None:
     _session_arguments(parser)
     parser.add_argument("--yes", action="store_true", help="confirm: this cannot be undone")
 
 
-def run_session_purge(call: Invocation) -> None:
+def run_session_erase(call: Invocation) -> None:
     """Remove a deleted session for good, before its retention ends. This cannot be undone.
 
+    The session must be in the trash: `smp session delete` moves it there.
+
     Examples:
-      smp session purge checkout-review --yes
+      smp session erase checkout-review --yes
     """
     if not call.options.yes:
-        raise UserError("Purging cannot be undone. Add --yes to confirm. Nothing was changed.")
+        raise UserError("Erasing a session cannot be undone. Add --yes to confirm. Nothing was changed.")
     purged = call.memory.purge_session(call.options.id, call.options.reason, by=call.author)
-    call.answer(purged.to_dict(), [f"Purged {paint('bold', purged.session)}."])
+    call.answer(purged.to_dict(), [f"Erased {paint('bold', purged.session)}."])
     call.notify_redacted("reason", purged.redacted)
 
 
@@ -316,20 +283,68 @@ def run_session_purge(call: Invocation) -> None:
 
 
 def stats_arguments(parser: Parser) -> None:
-    pass
+    add_scope(parser)
 
 
 def run_stats(call: Invocation) -> None:
-    """Show how many memories of each type a session has, how large its files are, and how full it is.
+    """Show how many memories of each type there are and how large the files are; of one session also how full it is.
 
     Examples:
       smp stats
       smp stats --session checkout-review --json
     """
-    session = call.session()
+    if call.scope is call.memory and not call.has_one_session:
+        figures = _store_figures(call)
+        call.answer(figures, _store_lines(call, figures))
+        return
+    session = call.read_sessions[0]
     sizes = session.size_report().to_dict()
     figures = {**session.stats().to_dict(), "size": sizes, "state": session.state}
     call.answer(figures, _figure_lines(figures))
+
+
+def _store_figures(call: Invocation) -> dict[str, Any]:
+    """The figures of all sessions, and those of each."""
+    progress, each = call.progress_line(), []
+    sessions = call.memory.sessions()
+    for number, session in enumerate(sessions, 1):
+        progress.show(f"{number:,} of {plural(len(sessions), 'session')} … {session.id}")
+        each.append(session.stats().to_dict())
+    progress.clear()
+    by_type: dict[str, int] = {}
+    for figures in each:
+        for kind, number in figures["by_type"].items():
+            by_type[kind] = by_type.get(kind, 0) + number
+    totals = {name: sum(figures[name] for figures in each) for name in ("memories", "deleted", "problems", "bytes")}
+    return {"scope": call.scope_data, **totals, "by_type": by_type, "sessions": each}
+
+
+def _store_lines(call: Invocation, figures: dict[str, Any]) -> Iterator[str]:
+    deleted = f", {figures['deleted']:,} deleted" if figures["deleted"] else ""
+    unread = f", {plural(figures['problems'], 'entry')} unreadable (smp validate)" if figures["problems"] else ""
+    total = f"{plural(figures['memories'], 'memory')}{deleted}{unread}, {size_text(figures['bytes'])}"
+    yield f"{paint('bold', call.scope_text.capitalize())}: {total}"
+    if figures["by_type"]:
+        yield ""
+        yield paint("bold", "By type")
+        yield from bars(figures["by_type"], "{:,}".format)
+    fullest = sorted(figures["sessions"], key=lambda each: -each["bytes"])[:_LARGEST]
+    if fullest:
+        yield ""
+        yield paint("bold", "Largest sessions")
+        rows = [
+            (
+                paint("cyan", each["session"]),
+                f"{each['memories']:,}",
+                size_text(each["bytes"]),
+                f"{each['utilisation']:.0%}",
+            )
+            for each in fullest
+        ]
+        yield from table(("session", ">memories", ">size", ">full"), rows, call.screen.width)
+
+
+_LARGEST = 10
 
 
 def _figure_lines(figures: dict[str, Any]) -> Iterator[str]:
@@ -364,4 +379,4 @@ def _size_forecast(size: dict[str, Any]) -> Iterator[str]:
         gain_text = f"`smp compact` could free about {size_text(gain)}" if gain else "`smp compact` could free nothing"
         yield paint("dim", f"      {size['level']}; {gain_text}")
     if size["cold_bytes"]:
-        yield paint("dim", f"      {size_text(size['cold_bytes'])} more in the cold segment: smp archived")
+        yield paint("dim", f"      {size_text(size['cold_bytes'])} more in the cold segment: smp list --archived")

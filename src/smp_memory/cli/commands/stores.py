@@ -84,7 +84,7 @@ def _init_lines(call: Invocation, memory: Memory, exists: bool) -> Iterator[str]
     elif os.path.abspath(call.options.folder) != os.getcwd():
         yield f"  cd {_quoted(call.options.folder)}"
     yield "  smp session new --user ada --project shop"
-    yield '  smp decide "Use OAuth 2.0" --rationale "Standard, supports single sign-on" --tag auth'
+    yield '  smp add decision "Use OAuth 2.0" --rationale "Standard, supports single sign-on" --tag auth'
     yield "  smp list"
 
 

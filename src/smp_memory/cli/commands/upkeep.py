@@ -1,4 +1,4 @@
-"""Commands that maintain a store: maintain, reindex, tidy, compact, archived, duplicates."""
+"""Commands that maintain a store: maintain, reindex, tidy, compact, duplicates."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def compact_arguments(parser: Parser) -> None:
 def run_compact(call: Invocation) -> None:
     """Move faded memories, old turns and resolved findings from a session's files to a cold segment beside them.
 
-    Nothing is destroyed: `smp restore ID` restores a memory, `smp archived` lists what was moved, and
+    Nothing is destroyed: `smp restore ID` restores a memory, `smp list --archived` lists what was moved, and
     `smp query --include-archived` finds it. Turns that are moved leave a summary. Pinned, open, recent and important
     memories stay.
 
@@ -229,67 +229,51 @@ def _compaction_lines(report: CompactionReport, dry_run: bool) -> Iterator[str]:
         )
 
 
-# -- archived
-
-
-def archived_arguments(parser: Parser) -> None:
-    pass
-
-
-def run_archived(call: Invocation) -> None:
-    """List the memories that compaction moved to a session's cold segment.
-
-    Examples:
-      smp archived
-      smp restore TURN-0003
-    """
-    archived = call.session().archived()
-    lines = table(
-        ("id", "type", "written (UTC)", "moved (UTC)", "why"),
-        [
-            (paint("cyan", each.id), each.type, time_text(each.created), time_text(each.moved), each.why)
-            for each in archived
-        ],
-        call.screen.width,
-    )
-    data = [each.to_dict() for each in archived]
-    call.answer(data, lines if archived else ["The cold segment of this session is empty."])
-
-
 # -- duplicates
 
 
 def duplicates_arguments(parser: Parser) -> None:
-    parser.add_argument("--merge", action="store_true", help="merge each group into its first memory")
+    parser.default_session = "all of them; with --merge the one written last"
+    parser.add_argument("--merge", action="store_true", help="merge each group of a session into its first memory")
+    parser.add_argument("--all", action="store_true", help="all sessions, even if SMP_SESSION names one")
 
 
 def run_duplicates(call: Invocation) -> None:
-    """Find findings and preferences that say the same; --merge merges them.
+    """Find findings and preferences of a session that say the same; --merge merges them.
 
     A merge can be undone: the merged memories are in the trash, and the remaining one lists them.
 
     Examples:
       smp duplicates
-      smp duplicates --merge
+      smp duplicates --merge --session checkout-review
     """
-    session = call.session()
-    groups = session.duplicates()
     if call.options.merge:
-        merged = [session.merge(group, by=call.author).to_dict() for group in groups]
-        call.answer(merged, [f"Merged {plural(len(groups), 'group')}."])
+        sessions = call.memory.sessions() if call.options.all else [call.session()]
+        merged = [session.merge(group, by=call.author) for session in sessions for group in session.duplicates()]
+        call.answer([each.to_dict() for each in merged], [f"Merged {plural(len(merged), 'group')}."])
         return
-    call.answer([group.to_dict() for group in groups], _group_lines([group.to_dict() for group in groups]))
+    groups = [
+        {"session": session.id, **group.to_dict()} for session in call.read_sessions for group in session.duplicates()
+    ]
+    call.answer(groups, _group_lines(call, groups))
 
 
-def _group_lines(groups: list[dict[str, Any]]) -> Iterator[str]:
+def _group_lines(call: Invocation, groups: list[dict[str, Any]]) -> Iterator[str]:
     if not groups:
-        yield "No two findings or preferences say the same."
+        yield f"No two findings or preferences of a session say the same, in {call.scope_text}."
+        return
+    short_ids = call.has_one_session
     for group in groups:
+        prefix = "" if short_ids else f"{group['session']}/"
         yield from fields(
             [
-                (paint("cyan", each["id"]), f"{each['text']}  {paint('dim', format(each['similarity'], '.2f'))}")
+                (
+                    paint("cyan", prefix + each["id"]),
+                    f"{each['text']}  {paint('dim', format(each['similarity'], '.2f'))}",
+                )
                 for each in group["memories"]
             ],
             None,
         )
         yield ""
+    yield paint("dim", f"{plural(len(groups), 'group')} in {call.scope_text}. To merge those of a session: smp duplicates --merge --session {groups[0]['session']}")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Commands that write: add, decide, note, edit, resolve, relate, pin, unpin.
+"""Commands that write: add, edit, resolve, relate, pin, unpin.
 
 What a person typed in the editor is never lost. If it cannot be used, it stays in its file and the message names the command
 that continues with it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from smp_memory.cli.arguments import ID_HELP, parse_assignment, parse_json_or_text, positive_int
+from smp_memory.cli.arguments import ID_HELP, add_alias, parse_assignment, parse_json_or_text, positive_int
 from smp_memory.cli.invocation import update_fields
 from smp_memory.cli.render import paint
 from smp_memory.errors import InvalidFormat, InvalidRecord, SMPError, UserError
@@ -92,6 +92,7 @@ def _text_field(call: Invocation, type_name: str) -> str:
 def _content(call: Invocation, type_name: str) -> Any:
     text = call.options.text
     if text == "-":
+        call.stop_waiting()
         text = _read_standard_input(keep_end=kind_of(type_name).keeps_line_end)
     if kind_of(type_name).is_named_by_agent:
         value = parse_json_or_text(text)
@@ -114,7 +115,24 @@ def add_arguments(parser: Parser) -> None:
     shown = (f"{name} (or {kind.noun})" if kind.noun in kind.other_names else name for name, kind in KINDS.items())
     parser.add_argument("type", metavar="TYPE", help=", ".join(shown))
     _common_arguments(parser)
-    parser.add_argument("--role", help="of a turn: user, assistant, system, tool or an agent's name")
+    for option, settings in _FIELD_OPTIONS.items():
+        parser.add_argument(option, **settings)
+
+
+# Options for fields that some types have; a memory of another type takes them as further fields, as with `--field`.
+_FIELD_OPTIONS: dict[str, dict[str, Any]] = {
+    "--rationale": {"metavar": "TEXT", "help": "of a decision: why"},
+    "--alternative": {
+        "action": "append",
+        "dest": "alternatives_considered",
+        "metavar": "TEXT",
+        "help": "of a decision: what else was considered; repeat for more",
+    },
+    "--impact": {"metavar": "TEXT", "help": "of a decision: the consequences"},
+    "--severity": {"metavar": "WORD", "help": "of a finding: critical, high, medium, low or info"},
+    "--category": {"metavar": "WORD", "help": "of a finding: its kind, such as security"},
+    "--role": {"help": "of a turn: user, assistant, system, tool or an agent's name"},
+}
 
 
 def run_add(call: Invocation) -> None:
@@ -126,67 +144,23 @@ def run_add(call: Invocation) -> None:
     field a text that looks like JSON, quote it: --field 'n="7"'
 
     Examples:
-      smp add decision "Use OAuth 2.0" --tag auth --importance 0.9 --author architect
+      smp add decision "Use OAuth 2.0" --rationale "Standard, supports single sign-on" --alternative "Own passwords" --tag auth
+      smp add finding "Login has no rate limit" --severity high --category security --tag security.login
       smp add turn "How do we log in?" --role user
       smp add preference concise --field key=response_style
       smp add agent_state '{"task": "review", "done": 3}' --author veritas
       git diff | smp add artifact - --field name=change.diff --key change-42
     """
     options, kind = call.options, kind_of(call.options.type)
-    given: dict[str, Any] = {}
+    given = {name: getattr(options, name) for name in _FIELDS}
     if kind.is_turn:
         given["role"] = options.role or dict(options.fields).get("role") or ("assistant" if call.author else "user")
-    elif options.role:
-        given["role"] = options.role
     if kind.is_named_by_agent:
         given["agent"] = dict(options.fields).get("agent") or call.author
     _add(call, kind.name, **given)
 
 
-# -- decide
-
-
-def decide_arguments(parser: Parser) -> None:
-    _common_arguments(parser)
-    parser.add_argument("--rationale", metavar="TEXT", help="why")
-    parser.add_argument("--alternative", action="append", dest="alternatives", metavar="TEXT", help="an alternative that was considered; repeat for more")  # fmt: skip
-    parser.add_argument("--impact", metavar="TEXT", help="the consequences")
-
-
-def run_decide(call: Invocation) -> None:
-    """Add a decision with its rationale.
-
-    Examples:
-      smp decide "Use OAuth 2.0" --rationale "Standard, supports single sign-on" --alternative "Own passwords" --tag auth
-      smp decide "Ship on Friday" --impact "Freeze from Wednesday" --author architect
-    """
-    options = call.options
-    _add(
-        call,
-        "decision",
-        rationale=options.rationale,
-        alternatives_considered=options.alternatives,
-        impact=options.impact,
-    )
-
-
-# -- note
-
-
-def note_arguments(parser: Parser) -> None:
-    _common_arguments(parser)
-    parser.add_argument("--severity", metavar="WORD", help="critical, high, medium, low or info")
-    parser.add_argument("--category", metavar="WORD", help="the kind of finding, such as security")
-
-
-def run_note(call: Invocation) -> None:
-    """Add a finding: something that was noticed. `smp resolve` closes it.
-
-    Examples:
-      smp note "Login has no rate limit" --severity high --category security --tag security.login
-      smp note "Tests take nine minutes" --author veritas
-    """
-    _add(call, "finding", severity=call.options.severity, category=call.options.category)
+_FIELDS = tuple(settings.get("dest", option[2:]) for option, settings in _FIELD_OPTIONS.items())
 
 
 # -- edit
@@ -254,9 +228,9 @@ def _edited(before: Record, after: Record) -> str:
 
 
 def resolve_arguments(parser: Parser) -> None:
-    parser.add_argument("id", metavar="ID", help="FIND-0001, or session/FIND-0001 for one of another session")
+    parser.add_argument("id", metavar="ID", help="FIND-0001, or session/FIND-0001 if several sessions have this id")
     parser.add_argument("text", metavar="TEXT", nargs="?", help="what was done about it")
-    parser.add_argument("--by", metavar="NAME", help="who resolved it (default: the author)")
+    add_alias(parser, "--by", metavar="NAME")  # --author
     parser.add_argument(
         "--status", default="resolved", metavar="WORD", help="the new status (default: resolved), such as rejected"
     )
@@ -266,7 +240,7 @@ def run_resolve(call: Invocation) -> None:
     """Close a finding or a decision, with a note on what was done about it.
 
     Examples:
-      smp resolve FIND-0001 "Rate limit of 5 a minute added" --by ada
+      smp resolve FIND-0001 "Rate limit of 5 a minute added" --author ada
       smp resolve FIND-0002 --status accepted
     """
     session, memory_id = call.resolve(call.options.id)

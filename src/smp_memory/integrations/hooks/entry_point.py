@@ -121,7 +121,11 @@ def _answer(event: HookEvent, root: str, wait: bool) -> HookRecall | None:
 
 def _record(event: HookEvent, root: str, recall: HookRecall | None, is_background: bool, is_awaited: bool) -> None:
     try:
+        from smp_memory.integrations.hooks.last_calls import OTHER, note_call
         from smp_memory.integrations.hooks.record import record
+        from smp_memory.store.opening import user_state
+
+        note_call(user_state(root), event.client if event.is_client_certain else OTHER)
 
         injected, notices = (recall.refs, recall.notices) if recall is not None else (None, [])
         record(event, root, injected, notices, is_background=is_background, is_awaited=is_awaited)

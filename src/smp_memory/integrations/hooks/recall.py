@@ -167,7 +167,7 @@ def _at_start(reader: Reader, event: HookEvent, state: HookSession, session: str
 def _recording_notice(session: str) -> str:
     return (
         f"SMP records this conversation as session {session}. Write down what is decided, found or learned, and name the session, "
-        f'because others may be at work: smp decide "…" --session {session} (also smp note, smp add learning; over MCP: session).'
+        f'because others may be at work: smp add decision "…" --session {session} (also smp add finding, smp add learning; over MCP: session).'
     )
 
 

@@ -28,6 +28,7 @@ import smp_memory
 from smp_memory.context.budget import one_line
 from smp_memory.errors import InvalidRecord, SMPError, from_os_error
 from smp_memory.incomplete import describe
+from smp_memory.integrations.hooks.last_calls import MCP, note_call
 from smp_memory.integrations.mcp import arguments, read_tools
 from smp_memory.integrations.mcp.answers import fit_lines
 from smp_memory.integrations.mcp.arguments import read
@@ -78,6 +79,8 @@ def _tool_handlers(context: RequestContext, threads: Threads) -> dict[str, Any]:
     schemas = {each.name: each.input_schema for each in definitions}
 
     async def list_tools(ctx: Any, params: Any) -> types.ListToolsResult:
+        if context.memory.is_trusted:
+            await threads.run(partial(note_call, context.memory.store.state, MCP))
         return types.ListToolsResult(tools=definitions)
 
     async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:

@@ -1,0 +1,69 @@
+"""Which coding agents call SMP for a store: hooks in their settings, and when each host called last.
+
+A call leaves an empty file in the user's state of the store, `calls/claude-code`; its modification time is the time of the call. The
+process that records in the background writes it, so the host does not wait for it. `calls/mcp` is for clients of the MCP server.
+Guarantees: noting a call never raises, and the file holds nothing. Only calls for a store that the user trusts are noted.
+Non-guarantees: hooks that a plugin of the host installs are not in its settings; they are known once they have called.
+"""
+
+from __future__ import annotations
+
+import os
+
+from smp_memory.errors import SMPError
+from smp_memory.ownership import plain_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from smp_memory.store.port import StateFiles
+
+FOLDER = "calls"
+MCP, OTHER = "mcp", "other"
+_LIMIT_BYTES = 1 << 20
+
+# Host -> its title, its folder, the variable that names that folder in the user's home, and its file with hooks.
+HOOK_FILES = {
+    "claude-code": ("Claude Code", ".claude", "CLAUDE_CONFIG_DIR", "settings.json"),
+    "codex": ("Codex", ".codex", "CODEX_HOME", "hooks.json"),
+    "gemini": ("Gemini CLI", ".gemini", "", "settings.json"),
+    "cursor": ("Cursor", ".cursor", "", "hooks.json"),
+}
+
+TITLES = {name: each[0] for name, each in HOOK_FILES.items()} | {OTHER: "Another host", MCP: "MCP client"}
+
+
+def note_call(state: StateFiles, client: str) -> None:
+    """Note that a host or an MCP client called now."""
+    if client in TITLES:
+        try:
+            state.write(f"{FOLDER}/{client}", b"")
+        except (OSError, SMPError):
+            pass  # a full or read-only disk
+
+
+def last_calls(state: StateFiles) -> dict[str, float]:
+    """When each host, or an MCP client, called last, in seconds since 1970."""
+    found = {name: state.modified_at(f"{FOLDER}/{name}") for name in TITLES}
+    return {name: at for name, at in found.items() if at is not None}
+
+
+def hosts_with_hooks(project: str, environ: Mapping[str, str]) -> list[str]:
+    """The hosts whose settings, for this project or for the user, contain a hook of SMP."""
+    home = os.path.expanduser("~")
+    found = []
+    for host, (_, folder, variable, file) in HOOK_FILES.items():
+        user_folder = (environ.get(variable) if variable else "") or os.path.join(home, folder)
+        paths = (os.path.join(project, folder, file), os.path.join(user_folder, file))
+        if any(map(_has_hook, paths)):
+            found.append(host)
+    return found
+
+
+def _has_hook(path: str) -> bool:
+    try:
+        data = plain_bytes(path, _LIMIT_BYTES)
+    except OSError:
+        return False
+    return b"smp" in data and b" hook" in data

@@ -1,0 +1,134 @@
+"""Every command of the table: `--json` prints one JSON document, and text of a store cannot control the terminal."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import smp_memory
+from smp_memory.cli.commands import COMMANDS
+from tests.e2e.terminal import Terminal
+
+HOSTILE = "red\x1b[31m title\x1b]0;owned\x07 bell\x07 \roverwritten \x9b31m bidi\u202eevil\u2066 zero\u200b"
+CONTROL = set(map(chr, [*range(9), 11, 12, *range(14, 32), 127, *range(128, 160)])) | set("\r\u202e\u2066\u200b")
+
+# The words of a call that works in the store of these tests.
+CALLS: dict[str, tuple[str, ...]] = {
+    "status": (),
+    "init": (),
+    "demo": (),
+    "install": ("claude-code", "--dry-run"),
+    "trust": (),
+    "completion": ("bash",),
+    "add": ("finding", HOSTILE, "--session", "shop"),
+    "edit": ("shop/DEC-0001", f"rationale={HOSTILE}"),
+    "resolve": ("shop/FIND-0001", HOSTILE),
+    "relate": ("shop/DEC-0001", "FIND-0001"),
+    "pin": ("shop/DEC-0001",),
+    "unpin": ("shop/DEC-0001",),
+    "promote": ("shop/DEC-0001",),
+    "query": ("title",),
+    "list": (),
+    "show": ("shop/DEC-0001",),
+    "history": ("shop/DEC-0001",),
+    "similar": ("shop/FIND-0001",),
+    "related": ("shop/DEC-0001",),
+    "watch": ("--for", "0.05"),
+    "priority": ("shop/DEC-0001",),
+    "topics": (),
+    "timeline": (),
+    "agents": (),
+    "summary": (),
+    "analytics": (),
+    "metrics": (),
+    "stats": (),
+    "session new": ("third", "--project", HOSTILE),
+    "session list": ("--all",),
+    "session show": ("shop",),
+    "session archive": ("other", "--reason", HOSTILE),
+    "session delete": ("other", "--reason", HOSTILE),
+    "session restore": ("archived",),
+    "session erase": ("deleted", "--yes"),
+    "delete": ("shop/TURN-0001", "--reason", HOSTILE),
+    "restore": ("shop/TURN-0002",),
+    "trash": (),
+    "erase": ("shop/TURN-0001", "--yes", "--reason", HOSTILE),
+    "redact": ("--all", "--preview"),
+    "audit": (),
+    "doctor": (),
+    "validate": (),
+    "repair": ("--all",),
+    "quarantine": (),
+    "maintain": ("--dry-run",),
+    "compact": ("--session", "shop", "--dry-run"),
+    "tidy": ("--all",),
+    "duplicates": (),
+    "convert": ("--to", "markdown"),
+    "reindex": (),
+    "config": (),
+    "export": ("out.json",),
+    "import": ("export.json", "--as", "again"),
+    "anonymise": ("--session", "shop"),
+    "context": ("--task", "title"),
+    "workflow check": ("workflow.yaml",),
+    "git setup": ("--dry-run",),
+    "git check": (),
+    "digest": ("--output", "MEMORY.md"),
+    "memlog init": ("--workspace", "run"),
+    "memlog append": ("--workspace", "log", "--text", HOSTILE),
+    "memlog set": ("--workspace", "log", "--key", "a", "--value", "b"),
+}
+PROTOCOLS = {"mcp", "web", "hook", "macp", "git merge-driver"}  # servers, and commands whose output is a protocol
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    with smp_memory.open(tmp_path / ".bmad/memory") as memory:
+        shop = memory.create_session("shop", user=HOSTILE, project=HOSTILE)
+        shop.add_decision(HOSTILE, rationale=HOSTILE, tags=["auth"], topic=HOSTILE, author="ada")
+        shop.add_finding(HOSTILE, severity="high")
+        shop.add_turn("user", HOSTILE)
+        shop.add_turn("user", "deleted " + HOSTILE)
+        shop.delete("TURN-0002", HOSTILE)
+        for name in ("other", "archived", "deleted"):
+            memory.create_session(name).add_finding(HOSTILE)
+        shop.export(tmp_path / "export.json")
+        memory.archive_session("archived", HOSTILE)
+        memory.delete_session("deleted", HOSTILE)
+    (tmp_path / "workflow.yaml").write_text("name: review\nmemory_requirements:\n  read_access: [decisions]\n")
+    (tmp_path / "log").mkdir()
+    subprocess.run([sys.executable, "-m", "smp_memory", "memlog", "init", "--workspace", "log"], check=True, cwd=tmp_path, capture_output=True)  # fmt: skip
+    return tmp_path
+
+
+def test_every_command_has_a_call_here() -> None:
+    assert set(CALLS) | PROTOCOLS == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_json_is_one_document(project: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    code, out, err = Terminal(capsys)(*name.split(), *CALLS[name], "--json")
+    assert code == 0 or (name, code) == ("erase", 1), err  # the same text is elsewhere, too
+    assert name == "watch" or json.loads(out) is not None
+    assert not CONTROL & set(out)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_text_of_a_store_cannot_control_the_terminal(
+    project: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    code, out, err = Terminal(capsys)(*name.split(), *CALLS[name])
+    assert code == 0 or (name, code) == ("erase", 1), err  # the same text is elsewhere, too
+    assert not CONTROL & set(out + err), name
+
+
+def test_smp_alone_cannot_be_controlled_by_text_of_a_store(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = Terminal(capsys).ok()
+    assert "\\x1b]0;owned\\x07" in out
+    assert not CONTROL & set(out)
