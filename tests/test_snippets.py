@@ -36,6 +36,7 @@ CONTINUED = {
     "docs/privacy.md",
     "docs/health.md",
     "docs/api.md",
+    "docs/analytics.md",
 }  # a session is given
 PROGRAMS = r"smp|pip|pipx|uv|git|tar|npx|claude|codex|gemini|docker|python3?|\./dev"
 _BLOCK = re.compile(r"(?:<!-- not run: ([^\n]+?) -->\n+)?^(`{3,})(\w*)\n(.*?)^\2$", re.MULTILINE | re.DOTALL)
@@ -156,6 +157,8 @@ def without_global_options(words: list[str]) -> list[str]:
 
 def parse(words: list[str]) -> None:
     rest = without_global_options(words)
+    if not rest:
+        return  # `smp` alone
     name = " ".join(rest[:2]) if " ".join(rest[:2]) in COMMANDS else rest[0]
     parser, _ = build_parser(name)
     parser.parse_intermixed_args(rest[len(name.split()) :])
@@ -163,7 +166,7 @@ def parse(words: list[str]) -> None:
 
 # -- commands and messages inside sentences
 
-NOT_LISTED = {"help", "web"}  # `help` is no command of a module; `web` comes with its extra
+NOT_LISTED = {"help"}  # it is no command of a module
 _INLINE = re.compile(r"(?<!`)`(smp [a-z-][^`]*)`(?!`)")
 
 
