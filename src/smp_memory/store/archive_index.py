@@ -99,7 +99,7 @@ class ArchiveIndex:
         inner = next((value for value in fields.values() if isinstance(value, dict) and "archived_at" in value), fields)
         when = _moment(fields.get("archived") or inner.get("archived_at"))
         version = identity(found) if found else None
-        return ArchivedSession(session, ARCHIVED, when, inner.get("reason"), path, size, fields, version=version)
+        return ArchivedSession(session, ARCHIVED, when, _text(inner.get("reason")), path, size, fields, version=version)
 
     def deleted(self, session: str | None = None) -> list[ArchivedSession]:
         """The deleted sessions, or those of this name, in the order of deletion."""
@@ -118,7 +118,7 @@ class ArchiveIndex:
             return None
         session = os.path.basename(folder).partition(".")[0]
         record = self.read_record(folder)
-        when, reason, size = _moment(record.get("deleted_at")), record.get("reason"), record.get("bytes", 0)
+        when, reason, size = _moment(record.get("deleted_at")), _text(record.get("reason")), _count(record.get("bytes"))
         return ArchivedSession(session, DELETED, when, reason, folder, size, record)
 
     def trash_archive_path(self, folder: str) -> str:
@@ -390,8 +390,19 @@ def check_name_is_free(store: FileStore, session: str) -> None:
             pass
 
 
-def _moment(text: Any) -> datetime | None:
+# -- values of a summary or a deletion record, which anybody may have edited
+
+
+def _moment(value: Any) -> datetime | None:
     try:
-        return to_moment(text) if isinstance(text, str) else None
-    except ValueError:
+        return to_moment(value) if isinstance(value, str) else None
+    except (ValueError, OverflowError):
         return None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _count(value: Any) -> int:
+    return value if type(value) is int and value >= 0 else 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,3 +78,21 @@ def test_store_in_ram_has_every_page() -> None:
         client = InspectorClient(memory)
         for path in PATHS:
             assert client.get(path).status == 200, path
+
+
+@pytest.mark.parametrize("value", ["x", 5, -1, None, True, 1e300, ["a"], {"a": 1}, "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])  # fmt: skip
+def test_records_of_archived_and_deleted_sessions_that_anybody_wrote_break_no_page(
+    memory: Memory, client: InspectorClient, value: Any
+) -> None:
+    _fill(memory)
+    root = Path(memory.root)
+    record, summary = root / "deleted/gone/deletion-record.json", root / "archive/away.manifest.json"
+    deletion, archived = json.loads(record.read_text())["deletion"], json.loads(summary.read_text())
+    paths = ("/sessions", "/trash", "/health", "/maintain", "/memory/gone/DEC-0001", "/memory/away/DEC-0001")
+    forms = ("/session/gone/purge", "/session/gone/undelete", "/session/away/restore")
+    record.write_text(json.dumps({"deletion": {**dict.fromkeys(deletion, value), "state": "active"}}))
+    summary.write_text(json.dumps(dict.fromkeys(archived, value)))
+    for path in (*paths, *forms):
+        page = client.get(path)
+        assert page.status in (200, 404), (path, page.text)
+    assert memory.deleted_sessions()[0].bytes in (0, 5)

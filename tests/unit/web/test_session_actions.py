@@ -79,6 +79,19 @@ def test_deleted_session_with_the_name_of_a_live_one_can_be_purged(
     assert memory.store.has_session("review")
 
 
+def test_purge_shows_the_session_that_it_takes(memory: Memory, client: InspectorClient, clock: Clock) -> None:
+    for reason in ("deleted first", "deleted last"):
+        memory.create_session("twice").add_turn("user", reason)
+        memory.delete_session("twice", reason)
+        clock.pass_days(1)
+    shown = client.get("/session/twice/purge").text
+    assert "deleted first" in shown
+    assert "deleted last" not in shown
+    assert "Until 2026-12-17" in shown
+    client.done("/session/twice/purge", confirm="twice")
+    assert [each.reason for each in memory.deleted_sessions()] == ["deleted last"]
+
+
 def test_undelete_over_a_live_session_is_refused(
     memory: Memory, session: SessionMemory, client: InspectorClient
 ) -> None:

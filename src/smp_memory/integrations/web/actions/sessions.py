@@ -18,10 +18,10 @@ from smp_memory.integrations.web.actions.frame import (
 from smp_memory.integrations.web.actions.removal import redaction_form, redaction_text
 from smp_memory.integrations.web.failures import error_page
 from smp_memory.integrations.web.html import Child, Html, el, join, url
+from smp_memory.integrations.web.pages.away import recovery_deadline
 from smp_memory.integrations.web.parts import memory_link, memory_url, options, pairs
 from smp_memory.integrations.web.words import ago, counted, moment_text, size_text
 from smp_memory.model import ids
-from smp_memory.model.times import to_moment
 from smp_memory.model.types import KINDS
 
 if TYPE_CHECKING:
@@ -236,17 +236,16 @@ def _run_undelete(target: SessionTarget) -> Response:
 
 
 def _show_purge(target: SessionTarget) -> Form:
-    deadline = target.archived.metadata.get("recovery_deadline") if target.archived is not None else None
-    until = None
-    if isinstance(deadline, str):
-        until = el("p", f"Until {moment_text(to_moment(deadline))} UTC it could still be brought back.", class_="note")
     named = [each for each in target.memory.deleted_sessions() if each.session == target.id]
-    several = None
+    until = several = None
+    if named:
+        target = target._replace(archived=named[0])  # that is the one which a purge takes
+        deadline = recovery_deadline(named[0])
+        until = f"Until {moment_text(deadline)} UTC it could still be brought back." if deadline is not None else None
     if len(named) > 1:
-        several = el(
-            "p", f"{len(named)} sessions of this name are in the trash; the one deleted first is purged.", class_="note"
-        )
-    intro = join(_figures(target), el("p", "A purge removes the session and its memories for good."), until, several)
+        several = f"{len(named)} sessions of this name are in the trash; this one was deleted first, the others stay."
+    notes = [el("p", each, class_="note") for each in (until, several) if each is not None]
+    intro = join(_figures(target), el("p", "A purge removes the session and its memories for good."), notes)
     fields = join(reason_field(target.request, target.error), confirmation(target.id, target.error))
     return Form(
         f"Purge session {target.id}",

@@ -11,9 +11,11 @@ from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.layout import form
 from smp_memory.integrations.web.parts import tag
 from smp_memory.integrations.web.words import counted, date_text, plain, shortened, size_text
+from smp_memory.model.times import to_moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.model.storage_reports import ArchivedSession
@@ -86,14 +88,16 @@ def _values(value: Any) -> list[Any]:
 
 def deleted_item(request: PageRequest, each: ArchivedSession) -> Html:
     """A deleted session: by whom, when, why, until when it can be restored, and the way back."""
-    by, until = each.metadata.get("deleted_by"), _deadline(each)
+    by, deadline = each.metadata.get("deleted_by"), recovery_deadline(each)
     facts = [
         f"deleted {date_text(each.when, request.now)}" if each.when else "deleted",
         f"by {by}" if isinstance(by, str) and by else "",
         size_text(each.bytes),
         f"because: {each.reason}" if each.reason else "",
     ]
-    kept = f"Can be restored until {until} at least." if until else "It stays until somebody purges it."
+    kept = "It stays until somebody purges it."
+    if deadline is not None:
+        kept = f"Can be restored until {deadline:%Y-%m-%d} at least."
     if each.is_foreign:
         kept = "Another program deleted it; SMP does not purge it."
     restore = form(request, url("/session/{}/undelete", each.session), el("button", "Restore", class_="small"))
@@ -113,6 +117,10 @@ def deleted_item(request: PageRequest, each: ArchivedSession) -> Html:
     )
 
 
-def _deadline(each: ArchivedSession) -> str:
+def recovery_deadline(each: ArchivedSession) -> datetime | None:
+    """Until when a deleted session can be restored at least; None if its deletion record does not say so."""
     until = each.metadata.get("recovery_deadline")
-    return until[:10] if isinstance(until, str) else ""
+    try:
+        return to_moment(until) if isinstance(until, str) else None
+    except (ValueError, OverflowError):
+        return None

@@ -11,6 +11,7 @@ from smp_memory.errors import InvalidConfig
 from smp_memory.integrations.web import lookup
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.layout import form, heading, page, panel
+from smp_memory.integrations.web.pages.away import recovery_deadline
 from smp_memory.integrations.web.parts import pairs, when
 from smp_memory.integrations.web.words import ago, moment_text
 from smp_memory.model.times import to_moment
@@ -114,11 +115,12 @@ def elsewhere_page(request: PageRequest, found: LocatedMemory) -> Response:
 def _session_deleted(request: PageRequest, found: LocatedMemory) -> tuple[Child, Child, int]:
     archived = found.archived
     facts = archived.metadata if archived is not None else {}
+    deadline = recovery_deadline(archived) if archived is not None else None
     rows: list[tuple[Child, Child]] = [
         ("Deleted", when(archived.when, request.now) if archived is not None and archived.when else None),
         ("By", str(facts.get("deleted_by") or "")),
         ("Reason", archived.reason if archived is not None else None),
-        ("Until", str(facts.get("recovery_deadline") or "")),
+        ("Until", f"{moment_text(deadline)} UTC" if deadline is not None else None),
         ("Where", el("code", found.place)),
     ]
     action = url("/session/{}/undelete", found.session_id)
