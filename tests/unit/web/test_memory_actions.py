@@ -71,6 +71,43 @@ def test_edit_keeps_values_of_every_kind(session: SessionMemory, client: Inspect
     assert session.get("DEC-0002").revision == 1
 
 
+def test_edit_keeps_invisible_characters_of_an_edited_text(session: SessionMemory, client: InspectorClient) -> None:
+    given = {"rationale": "א\u200fב \u200b\x1b[31m\U000e0001", "aliases": ["one\u200b"], "own": {"key": "\x85\u202e"}}
+    session.add_decision("Marks", **given)
+    values = form_values(client, "DEC-0002")
+    assert values["text:rationale"] == "א\\u200fב \\u200b\\x1b[31m\\U000e0001"
+    values["text:rationale"] += " and more"
+    values["list:aliases"] += "\ntwo"
+    values["json:own"] = values["json:own"].replace("key", "name")
+    client.done("/memory/review/DEC-0002/edit", **values)
+    record = session.get("DEC-0002")
+    assert record.rationale == f"{given['rationale']} and more"
+    assert record.aliases == ["one\u200b", "two"]
+    assert record.given["own"] == {"name": "\x85\u202e"}
+
+
+def test_edit_of_a_text_with_an_invisible_character_and_its_spelling_is_refused(
+    session: SessionMemory, client: InspectorClient
+) -> None:
+    session.add_decision("Marks", rationale="\x1b is written \\x1b", topic="a")
+    values = form_values(client, "DEC-0002")
+    answer = client.post("/memory/review/DEC-0002/edit", **{**values, "text:rationale": "other"})
+    assert answer.status == 400
+    assert "cannot tell apart" in answer.text
+    client.done("/memory/review/DEC-0002/edit", **{**values, "text:topic": "b"})
+    assert session.get("DEC-0002").rationale == "\x1b is written \\x1b"
+
+
+def test_field_with_a_name_that_forms_change_hinders_no_edit(session: SessionMemory, client: InspectorClient) -> None:
+    own = {"a\u200bb": "kept", "c\nd": "kept", "e:f": "old"}
+    session.add("decision", {"decision": "Names", **own})
+    values = form_values(client, "DEC-0002") | {"text:decision": "New names", "text:e:f": "new"}
+    client.done("/memory/review/DEC-0002/edit", **values)
+    record = session.get("DEC-0002")
+    assert record.decision == "New names"
+    assert {name: record.given[name] for name in own} == {**own, "e:f": "new"}
+
+
 def test_edit_of_json_numbers_and_removal_of_a_field(session: SessionMemory, client: InspectorClient) -> None:
     session.add_decision("All kinds", impact={"score": 3}, rationale="r", importance=0.5)
     values = form_values(client, "DEC-0002")

@@ -41,6 +41,11 @@ def _spelled(found: re.Match[str]) -> str:
     return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}" if number < 65536 else f"\\U{number:08x}"
 
 
+def spelled_marks(text: str) -> dict[str, str]:
+    """The characters of a text that `visible` spells out, by their spelling."""
+    return {_spelled(found): found[0] for found in _MISLEADING.finditer(text.replace("\r\n", "\n"))}
+
+
 def escape(text: str) -> Html:
     return text if isinstance(text, Html) else Html(_escape(visible(text)))
 

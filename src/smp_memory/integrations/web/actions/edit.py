@@ -1,7 +1,8 @@
 """Edit the fields of a memory in a form, and decide what happens when somebody else changed it meanwhile.
 
 Each control is named by its field and by how its text is read: `text:rationale`, `list:tags` (one in a line), `number:importance`,
-`json:impact`. Only fields whose text differs from what the form showed are changed.
+`json:impact`. Only fields whose text differs from what the form showed are changed. Invisible characters of a text are spelled out in the
+form, and are the same characters when it is saved.
 
 Guarantees: a change is written only over the revision that the form was made from. If there is a newer one, the page shows what
 changed there and what was typed here; fields that were not touched take the newer values.
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import Conflict, InvalidRecord
 from smp_memory.integrations.web.actions.frame import Form, done, field, form_response, hidden, with_notices
-from smp_memory.integrations.web.html import Html, el, join, visible
+from smp_memory.integrations.web.html import Html, el, join, spelled_marks, visible
 from smp_memory.integrations.web.pages.memory_fields import label_of
 from smp_memory.integrations.web.pages.memory_history import value_text
 from smp_memory.integrations.web.parts import difference
@@ -59,18 +60,42 @@ class EditField(NamedTuple):
 
     name: str  # of the field
     style: str  # text, list, number or json
-    shown: str  # its text in the form
+    raw: str  # its text
 
     @property
     def control(self) -> str:
         return f"{self.style}:{self.name}"
 
+    @property
+    def shown(self) -> str:
+        """Its text in the form."""
+        return visible(self.raw)
+
+    def typed(self, text: str) -> str:
+        """What the form returned, with the characters that it spelled out as they were."""
+        marks = spelled_marks(self.raw)
+        if any(spelling in self.raw for spelling in marks):
+            raise InvalidRecord(
+                f"{self.name}: it has invisible characters and also their spelling, which a form cannot tell apart. Change it in its file.",
+                field=self.name,
+            )
+        for spelling, character in marks.items():
+            text = text.replace(spelling, character)
+        return text
+
 
 def edit_fields(kind: Kind, data: Mapping[str, Any]) -> list[EditField]:
-    """The fields of a memory that can be edited: those of its type, common ones, and its own that SMP does not know."""
+    """The fields of a memory that can be edited: those of its type, common ones, and its own that SMP does not know.
+
+    A form does not return every name as it is; a field with such a name is not edited here.
+    """
     owner = {"agent"} if kind.is_named_by_agent else set()
-    names = dict.fromkeys([kind.text, *kind.fields, *_COMMON, *data])
+    names = [name for name in dict.fromkeys([kind.text, *kind.fields, *_COMMON, *data]) if _is_kept_by_forms(name)]
     return [_edit_field(name, data.get(name)) for name in names if name not in _NOT_EDITED and name not in owner]
+
+
+def _is_kept_by_forms(name: str) -> bool:
+    return visible(name) == name and "\n" not in name
 
 
 def _edit_field(name: str, value: Any) -> EditField:
@@ -78,12 +103,12 @@ def _edit_field(name: str, value: Any) -> EditField:
         style = "list" if name in _LISTS else "number" if name in _NUMBERS else "text"
         return EditField(name, style, "")
     if isinstance(value, str):
-        return EditField(name, "number" if name in _NUMBERS else "text", visible(value))
+        return EditField(name, "number" if name in _NUMBERS else "text", value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return EditField(name, "number", str(value))
     if isinstance(value, list) and all(isinstance(each, str) and each.strip() and "\n" not in each for each in value):
-        return EditField(name, "list", visible("\n".join(value)))
-    return EditField(name, "json", visible(json.dumps(value, ensure_ascii=False, indent=2)))
+        return EditField(name, "list", "\n".join(value))
+    return EditField(name, "json", json.dumps(value, ensure_ascii=False, indent=2))
 
 
 # -- the form
@@ -162,7 +187,7 @@ def read_changes(kind: Kind, data: Mapping[str, Any], form: Mapping[str, str]) -
             raise InvalidRecord(f"{name}: not a field that can be edited here.", field=name)
         text = value.replace("\r\n", "\n")
         if text != known[name].shown:
-            changes[name] = _READERS[style](name, text) if text.strip() else None
+            changes[name] = _READERS[style](name, known[name].typed(text)) if text.strip() else None
     return changes
 
 
