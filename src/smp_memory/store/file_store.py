@@ -430,7 +430,7 @@ class FileStore:
 
     def configured_at(self) -> float | None:
         found = self.disk.stat(os.path.join(self.root, CONFIG_FILE))
-        return found.st_mtime if found is not None else None
+        return found.st_mtime_ns / 1e9 if found is not None else None
 
     # -- files of other programs and layouts, quarantine
 

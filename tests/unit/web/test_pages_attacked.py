@@ -96,3 +96,23 @@ def test_records_of_archived_and_deleted_sessions_that_anybody_wrote_break_no_pa
         page = client.get(path)
         assert page.status in (200, 404), (path, page.text)
     assert memory.deleted_sessions()[0].bytes in (0, 5)
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+def test_store_that_was_moved_away_is_said_to_be_missing_and_not_shown_as_empty(
+    memory: Memory, client: InspectorClient, is_file: bool
+) -> None:
+    _fill(memory)
+    root = Path(memory.root)
+    moved = root.rename(root.with_name("moved"))
+    if is_file:
+        root.write_text("")
+    for path in (*PATHS, "/", "/search?q=rate", "/memory/review/DEC-0001", "/maintain", "/export"):
+        page = client.get(path)
+        assert page.status == 503, (path, page.text)
+        assert "was moved or removed" in page.text
+    assert client.post("/session/review/add", text="x", type="finding").status == 503
+    if is_file:
+        root.unlink()
+    moved.rename(root)
+    assert "No rate limit" in client.get("/session/review").text

@@ -65,7 +65,7 @@ _POST: tuple[tuple[str, Page], ...] = (
 
 def create_app(inspector: Inspector) -> ASGIApp:
     """The guarded application."""
-    feed = live.ChangeFeed(inspector.memory)
+    feed = live.ChangeFeed(inspector)
     routes = [Route(path, _endpoint(inspector, each), methods=["GET"]) for path, each in _GET]
     routes += [Route(path, _endpoint(inspector, each), methods=["POST"]) for path, each in _POST]
     routes += [Route("/events", feed.events, methods=["GET"])]
@@ -95,6 +95,7 @@ def _endpoint(inspector: Inspector, answer: Page) -> Callable[[Request], Awaitab
 
 def _answer(answer: Page, request: PageRequest) -> Response:
     try:
+        request.inspector.check_store()
         return answer(request)
     except SMPError as error:
         title = "That did not work" if request.form else "Cannot show this"

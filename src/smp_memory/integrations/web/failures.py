@@ -13,6 +13,7 @@ from smp_memory.errors import (
     SessionNotFound,
     SizeLimitExceeded,
     SMPError,
+    StoreNotFound,
     UserError,
 )
 from smp_memory.integrations.web.html import el
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _STATUS: tuple[tuple[type[SMPError], int], ...] = (
     (MemoryNotFound, 404),
     (SessionNotFound, 404),
+    (StoreNotFound, 503),
     (Conflict, 409),
     (InvalidQuery, 400),
     (InvalidRecord, 400),

@@ -4,7 +4,7 @@ One thread asks the index several times a second whether a session has changed, 
 no lock that a writer waits for. An event holds the sessions that changed and the new memories as the pages show them in a line.
 
 Guarantees: every acknowledged write of any process leads to an event within a second, unless the store cannot be read; then a `trouble`
-event says so. Non-guarantees: several writes may share an event; a page that reconnects reloads what it shows.
+event says so, and a `hello` when it can be read again. Non-guarantees: several writes may share an event; a page that reconnects reloads what it shows.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
 
+    from smp_memory.integrations.web.request import Inspector
     from smp_memory.memory import Memory
     from smp_memory.model.record import Record
     from smp_memory.store.port import IndexSearcher
@@ -85,8 +86,8 @@ class StoreState:
 class ChangeFeed:
     """Hands the changes of a store to all browsers that listen."""
 
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
+    def __init__(self, inspector: Inspector) -> None:
+        self._inspector = inspector
         self._listeners: set[asyncio.Queue[str]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._has_listeners = threading.Event()
@@ -106,19 +107,25 @@ class ChangeFeed:
 
     def _poll(self) -> None:
         state: StoreState | None = None
+        has_trouble = False
         while not self._is_stopped.is_set():
             if not self._has_listeners.is_set():
                 state = None
                 self._has_listeners.wait()
                 continue
             try:
-                state = state or StoreState(self._memory)
+                self._inspector.check_store()
+                if state is None:
+                    state = StoreState(self._inspector.memory)
+                    if has_trouble:
+                        self._send("hello", {})  # pages reload what they show: nobody knows what changed meanwhile
+                    has_trouble = False
                 changes = state.changes()
                 if changes is not None:
                     self._send("change", changes)
-            except SMPError as error:
-                self._send("trouble", {"message": error.message})
-                state = None
+            except Exception as error:  # whatever it is, pages must not seem to be live
+                self._send("trouble", {"message": _trouble(error)})
+                state, has_trouble = None, True
                 self._is_stopped.wait(5 * POLL_SECONDS)
             self._is_stopped.wait(POLL_SECONDS)
 
@@ -155,3 +162,7 @@ class ChangeFeed:
             self._listeners.discard(queue)
             if not self._listeners and not self._is_stopped.is_set():
                 self._has_listeners.clear()
+
+
+def _trouble(error: Exception) -> str:
+    return error.message if isinstance(error, SMPError) else f"Internal error: {type(error).__name__}."

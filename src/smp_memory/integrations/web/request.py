@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from math import isnan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from smp_memory.errors import StoreNotFound
 from smp_memory.index.query import RowConditions
 
 if TYPE_CHECKING:
@@ -75,6 +76,16 @@ class Inspector:
         self.notices = Notices()
         self.memo: dict[str, tuple[object, Any]] = {}  # costly answers with the state that they are valid for
         self._kept: dict[str, tuple[float, Any]] = {}
+        self._has_settings = memory.store.configured_at() is not None
+
+    def check_store(self) -> None:
+        """Raise if the store was moved or removed since the inspector was started; it would look like an empty one."""
+        if self._has_settings and self.memory.store.configured_at() is None:
+            root = self.memory.root
+            raise StoreNotFound(
+                f"The store in {root} was moved or removed, or its disk is not there. Put it back, then reload this page.",
+                path=root,
+            )
 
     def kept(self, name: str, seconds: float, compute: Callable[[], Any]) -> Any:
         """A value that may be some seconds old, such as suggestions of a form."""
