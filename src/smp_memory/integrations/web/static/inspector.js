@@ -11,7 +11,7 @@ async function fetchPage(address, part = "") {
   return parser.parseFromString(await answer.text(), "text/html");
 }
 
-// Swap regions by id. An element that has the focus keeps it, and open details stay open.
+// Swap regions by id. An element that has the focus keeps it, open details stay open, and what is ticked stays ticked.
 function swap(page, ids) {
   for (const id of ids) {
     const [there, here] = [page.getElementById(id), document.getElementById(id)];
@@ -21,8 +21,10 @@ function swap(page, ids) {
     const selector = focused?.id ? `#${CSS.escape(focused.id)}` : focused?.getAttribute("href") ? `[href="${CSS.escape(focused.getAttribute("href"))}"]` : focused?.dataset.href ? `[data-href="${CSS.escape(focused.dataset.href)}"]` : null;
     const open = [...here.querySelectorAll("details")].map((each) => each.open);
     const value = focused?.value;
+    const ticked = [...here.querySelectorAll("form[method=post] input[type=checkbox]:checked")].map((each) => each.name);
     here.replaceChildren(...document.importNode(there, true).childNodes);
     [...here.querySelectorAll("details")].forEach((each, at) => { each.open = open[at] ?? each.open; });
+    for (const each of here.querySelectorAll("form[method=post] input[type=checkbox]")) if (ticked.includes(each.name)) each.checked = true;
     const again = selector && here.querySelector(selector);
     if (again) { if (value !== undefined && "value" in again) again.value = value; again.focus({ preventScroll: true }); }
   }
@@ -128,12 +130,16 @@ dialog.addEventListener("click", (event) => { if (event.target === dialog) dialo
 
 // -- notices
 
+const MOST_TOASTS = 4; // more would hide the page while agents write
+
 export function toast(text, kind = "", href = "") {
   const box = document.createElement(href ? "a" : "div");
   box.className = `toast ${kind}`;
   if (href) box.href = href;
   box.textContent = text;
-  document.getElementById("toasts").append(box);
+  const shown = document.getElementById("toasts");
+  shown.append(box);
+  while (shown.childElementCount > MOST_TOASTS) shown.firstElementChild.remove();
   setTimeout(() => box.remove(), 6000);
 }
 
@@ -152,15 +158,30 @@ function liveRegions() {
   return [...document.querySelectorAll("[data-live][id]")].map((each) => each.id);
 }
 
+// One update at a time: when changes come faster than a page is made, each page that is made is shown, and the last one is made after the last change.
+let isRefreshing = false;
+let isStale = false;
+
+async function refresh() {
+  isStale = true;
+  if (isRefreshing) return;
+  isRefreshing = true;
+  while (isStale) {
+    isStale = false;
+    const ids = liveRegions();
+    if (ids.length) await update(location.href, ids);
+  }
+  isRefreshing = false;
+}
+
 listen({
   onChange(change) {
-    const ids = liveRegions();
-    if (ids.length) update(location.href, ids);
+    refresh();
     for (const each of change.new.slice(-3)) {
       const [session, id] = [each.ref.slice(0, each.ref.indexOf("/")), each.ref.slice(each.ref.indexOf("/") + 1)];
       toast(`${each.ref}  ${each.author ? each.author + ": " : ""}${each.text}`, "new", `/memory/${encodeURIComponent(session)}/${encodeURIComponent(id)}`);
     }
   },
-  onReconnect() { const ids = liveRegions(); if (ids.length) update(location.href, ids); },
+  onReconnect: refresh,
 });
 setUpKeys({ showDialog });
