@@ -75,7 +75,7 @@ def load(session: MetadataOwner) -> SessionInfo:
         StorageCorrupt,
     ) as error:
         raise SessionCorrupt(
-            f"The metadata of session {session.session} cannot be read: {path}: {error}. Its memories are not affected; "
+            f"The metadata of session {session.session} cannot be read: {path}: {str(error).removesuffix('.')}. Its memories are not affected; "
             "correct the file, or let `smp repair` quarantine it.",
             session=session.session,
             path=path,

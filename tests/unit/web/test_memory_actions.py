@@ -140,6 +140,25 @@ def test_undo_of_an_edit_is_refused_after_another_change(session: SessionMemory,
     assert session.get("DEC-0001").rationale == "Theirs"
 
 
+@pytest.mark.parametrize("action", ["edit", "pin", "resolve", "delete"])
+def test_undo_leaves_a_session_archived_and_works_after_it_is_restored(
+    memory: Memory, session: SessionMemory, client: InspectorClient, action: str
+) -> None:
+    before = session.get("DEC-0001")
+    page = client.done("/memory/review/DEC-0001/" + action, **{"revision": "1", "text:rationale": "Safe"})
+    memory.archive_session("review")
+    undo = re.findall(r'action="(/undo/[^"]+)"', page.html)[0]
+    answer = client.post(undo)
+    assert answer.status >= 400
+    assert "Session review is archived" in answer.text
+    assert memory.store.is_archived("review")
+    memory.restore_session("review")
+    client.done(undo)
+    record = memory.session("review").get("DEC-0001")
+    for name in ("rationale", "pinned", "status"):
+        assert (record.get(name) or None) == before.get(name)
+
+
 def test_undo_works_once(session: SessionMemory, client: InspectorClient) -> None:
     page = client.done("/memory/review/DEC-0001/pin")
     undo = re.search(r'action="(/undo/[^"]+)"', page.html)

@@ -166,7 +166,7 @@ def pop_checked(fields: Fields, name: str, kind: type, default: Any) -> Any:
     if value is None:
         return default
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise InvalidFormat(f"{name}: expected {kind.__name__}, found {value!r}.", field=name)
+        raise InvalidFormat(f"{name}: expected {kind.__name__}, found {repr(value)[:80]}.", field=name)
     return value
 
 

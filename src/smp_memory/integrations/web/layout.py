@@ -11,6 +11,7 @@ from smp_memory.errors import SMPError
 from smp_memory.integrations.web.access import FORM_FIELD
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.icons import icon
+from smp_memory.integrations.web.words import counted
 
 if TYPE_CHECKING:
     from smp_memory.integrations.web.request import PageRequest
@@ -61,7 +62,7 @@ def _head(title: str) -> Html:
 def _header(request: PageRequest, current: str) -> Html:
     memory = request.memory
     try:
-        count = f"{request.inspector.store_names().memories:,} memories"
+        count = counted(request.inspector.store_names().memories, "memory", "memories")
     except SMPError:
         count = "all memories"  # also a page that says that the store cannot be read has a header
     links = [

@@ -1,6 +1,6 @@
 """Serve the inspector on this machine: the socket, the one-time link, the loop.
 
-Guarantees: the socket is bound to 127.0.0.1, whatever the settings say. MemoryRelations have the limits of the MCP server's
+Guarantees: the socket is bound to 127.0.0.1, whatever the settings say. Connections have the limits of the MCP server's
 (`smp_memory.integrations.mcp.http`). Links are printed to the terminal only; nothing is logged.
 """
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.responses import RedirectResponse
 
-from smp_memory.errors import Busy, Conflict, SMPError
+from smp_memory.errors import Busy, Conflict, SessionArchived, SMPError
 from smp_memory.integrations.web.failures import error_page, status_of
 from smp_memory.integrations.web.html import Child, Html, el, url
 from smp_memory.integrations.web.layout import form, heading, page
@@ -159,8 +159,8 @@ def undo(request: PageRequest) -> Response:
         return error_page(request, "Nothing to undo", message, 404)
     try:
         text = notice.undo()
-    except Busy as error:
+    except (Busy, SessionArchived) as error:
         if not isinstance(error, Conflict):
-            request.inspector.notices.put_back(name, notice)  # it was not tried: the store was busy
+            request.inspector.notices.put_back(name, notice)  # it was not tried: the store was busy, or the session archived
         raise
     return done(request, notice.back, text)

@@ -60,7 +60,8 @@ def _set_pinned(target: Target, pinned: bool) -> Response:
     after = session.pin(id, by=author) if pinned else session.unpin(id, by=author)
 
     def undo() -> str:
-        (session.unpin if pinned else session.pin)(id, by=author)
+        now = target.session_again()
+        (now.unpin if pinned else now.pin)(id, by=author)
         return f"{id} is {'not pinned' if pinned else 'pinned'} again."
 
     return done(target.request, target.page, with_notices(f"{id} is {word} now.", after), undo)

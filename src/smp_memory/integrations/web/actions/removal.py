@@ -70,7 +70,7 @@ def run_delete(target: Target) -> Response:
     after = session.delete(id, target.given("reason"), by=author)
 
     def undo() -> str:
-        session.restore(id, by=author)
+        target.session_again().restore(id, by=author)
         return f"{id} is restored."
 
     return done(target.request, target.page, with_notices(f"{id} is in the trash.", after), undo)
@@ -97,7 +97,7 @@ def run_restore(target: Target) -> Response:
     reason = deletion.data.get("reason")
 
     def undo() -> str:
-        session.delete(id, reason, by=author)
+        target.session_again().delete(id, reason, by=author)
         return f"{id} is in the trash again."
 
     return done(target.request, target.page, text, undo)

@@ -343,11 +343,11 @@ def _run_add(target: SessionTarget) -> Response:
         raise InvalidRecord(f"type: {kind[:40]!r} cannot be added here.", field="type")
     text = target.request.form.get("text", "").replace("\r\n", "\n").strip()
     tags = [each.strip() for each in target.request.form.get("tags", "").split(",") if each.strip()]
-    session, author = target.session, target.author
-    record = session.add(kind, {KINDS[kind].text: text, **({"tags": tags} if tags else {})})
+    author = target.author
+    record = target.session.add(kind, {KINDS[kind].text: text, **({"tags": tags} if tags else {})})
 
     def undo() -> str:
-        session.delete(record.id, "added by mistake", by=author)
+        target.session.delete(record.id, "added by mistake", by=author)
         return f"{record.id} is in the trash."
 
     page = memory_url(record.ref)

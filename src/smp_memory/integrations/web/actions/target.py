@@ -58,23 +58,22 @@ class Target(NamedTuple):
         except ValueError:
             raise InvalidRecord("revision: must be a whole number. Open the form again.", field="revision") from None
 
+    def session_again(self) -> SessionMemory:
+        """The session at a later time. Raises if it was archived or deleted since: an undo does not bring it back."""
+        return self.request.memory.opened_session(self.session.id, author=self.author)
+
     def undo_update(self, after: Record, before: dict[str, object], said: str) -> Callable[[], str]:
         """A function that sets fields to what they were, if nobody changed the memory since."""
-        return undo_update(self.session, after, before, self.author, said)
 
+        def undo() -> str:
+            try:
+                self.session_again().update(after.id, after.revision, by=self.author, **before)
+            except Conflict as error:
+                raise Conflict(
+                    f"{after.id} was changed again since, to revision {error.details.get('revision')}. Undoing would overwrite "
+                    "that change, so nothing was done. Its history shows both; edit it to put back what you want.",
+                    **error.details,
+                ) from error
+            return said
 
-def undo_update(
-    session: SessionMemory, after: Record, before: dict[str, object], author: str | None, said: str
-) -> Callable[[], str]:
-    def undo() -> str:
-        try:
-            session.update(after.id, after.revision, by=author, **before)
-        except Conflict as error:
-            raise Conflict(
-                f"{after.id} was changed again since, to revision {error.details.get('revision')}. Undoing would overwrite "
-                "that change, so nothing was done. Its history shows both; edit it to put back what you want.",
-                **error.details,
-            ) from error
-        return said
-
-    return undo
+        return undo

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from smp_memory.context.trace import BELOW_FLOOR
 from smp_memory.discovery import folder_of_store
+from smp_memory.errors import SMPError
 from smp_memory.integrations.hooks.preview import preview_hook
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.layout import heading, page, panel, problems_banner
@@ -25,7 +26,7 @@ from smp_memory.integrations.web.parts import (
     tag,
     words_of,
 )
-from smp_memory.integrations.web.words import ago, counted, size_text
+from smp_memory.integrations.web.words import ago, counted, shortened, size_text
 from smp_memory.model.types import KINDS
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from smp_memory.context.preview import Preview, PreviewItem
     from smp_memory.integrations.web.request import PageRequest
+    from smp_memory.session import SessionMemory
 
 KINDS_OF_CALL = (
     ("prompt", "a prompt (hook)"),
@@ -248,9 +250,18 @@ def _section_title(name: str) -> str:
 
 
 def _session(request: PageRequest, asked: AgentRequest) -> Html | None:
-    if asked.session not in request.memory.store.session_ids():
+    if not asked.session:
         return None
-    session = request.memory.opened_session(asked.session)
+    try:
+        session = request.memory.opened_session(asked.session)
+        return _standing(request, session)
+    except SMPError as error:
+        is_there = asked.session in request.memory.store.session_ids()
+        instead = None if is_there else el("p", "Shown here is what an agent in a new session is told.", class_="note")
+        return panel(f"Session {shortened(asked.session, 64)}", el("p", error.message, class_="note"), instead)
+
+
+def _standing(request: PageRequest, session: SessionMemory) -> Html:
     standing, size = session.standing, session.size_report()
     follows = f"{standing.next.state} {ago(standing.next.when, request.now)}" if standing.next.when else ""
     days = size.predicted_days_to_quota
@@ -260,7 +271,7 @@ def _session(request: PageRequest, asked: AgentRequest) -> Html | None:
         ("Size", f"{size_text(size.total_bytes)} of {size_text(size.quota_bytes)}{full}"),
         ("Writers", ", ".join(session.info.agents)),
     ]
-    link = el("a", asked.session, href=url("/session/{}", asked.session))
+    link = el("a", session.id, href=url("/session/{}", session.id))
     return panel(join("Session ", link), pairs(rows))
 
 
