@@ -156,7 +156,7 @@ def test_undo_leaves_a_session_archived_and_works_after_it_is_restored(
     client.done(undo)
     record = memory.session("review").get("DEC-0001")
     for name in ("rationale", "pinned", "status"):
-        assert (record.get(name) or None) == before.get(name)
+        assert record.get(name) == before.get(name)
 
 
 def test_undo_works_once(session: SessionMemory, client: InspectorClient) -> None:

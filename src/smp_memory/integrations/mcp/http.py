@@ -160,7 +160,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
         listener.listen(128)
     except (OSError, OverflowError) as error:
         listener.close()
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = getattr(error, "strerror", None) or str(error).removesuffix(".")
         raise UserError(f"Cannot listen at {host} port {port}: {reason}. Choose another --port.") from None
     return listener
 
