@@ -138,3 +138,35 @@ def test_agent_view_of_a_session_with_unreadable_metadata_says_so(memory: Memory
     assert page.status == 200
     assert "The metadata of session review cannot be read" in page.text
     assert "No rate limit" in page.text
+
+
+def _plant(memory: Memory, entry: dict[str, Any]) -> None:
+    """Add an entry to the decisions of the session `review` as an editor would."""
+    with (Path(memory.root) / "sessions/review/decisions.jsonl").open("a") as file:
+        file.write(json.dumps({"id": "DEC-0900", "decision": "planted", **entry}) + "\n")
+
+
+def test_memory_with_very_many_values_is_cut_and_shown_on_demand(memory: Memory, client: InspectorClient) -> None:
+    _fill(memory)
+    many = [f"value{number}" for number in range(20_000)]
+    _plant(memory, {"tags": many, "alternatives_considered": many, "own": dict.fromkeys(many, 1)})
+    page = client.get("/memory/review/DEC-0900")
+    assert page.text.count("Show all 20,000") == 3
+    assert len(page.html) < 200_000
+    assert "value19999" in client.get("/memory/review/DEC-0900?full=1").text
+    for path in ("/session/review", "/timeline"):
+        timeline = client.get(path)
+        assert "and 19,988 more" in timeline.text
+        assert len(timeline.html) < 200_000
+
+
+@pytest.mark.parametrize("last", ["x", 5, "0001-01-01T00:00:00+14:00"])
+def test_archived_memory_with_strange_counts_of_use_is_shown(
+    memory: Memory, client: InspectorClient, last: Any
+) -> None:
+    _fill(memory)
+    _plant(memory, {"access": {"count": "many", "last": last}})
+    memory.archive_session("review")
+    page = client.get("/memory/review/DEC-0900")
+    assert page.status == 200, page.text
+    assert "Not used yet" in page.text

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from smp_memory.integrations.web.html import Child, Html, el, join, url, visible
 from smp_memory.integrations.web.parts import marks, memory_link, memory_url, same_page, tag
 from smp_memory.integrations.web.timeline import RelatedLine, Span, TimelinePage, spans
-from smp_memory.integrations.web.words import counted, day_title, moment_text, plain
+from smp_memory.integrations.web.words import counted, day_title, moment_text, plain, shortened
 from smp_memory.model.record import name_and_content
 from smp_memory.model.types import KINDS
 
@@ -27,6 +27,7 @@ ROOM = (
     60_000  # characters of all texts on a page; if they are longer, the longest are cut, and a link leads to all of it
 )
 _DETAILS = ("rationale", "recommendation", "evidence", "resolution", "context", "impact", "location")
+_MOST_TAGS, _TAG_CHARACTERS = 12, 64
 _CHART_WIDTH, _CHART_HEIGHT = 720, 44
 
 
@@ -145,7 +146,9 @@ def _card(record: Record, links: Html | None, session: str | None, most: int) ->
     details = el("dl", rows) if rows else None
     named = record.given.get("tags")
     named = named if isinstance(named, list) else []  # a person may have typed anything
-    tags = el("p", [join(tag(plain(each)), " ") for each in named]) if named else None
+    shown = [join(tag(shortened(plain(each), _TAG_CHARACTERS)), " ") for each in named[:_MOST_TAGS]]
+    more = f"and {len(named) - _MOST_TAGS:,} more" if len(named) > _MOST_TAGS else None
+    tags = el("p", shown, more) if named else None
     body = el("div", title, folded(plain(content), most, memory_url(record.ref)), class_="content", dir="auto")
     return el(
         "article",

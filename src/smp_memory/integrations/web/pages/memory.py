@@ -13,7 +13,7 @@ from smp_memory.integrations.web import lookup
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.layout import form, heading, page, panel
 from smp_memory.integrations.web.pages.memory_elsewhere import elsewhere_page, restore_session_form, state_banner
-from smp_memory.integrations.web.pages.memory_fields import access_of, facts, field_blocks, main_text
+from smp_memory.integrations.web.pages.memory_fields import access_of, facts, field_blocks, first_values, main_text
 from smp_memory.integrations.web.pages.memory_history import history_panel, provenance_panel
 from smp_memory.integrations.web.pages.memory_relations import MemoryRelations, relations_panel, similar_panel
 from smp_memory.integrations.web.parts import author_of, marks, memory_link, memory_url, when
@@ -85,7 +85,7 @@ def _card(request: PageRequest, found: LocatedMemory, record: Record) -> Html:
         "section",
         said,
         main_text(request, record),
-        el("p", [join(mark, " ") for mark in marks(record)], _tag_links(record), class_="marks"),
+        el("p", [join(mark, " ") for mark in marks(record)], _tag_links(request, record), class_="marks"),
         el("p", *_written(request, record), class_="meta"),
         _actions(request, found, record),
         field_blocks(request, record),
@@ -95,11 +95,12 @@ def _card(request: PageRequest, found: LocatedMemory, record: Record) -> Html:
     )
 
 
-def _tag_links(record: Record) -> list[Html]:
+def _tag_links(request: PageRequest, record: Record) -> list[Child]:
     """Tags as links to the search for them; a person may have typed anything in their place."""
     tags = record.tags if isinstance(record.tags, list) else [record.tags]
-    names = [str(tag) for tag in tags if tag]
-    return [join(el("a", f"#{name}", href=url("/search", tag=name), class_="tag"), " ") for name in names]
+    names, more = first_values(request, record, [str(tag) for tag in tags if tag])
+    links = [join(el("a", f"#{name}", href=url("/search", tag=name), class_="tag"), " ") for name in names]
+    return [*links, more]
 
 
 def _written(request: PageRequest, record: Record) -> list[Child]:

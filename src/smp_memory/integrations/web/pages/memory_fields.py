@@ -1,6 +1,6 @@
 """The fields of a memory as readable blocks: the main text, the known fields with their names, and any field that SMP does not know.
 
-Texts that are very long are cut, and the page says so; `?full=1` shows all of them.
+Texts and lists that are very long are cut, and the page says so; `?full=1` shows all of them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from smp_memory.store.port import IndexSearcher
 
 SHOWN_CHARACTERS = 12_000  # of one text, unless all of it is asked for
+SHOWN_VALUES = 200  # of one list or object, unless all of them are asked for
 _SHORT_CHARACTERS = 90
 _DEEPEST = 4
 _ELSEWHERE = frozenset([
@@ -69,12 +70,13 @@ def field_blocks(request: PageRequest, record: Record) -> Html | None:
     shown_above = {kind.text, *kind.parts} | ({"name", "path"} if kind.is_own_object else set())
     names = [name for name in record.given if name not in _ELSEWHERE and name not in shown_above]
     names.sort(key=lambda name: kind.rank.get(name, 99))
+    names, more = first_values(request, record, names)
     rows = [
         join(el("dt", label_of(name)), el("dd", value_html(request, record, record.given[name]), dir="auto"))
         for name in names
         if record.given[name] not in (None, "", [], {})
     ]
-    return el("dl", rows, class_="fields") if rows else None
+    return join(el("dl", rows, class_="fields"), el("p", more) if more else None) if rows else None
 
 
 def value_html(request: PageRequest, record: Record, value: Any, depth: int = 0) -> Html:
@@ -83,13 +85,25 @@ def value_html(request: PageRequest, record: Record, value: Any, depth: int = 0)
         is_short = len(value) <= _SHORT_CHARACTERS and "\n" not in value
         return join(value) if is_short else el("div", _cut(request, record, value), class_="prose")
     if depth >= _DEEPEST and isinstance(value, (dict, list)):
-        return el("code", json.dumps(value, ensure_ascii=False))
+        return el("code", _cut(request, record, json.dumps(value, ensure_ascii=False)))
     if isinstance(value, dict):
-        rows = [(label_of(str(key)), value_html(request, record, each, depth + 1)) for key, each in value.items()]
-        return pairs(rows)
+        items, more = first_values(request, record, list(value.items()))
+        return join(
+            pairs((label_of(str(key)), value_html(request, record, each, depth + 1)) for key, each in items), more
+        )
     if isinstance(value, list):
-        return el("ul", [el("li", value_html(request, record, each, depth + 1)) for each in value], class_="values")
+        items, more = first_values(request, record, value)
+        rows = [el("li", value_html(request, record, each, depth + 1)) for each in items]
+        return el("ul", rows, el("li", more) if more else None, class_="values")
     return join(plain(value))
+
+
+def first_values(request: PageRequest, record: Record, values: list[Any]) -> tuple[list[Any], Html | None]:
+    """The values to show, and a link to all of them if there are more."""
+    if len(values) <= SHOWN_VALUES or request.get("full"):
+        return values, None
+    link = el("a", f"Show all {len(values):,}", href=url(memory_url(record.ref), full=1))
+    return values[:SHOWN_VALUES], el("span", link, class_="cut")
 
 
 def _block(request: PageRequest, record: Record, content: Any) -> Html:
@@ -130,10 +144,8 @@ def _uses(request: PageRequest, found: LocatedMemory, record: Record) -> Html:
 
 def access_of(request: PageRequest, found: LocatedMemory, record: Record) -> tuple[int, datetime | None]:
     """How often it was used and when last: by the index for a live session, else by the file."""
-    given = record.access if isinstance(record.access, dict) else {}
     if found.session is None or found.cold is not None:
-        last = given.get("last")
-        return int(given.get("count") or 0), to_moment(last) if isinstance(last, str) else None
+        return _stored_access(record)
 
     def read(searcher: IndexSearcher) -> tuple[int, int]:
         row = searcher.row(found.session_id, found.id)
@@ -141,6 +153,17 @@ def access_of(request: PageRequest, found: LocatedMemory, record: Record) -> tup
 
     count, last_us = request.memory.store.indexer.answer([found.session_id], read)
     return count, _moment(last_us / 1e6) if last_us else None
+
+
+def _stored_access(record: Record) -> tuple[int, datetime | None]:
+    """What the file says; a person or a program may have written anything there."""
+    given = record.access if isinstance(record.access, dict) else {}
+    count, last = given.get("count"), given.get("last")
+    try:
+        moment = to_moment(last) if isinstance(last, str) else None
+    except (ValueError, OverflowError):
+        moment = None
+    return (count if type(count) is int and count > 0 else 0), moment
 
 
 def _latest_uses(request: PageRequest, ref: str) -> list[datetime]:
