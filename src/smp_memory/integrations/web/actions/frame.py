@@ -161,6 +161,6 @@ def undo(request: PageRequest) -> Response:
         text = notice.undo()
     except (Busy, SessionArchived) as error:
         if not isinstance(error, Conflict):
-            request.inspector.notices.put_back(name, notice)  # it was not tried: the store was busy, or the session archived
+            request.inspector.notices.put_back(name, notice)  # not tried: the store is busy, or the session archived
         raise
     return done(request, notice.back, text)
