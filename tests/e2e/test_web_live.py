@@ -71,7 +71,7 @@ def test_other_tabs_stay_live_when_the_first_one_is_closed(visitor: Visitor, roo
         tabs[1].wait_for_selector(f"#results >> text=Finding {number}")
 
 
-def test_what_is_ticked_stays_ticked_when_the_list_is_updated(visitor: Visitor, root: Path) -> None:
+def test_ticks_stay_when_the_list_is_updated(visitor: Visitor, root: Path) -> None:
     page = visitor.go("/trash")
     page.wait_for_selector(LIVE)
     page.get_by_label("Choose review/DEC-0002").check()
