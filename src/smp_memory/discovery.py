@@ -58,6 +58,12 @@ def discovery(
         folder = parent
 
 
+def is_named(root: str, environ: Mapping[str, str]) -> bool:
+    """Whether `SMP_ROOT` names this store. The user chose it there, so it is trusted."""
+    named = environ.get("SMP_ROOT")
+    return bool(named) and os.path.realpath(named) == os.path.realpath(root)
+
+
 def folder_of_store(root: str) -> str:
     """The name of the folder that a store is in, if it is in one of its places there; else empty."""
     for place in PLACES:

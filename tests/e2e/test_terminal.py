@@ -117,6 +117,42 @@ def test_smp_alone_shows_damaged_settings_as_a_problem(store: Path, cli: Termina
     assert "smp doctor" in out
 
 
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ("", "not valid JSON"),
+        ("[]", "must be an object"),
+        ('{"layout": "jsonl", "format": 99}', "format 99"),
+        ('{"layout": "jsonl", "hooks": {"command": "x"}}', "hooks.command"),
+    ],
+)
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_smp_alone_shows_settings_that_no_command_can_use_as_a_problem(
+    store: Path, cli: Terminal, settings: str, problem: str, is_indexed: bool
+) -> None:
+    if is_indexed:
+        cli.ok()
+    (store / "config.json").write_text(settings)
+    data = cli.json()
+    assert problem in data["problem"]
+    assert "memories" not in data
+    assert data["next"][0]["command"] == "smp doctor"
+    assert problem in cli.ok()
+
+
+def test_smp_root_makes_only_the_store_that_it_names_trusted(
+    store: Path, cli: Terminal, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = project / "copy"
+    shutil.copytree(store, copy)
+    monkeypatch.setenv("SMP_ROOT", str(store))
+    assert cli.json()["trusted"] is True
+    assert cli.json("--root", str(copy))["trusted"] is False
+    assert "you have not trusted it" in cli("doctor", "--quick", "--root", str(copy))[1]
+    monkeypatch.setenv("SMP_ROOT", str(copy))
+    assert cli.json()["trusted"] is True
+
+
 def test_smp_alone_writes_nothing_into_the_store(store: Path, cli: Terminal) -> None:
     before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
     cli.ok()
