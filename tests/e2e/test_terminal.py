@@ -304,3 +304,30 @@ def test_command_that_waits_shows_what_it_does(store: Path, project: Path) -> No
             fcntl.flock(lock, fcntl.LOCK_UN)
             shown = run.until_the_end()
     assert shown == "FIND-0001 stored in session other\n"
+
+
+def test_why_not_finds_a_memory_by_its_id_in_any_session(store: Path, cli: Terminal) -> None:
+    assert cli.json("query", "login", "--why-not", "FIND-0001")["ref"] == "review/FIND-0001"
+    assert cli.json("query", "login", "--why-not", "DEC-0001")["ref"] == "other/DEC-0001"
+    assert "is not the name of a memory" in cli.fails(4, "query", "login", "--why-not", "")
+
+
+# -- help
+
+
+@pytest.mark.parametrize("words", [["--help"], ["help", "all"], ["help", "session"], ["help", "query"]])
+def test_help_is_printed_on_a_terminal_without_unicode(project: Path, words: list[str]) -> None:
+    source = str(Path(smp_memory.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": source, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-m", "smp_memory", *words], env=environment, capture_output=True, check=True)  # fmt: skip
+    assert done.stdout.startswith(b"usage: smp")
+    assert b"..." in done.stdout
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_help_that_cannot_be_written_is_an_error(project: Path) -> None:
+    source = str(Path(smp_memory.__file__).parents[1])
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([sys.executable, "-m", "smp_memory", "help", "query"], env={**os.environ, "PYTHONPATH": source}, stdout=full, stderr=subprocess.PIPE)  # fmt: skip
+    assert done.returncode != 0
+    assert b"Traceback" not in done.stderr

@@ -56,6 +56,11 @@ class Parser(argparse.ArgumentParser):
         setattr(options, self.free_words, [*getattr(options, self.free_words), *excluded, *words[end + 1 :]])
         return options
 
+    def print_help(self, file: Any = None) -> None:
+        from smp_memory.cli.main import print_help
+
+        print_help(self.format_help())
+
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message[:1].upper()}{message[1:]}.{self._suggestion(message)} See: {self.prog} --help")
 

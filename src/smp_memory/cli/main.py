@@ -91,13 +91,13 @@ def _run(words: list[str]) -> int:
     name, rest = split(words)
     if name == "help":
         if rest[:1] == ["all"]:
-            print(overview(), end="")
+            print_help(overview())
             return 0
         name, rest = split([*rest, "--help"])
     if not name:
         return _run_without_command(rest)
     if name in FAMILIES and any(word in _HELP for word in rest):
-        print(overview(name), end="")
+        print_help(overview(name))
         return 0
     if name in ALIASES:
         name, rest = ALIASES[name][0], [*ALIASES[name][1:], *rest]
@@ -155,7 +155,7 @@ def _run_without_command(words: list[str]) -> int:
     if "--version" in words:
         print(f"smp {smp_memory.__version__}")
     elif any(word in _HELP for word in words):
-        print(everyday_overview(), end="")
+        print_help(everyday_overview())
     elif _are_global_options(words):
         import gc
 
@@ -200,6 +200,16 @@ def overview(family: str = "") -> str:
             lines += [f"{title}:", *known, ""]
     lines += [_GLOBAL_OPTIONS, "`smp help COMMAND` explains a command, with examples. New here? smp demo"]
     return "\n".join(lines) + "\n"
+
+
+def print_help(text: str) -> None:
+    """Print help as `Screen` prints everything: with ASCII characters where the terminal has no others."""
+    from smp_memory.cli.render import Screen
+
+    screen = Screen(sys.stdout)
+    for line in text.removesuffix("\n").split("\n"):
+        screen.line(line)
+    sys.stdout.flush()
 
 
 def _line(name: str) -> str:

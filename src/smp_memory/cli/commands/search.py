@@ -75,14 +75,14 @@ def run_query(call: Invocation) -> None:
       smp query login --type finding --why-not review/DEC-0001
     """
     words = words_from(call)
-    if call.options.why_not:
+    if call.options.why_not is not None:
         return _why_not(call, words)
     _answer(call, lambda scope, query: scope.query(words or None, **query), words)
 
 
 def _why_not(call: Invocation, words: str) -> None:
-    reference = call.options.why_not
-    ref = reference if "/" in reference else f"{call.session().id}/{reference}"
+    session, memory_id = call.resolve(call.options.why_not)
+    ref = f"{session.id}/{memory_id}"
     query = query_from(call)
     if call.scope is not call.memory and "sessions" not in query:
         query["sessions"] = [call.session().id]
