@@ -309,7 +309,7 @@ def test_command_that_waits_shows_what_it_does(store: Path, project: Path) -> No
 def test_why_not_finds_a_memory_by_its_id_in_any_session(store: Path, cli: Terminal) -> None:
     assert cli.json("query", "login", "--why-not", "FIND-0001")["ref"] == "review/FIND-0001"
     assert cli.json("query", "login", "--why-not", "DEC-0001")["ref"] == "other/DEC-0001"
-    assert "is not the name of a memory" in cli.fails(4, "query", "login", "--why-not", "")
+    cli.fails(2, "query", "login", "--why-not", "")
 
 
 # -- help
