@@ -306,6 +306,12 @@ def test_command_that_waits_shows_what_it_does(store: Path, project: Path) -> No
     assert shown == "FIND-0001 stored in session other\n"
 
 
+def test_commands_about_the_whole_store_reject_a_session(store: Path, cli: Terminal) -> None:
+    for words in (["--session", "review"], ["--session=review"], ["status", "--session", "review"], ["metrics", "--session", "review"], ["convert", "--to", "markdown", "--session", "review"], ["reindex", "--session", "review"], ["maintain", "--session", "review"], ["session", "list", "--session", "review"]):  # fmt: skip
+        assert "is about the whole store and takes no --session" in cli.fails(2, *words)
+    assert "--session" not in cli.ok("help", "metrics")
+
+
 def test_why_not_finds_a_memory_by_its_id_in_any_session(store: Path, cli: Terminal) -> None:
     assert cli.json("query", "login", "--why-not", "FIND-0001")["ref"] == "review/FIND-0001"
     assert cli.json("query", "login", "--why-not", "DEC-0001")["ref"] == "other/DEC-0001"
@@ -328,6 +334,6 @@ def test_help_is_printed_on_a_terminal_without_unicode(project: Path, words: lis
 def test_help_that_cannot_be_written_is_an_error(project: Path) -> None:
     source = str(Path(smp_memory.__file__).parents[1])
     with open("/dev/full", "wb") as full:
-        done = subprocess.run([sys.executable, "-m", "smp_memory", "help", "query"], env={**os.environ, "PYTHONPATH": source}, stdout=full, stderr=subprocess.PIPE)  # fmt: skip
+        done = subprocess.run([sys.executable, "-m", "smp_memory", "help", "query"], env={**os.environ, "PYTHONPATH": source}, stdout=full, stderr=subprocess.PIPE, check=False)  # fmt: skip
     assert done.returncode != 0
     assert b"Traceback" not in done.stderr

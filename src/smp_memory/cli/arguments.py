@@ -44,6 +44,7 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     free_words = ""  # the argument that also takes excluded words (`-draft`) and everything after `--`
     default_session = "the one written last"  # for the help of --session
+    is_about_store = False  # a command about the whole store: --session is rejected, SMP_SESSION has no effect
 
     def parse_intermixed_args(self, args: Any = None, namespace: Any = None) -> Any:
         if not self.free_words:
@@ -105,7 +106,8 @@ def _help_texts(docstring: str) -> tuple[str, str]:
 def _add_global_options(parser: Parser) -> None:
     group = parser.add_argument_group("options for every command")
     group.add_argument("--root", metavar="DIR", help="the folder of the store (SMP_ROOT)")
-    group.add_argument("--session", metavar="ID", help=f"the session (SMP_SESSION; else {parser.default_session})")
+    session = f"the session (SMP_SESSION; else {parser.default_session})"
+    group.add_argument("--session", metavar="ID", help=argparse.SUPPRESS if parser.is_about_store else session)
     group.add_argument("--author", metavar="NAME", help="who is writing (SMP_AUTHOR)")
     group.add_argument("--json", action="store_true", help="print one JSON document")
     group.add_argument("--no-color", action="store_true", help="no colour")

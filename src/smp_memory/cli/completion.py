@@ -36,9 +36,7 @@ def main(words: list[str]) -> int:
         shell, *line = words
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a description may not fit the locale
         option = _option_at_cursor(line[-1]) if line else ""
-        found = [
-            (option + word, about) for word, about in candidates(line or [""]) if word and _PLAIN.issuperset(word)
-        ]
+        found = [(option + word, about) for word, about in candidates(line or [""]) if word and _PLAIN.issuperset(word)]
         print("".join(f"{word}\n" if shell == "bash" else f"{word}\t{about}\n" for word, about in found), end="")
         sys.stdout.flush()
     except BaseException:  # noqa: S110 - an error would end up in the middle of the user's command line

@@ -108,6 +108,8 @@ def _run(words: list[str]) -> int:
 
     parser, run = build_parser(name)
     options = parser.parse_intermixed_args(rest)
+    if parser.is_about_store and options.session:
+        raise UserError(_about_store(f"smp {name}"))
     _set_up_log(options)
     with Invocation(options, name) as call:
         try:
@@ -119,6 +121,10 @@ def _run(words: list[str]) -> int:
             return code
         except MemoryNotFound as error:
             raise call.add_hint(error) from error
+
+
+def _about_store(command: str) -> str:
+    return f"{command} is about the whole store and takes no --session."
 
 
 def _set_up_log(options: Any) -> None:
@@ -157,6 +163,8 @@ def _run_without_command(words: list[str]) -> int:
     elif any(word in _HELP for word in words):
         print_help(everyday_overview())
     elif _are_global_options(words):
+        if any(word.partition("=")[0] == "--session" for word in words):
+            raise UserError(_about_store("smp alone"))
         import gc
 
         gc.disable()  # the process ends before collecting pays

@@ -106,6 +106,7 @@ def _preview_lines(preview: Preview) -> Iterator[str]:
 
 
 def digest_arguments(parser: Parser) -> None:
+    parser.is_about_store = True
     parser.add_argument("--output", metavar="FILE", help="the file to write (default: in a BMAD project, memory/MEMORY.md in its output folder); - prints it")  # fmt: skip
     parser.add_argument("--force", action="store_true", help="overwrite a file that `smp digest` did not write")
 

@@ -149,7 +149,9 @@ def _usage(call: Invocation, usage: Usage) -> Iterator[str]:
 
 def _used_table(call: Invocation, title: str, those: list[UsedMemory]) -> Iterator[str]:
     if those[0].uses:
-        used = [(paint("cyan", _shown(call, each.ref)), f"{each.uses:,}", _time(each.last_use), each.text) for each in those]
+        used = [
+            (paint("cyan", _shown(call, each.ref)), f"{each.uses:,}", _time(each.last_use), each.text) for each in those
+        ]
         yield from table((title, ">uses", "last use (UTC)", "text"), used, call.screen.width)
     else:
         unused = [(paint("cyan", _shown(call, each.ref)), _time(each.created), each.text) for each in those]
@@ -210,7 +212,9 @@ def _decision(call: Invocation, each: DecisionImpact) -> Iterator[str]:
     days = each.days_until_superseded
     if each.superseded_by:
         after = f" after {_days(days)}" if days is not None else ""
-        facts.append(f"superseded{after} by {', '.join(dict.fromkeys(_shown(call, link.ref) for link in each.superseded_by))}")
+        facts.append(
+            f"superseded{after} by {', '.join(dict.fromkeys(_shown(call, link.ref) for link in each.superseded_by))}"
+        )
     yield truncate(f"  {safe(' · '.join(facts))}", columns)
     for link in each.followed[:_MAX_LINKS]:
         arrow = f"→ {link.kind}" if link.direction == "out" else f"← {link.kind}"

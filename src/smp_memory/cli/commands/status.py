@@ -33,7 +33,7 @@ _PIPE_COLUMNS = 240
 
 
 def status_arguments(parser: Parser) -> None:
-    parser.default_session = "all of them"
+    parser.is_about_store = True
 
 
 def run_status(call: Invocation) -> None:
