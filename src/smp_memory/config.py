@@ -120,7 +120,7 @@ SETTINGS = (
     Setting("maintenance.auto", True, Switch(), "Whether opening a store runs due, cheap maintenance tasks, a few times a day."),
     Setting("health.stale_days", 90, Between(0, 36_500), "The age from which `smp doctor` reports open memories that nobody touched; 0 means never."),
     Setting("observability.slow_ms", 1000, Whole(0, 600_000), "How long an operation or a wait for a lock takes before it is logged as slow; 0 logs all."),
-    Setting("recall.min_relevance", 0.65, Between(0, 1), "How relevant a memory must be before hooks, contexts and MCP hand it to an agent: the probability that it answers."),
+    Setting("recall.min_relevance", 0.65, Between(0, 1), "How relevant a memory must be before hooks and MCP hand it to an agent: the probability that it answers. A context takes weaker matches last."),
     Setting("hooks.recall", True, Switch(), "Whether hooks of coding agents put memories into the conversation."),
     Setting("hooks.recall_agents", True, Switch(), "Whether they do so for agents that the host starts, too."),
     Setting("hooks.record", True, Switch(), "Whether they record what is said."),

@@ -120,7 +120,7 @@ def test_smp_alone_shows_damaged_settings_as_a_problem(store: Path, cli: Termina
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ("", "not valid JSON"),
+        ("", "not a plain file with valid JSON"),
         ("[]", "must be an object"),
         ('{"layout": "jsonl", "format": 99}', "format 99"),
         ('{"layout": "jsonl", "hooks": {"command": "x"}}', "hooks.command"),
@@ -138,6 +138,14 @@ def test_smp_alone_shows_settings_that_no_command_can_use_as_a_problem(
     assert "memories" not in data
     assert data["next"][0]["command"] == "smp doctor"
     assert problem in cli.ok()
+
+
+def test_smp_alone_shows_settings_behind_a_link_as_a_problem(store: Path, cli: Terminal, project: Path) -> None:
+    (store / "config.json").rename(project / "elsewhere.json")
+    (store / "config.json").symlink_to(project / "elsewhere.json")
+    data = cli.json()
+    assert "not a plain file" in data["problem"]
+    assert [step["command"] for step in data["next"]] == ["smp doctor"]
 
 
 def test_smp_root_makes_only_the_store_that_it_names_trusted(
@@ -312,7 +320,7 @@ def test_commands_about_the_whole_store_reject_a_session(store: Path, cli: Termi
     assert "--session" not in cli.ok("help", "metrics")
 
 
-def test_why_not_finds_a_memory_by_its_id_in_any_session(store: Path, cli: Terminal) -> None:
+def test_memory_of_why_not_is_found_by_its_id_in_any_session(store: Path, cli: Terminal) -> None:
     assert cli.json("query", "login", "--why-not", "FIND-0001")["ref"] == "review/FIND-0001"
     assert cli.json("query", "login", "--why-not", "DEC-0001")["ref"] == "other/DEC-0001"
     cli.fails(2, "query", "login", "--why-not", "")

@@ -224,7 +224,12 @@ def add_filters(parser: Parser) -> None:
         default=None,
         help="also memories that no longer hold or do not hold yet",
     )
-    add("--include-archived", action="store_true", default=None, help="also memories of archived sessions")
+    add(
+        "--include-archived",
+        action="store_true",
+        default=None,
+        help="also compacted memories, and those of archived sessions",
+    )
     add("--related-to", action="append", metavar="ID", help="only memories that are related to this one")
     add("--references", action="append", metavar="ID", help="only memories that refer to this one")
     add_relation_options(add)

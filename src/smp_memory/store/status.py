@@ -101,7 +101,7 @@ def _layout_name(root: str, environ: Mapping[str, str]) -> str:
         stored = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise InvalidConfig(
-            f"{path}: not valid JSON. Correct it; your memories are not affected.", path=path
+            f"{path}: not a plain file with valid JSON. Correct it; your memories are not affected.", path=path
         ) from error
     from smp_memory.config import Config
     from smp_memory.config_file import with_store_facts_at_top

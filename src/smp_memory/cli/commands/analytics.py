@@ -45,7 +45,7 @@ def analytics_arguments(parser: Parser) -> None:
     parser.add_argument("part", nargs="?", choices=PARTS, metavar="PART", help=f"one of {', '.join(PARTS)} (default: all of them)")  # fmt: skip
     parser.add_argument("--time", metavar="RANGE", help='memories of a time: "last month", 2026-01')
     parser.add_argument("--since", metavar="TIME", help="from then on: 2026-01-31, 2026-01-31T14:30:00Z")
-    parser.add_argument("--until", metavar="TIME", help="before then")
+    parser.add_argument("--until", metavar="TIME", help="up to then, that day included")
     parser.add_argument("--per", choices=("day", "week", "month"), default="week", help="the length of the periods of trends (default: week)")  # fmt: skip
     add_alias(parser, "--by", choices=("day", "week", "month"), dest="per", default="week")
     parser.add_argument("--periods", type=int, default=12, metavar="N", help="how many periods (default: 12)")

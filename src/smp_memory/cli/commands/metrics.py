@@ -14,7 +14,9 @@ _FORMATS = ("prometheus", "openmetrics")
 
 def metrics_arguments(parser: Parser) -> None:
     parser.is_about_store = True
-    parser.add_argument("--output", metavar="FILE", help="write to this file, for node_exporter's textfile collector; - prints them")
+    parser.add_argument(
+        "--output", metavar="FILE", help="write to this file, for node_exporter's textfile collector; - prints them"
+    )
     parser.add_argument("--format", choices=_FORMATS, default=_FORMATS[0], help="the text format (default: prometheus)")
 
 
