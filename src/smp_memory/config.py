@@ -173,7 +173,7 @@ class Config:
         arguments: Mapping[str, Any] | None = None,
     ) -> Config:
         """Determine every setting. Mappings are nested as in the file; `environ` is usually `os.environ`."""
-        _reject_newer_format(file, file_path)
+        reject_newer_format(file, file_path)
         stated = _of_store(_flatten(file, f"file {file_path}"), f"file {file_path}")
         requested = _flatten(arguments, "argument")
         _reject_other_layout(stated, requested, file_path)
@@ -381,7 +381,7 @@ def _session_layer(mapping: Mapping[str, Any] | None, session_id: str) -> Layer:
     return source, flat
 
 
-def _reject_newer_format(file: Any, file_path: str) -> None:
+def reject_newer_format(file: Any, file_path: str) -> None:
     """Checked first: a newer format may have keys that this version does not know."""
     found = file.get("format") if _is_section(file) else None
     if isinstance(found, int) and not isinstance(found, bool) and found > FORMAT:
