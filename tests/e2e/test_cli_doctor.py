@@ -247,3 +247,18 @@ def test_memory_from_the_year_one_does_not_stop_the_check_of_the_quota(
         memory.create_session("review").add_decision("Use OAuth 2.0", created="0001-01-01T00:00:03Z")
     checks = Terminal(capsys).json("doctor")["checks"]
     assert [check["findings"] for check in checks if check["name"] == "quota"] == [0]
+
+
+@pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
+def test_session_whose_name_is_not_an_id_is_reported(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with smp_memory.open(tmp_path / "store", layout=layout) as memory:
+        memory.create_session("notes").add_decision("Use OAuth 2.0")
+        memory.create_session("other")
+    (found,) = [path for path in (tmp_path / "store").rglob("notes*") if ".smp" not in path.parts]
+    found.rename(found.with_name(found.name.replace("notes", "my \x1b[31mnotes")))
+    told = Terminal(capsys)("doctor", "--root", "store")[1]
+    assert "my \\x1b[31mnotes is not read: the name of a session has only letters" in told
+    assert "\x1b" not in told
