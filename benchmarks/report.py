@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 HEAD = ("figure", "case", "target", "measured", "raw", "ratio", "met")
 
 _HOW = {
+    "`smp` alone": "From the start of the process to its end, in a project with 50 sessions of 20 memories and an index that is up to date. Raw: `python -c pass`.",
+    "inspector at the server, p50": (
+        "`smp web` in a process of its own, a store of 100,000 memories with vectors, one client, from the request to the last byte of the answer. Raw: the style sheet "
+        "from the same server. `hits` is what the browser asks for while a person types; the counts of the filters follow with a second request."
+    ),
+    "inspector, first paint": "First contentful paint of the agent view in a new window of Chromium. Raw: the same for the style sheet as a page of text.",
     "durable add_decision, p50": (
         "One process adds decisions one by one with the default durability. Raw: the same fields encoded as JSON, then "
         "the very bytes that SMP stores appended to an open file in the same folder, then fdatasync. Rounds of 20."
@@ -149,7 +155,7 @@ def markdown(rows: list[Row], facts: dict[str, str], quick: bool, image: str = "
         "430 bytes in the mean. Rows without a target are for information.",
         "",
         "Groups: [writing](benchmarks.md), [finding](benchmarks-finding.md), [forgetting](benchmarks-forgetting.md), "
-        "[agents](benchmarks-agents.md); quality of retrieval is in [benchmarks-retrieval.md](benchmarks-retrieval.md), redaction in [privacy.md](privacy.md#what-it-costs).",
+        "[agents](benchmarks-agents.md), [people](benchmarks-people.md); quality of retrieval is in [benchmarks-retrieval.md](benchmarks-retrieval.md), redaction in [privacy.md](privacy.md#what-it-costs).",
     ]
     lines += ["", f"![The cost of a query against the size of the store]({image})"] if image else []
     for figure in dict.fromkeys(row.figure for row in rows):

@@ -18,6 +18,7 @@ import lifecycle
 import machine
 import many_sessions
 import mcp_server
+import people
 import queries
 import reads
 import report
@@ -54,7 +55,8 @@ AGENTS = {
     "first-context": contexts.first_context,
     "mcp": mcp_server.calls,
 }
-GROUPS = {"writing": WRITING, "finding": FINDING, "forgetting": lifecycle.FIGURES, "agents": AGENTS}
+PEOPLE = {"alone": people.alone, "pages": people.pages}
+GROUPS = {"writing": WRITING, "finding": FINDING, "forgetting": lifecycle.FIGURES, "agents": AGENTS, "people": PEOPLE}
 FIGURES = {name: figure for group in GROUPS.values() for name, figure in group.items()}
 
 

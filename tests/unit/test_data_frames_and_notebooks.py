@@ -84,3 +84,14 @@ def test_html_table_counts_rows_beyond_the_limit() -> None:
     from smp_memory.model.record import html_table
 
     assert "… and 50 more" in html_table(["n"], [(number,) for number in range(150)])
+
+
+def test_preview_is_a_table_of_what_is_told_and_left_out() -> None:
+    memory = smp_memory.open(":memory:")
+    session = memory.create_session("lab")
+    session.add_finding("Invoices of March are <b>duplicates</b>", author="ada")
+    session.add_decision("Invoices are read twice", valid_until="2020-01-01")
+    table = memory.preview("analyst", task="duplicate invoices of March")._repr_html_()
+    assert "told" in table
+    assert "&lt;b&gt;duplicates" in table
+    assert "<b>" not in table

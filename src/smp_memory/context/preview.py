@@ -40,6 +40,7 @@ from smp_memory.context.trace import (
 )
 from smp_memory.context.visible_sessions import VisibleSessions
 from smp_memory.errors import InvalidQuery, SMPError
+from smp_memory.model.record import html_table
 from smp_memory.model.times import is_valid, parse, to_microseconds, to_moment, validity, validity_text
 from smp_memory.model.types import KINDS
 from smp_memory.privacy import fence
@@ -155,8 +156,20 @@ class Preview:
     def __str__(self) -> str:
         return self.text
 
+    def _repr_html_(self) -> str:
+        """A table for notebooks: what is told, then what is left out."""
+        rows = [("told", each.ref, _rounded(each.relevance), each.why, each.record.text) for each in self.included]
+        rows += [
+            ("left out", each.ref, _rounded(each.relevance), each.detail, each.record.text) for each in self.left_out
+        ]
+        return html_table(("", "memory", "relevance", "why", "text"), rows)
+
     def __repr__(self) -> str:
         return f"Preview({self.kind}: {len(self.included)} memories, {self.left_out_count} left out, {self.tokens} of {self.max_tokens} tokens)"
+
+
+def _rounded(relevance: float | None) -> str:
+    return "" if relevance is None else f"{relevance:.2f}"
 
 
 def preview_context(

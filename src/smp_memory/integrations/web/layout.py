@@ -59,72 +59,49 @@ def _head(title: str) -> Html:
 
 
 def _header(request: PageRequest, current: str) -> Html:
-    memory = request.memory
-    try:
-        count = f"{request.inspector.store_names().memories:,} memories"
-    except SMPError:
-        count = "all memories"  # also a page that says that the store cannot be read has a header
+    root = request.memory.root
+    place = el("small", _place(root), title=root)
     links = [
         el("a", label, href=href, aria_current="page" if name == current else None, data_key=f"g {key}")
         for name, href, label, key in PAGES
     ]
-    place = _place(memory.root)
     return el(
         "header",
-        el(
-            "a",
-            icon("logo"),
-            el("b", "SMP"),
-            el("small", place, title=memory.root),
-            class_="brand",
-            href="/",
-            aria_label=f"SMP, store {memory.root}",
-        ),
+        el("a", icon("logo"), el("b", "SMP"), place, class_="brand", href="/", aria_label=f"SMP, store {root}"),
         el("nav", links, aria_label="Pages"),
-        el(
-            "form",
-            icon("search"),
-            el(
-                "input",
-                type="search",
-                name="q",
-                placeholder=f"Search {count}",
-                aria_label="Search all memories",
-                data_focus_key="/",
-                autocomplete="off",
-            ),
-            el("kbd", "/", aria_hidden="true"),
-            action="/search",
-            role="search",
-            class_="find",
-        ),
-        el(
-            "span",
-            el("i", aria_hidden="true"),
-            el("span", "connecting"),
-            id="live",
-            class_="live",
-            title="New memories appear here as any process writes them.",
-        ),
-        el(
-            "button",
-            icon("theme"),
-            id="theme",
-            type="button",
-            class_="plain",
-            aria_label="Switch between light and dark",
-            title="Light or dark",
-        ),
-        el(
-            "button",
-            icon("keys"),
-            id="keys",
-            type="button",
-            class_="plain",
-            aria_label="Keyboard shortcuts",
-            title="Keyboard shortcuts (?)",
-        ),
+        _search_box(request),
+        _live_light(),
+        _button("theme", "Switch between light and dark", "Light or dark"),
+        _button("keys", "Keyboard shortcuts", "Keyboard shortcuts (?)"),
     )
+
+
+def _search_box(request: PageRequest) -> Html:
+    try:
+        count = f"{request.inspector.store_names().memories:,} memories"
+    except SMPError:
+        count = "all memories"  # also a page that says that the store cannot be read has a header
+    field = el(
+        "input",
+        type="search",
+        name="q",
+        placeholder=f"Search {count}",
+        aria_label="Search all memories",
+        data_focus_key="/",
+        autocomplete="off",
+    )
+    key = el("kbd", "/", aria_hidden="true")
+    return el("form", icon("search"), field, key, action="/search", role="search", class_="find")
+
+
+def _live_light() -> Html:
+    """Whether the page hears of changes; a script sets its state."""
+    about = "New memories appear here as any process writes them."
+    return el("span", el("i", aria_hidden="true"), el("span", "connecting"), id="live", class_="live", title=about)
+
+
+def _button(name: str, label: str, title: str) -> Html:
+    return el("button", icon(name), id=name, type="button", class_="plain", aria_label=label, title=title)
 
 
 def _place(root: str) -> str:
