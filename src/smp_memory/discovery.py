@@ -61,7 +61,7 @@ def discovery(
 def is_named(root: str, environ: Mapping[str, str]) -> bool:
     """Whether `SMP_ROOT` names this store. The user chose it there, so it is trusted."""
     named = environ.get("SMP_ROOT")
-    return bool(named) and os.path.realpath(named) == os.path.realpath(root)
+    return named is not None and named != "" and os.path.realpath(named) == os.path.realpath(root)
 
 
 def folder_of_store(root: str) -> str:
@@ -133,7 +133,7 @@ def find_root(layout_name: str | None, start: str | None = None) -> str:
         )
         return reject_linked_root(os.path.join(found.folder, place))
     raise StoreNotFound(
-        "No .bmad folder here or above. Create a store with `smp init`, or name one (--root, SMP_ROOT, smp_memory.open(folder))."
+        "No store here or above. Create one with `smp init`, or name one (--root, SMP_ROOT, smp_memory.open(folder))."
     )
 
 

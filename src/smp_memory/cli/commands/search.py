@@ -183,7 +183,7 @@ def _no_hits_lines(call: Invocation, query: QueryOptions, search: Search, words:
     for option, number in relaxed:
         yield f"  without {option}: {number}"
     if not relaxed and words:
-        scope = "No memory" if query.get("include_archived") else "No memory of the active sessions"
+        scope = "No memory" if query.get("include_archived") else "No memory outside of archives"
         yield f"{scope} matches these words. Try other words, or a prefix: 'auth*'"
     elif not relaxed and not query.get("offset"):
         yield 'There is no memory yet. Add one: smp add finding "Login has no rate limit"'
