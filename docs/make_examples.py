@@ -263,7 +263,7 @@ WHEN = {
     "InvalidFormat": "A file or an argument cannot be read, such as a PostgreSQL address in this version.",
     "InvalidConfig": "An unknown setting, a bad value, or a `config.json` that is not JSON.",
     "InvalidQuery": "A part of a query cannot be read: a time, a field filter, an option. The message names the part and shows what is understood.",
-    "StoreNotFound": "No `.bmad` folder here or above; or `create=False` and no store in that folder.",
+    "StoreNotFound": "No store here or above; or `create=False` and no store in that folder.",
     "SessionNotFound": "There is no session with this id.",
     "SessionExists": "`create_session` with an id that is taken.",
     "SessionArchived": "The session was archived since it was opened, or a read over MCP names an archived one. `memory.session(id)` or `smp session restore` brings it back; a write does so by itself.",

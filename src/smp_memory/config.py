@@ -120,7 +120,7 @@ SETTINGS = (
     Setting("maintenance.auto", True, Switch(), "Whether opening a store runs due, cheap maintenance tasks, a few times a day."),
     Setting("health.stale_days", 90, Between(0, 36_500), "The age from which `smp doctor` reports open memories that nobody touched; 0 means never."),
     Setting("observability.slow_ms", 1000, Whole(0, 600_000), "How long an operation or a wait for a lock takes before it is logged as slow; 0 logs all."),
-    Setting("recall.min_relevance", 0.65, Between(0, 1), "How relevant a memory must be before hooks, contexts and MCP hand it to an agent: the probability that it answers."),
+    Setting("recall.min_relevance", 0.65, Between(0, 1), "How relevant a memory must be before hooks and MCP hand it to an agent: the probability that it answers. A context takes weaker matches last."),
     Setting("hooks.recall", True, Switch(), "Whether hooks of coding agents put memories into the conversation."),
     Setting("hooks.recall_agents", True, Switch(), "Whether they do so for agents that the host starts, too."),
     Setting("hooks.record", True, Switch(), "Whether they record what is said."),
@@ -173,7 +173,7 @@ class Config:
         arguments: Mapping[str, Any] | None = None,
     ) -> Config:
         """Determine every setting. Mappings are nested as in the file; `environ` is usually `os.environ`."""
-        _reject_newer_format(file, file_path)
+        reject_newer_format(file, file_path)
         stated = _of_store(_flatten(file, f"file {file_path}"), f"file {file_path}")
         requested = _flatten(arguments, "argument")
         _reject_other_layout(stated, requested, file_path)
@@ -381,7 +381,7 @@ def _session_layer(mapping: Mapping[str, Any] | None, session_id: str) -> Layer:
     return source, flat
 
 
-def _reject_newer_format(file: Any, file_path: str) -> None:
+def reject_newer_format(file: Any, file_path: str) -> None:
     """Checked first: a newer format may have keys that this version does not know."""
     found = file.get("format") if _is_section(file) else None
     if isinstance(found, int) and not isinstance(found, bool) and found > FORMAT:

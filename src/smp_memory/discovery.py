@@ -58,6 +58,12 @@ def discovery(
         folder = parent
 
 
+def is_named(root: str, environ: Mapping[str, str]) -> bool:
+    """Whether `SMP_ROOT` names this store. The user chose it there, so it is trusted."""
+    named = environ.get("SMP_ROOT")
+    return named is not None and named != "" and os.path.realpath(named) == os.path.realpath(root)
+
+
 def folder_of_store(root: str) -> str:
     """The name of the folder that a store is in, if it is in one of its places there; else empty."""
     for place in PLACES:
@@ -127,7 +133,7 @@ def find_root(layout_name: str | None, start: str | None = None) -> str:
         )
         return reject_linked_root(os.path.join(found.folder, place))
     raise StoreNotFound(
-        "No .bmad folder here or above. Create a store with `smp init`, or name one (--root, SMP_ROOT, smp_memory.open(folder))."
+        "No store here or above. Create one with `smp init`, or name one (--root, SMP_ROOT, smp_memory.open(folder))."
     )
 
 

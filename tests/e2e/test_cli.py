@@ -520,7 +520,7 @@ def test_list_filters(cli: Terminal) -> None:
     assert texts("--tag", "api", "--last", "1") == ["four"]
     assert texts("findings") == ["four"]
     assert texts("turns") == []
-    assert "No memory of session shop matches" in cli.ok("list", "turns")
+    assert "No memory matches in session shop" in cli.ok("list", "turns")
     assert "E_SCHEMA_INVALID" in cli.fails(3, "list", "nonsense")
 
 

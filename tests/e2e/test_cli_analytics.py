@@ -35,12 +35,12 @@ def test_command_and_report_have_the_same_parts() -> None:
 
 def test_all_parts_are_shown_and_the_scope_is_said(cli: Terminal) -> None:
     out = cli.ok("analytics")
-    assert out.startswith("All sessions of ")
+    assert out.startswith("All 2 sessions of ")
     for title in ("Usage", "Topics, the last 12 weeks", "Impact of decisions", "Forecast", "Decay rates from use"):
         assert f"\n{title}" in out
     assert "1 of 4 memories were used (25%), 1 time in all" in out
     assert "1 followed" in out
-    assert "not enough evidence: 0 used memories; 30 are needed" in out
+    assert "not enough evidence: 0 used memories that are not pinned and older than a day; 30 are needed" in out
 
 
 def test_session_narrows_the_statistics(cli: Terminal) -> None:
@@ -92,6 +92,30 @@ def test_empty_store_says_how_to_begin(capsys: pytest.CaptureFixture[str], tmp_p
     out = Terminal(capsys).ok("analytics")
     assert "There are no memories yet." in out
     assert "There are no decisions yet." in out
+
+
+def test_range_of_time_without_memories_is_not_an_empty_store(cli: Terminal) -> None:
+    out = cli.ok("analytics", "--time", "2020-01")
+    assert "; memories created 2020-01 (the forecast has all)" in out
+    assert "No memory was created in this time." in out
+    assert "No decision was made in this time." in out
+    assert "No memory of this time has a topic or a tag." in out
+    assert " yet" not in out
+
+
+def test_one_session_is_named_once_and_ids_are_short(cli: Terminal) -> None:
+    out = cli.ok("analytics", "--session", "billing")
+    assert "Session billing of " in out
+    assert "\nDEC-0001  Invoices monthly" in out
+    assert "billing/DEC-0001" not in out
+    assert "0 of 1 memory was used" in out
+    assert "0 of 1 memory has faded" in out
+
+
+def test_all_removes_the_restriction_to_a_session(cli: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SMP_SESSION", "billing")
+    assert cli.ok("analytics", "usage").startswith("Session billing of ")
+    assert cli.ok("analytics", "usage", "--all").startswith("All 2 sessions of ")
 
 
 def test_sparkline_has_a_bar_for_each_number() -> None:

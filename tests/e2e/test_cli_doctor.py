@@ -17,7 +17,7 @@ import pytest
 import smp_memory
 from smp_memory.cli.commands import COMMANDS
 from smp_memory.cli.main import main
-from tests.e2e.terminal import settled
+from tests.e2e.terminal import Terminal, settled
 from tests.unit.health.sample_store import QUICKLY, TOKEN, digest, made, memories
 from tests.user_state import state_folder
 
@@ -224,3 +224,41 @@ def test_invalid_environment_variable_is_named(store: Path) -> None:
         check=False,
     )
     assert "Correct or unset the environment variable SMP_HOOKS_RECALL." in done.stdout
+
+
+def test_doctor_counts_the_memories_that_smp_alone_counts(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with smp_memory.open(tmp_path / ".bmad/memory") as memory:
+        session = memory.create_session("review")
+        session.add_decision("Use OAuth 2.0")
+        session.delete(session.add_decision("Use SAML").id)
+    cli = Terminal(capsys)
+    assert "1 session, 1 memory\n" in cli.ok("doctor")
+    assert "1 session, 1 memory:" in cli.ok()
+
+
+def test_memory_from_the_year_one_does_not_stop_the_check_of_the_quota(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with smp_memory.open(tmp_path / ".bmad/memory") as memory:
+        memory.create_session("review").add_decision("Use OAuth 2.0", created="0001-01-01T00:00:03Z")
+    checks = Terminal(capsys).json("doctor")["checks"]
+    assert [check["findings"] for check in checks if check["name"] == "quota"] == [0]
+
+
+@pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
+def test_session_whose_name_is_not_an_id_is_reported(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with smp_memory.open(tmp_path / "store", layout=layout) as memory:
+        memory.create_session("notes").add_decision("Use OAuth 2.0")
+        memory.create_session("other")
+    (found,) = [path for path in (tmp_path / "store").rglob("notes*") if ".smp" not in path.parts]
+    found.rename(found.with_name(found.name.replace("notes", "my \x1b[31mnotes")))
+    told = Terminal(capsys)("doctor", "--root", "store")[1]
+    assert "my \\x1b[31mnotes is not read: the name of a session has only letters" in told
+    assert "\x1b" not in told

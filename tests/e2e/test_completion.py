@@ -99,6 +99,14 @@ def test_sessions_and_ids_are_completed(project: Path) -> None:
     assert words("add", "decision", "x", "--id", "D") == []
 
 
+def test_value_after_an_equals_sign_is_completed_with_its_option(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["zsh", "list", "--session=ch"])
+    main(["bash", "list", "--session", "=", "ch"])  # bash splits the word
+    assert capsys.readouterr().out == "--session=checkout-review\tsession\ncheckout-review\n"
+
+
 def test_archived_sessions_are_offered_for_restoring(project: Path) -> None:
     with smp_memory.open(project / ".bmad/memory") as memory:
         memory.archive_session("other")

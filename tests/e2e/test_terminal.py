@@ -117,6 +117,50 @@ def test_smp_alone_shows_damaged_settings_as_a_problem(store: Path, cli: Termina
     assert "smp doctor" in out
 
 
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ("", "not a plain file with valid JSON"),
+        ("[]", "must be an object"),
+        ('{"layout": "jsonl", "format": 99}', "format 99"),
+        ('{"layout": "jsonl", "hooks": {"command": "x"}}', "hooks.command"),
+    ],
+)
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_smp_alone_shows_settings_that_no_command_can_use_as_a_problem(
+    store: Path, cli: Terminal, settings: str, problem: str, is_indexed: bool
+) -> None:
+    if is_indexed:
+        cli.ok()
+    (store / "config.json").write_text(settings)
+    data = cli.json()
+    assert problem in data["problem"]
+    assert "memories" not in data
+    assert data["next"][0]["command"] == "smp doctor"
+    assert problem in cli.ok()
+
+
+def test_smp_alone_shows_settings_behind_a_link_as_a_problem(store: Path, cli: Terminal, project: Path) -> None:
+    (store / "config.json").rename(project / "elsewhere.json")
+    (store / "config.json").symlink_to(project / "elsewhere.json")
+    data = cli.json()
+    assert "not a plain file" in data["problem"]
+    assert [step["command"] for step in data["next"]] == ["smp doctor"]
+
+
+def test_smp_root_makes_only_the_store_that_it_names_trusted(
+    store: Path, cli: Terminal, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = project / "copy"
+    shutil.copytree(store, copy)
+    monkeypatch.setenv("SMP_ROOT", str(store))
+    assert cli.json()["trusted"] is True
+    assert cli.json("--root", str(copy))["trusted"] is False
+    assert "you have not trusted it" in cli("doctor", "--quick", "--root", str(copy))[1]
+    monkeypatch.setenv("SMP_ROOT", str(copy))
+    assert cli.json()["trusted"] is True
+
+
 def test_smp_alone_writes_nothing_into_the_store(store: Path, cli: Terminal) -> None:
     before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
     cli.ok()
@@ -268,3 +312,36 @@ def test_command_that_waits_shows_what_it_does(store: Path, project: Path) -> No
             fcntl.flock(lock, fcntl.LOCK_UN)
             shown = run.until_the_end()
     assert shown == "FIND-0001 stored in session other\n"
+
+
+def test_commands_about_the_whole_store_reject_a_session(store: Path, cli: Terminal) -> None:
+    for words in (["--session", "review"], ["--session=review"], ["status", "--session", "review"], ["metrics", "--session", "review"], ["convert", "--to", "markdown", "--session", "review"], ["reindex", "--session", "review"], ["maintain", "--session", "review"], ["session", "list", "--session", "review"]):  # fmt: skip
+        assert "is about the whole store and takes no --session" in cli.fails(2, *words)
+    assert "--session" not in cli.ok("help", "metrics")
+
+
+def test_memory_of_why_not_is_found_by_its_id_in_any_session(store: Path, cli: Terminal) -> None:
+    assert cli.json("query", "login", "--why-not", "FIND-0001")["ref"] == "review/FIND-0001"
+    assert cli.json("query", "login", "--why-not", "DEC-0001")["ref"] == "other/DEC-0001"
+    cli.fails(2, "query", "login", "--why-not", "")
+
+
+# -- help
+
+
+@pytest.mark.parametrize("words", [["--help"], ["help", "all"], ["help", "session"], ["help", "query"]])
+def test_help_is_printed_on_a_terminal_without_unicode(project: Path, words: list[str]) -> None:
+    source = str(Path(smp_memory.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": source, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-m", "smp_memory", *words], env=environment, capture_output=True, check=True)  # fmt: skip
+    assert done.stdout.startswith(b"usage: smp")
+    assert b"..." in done.stdout
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_help_that_cannot_be_written_is_an_error(project: Path) -> None:
+    source = str(Path(smp_memory.__file__).parents[1])
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([sys.executable, "-m", "smp_memory", "help", "query"], env={**os.environ, "PYTHONPATH": source}, stdout=full, stderr=subprocess.PIPE, check=False)  # fmt: skip
+    assert done.returncode != 0
+    assert b"Traceback" not in done.stderr

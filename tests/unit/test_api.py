@@ -128,7 +128,7 @@ def test_setting_can_be_changed_in_every_form_of_the_file(tmp_path: Path, writte
 def test_store_of_a_newer_format_is_not_written(tmp_path: Path) -> None:
     smp_memory.open(tmp_path)
     (tmp_path / "config.json").write_text('{"layout": "jsonl", "format": 2, "new": true}')
-    with pytest.raises(FormatTooNew):
+    with pytest.raises(FormatTooNew, match="this version of smp knows formats up to"):
         smp_memory.open(tmp_path)
     assert (tmp_path / "config.json").read_text() == '{"layout": "jsonl", "format": 2, "new": true}'
 

@@ -195,7 +195,9 @@ def _judge(suggestion: RateSuggestion, facts: Sequence[MemoryFacts], now: int, p
     suggestion.uses = sum(each.uses for each in samples)
     suggestion.median_age_days = median(each.last for each in samples) if samples else None
     if len(samples) < MIN_USED:
-        suggestion.reason = f"{len(samples):,} used memories; {MIN_USED} are needed"
+        suggestion.reason = (
+            f"{len(samples):,} used memories that are not pinned and older than a day; {MIN_USED} are needed"
+        )
         return
     estimate = suggestion.estimate = estimate_rate(selected(samples))
     if estimate.low <= 0:

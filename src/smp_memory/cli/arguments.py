@@ -44,6 +44,7 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     free_words = ""  # the argument that also takes excluded words (`-draft`) and everything after `--`
     default_session = "the one written last"  # for the help of --session
+    is_about_store = False  # a command about the whole store: --session is rejected, SMP_SESSION has no effect
 
     def parse_intermixed_args(self, args: Any = None, namespace: Any = None) -> Any:
         if not self.free_words:
@@ -55,6 +56,11 @@ class Parser(argparse.ArgumentParser):
         options = super().parse_intermixed_args(others, namespace)
         setattr(options, self.free_words, [*getattr(options, self.free_words), *excluded, *words[end + 1 :]])
         return options
+
+    def print_help(self, file: Any = None) -> None:
+        from smp_memory.cli.main import print_help
+
+        print_help(self.format_help())
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message[:1].upper()}{message[1:]}.{self._suggestion(message)} See: {self.prog} --help")
@@ -100,7 +106,8 @@ def _help_texts(docstring: str) -> tuple[str, str]:
 def _add_global_options(parser: Parser) -> None:
     group = parser.add_argument_group("options for every command")
     group.add_argument("--root", metavar="DIR", help="the folder of the store (SMP_ROOT)")
-    group.add_argument("--session", metavar="ID", help=f"the session (SMP_SESSION; else {parser.default_session})")
+    session = f"the session (SMP_SESSION; else {parser.default_session})"
+    group.add_argument("--session", metavar="ID", help=argparse.SUPPRESS if parser.is_about_store else session)
     group.add_argument("--author", metavar="NAME", help="who is writing (SMP_AUTHOR)")
     group.add_argument("--json", action="store_true", help="print one JSON document")
     group.add_argument("--no-color", action="store_true", help="no colour")
@@ -217,7 +224,12 @@ def add_filters(parser: Parser) -> None:
         default=None,
         help="also memories that no longer hold or do not hold yet",
     )
-    add("--include-archived", action="store_true", default=None, help="also memories of archived sessions")
+    add(
+        "--include-archived",
+        action="store_true",
+        default=None,
+        help="also compacted memories, and those of archived sessions",
+    )
     add("--related-to", action="append", metavar="ID", help="only memories that are related to this one")
     add("--references", action="append", metavar="ID", help="only memories that refer to this one")
     add_relation_options(add)

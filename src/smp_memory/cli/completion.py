@@ -35,7 +35,8 @@ def main(words: list[str]) -> int:
     try:
         shell, *line = words
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a description may not fit the locale
-        found = [each for each in candidates(line or [""]) if each[0] and _PLAIN.issuperset(each[0])]
+        option = _option_at_cursor(line[-1]) if line else ""
+        found = [(option + word, about) for word, about in candidates(line or [""]) if word and _PLAIN.issuperset(word)]
         print("".join(f"{word}\n" if shell == "bash" else f"{word}\t{about}\n" for word, about in found), end="")
         sys.stdout.flush()
     except BaseException:  # noqa: S110 - an error would end up in the middle of the user's command line
@@ -57,6 +58,12 @@ def candidates(line: list[str]) -> Iterator[tuple[str, str]]:
         yield from _matching(_commands(" ".join(rest), current, for_help=True), current)
     else:
         yield from _matching(_arguments_of(command, rest, before, current), current)
+
+
+def _option_at_cursor(word: str) -> str:
+    """`--session=` of the word `--session=ch`: zsh and fish complete it as a whole, while bash splits it at the sign."""
+    name, sign, _ = word.partition("=")
+    return name + sign if sign and name.startswith("--") else ""
 
 
 def _without_equals_signs(line: list[str]) -> list[str]:

@@ -38,7 +38,7 @@ _SYNONYMS = {"search": ["query"], "find": ["query"], "ask": ["query"], "grep": [
 _GLOBAL_OPTIONS = """\
 Options for every command, before or after it:
   --root DIR        the folder of the store, else SMP_ROOT,
-                    else the store in the nearest .bmad upwards
+                    else the nearest store upwards from here
   --session ID      the session, else SMP_SESSION; without it, commands that
                     read or search use all sessions, and those that write use
                     the session written last
@@ -91,13 +91,13 @@ def _run(words: list[str]) -> int:
     name, rest = split(words)
     if name == "help":
         if rest[:1] == ["all"]:
-            print(overview(), end="")
+            print_help(overview())
             return 0
         name, rest = split([*rest, "--help"])
     if not name:
         return _run_without_command(rest)
     if name in FAMILIES and any(word in _HELP for word in rest):
-        print(overview(name), end="")
+        print_help(overview(name))
         return 0
     if name in ALIASES:
         name, rest = ALIASES[name][0], [*ALIASES[name][1:], *rest]
@@ -108,6 +108,8 @@ def _run(words: list[str]) -> int:
 
     parser, run = build_parser(name)
     options = parser.parse_intermixed_args(rest)
+    if parser.is_about_store and options.session:
+        raise UserError(_about_store(f"smp {name}"))
     _set_up_log(options)
     with Invocation(options, name) as call:
         try:
@@ -119,6 +121,10 @@ def _run(words: list[str]) -> int:
             return code
         except MemoryNotFound as error:
             raise call.add_hint(error) from error
+
+
+def _about_store(command: str) -> str:
+    return f"{command} is about the whole store and takes no --session."
 
 
 def _set_up_log(options: Any) -> None:
@@ -155,8 +161,10 @@ def _run_without_command(words: list[str]) -> int:
     if "--version" in words:
         print(f"smp {smp_memory.__version__}")
     elif any(word in _HELP for word in words):
-        print(everyday_overview(), end="")
+        print_help(everyday_overview())
     elif _are_global_options(words):
+        if any(word.partition("=")[0] == "--session" for word in words):
+            raise UserError(_about_store("smp alone"))
         import gc
 
         gc.disable()  # the process ends before collecting pays
@@ -200,6 +208,16 @@ def overview(family: str = "") -> str:
             lines += [f"{title}:", *known, ""]
     lines += [_GLOBAL_OPTIONS, "`smp help COMMAND` explains a command, with examples. New here? smp demo"]
     return "\n".join(lines) + "\n"
+
+
+def print_help(text: str) -> None:
+    """Print help as `Screen` prints everything: with ASCII characters where the terminal has no others."""
+    from smp_memory.cli.render import Screen
+
+    screen = Screen(sys.stdout)
+    for line in text.removesuffix("\n").split("\n"):
+        screen.line(line)
+    sys.stdout.flush()
 
 
 def _line(name: str) -> str:

@@ -36,6 +36,7 @@ from smp_memory.context.trace import (
     WEAK,
     ContextTrace,
     TracedMemory,
+    relevance_text,
 )
 from smp_memory.context.visible_sessions import VisibleSessions
 from smp_memory.errors import InvalidQuery, SMPError
@@ -341,7 +342,7 @@ def _left_out(traced: TracedMemory, trace: ContextTrace, preview: Preview) -> Pr
 
 
 def below_floor(relevance: float, floor: float) -> str:
-    return f"relevance {relevance:.2f}, the floor is {floor:g}"
+    return f"relevance {relevance_text(relevance, floor)}, the floor is {floor:g}"
 
 
 def _no_room(share: float | None, max_tokens: int) -> str:

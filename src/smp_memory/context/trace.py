@@ -172,3 +172,9 @@ def _of_hit(hit: Hit, section: str, why: str) -> TracedMemory:
     traced = TracedMemory("matches", section, hit.score, why, hit.record)
     traced.relevance, traced.explain = hit.relevance, hit.explain
     return traced
+
+
+def relevance_text(relevance: float, floor: float) -> str:
+    """A relevance with two digits; with four if rounding would lift it to the floor."""
+    text = f"{relevance:.2f}"
+    return f"{relevance:.4f}" if relevance < floor <= float(text) else text

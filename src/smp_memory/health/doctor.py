@@ -187,7 +187,8 @@ class _CheckRun:
             if self._subject.has(name):
                 self._add_failure(content.ReadableEntries.name, name, error)
             return
-        self._memories += len(session.session_history.histories)
+        histories = session.session_history.histories.values()
+        self._memories += sum(history.deletion is None for history in histories)
         before = len(self._issues)
         for check in self._running:
             self._run(check, lambda check=check: check.session(session), name)  # type: ignore[misc]

@@ -268,9 +268,10 @@ def _samples(session: SessionExamination, total: int) -> list[tuple[datetime, in
     for hour, more in sorted(written.items()):
         try:
             when = to_moment(f"{hour}:00:00Z")
+            before = when - timedelta(hours=1)
         except (ValueError, OverflowError):
             continue
-        samples.append((when - timedelta(hours=1), size))
+        samples.append((before, size))
         size += more
         samples.append((when, size))
     return samples

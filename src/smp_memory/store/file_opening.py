@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import os
 
-from smp_memory.config import Config
+from smp_memory.config import Config, reject_newer_format
 from smp_memory.config_file import requested_layout, with_setting, with_store_facts_at_top
 from smp_memory.discovery import layout_in_config, recognise
 from smp_memory.errors import (
-    FormatTooNew,
     InvalidConfig,
     LayoutMismatch,
     StorageReadOnly,
@@ -86,13 +85,7 @@ def _read_config(disk: Disk, root: str) -> dict[str, Any] | None:
     if not isinstance(stored, dict):
         raise InvalidConfig(f"{path}: must be a JSON object.", path=path)
     stored = with_store_facts_at_top(stored)
-    if isinstance(stored.get("format"), int) and stored["format"] > FORMAT:
-        raise FormatTooNew(
-            f"{path}: this store has format {stored['format']}; this SMP knows {FORMAT}. Install a newer one; nothing was touched.",
-            path=path,
-            format=stored["format"],
-            limit=FORMAT,
-        )
+    reject_newer_format(stored, path)
     return stored
 
 

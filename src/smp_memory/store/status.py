@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import os
 
-from smp_memory.discovery import layout_in_config, recognise
-from smp_memory.errors import SMPError
+from smp_memory.discovery import is_named, layout_in_config, recognise
+from smp_memory.errors import InvalidConfig, SMPError
 from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import layout_named
 from smp_memory.files.span_reader import SpanReader
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
 
 INDEX_FOLDER = "index"
+CONFIG_FILE = "config.json"
 _NEWEST = 5
 _FEW_SESSIONS = 50  # so many changed ones are read before the answer,
 _FEW_BYTES = 5_000_000  # if their files are no larger than this
@@ -64,9 +65,9 @@ class StoreFiles:
 
 def read_status(root: str, environ: Mapping[str, str]) -> StoreStatus:
     """The status of the store in a folder. Raises SMPError if its settings cannot be used."""
-    files = StoreFiles(root, layout_named(_layout_name(root)))
+    files = StoreFiles(root, layout_named(_layout_name(root, environ)))
     state = open_user_state(root, files.disk)
-    is_trusted = bool(environ.get("SMP_ROOT")) or state.is_trusted(root)
+    is_trusted = is_named(root, environ) or state.is_trusted(root)
     status = StoreStatus(root, files.layout.name, is_trusted)
     base = state.path(INDEX_FOLDER)
     if _fill(status, files, base, may_catch_up=state.on_disk):
@@ -91,20 +92,27 @@ def _fill(status: StoreStatus, files: StoreFiles, base: str, *, may_catch_up: bo
     return False
 
 
-def _layout_name(root: str) -> str:
-    data = config_bytes(root)
-    if not data:
+def _layout_name(root: str, environ: Mapping[str, str]) -> str:
+    """The layout of the store. Raises SMPError if its settings cannot be used: then no other command can use the store."""
+    data, path = config_bytes(root), os.path.join(root, CONFIG_FILE)
+    if not data and not os.path.lexists(path):
         return recognise(Disk(RealSystem(root)), root) or "jsonl"
     try:
         stored = json.loads(data.decode("utf-8-sig"))
-    except (ValueError, RecursionError):
-        stored = None
-    layout = layout_in_config(stored) if isinstance(stored, dict) else None
-    if layout is None:
-        from smp_memory.errors import InvalidConfig
+    except (ValueError, RecursionError) as error:
+        raise InvalidConfig(
+            f"{path}: not a plain file with valid JSON. Correct it; your memories are not affected.", path=path
+        ) from error
+    from smp_memory.config import Config
+    from smp_memory.config_file import with_store_facts_at_top
 
-        path = os.path.join(root, "config.json")
-        raise InvalidConfig(f"{path} cannot be read, or names no layout that this version knows.", path=path)
+    if isinstance(stored, dict):
+        stored = with_store_facts_at_top(stored)
+        stored.pop("converting", None)  # a fact about the files, not a setting
+    Config.build(stored, path, environ=environ, arguments={})
+    layout = layout_in_config(stored)
+    if layout is None:
+        raise InvalidConfig(f"{path} names no layout that this version knows.", path=path)
     return layout
 
 
@@ -136,7 +144,7 @@ def _catch_up(root: str, environ: Mapping[str, str]) -> None:
         store = open_read_only(root, environ, {})
         store.indexer.answer(None, lambda searcher: None)
         store.close()
-    except (SMPError, OSError):
+    except (SMPError, OSError, ValueError):
         pass  # the figures are then those of the last index
 
 
@@ -174,7 +182,7 @@ _ARCHIVES = {
 
 def session_names(root: str) -> list[tuple[str, str]]:
     """The names of a store's sessions with their state: session, archived, deleted."""
-    files = StoreFiles(root, layout_named(_layout_name(root)))
+    files = StoreFiles(root, layout_named(_layout_name(root, {})))
     found = dict.fromkeys(files.session_ids(), "session")
     for folder, state in _ARCHIVES.items():
         for name in files.disk.names(os.path.join(root, folder)):

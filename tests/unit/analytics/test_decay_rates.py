@@ -87,7 +87,7 @@ def test_use_that_does_not_fall_gives_no_suggestion() -> None:
 def test_few_used_memories_are_not_enough_evidence() -> None:
     (finding,) = decay_advice(simulated(1, 0.2, 29), NOW, SETTINGS).suggestions
     assert (finding.verdict, finding.suggested, finding.command) == ("not enough evidence", None, None)
-    assert finding.reason == "29 used memories; 30 are needed"
+    assert finding.reason == "29 used memories that are not pinned and older than a day; 30 are needed"
 
 
 def test_wide_interval_is_not_enough_evidence() -> None:

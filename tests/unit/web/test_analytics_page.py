@@ -76,3 +76,19 @@ def test_unknown_part_and_period_show_the_first(client: InspectorClient) -> None
     page = client.get("/analytics?part=%3Cb%3E&by=century")
     assert page.status == 200
     assert "A use is a memory" in page.text
+
+
+def test_page_that_fails_logs_the_type_of_the_error_and_not_its_text(
+    client: InspectorClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("zebrafish")
+
+    monkeypatch.setattr(Memory, "analytics", fail)
+    page = client.get("/analytics")
+    assert page.status == 500
+    assert "zebrafish" not in page.text
+    events = [each for each in caplog.records if getattr(each, "smp_event", "") == "page_failed"]
+    assert len(events) == 1
+    assert "RuntimeError" in events[0].getMessage()
+    assert "zebrafish" not in caplog.text

@@ -88,11 +88,13 @@ def _explain_context(call: Invocation) -> None:
 
 
 def _preview_lines(preview: Preview) -> Iterator[str]:
+    from smp_memory.context.trace import relevance_text
+
     for note in (*preview.notes, *preview.warnings):
         yield safe(one_line(note))
     yield paint("bold", f"Included: {len(preview.included)}, {preview.tokens:,} of {preview.max_tokens:,} tokens")
     for item in preview.included:
-        relevance = "" if item.relevance is None else f", relevance {item.relevance:.2f}"
+        relevance = ", relevance " + relevance_text(item.relevance, preview.min_relevance) if item.relevance is not None else ""  # fmt: skip
         yield f"  {safe(one_line(item.line[2:]))}"
         yield paint("dim", f"    {safe(one_line(item.why))}{relevance}, {item.tokens} tokens")
     if preview.nothing_because:
@@ -106,6 +108,7 @@ def _preview_lines(preview: Preview) -> Iterator[str]:
 
 
 def digest_arguments(parser: Parser) -> None:
+    parser.is_about_store = True
     parser.add_argument("--output", metavar="FILE", help="the file to write (default: in a BMAD project, memory/MEMORY.md in its output folder); - prints it")  # fmt: skip
     parser.add_argument("--force", action="store_true", help="overwrite a file that `smp digest` did not write")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from smp_memory.cli.arguments import add_alias
+from functools import cache
+
+from smp_memory.cli.arguments import add_alias, add_scope
 from smp_memory.cli.render import (
     bar,
     one_line,
@@ -39,11 +41,11 @@ _TREND_STYLES = {"rising": "green", "new": "green", "falling": "yellow", "quiet"
 
 
 def analytics_arguments(parser: Parser) -> None:
-    parser.default_session = "all sessions"
+    add_scope(parser)
     parser.add_argument("part", nargs="?", choices=PARTS, metavar="PART", help=f"one of {', '.join(PARTS)} (default: all of them)")  # fmt: skip
     parser.add_argument("--time", metavar="RANGE", help='memories of a time: "last month", 2026-01')
     parser.add_argument("--since", metavar="TIME", help="from then on: 2026-01-31, 2026-01-31T14:30:00Z")
-    parser.add_argument("--until", metavar="TIME", help="before then")
+    parser.add_argument("--until", metavar="TIME", help="up to then, that day included")
     parser.add_argument("--per", choices=("day", "week", "month"), default="week", help="the length of the periods of trends (default: week)")  # fmt: skip
     add_alias(parser, "--by", choices=("day", "week", "month"), dest="per", default="week")
     parser.add_argument("--periods", type=int, default=12, metavar="N", help="how many periods (default: 12)")
@@ -65,7 +67,7 @@ def run_analytics(call: Invocation) -> None:
     options = call.options
     parts = PARTS if options.part is None else (options.part,)
     found = call.memory.analytics(
-        sessions=call.session_name,
+        sessions=None if options.all else call.session_name,
         time=options.time,
         since=options.since,
         until=options.until,
@@ -79,8 +81,8 @@ def run_analytics(call: Invocation) -> None:
 
 
 def _lines(call: Invocation, found: Analytics, parts: Iterable[str]) -> Iterator[str]:
-    where = "All sessions" if found.sessions is None else f"Session {', '.join(found.sessions)}"
-    yield paint("dim", f"{where} of {call.memory.root}")
+    scope = call.scope_text
+    yield paint("dim", f"{scope[:1].upper()}{scope[1:]} of {call.memory.root}{_range_text(call)}")
     show: dict[str, Callable[[Invocation, Any], Iterator[str]]] = {
         "usage": _usage, "topics": _topics, "impact": _impact, "forecast": _forecast, "decay": _decay,
     }  # fmt: skip
@@ -92,16 +94,39 @@ def _lines(call: Invocation, found: Analytics, parts: Iterable[str]) -> Iterator
             yield from (paint("dim", line) for line in wrap(note, call.screen.width))
 
 
+def _range_text(call: Invocation) -> str:
+    """The range of time that was asked for, in the words of the caller."""
+    names = {"time": "", "since": "since ", "until": "until "}
+    given = [f"{word}{value}" for name, word in names.items() if (value := getattr(call.options, name))]
+    return f"; memories created {' '.join(given)} (the forecast has all)" if given else ""
+
+
+def _nothing(call: Invocation, nothing_yet: str, nothing_then: str) -> str:
+    """What to say where there is nothing: in the range of time that was asked for, or at all."""
+    return nothing_then if _range_text(call) else nothing_yet
+
+
+def _shown(call: Invocation, ref: str) -> str:
+    """`session/ID`, or the id alone if the scope is one session and the memory is in it."""
+    return ref.removeprefix(_only_session(call))
+
+
+@cache
+def _only_session(call: Invocation) -> str:
+    """`session/` if the scope is one session; else a text that no reference begins with."""
+    return f"{call.scope_text.removeprefix('session ')}/" if call.has_one_session else "/"
+
+
 # -- usage
 
 
 def _usage(call: Invocation, usage: Usage) -> Iterator[str]:
     yield paint("bold", "Usage")
     if not usage.memories:
-        yield "There are no memories yet."
+        yield _nothing(call, "There are no memories yet.", "No memory was created in this time.")
         return
     share = f"{usage.share_used:.0%}"
-    yield f"{bar(usage.share_used)}  {usage.used:,} of {plural(usage.memories, 'memory')} were used ({share}), {plural(usage.uses, 'time')} in all"
+    yield f"{bar(usage.share_used)}  {usage.used:,} of {plural(usage.memories, 'memory')} {'was' if usage.memories == 1 else 'were'} used ({share}), {plural(usage.uses, 'time')} in all"
     if usage.uses:
         by = usage.periods.by
         yield f"{sparkline(usage.last_uses)}  memories by {by} of their last use, the last {len(usage.last_uses)} {by}s"
@@ -114,7 +139,7 @@ def _usage(call: Invocation, usage: Usage) -> Iterator[str]:
     if usage.never_used:
         yield ""
         yield from _used_table(call, f"never used: {usage.never_used_count:,}, the oldest first", usage.never_used)
-    for name, groups in (("type", usage.by_type), ("author", usage.by_author), ("tag", usage.by_tag), ("session", usage.by_session)):  # fmt: skip
+    for name, groups in (("type", usage.by_type), ("author", usage.by_author), ("tag or topic", usage.by_tag), ("session", usage.by_session)):  # fmt: skip
         if len(groups) > 1 or (groups and name == "type"):
             yield ""
             yield from table(
@@ -124,10 +149,12 @@ def _usage(call: Invocation, usage: Usage) -> Iterator[str]:
 
 def _used_table(call: Invocation, title: str, those: list[UsedMemory]) -> Iterator[str]:
     if those[0].uses:
-        used = [(paint("cyan", each.ref), f"{each.uses:,}", _time(each.last_use), each.text) for each in those]
+        used = [
+            (paint("cyan", _shown(call, each.ref)), f"{each.uses:,}", _time(each.last_use), each.text) for each in those
+        ]
         yield from table((title, ">uses", "last use (UTC)", "text"), used, call.screen.width)
     else:
-        unused = [(paint("cyan", each.ref), _time(each.created), each.text) for each in those]
+        unused = [(paint("cyan", _shown(call, each.ref)), _time(each.created), each.text) for each in those]
         yield from table((title, "created (UTC)", "text"), unused, call.screen.width)
 
 
@@ -143,7 +170,8 @@ def _topics(call: Invocation, trends: Trends) -> Iterator[str]:
     by = trends.periods.by
     yield paint("bold", f"Topics, the last {trends.periods.count} {by}s")
     if not trends.topics:
-        yield "No memory has a topic or a tag yet. To add some: smp add finding TEXT --topic login --tag security"
+        yet = "No memory has a topic or a tag yet. To add some: smp add finding TEXT --topic login --tag security"
+        yield _nothing(call, yet, "No memory of this time has a topic or a tag.")
         return
     rows = [
         (
@@ -166,27 +194,31 @@ def _topics(call: Invocation, trends: Trends) -> Iterator[str]:
 def _impact(call: Invocation, impact: Impact) -> Iterator[str]:
     yield paint("bold", "Impact of decisions")
     if not impact.total:
-        yield 'There are no decisions yet. To add one: smp add decision TEXT --rationale "…"'
+        yet = 'There are no decisions yet. To add one: smp add decision TEXT --rationale "…"'
+        yield _nothing(call, yet, "No decision was made in this time.")
         return
     yield f"Something followed from {impact.with_effect:,} of {plural(impact.total, 'decision')}; {impact.superseded:,} were superseded."
     for each in impact.decisions:
         yield ""
-        yield from _decision(each, call.screen.width or _PIPE_COLUMNS)
+        yield from _decision(call, each)
 
 
-def _decision(each: DecisionImpact, columns: int) -> Iterator[str]:
-    yield truncate(f"{paint('cyan', safe(each.ref))}  {safe(one_line(each.text))}", columns)
+def _decision(call: Invocation, each: DecisionImpact) -> Iterator[str]:
+    columns = call.screen.width or _PIPE_COLUMNS
+    yield truncate(f"{paint('cyan', safe(_shown(call, each.ref)))}  {safe(one_line(each.text))}", columns)
     facts = [f"{each.followed_count:,} followed", plural(each.uses, "use")]
     if each.resolved_findings:
         facts.append(f"{plural(len(each.resolved_findings), 'finding')} resolved")
     days = each.days_until_superseded
     if each.superseded_by:
         after = f" after {_days(days)}" if days is not None else ""
-        facts.append(f"superseded{after} by {', '.join(dict.fromkeys(link.ref for link in each.superseded_by))}")
+        facts.append(
+            f"superseded{after} by {', '.join(dict.fromkeys(_shown(call, link.ref) for link in each.superseded_by))}"
+        )
     yield truncate(f"  {safe(' · '.join(facts))}", columns)
     for link in each.followed[:_MAX_LINKS]:
         arrow = f"→ {link.kind}" if link.direction == "out" else f"← {link.kind}"
-        yield truncate(f"  {paint('dim', safe(arrow))}  {paint('cyan', safe(link.ref))}  {safe(one_line(link.text))}", columns)  # fmt: skip
+        yield truncate(f"  {paint('dim', safe(arrow))}  {paint('cyan', safe(_shown(call, link.ref)))}  {safe(one_line(link.text))}", columns)  # fmt: skip
     if len(each.followed) > _MAX_LINKS:
         yield paint("dim", f"  … and {len(each.followed) - _MAX_LINKS:,} more: --json")
 
@@ -197,12 +229,12 @@ def _decision(each: DecisionImpact, columns: int) -> Iterator[str]:
 def _forecast(call: Invocation, forecast: Forecast) -> Iterator[str]:
     yield paint("bold", "Forecast")
     ahead = ", ".join(f"{count:,} more within {days} days" for days, count in forecast.horizons.items())
-    yield f"{forecast.faded:,} of {plural(forecast.memories, 'memory')} have faded below {forecast.threshold:g}; {ahead}."
+    yield f"{forecast.faded:,} of {plural(forecast.memories, 'memory')} {'has' if forecast.memories == 1 else 'have'} faded below {forecast.threshold:g}; {ahead}."
     width = call.screen.width
     if forecast.fading:
         rows: list[tuple[str, ...]] = [
             (
-                paint("cyan", each.ref),
+                paint("cyan", _shown(call, each.ref)),
                 f"{each.priority:.2f}",
                 f"in {_days(each.days)}",
                 _time(each.when)[:10],
@@ -215,7 +247,7 @@ def _forecast(call: Invocation, forecast: Forecast) -> Iterator[str]:
             ("fades next", ">priority", f"below {forecast.threshold:g}", "date (UTC)", "text"), rows, width
         )
     if forecast.ending:
-        rows = [(paint("cyan", each.ref), f"in {_days(each.days)}", _time(each.when)[:10], each.text) for each in forecast.ending]  # fmt: skip
+        rows = [(paint("cyan", _shown(call, each.ref)), f"in {_days(each.days)}", _time(each.when)[:10], each.text) for each in forecast.ending]  # fmt: skip
         yield ""
         yield from table(("holds no longer", "when", "date (UTC)", "text"), rows, width)
     if forecast.sessions:
@@ -234,7 +266,7 @@ def _forecast(call: Invocation, forecast: Forecast) -> Iterator[str]:
         if forecast.session_count > len(forecast.sessions):
             yield paint("dim", f"… and {forecast.session_count - len(forecast.sessions):,} more sessions: --limit")
     if forecast.trash:
-        rows = [(paint("cyan", each.ref), _date(each.deleted), _date(each.purged_from) or "not by itself") for each in forecast.trash]  # fmt: skip
+        rows = [(paint("cyan", _shown(call, each.ref)), _date(each.deleted), _date(each.purged_from) or "not by itself") for each in forecast.trash]  # fmt: skip
         yield ""
         yield from table((f"trash: {forecast.trash_count:,}", "deleted", "removed from"), rows, width)
     if forecast.maintenance:
@@ -251,7 +283,7 @@ def _decay(call: Invocation, advice: DecayAdvice) -> Iterator[str]:
     yield paint("bold", f"Decay rates from use, policy {advice.policy}")
     for each in advice.suggestions:
         setting = "" if each.setting is None else f"  {each.setting} = {each.current:g}"
-        used = f"{each.used:,} used of {plural(each.memories, 'memory')}"
+        used = f"{each.used:,} of {plural(each.memories, 'memory')} in the estimate"
         yield f"{paint('cyan', ', '.join(each.types))}{paint('dim', setting)}  {used}"
         verdict = paint(_VERDICT_STYLES.get(each.verdict, "dim"), each.verdict)
         columns = None if call.screen.width is None else max(20, call.screen.width - 2)

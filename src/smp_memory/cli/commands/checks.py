@@ -250,6 +250,7 @@ def run_doctor(call: Invocation) -> int:
     """
     from itertools import chain
 
+    from smp_memory.discovery import is_named
     from smp_memory.health.doctor import doctor
     from smp_memory.store.opening import examine_store, user_state
 
@@ -272,7 +273,7 @@ def run_doctor(call: Invocation) -> int:
     )
     progress.clear()
     state = user_state(root)
-    hosts, is_trusted = host_states(root, state), state.is_trusted(root) or bool(os.environ.get("SMP_ROOT"))
+    hosts, is_trusted = host_states(root, state), is_named(root, os.environ) or state.is_trusted(root)
     lines = doctor_lines(report, call.screen.width, session, is_verbose=options.verbose)
     call.answer({**report.to_dict(), "hosts": hosts}, chain(lines, _host_lines(hosts, is_trusted)))
     return 0 if report.ok else _HAS_ISSUES

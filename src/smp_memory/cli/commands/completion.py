@@ -24,10 +24,11 @@ _ZSH = """\
 # Completion of smp for zsh. To use it in every shell, after compinit: eval "$(smp completion zsh)" in ~/.zshrc
 _smp() {
     local -a lines values
-    local line
+    local line about
     lines=("${(@f)$(${words[1]} __complete zsh "${(@Q)words[2,CURRENT]}" 2>/dev/null)}")
     for line in $lines; do
-        values+=("${${line%%$'\\t'*}//:/\\\\:}:${line#*$'\\t'}")
+        about=${line#*$'\\t'}
+        values+=("${${line%%$'\\t'*}//:/\\\\:}${about:+:$about}")
     done
     if (( ${#values} )); then
         _describe -V 'smp' values

@@ -282,6 +282,7 @@ def _install_module(call: Invocation, words: list[str], *, ask: bool) -> dict[st
 
 
 def trust_arguments(parser: Parser) -> None:
+    parser.is_about_store = True
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--revoke", action="store_true", help="revoke trust, and remove what was derived from the store")
     what.add_argument("--list", action="store_true", help="list the stores that you trust")

@@ -13,7 +13,10 @@ _FORMATS = ("prometheus", "openmetrics")
 
 
 def metrics_arguments(parser: Parser) -> None:
-    parser.add_argument("--output", metavar="FILE", help="write to this file, for node_exporter's textfile collector")
+    parser.is_about_store = True
+    parser.add_argument(
+        "--output", metavar="FILE", help="write to this file, for node_exporter's textfile collector; - prints them"
+    )
     parser.add_argument("--format", choices=_FORMATS, default=_FORMATS[0], help="the text format (default: prometheus)")
 
 
@@ -37,7 +40,7 @@ def run_metrics(call: Invocation) -> None:
     options = call.options
     families = store_samples(call.memory)
     text = render(families, options.format)
-    if options.output is None:
+    if options.output in (None, "-"):
         call.answer(metrics_dict(families), text.removesuffix("\n").split("\n"))
         return
     path, count = write_text_file(options.output, text), len(families)

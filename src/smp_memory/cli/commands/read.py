@@ -100,7 +100,7 @@ def _memory_table(call: Invocation, records: list[Record], total: int | None) ->
         if not call.memory.store.session_ids():
             yield call.no_session_message()
         elif is_filtered:
-            yield f"No memory of {call.scope_text} matches."
+            yield f"No memory matches in {call.scope_text}."
         else:
             yield f"There is no memory in {call.scope_text} yet. Add one: smp add finding TEXT"
         return

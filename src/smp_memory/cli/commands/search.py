@@ -75,14 +75,14 @@ def run_query(call: Invocation) -> None:
       smp query login --type finding --why-not review/DEC-0001
     """
     words = words_from(call)
-    if call.options.why_not:
+    if call.options.why_not is not None:
         return _why_not(call, words)
     _answer(call, lambda scope, query: scope.query(words or None, **query), words)
 
 
 def _why_not(call: Invocation, words: str) -> None:
-    reference = call.options.why_not
-    ref = reference if "/" in reference else f"{call.session().id}/{reference}"
+    session, memory_id = call.resolve(call.options.why_not)
+    ref = f"{session.id}/{memory_id}"
     query = query_from(call)
     if call.scope is not call.memory and "sessions" not in query:
         query["sessions"] = [call.session().id]
@@ -183,7 +183,7 @@ def _no_hits_lines(call: Invocation, query: QueryOptions, search: Search, words:
     for option, number in relaxed:
         yield f"  without {option}: {number}"
     if not relaxed and words:
-        scope = "No memory" if query.get("include_archived") else "No memory of the active sessions"
+        scope = "No memory" if query.get("include_archived") else "No memory outside of archives"
         yield f"{scope} matches these words. Try other words, or a prefix: 'auth*'"
     elif not relaxed and not query.get("offset"):
         yield 'There is no memory yet. Add one: smp add finding "Login has no rate limit"'

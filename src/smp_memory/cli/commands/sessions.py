@@ -83,6 +83,7 @@ def _metadata(session: SessionMemory) -> dict[str, Any]:
 
 
 def session_list_arguments(parser: Parser) -> None:
+    parser.is_about_store = True
     parser.add_argument("--all", action="store_true", help="also archived and deleted sessions")
 
 

@@ -33,7 +33,7 @@ _PIPE_COLUMNS = 240
 
 
 def status_arguments(parser: Parser) -> None:
-    parser.default_session = "all of them"
+    parser.is_about_store = True
 
 
 def run_status(call: Invocation) -> None:
@@ -75,7 +75,7 @@ def collect_status(named_root: str | None) -> dict[str, Any]:
     try:
         root = os.path.abspath(named_root) if named_root else find_root(None)
         data["root"] = root
-        if not is_store(root):
+        if not is_store(root) and not os.path.lexists(os.path.join(root, "config.json")):
             raise StoreNotFound(f"There is no store in {root}.", path=root)
         status = store_status(root, os.environ)
         data |= _figures(status)

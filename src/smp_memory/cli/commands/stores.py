@@ -98,6 +98,7 @@ def _quoted(text: str) -> str:
 
 
 def convert_arguments(parser: Parser) -> None:
+    parser.is_about_store = True
     parser.add_argument("--to", choices=LAYOUTS, required=True, help="the layout to change to")
 
 

@@ -156,7 +156,7 @@ def _naming_file(path: str, work: Callable[[str], str]) -> Callable[[str], str]:
             return work(text)
         except NotPlainJson as error:
             raise UserError(
-                f"{path}: {error}. It was not changed; add the entries by hand (see docs/hooks.md), or make it plain JSON.",
+                f"{path}: {error}. It was not changed; add the entries by hand (`smp install` with --dry-run in an empty folder shows them), or make it plain JSON.",
                 path=path,
             ) from None
 

@@ -25,6 +25,7 @@ from smp_memory.files.disk import TEMPORARY
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.layouts.layout import OVERVIEWS, PRIVATE
 from smp_memory.files.lock import HOLDER_BYTES
+from smp_memory.model import ids
 from smp_memory.model.health import NOTE, PROBLEM, WARNING, Check, HealthIssue, counted, named
 from smp_memory.model.session_info import FORMAT
 from smp_memory.model.storage_reports import unread_advice
@@ -135,6 +136,18 @@ class UnreadFilesCheck(Check):
             advice = "Nothing needs to be done; they are kept. Store what should be remembered as a memory: smp add."
             path = os.path.join(reader.folder, unknown[0])
             yield HealthIssue(self.name, NOTE, message, advice, session.id, path=path)
+
+    def store(self, subject: FileExamination) -> Iterator[HealthIssue]:
+        """Folders that hold the files of a session under a name that is not an id, such as `my notes`."""
+        layout, disk = subject.store.layout, subject.disk
+        names = [name for name in layout.names(disk, subject.root) if not ids.is_valid(name)]
+        unread = [name for name in names if not name.endswith(TEMPORARY) and layout.exists(disk, subject.root, name)]
+        if unread:
+            one = len(unread) == 1
+            message = f"{named(unread)} {'is' if one else 'are'} not read: the name of a session has only letters, digits, _ and -."
+            advice = f"Rename {'it' if one else 'them'}, and SMP reads {'it' if one else 'them'}."
+            path = os.path.join(subject.root, layout.sessions, unread[0])
+            yield HealthIssue(self.name, WARNING, message, advice, path=path)
 
 
 def _is_known(name: str, session: str) -> bool:
