@@ -9,11 +9,13 @@ would be waiting for fsync, and a fsync on a real disk proves nothing unless the
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 
 if sys.prefix != sys.base_prefix and sys.pycache_prefix is None:
     sys.dont_write_bytecode = False
@@ -50,6 +52,16 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("SMP_") and name != "SMP_STATE_DIR"]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def log_as_it_was() -> Iterator[None]:
+    """A command that ran in this process with --verbose leaves the level and the handlers of the log as it set them."""
+    logger = logging.getLogger("smp_memory")
+    before = logger.level, logger.handlers[:], logger.propagate
+    yield
+    logger.setLevel(before[0])
+    logger.handlers[:], logger.propagate = before[1], before[2]
 
 
 @pytest.fixture(autouse=True)

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from smp_memory.analytics.report import Analytics
     from smp_memory.config import Config
     from smp_memory.context.builder import Context
-    from smp_memory.context.preview import Preview
     from smp_memory.files.system import System
     from smp_memory.global_memory import GlobalMemory
     from smp_memory.lifecycle.maintenance import MaintenanceReport
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from smp_memory.model.deletions import Purged, Receipt, Trashed
     from smp_memory.model.health import HealthReport
     from smp_memory.model.hits import Hit, Hits, Related
+    from smp_memory.model.previews import Preview
     from smp_memory.model.reports import Problem, Report
     from smp_memory.model.storage_reports import ArchivedSession, RedactionReport
     from smp_memory.options import Criteria, QueryOptions, RelatedOptions, TopicOptions, WatchOptions

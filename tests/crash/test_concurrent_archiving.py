@@ -116,7 +116,7 @@ def test_operation_continues_without_the_archived_session(layout: str, way: str,
 
 def test_hits_name_sessions_that_were_left_out(caplog: pytest.LogCaptureFixture) -> None:
     seen = set()
-    with caplog.at_level(logging.WARNING, "smp"):
+    with caplog.at_level(logging.WARNING, "smp_memory"):
         for at in range(1, 60):
             _, hits, _ = interrupted("jsonl", "archive_session", OPERATIONS["query"], at)
             if GOES not in {hit.session for hit in hits}:

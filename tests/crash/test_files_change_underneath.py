@@ -369,7 +369,7 @@ def test_entries_that_a_restored_backup_lacks_are_kept_once_and_reported(
         gone = session.add_decision("not in the backup").id
         assert gone in {record.id for record in second.records()}
         _renamed_over(path, backup)
-        with caplog.at_level(logging.WARNING, "smp"):
+        with caplog.at_level(logging.WARNING, "smp_memory"):
             new = session.add_decision("after it").id
         assert new != gone
         assert [gone] == [id for name, ids, _ in quarantine(session) if set_aside.MISSING in name for id in ids]

@@ -82,7 +82,7 @@ def test_written_entries_are_kept_when_another_process_writes_first(
     grown(root, layout, 3)
     path = decisions_file(root)
     backup = path.read_bytes()
-    with smp_memory.open(root) as other, caplog.at_level(logging.WARNING, "smp"):
+    with smp_memory.open(root) as other, caplog.at_level(logging.WARNING, "smp_memory"):
         with smp_memory.open(root) as memory:
             session = memory.session(SESSION)
             gone = [session.add_decision(f"precious {number}").id for number in range(5)]
@@ -235,7 +235,7 @@ def test_close_does_not_wait_for_the_lock_when_nothing_changed(
         memory.session(SESSION).add_decision("stored")
         memory.session(SESSION).records()
         other.session(SESSION).add_decision("by another process")
-        with caplog.at_level(logging.WARNING, "smp"):
+        with caplog.at_level(logging.WARNING, "smp_memory"):
             other.session(SESSION)._files.run_locked("holding the lock", memory.close)
     assert caplog.records == []
     assert kept(root) == []
@@ -255,7 +255,7 @@ def test_a_comparison_that_fails_at_close_is_logged(
     ):
         memory.session(SESSION).add_decision("precious")
         _renamed_over(path, backup)
-        with caplog.at_level(logging.WARNING, "smp"):
+        with caplog.at_level(logging.WARNING, "smp_memory"):
             other.session(SESSION)._files.run_locked("holding the lock", memory.close)
     told = [record.getMessage() for record in caplog.records if record.name == "smp_memory.corruption"]
     assert ["could not be compared" in message for message in told] == [True]

@@ -33,7 +33,7 @@ def test_opening_an_archived_session_reports_its_restoration(
     place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory = archived(place, tmp_path)
-    with caplog.at_level(logging.WARNING, "smp"):
+    with caplog.at_level(logging.WARNING, "smp_memory"):
         session = memory.session("s1")
         assert SAID in session.warnings[0]
         (said,) = session.query("password").warnings
@@ -54,7 +54,7 @@ def test_report_on_an_archived_session_names_its_restoration(place: str, tmp_pat
 def test_restoring_a_session_on_request_is_not_a_warning(
     place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "smp"):
+    with caplog.at_level(logging.WARNING, "smp_memory"):
         session = archived(place, tmp_path).restore_session("s1")
     assert session.warnings == ()
     assert logged(caplog) == []
@@ -66,7 +66,7 @@ def test_write_to_a_session_archived_meanwhile_is_reported(tmp_path: Path, caplo
     session.add_finding("one")
     with smp_memory.open(tmp_path / "store") as other:
         other.archive_session("s1")
-    with caplog.at_level(logging.WARNING, "smp"):
+    with caplog.at_level(logging.WARNING, "smp_memory"):
         assert [SAID in text for text in session.add_finding("two").warnings] == [True]
         assert session.add_finding("three").warnings == ()
     assert len(logged(caplog)) == 1

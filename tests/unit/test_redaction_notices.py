@@ -79,7 +79,7 @@ def test_reasons_for_whole_sessions_say_what_was_redacted(
         away = act("s1", WHY)
         assert away.redacted == away.to_dict()["redacted"] == KINDS
         assert MAIL not in str(away)
-    with caplog.at_level(logging.WARNING, "smp"):
+    with caplog.at_level(logging.WARNING, "smp_memory"):
         memory.undelete_session("s1", WHY)
     assert ["email" in record.getMessage() and MAIL not in record.getMessage() for record in caplog.records] == [True]
     memory.delete_session("s1", "old")

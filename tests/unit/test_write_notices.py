@@ -94,7 +94,7 @@ def test_writes_warn_at_80_and_95_percent_of_the_quota(
     session = opened(place, tmp_path, **SMALL).create_session("s1")
     assert filled(session, 70, QUOTA).warnings == ()
     filled(session, 81, QUOTA)
-    with caplog.at_level(logging.WARNING, "smp"):
+    with caplog.at_level(logging.WARNING, "smp_memory"):
         (at_80,) = session.add_learning("short").warnings
         session.add_learning("short")
         assert "80 %" in at_80

@@ -10,6 +10,7 @@ from smp_memory.context.preview import preview_context
 from smp_memory.errors import InvalidQuery
 from smp_memory.integrations.hooks.preview import preview_hook
 from smp_memory.integrations.hooks.session_state import SessionStates
+from smp_memory.model.previews import Preview
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 from smp_memory.testing import FrozenClock
@@ -30,7 +31,7 @@ def memory() -> smp_memory.Memory:
     return memory
 
 
-def reasons(preview: smp_memory.context.preview.Preview) -> dict[str, str]:
+def reasons(preview: Preview) -> dict[str, str]:
     return {item.ref: f"{item.reason}: {item.detail}" for item in preview.left_out}
 
 

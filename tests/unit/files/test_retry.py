@@ -53,7 +53,7 @@ def test_persistent_error_is_raised_after_three_retries(caplog: pytest.LogCaptur
     system = FaultySystem(disk=filled(), calls=("lstat",), error=errno.EMFILE, sticky=True)
     disk = Disk(system)
     system.fail_at = 1
-    with caplog.at_level(logging.WARNING, "smp"), pytest.raises(StorageError) as caught:
+    with caplog.at_level(logging.WARNING, "smp_memory"), pytest.raises(StorageError) as caught:
         disk.stat("/store/config.json")
     assert caught.value.recoverable
     assert system.calls == 1 + len(PAUSES_SECONDS) == 4

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.context.preview import Preview
     from smp_memory.global_memory import GlobalMemory
     from smp_memory.integrations.workflow import Workflow
+    from smp_memory.model.previews import Preview
 
 
 def context_arguments(parser: Parser) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 
 from smp_memory.context.budget import count_tokens
-from smp_memory.context.preview import LIMIT, OwnerSearch, Preview, check_floor, complete, preview_of
+from smp_memory.context.preview import LIMIT, OwnerSearch, check_floor, complete, preview_of
 from smp_memory.context.trace import ContextTrace
 from smp_memory.errors import InvalidQuery
 from smp_memory.integrations.hooks import session_state
@@ -22,6 +22,7 @@ from smp_memory.integrations.hooks.entry_point import UNTRUSTED
 from smp_memory.integrations.hooks.events import CLAUDE, HookEvent
 from smp_memory.integrations.hooks.recall import Reader, recall_in_state, visible_sessions
 from smp_memory.integrations.hooks.session_state import HookSession
+from smp_memory.model.previews import Preview
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 

@@ -1,7 +1,7 @@
 """Serve the inspector on this machine: the socket, the one-time link, the loop.
 
 Guarantees: the socket is bound to 127.0.0.1, whatever the settings say. Connections have the limits of the MCP server's
-(`smp_memory.integrations.mcp.http`). Links are printed to the terminal only; nothing is logged.
+(`smp_memory.integrations.http_connection`). Links are printed to the terminal only; nothing is logged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from smp_memory.errors import SMPError
-from smp_memory.integrations.mcp.http import FILE, ConnectionLimits, listening_socket, read_token, settings
+from smp_memory.integrations.http_connection import ConnectionLimits, settings
+from smp_memory.integrations.mcp.http import FILE, listening_socket, read_token
 from smp_memory.integrations.web.access import Access
 from smp_memory.integrations.web.app import create_app
 from smp_memory.integrations.web.request import Inspector

@@ -32,8 +32,8 @@ from smp_memory.model.types import KINDS
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from smp_memory.context.preview import Preview, PreviewItem
     from smp_memory.integrations.web.request import PageRequest
+    from smp_memory.model.previews import Preview, PreviewItem
     from smp_memory.session import SessionMemory
 
 KINDS_OF_CALL = (
