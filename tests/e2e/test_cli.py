@@ -149,6 +149,12 @@ def test_user_errors_are_one_line(empty: Terminal, words: tuple[str, ...], expec
     assert err.count("\n") == 1
 
 
+def test_id_that_no_session_has_is_said_to_be_in_none(cli: Terminal) -> None:
+    cli.ok("session", "new", "other")
+    assert "DEC-0009 does not exist in any session." in cli.fails(11, "show", "DEC-0009")
+    assert "DEC-0009 does not exist in session shop." in cli.fails(11, "show", "DEC-0009", "--session", "shop")
+
+
 def test_errors_as_json_go_to_stderr(cli: Terminal) -> None:
     for words in (("show", "DEC-0009", "--json"), ("--json", "show", "DEC-0009")):
         error = json.loads(cli.fails(11, *words))["error"]

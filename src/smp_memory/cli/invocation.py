@@ -192,13 +192,16 @@ class Invocation:
         return record
 
     def add_hint(self, error: MemoryNotFound) -> MemoryNotFound:
-        """The same error; if the session was not named and other sessions have such an id, its message says which."""
+        """The same error; if the session was not named, its message says which other sessions have such an id, or that none has."""
         memory_id, session = error.details.get("id"), error.details.get("session")
         if not isinstance(memory_id, str) or session is None or session != self._default_session:
             return type(error)(error.message, **error.details)
         matches = [name for name in self._sessions_with(memory_id) if name != session]
-        if not matches:
+        if not matches and self.memory.store.has_one_session():
             return type(error)(error.message, **error.details)
+        if not matches:
+            here, anywhere = f"does not exist in session {session}.", "does not exist in any session."
+            return type(error)(error.message.replace(here, anywhere), **error.details)
         where = f"Session {matches[0]} has" if len(matches) == 1 else f"{len(matches):,} other sessions have"
         return type(error)(f"{error.message} {where} one: {matches[0]}/{memory_id}", **error.details)
 

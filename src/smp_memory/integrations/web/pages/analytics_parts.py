@@ -56,7 +56,7 @@ def _labels(periods: Periods) -> list[str]:
 def usage(request: PageRequest, part: Usage) -> list[Child]:
     if not part.memories:
         return [panel("Use", el("p", "There are no memories yet.", class_="empty"))]
-    title = f"{part.used:,} of {counted(part.memories, 'memory', 'memories')} were used, {counted(part.uses, 'time')} in all"
+    title = f"{part.used:,} of {counted(part.memories, 'memory', 'memories')} {'was' if part.memories == 1 else 'were'} used, {counted(part.uses, 'time')} in all"
     made: list[Child] = []
     if part.uses:
         by = part.periods.by
