@@ -40,9 +40,9 @@ def test_figures_of_use_topics_decisions_and_forecast_are_true(
 def test_part_is_kept_for_a_while_and_computed_again_on_request(memory: Memory, client: InspectorClient) -> None:
     session = memory.create_session("review")
     session.add_decision("One")
-    assert "of 1 memory were used" in client.get("/analytics").text
+    assert "of 1 memory was used" in client.get("/analytics").text
     session.add_decision("Two")
-    assert "of 1 memory were used" in client.get("/analytics").text
+    assert "of 1 memory was used" in client.get("/analytics").text
     assert "of 2 memories were used" in client.get("/analytics?compute=1").text
 
 
