@@ -207,9 +207,33 @@ def test_session_that_is_archived_meanwhile_does_not_hide_the_others(
 
 
 def test_looking_counts_as_no_use(memory: Memory, client: InspectorClient, clock: Clock) -> None:
-    memory.create_session("quiet").add_decision("One")
+    memory.create_session("quiet").add_decision("Use OAuth for the login")
     used = memory.standings()[0].last_used
     clock.pass_days(2)
-    for path in ("/sessions", "/session/quiet", "/timeline", "/trash", "/health", "/analytics"):
+    for path in LOOKED_AT:
         assert client.get(path).status == 200, path
     assert memory.standings()[0].last_used == used
+    assert memory.store.access.pending() == []
+    memory.query("login")  # this is a use, so the check above can fail
+    assert memory.standings()[0].last_used != used
+
+
+LOOKED_AT = (
+    "/?kind=prompt&task=which+login+do+we+use",
+    "/?kind=context&agent=architect&session=quiet&task=which+login+do+we+use",
+    "/?kind=start",
+    "/?kind=agent&task=which+login+do+we+use",
+    "/search?q=login",
+    "/search?q=login&why_not=quiet/DEC-0001",
+    "/memory/quiet/DEC-0001",
+    "/memory/quiet/DEC-0001/edit",
+    "/memory/quiet/DEC-0001/erase",
+    "/sessions",
+    "/session/quiet",
+    "/session/quiet/archive",
+    "/timeline",
+    "/trash",
+    "/health",
+    "/analytics",
+    "/export?session=quiet",
+)
