@@ -9,6 +9,7 @@ would be waiting for fsync, and a fsync on a real disk proves nothing unless the
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import re
@@ -74,6 +75,21 @@ def words_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_pauses_between_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Failing reads are repeated as always, but at once."""
     monkeypatch.setattr("smp_memory.files.disk.PAUSES_SECONDS", (0.0, 0.0, 0.0))
+
+
+_MANY_DESCRIPTORS = 300
+
+
+@pytest.fixture(autouse=True)
+def few_open_files() -> Iterator[None]:
+    """Stores that tests never close are closed by the garbage collector, which rarely runs in a process of this size."""
+    yield
+    try:
+        many = len(os.listdir("/proc/self/fd")) > _MANY_DESCRIPTORS
+    except OSError:  # no /proc here
+        return
+    if many:
+        gc.collect()
 
 
 # Bugs that are known and not fixed yet: a pattern of test ids, and what is wrong. A test that begins to pass is

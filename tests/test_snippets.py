@@ -16,10 +16,12 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from opentelemetry import trace
 
 import smp_memory
 from smp_memory.cli.arguments import build_parser
@@ -82,9 +84,15 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setenv(f"GIT_COMMITTER_{name}", value)
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
         monkeypatch.delenv(name, raising=False)
+    # OpenTelemetry takes one provider for the whole life of a process: without this, all later tests would be traced.
+    monkeypatch.setattr(trace, "set_tracer_provider", partial(provide_tracers, monkeypatch))
     monkeypatch.setattr(Invocation, "is_interactive", True)
     monkeypatch.setattr(Invocation, "confirm", lambda call, question: True)
     return folder
+
+
+def provide_tracers(monkeypatch: pytest.MonkeyPatch, provider: trace.TracerProvider) -> None:
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the examples are for a POSIX shell")

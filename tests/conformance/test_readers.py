@@ -84,16 +84,36 @@ def test_removing_or_damaging_the_last_entry_of_a_transaction_keeps_the_others(
     assert texts(opened(tmp_path))[:5] == found[:5]
 
 
+needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="no /proc here")
+
+
+def open_files() -> int:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+@needs_proc
+@pytest.mark.parametrize("layout", NAMES)
+def test_store_that_was_never_closed_closes_its_files(tmp_path: Path, layout: str) -> None:
+    with smp_memory.open(tmp_path / "store", layout=layout, config=QUICK) as memory:
+        memory.create_session("s0")
+
+    def use_a_store() -> None:
+        memory = smp_memory.open(tmp_path / "store", layout=layout, config=QUICK)
+        memory.session("s0").add_decision("Use OAuth")
+        assert memory.query("oauth")
+
+    use_a_store()
+    before = open_files()
+    for _ in range(10):
+        use_a_store()
+    assert open_files() <= before
+
+
+@needs_proc
 @pytest.mark.parametrize("layout", NAMES)
 def test_released_sessions_close_their_files(tmp_path: Path, layout: str) -> None:
     memory = smp_memory.open(tmp_path, layout=layout, config=QUICK)
-
-    def open_files() -> int:
-        gc.collect()
-        return len(os.listdir("/proc/self/fd"))
-
-    if not os.path.isdir("/proc/self/fd"):
-        pytest.skip("no /proc here")
     memory.create_session("s0").add_decision("x")
     before = open_files()
     for number in range(1, 30):

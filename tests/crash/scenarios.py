@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator
-from typing import Any
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from smp_memory.files.memory_system import MemoryFileNode, MemoryFolderNode, MemoryNode, MemorySystem
 from smp_memory.files.reader import SessionReader
@@ -27,12 +28,20 @@ SESSION = "scenario"
 SOAK = int(os.environ.get("SMP_SOAK", "0"))
 
 
+Case = TypeVar("Case")
 View = dict[str, dict[str, Any]]  # session -> its head and its memories
 
 
 def depth(daily: int, full: int) -> int:
     """How many of something to try: with SMP_SOAK=1 the full number, with SMP_SOAK=N N times as many."""
     return full * SOAK if SOAK else daily
+
+
+def some(cases: Sequence[Case], seed: str, daily: int) -> Sequence[Case]:
+    """All of the cases with SMP_SOAK, else `daily` of them in their order: the same ones in each run."""
+    if SOAK or len(cases) <= daily:
+        return cases
+    return [cases[place] for place in sorted(random.Random(seed).sample(range(len(cases)), daily))]
 
 
 class Wrong(AssertionError):

@@ -21,6 +21,7 @@ from tests.crash.scenarios import (
     depth,
     full_base,
     open_on,
+    some,
     view_of,
 )
 
@@ -121,11 +122,11 @@ def check(layout: str, name: str, system: MemorySystem, done: bool, *, thorough:
 @pytest.mark.parametrize(("layout", "name"), PARAMETERS)
 def test_crash_before_every_disk_call(layout: str, name: str) -> None:
     scenario = Scenario(name, layout, base_of(layout, name), [Step(SCENARIOS[name][1])])
-    for crash in crashes_of(scenario):
+    for crash in some(crashes_of(scenario), f"{layout} {name}", 20):
         states = [*crash.machine.crash_states(limit=depth(2, 20), seed=crash.call)]
         for number, system in enumerate([crash.machine.kill_state(), *states]):
             try:
-                check(layout, name, system, crash.done == 1, thorough=number == 0 and (crash.call % 3 == 0 or SOAK > 0))
+                check(layout, name, system, crash.done == 1, thorough=number == 0 and (crash.call % 4 == 0 or SOAK > 0))
             except Exception as error:
                 how = getattr(system, "story", "killed")
                 raise Wrong(f"{layout}, {name}: stopped before call {crash.call} ({how}): {error}") from error

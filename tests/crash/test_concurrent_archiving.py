@@ -52,6 +52,12 @@ OPERATIONS: dict[str, Callable[[Memory], Any]] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def no_wait_for_the_audit_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other process waits inside a call of this one, which holds the lock of the log."""
+    monkeypatch.setattr("smp_memory.privacy.audit._WAIT_SECONDS", 0.0)
+
+
 @functools.cache
 def base(layout: str) -> MemorySystem:
     system = MemorySystem()

@@ -36,8 +36,8 @@ from tests.crash.scenarios import (
 
 pytestmark = pytest.mark.crash
 
-CASES = depth(96, 110)  # per layout, in files with memories
-OTHERS = depth(24, 30)  # per layout, in each other file
+CASES = depth(48, 110)  # per layout, in files with memories
+OTHERS = depth(12, 30)  # per layout, in each other file
 
 Hits = list[tuple[int, int]]  # what was changed, in the file as it was
 Mutation = tuple[bytes, Hits]

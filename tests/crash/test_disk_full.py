@@ -43,9 +43,9 @@ ERRORS = {
 }
 REWRITES = ("convert", "repair")  # refused ones leave the old or the new state
 WAYS = [(name, sticky, short) for name in ERRORS for sticky in (False, True) for short in (False, True)]
-TRIES = depth(16, 60)  # per scenario, and at least one for each of its calls
-LONG = 60  # calls; a longer scenario is a conversion
-OF_LONG = depth(24, 60)  # see the slow test for all of them
+TRIES = depth(8, 60)  # per scenario, and at least one for each of its calls
+LONG = depth(24, 60)  # calls
+OF_LONG = depth(20, 60)  # see the slow test for all of them
 
 
 def check_fault(scenario: Scenario, call: int, error: str, sticky: bool, short: bool) -> str:

@@ -19,7 +19,6 @@ from tests.crash.scenarios import (
     LAYOUTS,
     ROOT,
     SESSION,
-    SOAK,
     Scenario,
     Step,
     Wrong,
@@ -27,6 +26,7 @@ from tests.crash.scenarios import (
     depth,
     full_base,
     open_on,
+    some,
 )
 
 pytestmark = pytest.mark.crash
@@ -109,9 +109,7 @@ def test_memory_is_unchanged_or_erased_everywhere(layout: str, place: str) -> No
         memory.erase(f"{SESSION}/DEC-0004", reason="asked to")
 
     scenario = Scenario("erase", layout, base_with_needle(layout, place), [Step(erase)])
-    for crash in crashes_of(scenario):
-        if place != "live" and crash.call % 2 and not SOAK:
-            continue
+    for crash in some(crashes_of(scenario), f"{layout} {place}", 20):
         states = crash.machine.crash_states(limit=depth(1 if crash.call % 2 else 2, 8), seed=crash.call)
         for state in (crash.machine.kill_state(), *states):
             try:

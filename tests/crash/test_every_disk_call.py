@@ -27,9 +27,9 @@ from tests.crash.scenarios import (
 
 pytestmark = pytest.mark.crash
 
-STATES = depth(60, 120)  # per scenario, at least two per crash point: nothing un-synced survived, everything did
-LONG = 60  # calls; of a longer scenario (a conversion) every crash is looked at, and after some of them work goes on
-SOME = depth(24, 40)  # see the slow test for all of them
+STATES = depth(24, 120)  # per scenario, at least two per crash point: nothing un-synced survived, everything did
+LONG = depth(16, 60)  # calls; of a longer scenario every crash is looked at, and after some of them work goes on
+SOME = depth(8, 40)  # see the slow test for all of them
 
 
 def where_work_goes_on(scenario: Scenario, crashes: list[Crash]) -> list[Crash]:
@@ -128,7 +128,7 @@ def test_crash_during_recovery(layout: str, name: str) -> None:
     scenario = scenario_named(layout, name)
     chance = random.Random(f"{layout} {name}")
     crashes = crashes_of(scenario)
-    for crash in chance.sample(crashes, min(len(crashes), depth(2, 3))):
+    for crash in chance.sample(crashes, min(len(crashes), depth(1, 3))):
         states = list(crash.machine.crash_states(limit=12, seed=crash.call))
         for state in chance.sample(states, min(len(states), 2)):
             try:

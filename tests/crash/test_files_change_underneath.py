@@ -226,7 +226,7 @@ def test_foreign_change_before_any_disk_call_loses_nothing(
     monkeypatch.setattr(set_aside, "STABLE_SECONDS", 0.0)
     calls = check_change(layout, torn, change, work, None)
     chance = random.Random(f"{layout} {torn} {change} {work}")
-    for at in chance.sample(range(1, calls + 1), min(depth(4, 40), calls)):
+    for at in chance.sample(range(1, calls + 1), min(depth(3, 40), calls)):
         try:
             check_change(layout, torn, change, work, at)
         except Exception as error:

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.crash
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EACCES, errno.EMFILE)
 CALLS = ("open", "pread", "fstat", "lstat", "listdir", "write", "pwrite", "ftruncate", "sync", "sync_dir", "replace", "link",
          "unlink", "mkdir", "rmdir", "lock", "chmod", "set_modified")  # fmt: skip
-TRIES = depth(24, 400)
+TRIES = depth(12, 400)
 ALL = 1 << 40
 
 Do = Callable[[Memory], Any]

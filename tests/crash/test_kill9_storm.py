@@ -17,7 +17,7 @@ from tests.crash.scenarios import LAYOUTS, depth
 pytestmark = pytest.mark.crash
 
 WRITERS = 8
-KILLS = depth(16, 24)
+KILLS = depth(10, 24)
 
 
 def storm(root: Path, layout: str, kills: int, seed: str) -> tuple[list[Worker], Worker]:

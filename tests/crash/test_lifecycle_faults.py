@@ -24,7 +24,7 @@ from tests.crash.test_unordered_disk import put_away_base
 pytestmark = pytest.mark.crash
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES)
-TRIES = depth(30, 2000)
+TRIES = depth(12, 2000)
 
 
 def restore_some(memory: Memory) -> None:

@@ -63,7 +63,7 @@ def power_loss(name: str) -> Check:
     def check(layout: str) -> None:
         scenario = _told(layout, name)
         for crash in crashes_of(scenario):
-            power_loss_at(scenario, crash, depth(10, 16))
+            power_loss_at(scenario, crash, depth(6, 16))
 
     check.__name__ = f"power loss before every call of: {name}"
     return check

@@ -22,6 +22,7 @@ from tests.crash.scenarios import (
     full_base,
     open_on,
     read,
+    some,
     view_of,
 )
 
@@ -83,7 +84,7 @@ def test_tidy_folds_several_files_at_once() -> None:
 
 def test_crash_before_every_call_of_tidy() -> None:
     scenario = Scenario("tidy", "markdown", base(), [Step(tidy)])
-    for crash in crashes_of(scenario):
+    for crash in some(crashes_of(scenario), "tidy", 24):
         machine = crash.machine
         try:
             check(machine.kill_state())

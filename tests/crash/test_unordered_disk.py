@@ -31,7 +31,7 @@ from tests.crash.scenarios import (
 
 pytestmark = pytest.mark.crash
 
-POINTS = depth(16, 400)  # crashes of a scenario that are looked at
+POINTS = depth(7, 400)  # crashes of a scenario that are looked at
 STATES = depth(3, 30)  # disks that each of them may leave
 OF_STORIES = ("create session", "transaction in new files", "repair", "rewrite", "purge", "erase")
 

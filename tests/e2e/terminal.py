@@ -7,6 +7,7 @@ import os
 import re
 import select
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,48 @@ class Terminal:
         return err
 
 
+def can_read(descriptor: int, seconds: float) -> bool:
+    """Wait for something to read, or for the other end to close. `select.select` takes no descriptors above 1023."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
+
+
+def on_a_terminal(folder: Path, *words: str, exit_code: int = 0, **environment: str) -> str:
+    """What `smp` shows on a terminal of 80 columns. Its input is no terminal, so there is no pager."""
+    pty = pytest.importorskip("pty")
+
+    ours, theirs = pty.openpty()
+    source = str(Path(smp_memory.__file__).parents[1])
+    try:
+        with subprocess.Popen(
+            [sys.executable, "-m", "smp_memory", *words],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": source, "TERM": "xterm", "COLUMNS": "80", **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=theirs,
+            stderr=theirs,
+        ) as process:
+            os.close(theirs)
+            shown = b""
+            while data := read_terminal(ours):
+                shown += data
+        assert process.returncode == exit_code, shown
+        return settled(shown)
+    finally:
+        os.close(ours)
+
+
+def read_terminal(ours: int) -> bytes:
+    """What came next, or nothing when the program has ended or has been silent for too long."""
+    if not can_read(ours, _PATIENCE_SECONDS):
+        return b""
+    try:
+        return os.read(ours, 65536)
+    except OSError:  # the program has ended
+        return b""
+
+
 class Screenplay:
     """A program on a pseudo-terminal: type to it, wait for what it shows. A context manager."""
 
@@ -84,7 +127,7 @@ class Screenplay:
         """All that it has shown, without lines that were shown for a moment only. The key is pressed until the program ends."""
         while key and self._process.poll() is None:
             self.type(key)
-            while select.select([self._ours], [], [], 0.2)[0] and self._read():
+            while can_read(self._ours, 0.2) and self._read():
                 pass
         while self._read():
             pass
@@ -92,12 +135,7 @@ class Screenplay:
         return settled(self.shown.encode())
 
     def _read(self) -> bool:
-        if not select.select([self._ours], [], [], _PATIENCE_SECONDS)[0]:
-            return False
-        try:
-            data = os.read(self._ours, 65536)
-        except OSError:  # the program has ended
-            return False
+        data = read_terminal(self._ours)
         self.shown += data.decode(errors="replace")
         return bool(data)
 

@@ -17,7 +17,7 @@ import pytest
 import smp_memory
 from smp_memory.cli.commands import ALIASES, COMMANDS, EVERYDAY
 from smp_memory.cli.main import main
-from tests.e2e.terminal import Terminal, settled
+from tests.e2e.terminal import Terminal, on_a_terminal
 
 LAYOUTS = ("jsonl", "markdown", "single", "log")
 SOURCE = str(Path(smp_memory.__file__).parent.parent)
@@ -858,35 +858,18 @@ def test_ascii_terminal(cli: Terminal, tmp_path: Path) -> None:
 
 def test_colour_on_a_terminal_only(cli: Terminal, tmp_path: Path) -> None:
     cli.ok("decide", "x")
-    assert "\x1b[" in _on_a_terminal(tmp_path, "list")
-    assert "\x1b[" not in _on_a_terminal(tmp_path, "list", "--no-color")
-    assert "\x1b[" not in _on_a_terminal(tmp_path, "list", NO_COLOR="1")
-    assert "\x1b[" not in _on_a_terminal(tmp_path, "list", TERM="dumb")
+    assert "\x1b[" in on_a_terminal(tmp_path, "list")
+    assert "\x1b[" not in on_a_terminal(tmp_path, "list", "--no-color")
+    assert "\x1b[" not in on_a_terminal(tmp_path, "list", NO_COLOR="1")
+    assert "\x1b[" not in on_a_terminal(tmp_path, "list", TERM="dumb")
 
 
 def test_tables_fit_the_terminal(cli: Terminal, tmp_path: Path) -> None:
     cli.ok("decide", "long " * 100)
     cli.ok("decide", "茶" * 100)
-    lines = _on_a_terminal(tmp_path, "list", "--no-color", COLUMNS="70").splitlines()
+    lines = on_a_terminal(tmp_path, "list", "--no-color", COLUMNS="70").splitlines()
     assert lines[3:] == ["2 memories in session shop, newest last"]
     assert all(line.endswith("…") and len(line) <= 70 for line in lines[1:3])
-
-
-def _on_a_terminal(folder: Path, *words: str, **environment: str) -> str:
-    pty = pytest.importorskip("pty")
-    ours, theirs = pty.openpty()
-    try:
-        subprocess.run(
-            [sys.executable, "-m", "smp_memory", *words],
-            env={**ENVIRONMENT, "TERM": "xterm", **environment},
-            cwd=folder,
-            stdout=theirs,
-            check=True,
-        )
-        return settled(os.read(ours, 100_000))
-    finally:
-        os.close(ours)
-        os.close(theirs)
 
 
 # -- processes

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
-import select
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import smp_memory
 from smp_memory.cli.commands import COMMANDS
 from smp_memory.cli.main import main
-from tests.e2e.terminal import Terminal, settled
+from tests.e2e.terminal import Terminal, on_a_terminal
 from tests.unit.health.sample_store import QUICKLY, TOKEN, digest, made, memories
 from tests.user_state import state_folder
 
@@ -140,31 +137,11 @@ def test_hostile_text_cannot_control_the_terminal(store: Path, capsys: pytest.Ca
     assert "\u202e" not in told
 
 
-def on_a_terminal(*words: str, env: dict[str, str]) -> tuple[int, str]:
-    """The command with a terminal on both outputs."""
-    ours, theirs = pty.openpty()
-    child = subprocess.Popen([sys.executable, "-m", "smp_memory", *words], stdout=theirs, stderr=theirs, env=env)
-    os.close(theirs)
-    told = b""
-    while select.select([ours], [], [], 60)[0]:
-        try:
-            part = os.read(ours, 65536)
-        except OSError:  # the other end is closed
-            break
-        if not part:
-            break
-        told += part
-    os.close(ours)
-    return child.wait(), settled(told)
-
-
 def test_colours_and_wrapped_lines_on_a_terminal(store: Path) -> None:
     with smp_memory.open(store, config=QUICKLY) as memory:
         session = memory.session("review")
         session.add_decision("Rests on much", references=[f"TURN-{number}" for number in range(1000, 1003)])
-    env: dict[str, Any] = {**os.environ, "COLUMNS": "60", "TERM": "xterm", "PYTHONPATH": os.pathsep.join(sys.path)}
-    code, told = on_a_terminal("doctor", env=env)
-    assert code == NOT_WELL
+    told = on_a_terminal(store, "doctor", exit_code=NOT_WELL, COLUMNS="60")
     assert "\x1b[33m!" in told
     plain = re.sub(r"\x1b\[[0-9;]*[mK]", "", told).splitlines()
     assert max(len(line) for line in plain[2:-2]) <= 60

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import select
 import shutil
 import signal
 import subprocess
@@ -18,7 +17,7 @@ from typing import Any
 import pytest
 
 import smp_memory
-from tests.e2e.terminal import Terminal, settled
+from tests.e2e.terminal import Terminal, can_read, on_a_terminal
 from tests.user_state import state_folder
 
 ENVIRONMENT = {
@@ -397,10 +396,10 @@ def test_watch_prints_writes_of_other_processes(cli: QueryProcess, tmp_path: Pat
 def test_watch_prints_one_json_object_per_line(cli: QueryProcess, tmp_path: Path) -> None:
     with start(tmp_path, "watch", "--json", "--session", "shop", "--for", "60") as watching:
         assert watching.stdout is not None
-        came: list[Any] = []
+        came = False
         while not came:  # it may not watch yet when the first ones are written
             cli.ok("note", "number one", "--session", "shop")
-            came, _, _ = select.select([watching.stdout], [], [], 0.2)
+            came = can_read(watching.stdout.fileno(), 0.2)
         line = watching.stdout.readline()
         watching.send_signal(signal.SIGINT)
         watching.communicate()
@@ -417,21 +416,6 @@ def test_watch_ends_after_its_timeout(cli: QueryProcess) -> None:
 
 
 # -- the terminal
-
-
-def on_a_terminal(folder: Path, *words: str, **environment: str) -> str:
-    pty = pytest.importorskip("pty")
-    ours, theirs = pty.openpty()
-    try:
-        subprocess.run(
-            [sys.executable, "-m", "smp_memory", *words],
-            env={**ENVIRONMENT, "TERM": "xterm", "COLUMNS": "80", **environment},
-            cwd=folder, stdout=theirs, stderr=theirs, check=True,
-        )  # fmt: skip
-        return settled(os.read(ours, 100_000))
-    finally:
-        os.close(ours)
-        os.close(theirs)
 
 
 def test_words_are_highlighted_on_a_terminal_only(cli: QueryProcess, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import smp_memory
 from smp_memory.cli.commands import ALIASES, COMMANDS, FAMILIES
 from smp_memory.cli.commands.completion import SCRIPTS
 from smp_memory.cli.completion import candidates, main
+from tests.e2e.terminal import can_read
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the shells are those of Unix")
 
@@ -191,8 +191,7 @@ class Pty:
     def wait_for(self, text: str, seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
         while text not in self.shown:
-            ready = select.select([self.ours], [], [], max(0, deadline - time.monotonic()))[0]
-            assert ready, f"{text!r} is not in {self.shown!r}"
+            assert can_read(self.ours, max(0, deadline - time.monotonic())), f"{text!r} is not in {self.shown!r}"
             self.shown += os.read(self.ours, 65536).decode(errors="replace")
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import smp_memory
 from smp_memory.session import SessionMemory
-from tests.e2e.web_site import Visitor, WebSite, chromium
+from tests.e2e.web_site import Visitor, WebSite, chromium, violations
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -163,21 +163,16 @@ def test_actions_work_without_scripts(browser: Browser, root: Path, session: Ses
     assert session.get("DEC-0001").rationale == "Without scripts"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_of_memories_and_forms_are_accessible(
-    browser: Browser, root: Path, session: SessionMemory, scheme: str
-) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+def test_pages_of_memories_and_forms_are_accessible(browser: Browser, root: Path, session: SessionMemory) -> None:
     session.delete("FIND-0001", reason="wrong")
     names = ["", "/edit", "/resolve", "/relate", "/delete", "/redact", "/erase"]
     paths = [f"/memory/review/DEC-0001{name}" for name in names]
     paths += ["/memory/review/FIND-0001", "/memory/review/FIND-0002", "/memory/review/NONE", "/session/review/compact"]
     paths += ["/session/review/add", "/session/review/delete", "/export?ref=review/DEC-0001", "/maintain"]
     with WebSite(root) as site:
-        visitor = Visitor(browser, site, color_scheme=scheme)
+        visitor = Visitor(browser, site)
         for path in paths:
             page = visitor.go(path)
-            found = axe.run(page).response["violations"]
-            assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == [], path
+            assert violations(page) == [], path
             assert page.title() != "pwned"
         visitor.context.close()

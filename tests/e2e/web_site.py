@@ -131,3 +131,16 @@ class Visitor:
     def go(self, path: str) -> Page:
         self.page.goto(self.site.base + path)
         return self.page
+
+
+def violations(page: Page) -> list[tuple[str, str, str]]:
+    """What axe finds on a page: by all its rules in the light colour scheme, and in the dark one by that of contrast."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+    page.evaluate(axe.axe_script)
+    found = []
+    for scheme, rules in (("light", "{}"), ("dark", "{runOnly: ['color-contrast']}")):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        for each in page.evaluate(f"axe.run({rules}).then(answer => answer.violations)"):
+            found += [(scheme, each["id"], node["html"][:200]) for node in each["nodes"]]
+    page.emulate_media(color_scheme="light")
+    return found

@@ -94,6 +94,10 @@ class ChangeTable:
             except OSError:
                 pass
 
+    def __del__(self) -> None:
+        """Close the table of a store that was never closed."""
+        self.close()
+
 
 def changed_slots(before: bytes, now: bytes) -> set[int]:
     """The slots in which two tables differ."""

@@ -30,7 +30,7 @@ every_codec = pytest.mark.parametrize("case", CASES, ids=repr)
 
 
 @every_codec
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_any_json_value_survives_a_round_trip(case: CodecCase, data: st.DataObject) -> None:
     fields = data.draw(case.fields)
@@ -172,7 +172,7 @@ def test_stray_text_is_one_damaged_piece_with_its_line(case: CodecCase) -> None:
 
 
 @every_codec
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_no_mixture_of_lines_breaks_the_reader(case: CodecCase, data: st.DataObject) -> None:
     usual = [b"<<<<<<< a\n", b"=======\n", b">>>>>>> b\n", b"||||||| c\n", b"\n", b"junk\n", b"\0"]
@@ -185,7 +185,7 @@ def test_no_mixture_of_lines_breaks_the_reader(case: CodecCase, data: st.DataObj
 
 
 @every_codec
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(junk=st.binary(max_size=200))
 def test_no_bytes_break_the_reader(case: CodecCase, junk: bytes) -> None:
     case.codec.decode(junk)
