@@ -44,7 +44,7 @@ _STATE = tempfile.TemporaryDirectory(prefix="smp-test-state-", dir=_folder, igno
 os.environ["SMP_STATE_DIR"] = _STATE.name
 
 _CALM = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
-settings.register_profile("dev", **_CALM)
+settings.register_profile("dev", max_examples=50, **_CALM)
 settings.register_profile("ci", max_examples=500, print_blob=True, **_CALM)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
@@ -96,6 +96,12 @@ def few_open_files() -> Iterator[None]:
 # reported as a failure (xfail is strict): then take its line out.
 KNOWN_BUGS: dict[str, str] = {}
 FLICKERING: dict[str, str] = {}
+
+
+def pytest_collection_finish() -> None:
+    """The garbage collector need not look again and again at what thousands of collected tests consist of."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_unconfigure() -> None:

@@ -330,13 +330,23 @@ class AgentMemory:
         return self._writer.update(id, expected_revision, by=by, **changes)
 
     def resolve(
-        self, id: Any, resolution: Any = None, *, by: str | None = None, status: str = "resolved", **fields: Any
+        self,
+        id: Any,
+        resolution: Any = None,
+        *,
+        by: str | None = None,
+        status: str = "resolved",
+        expected_revision: int | None = None,
+        **fields: Any,
     ) -> Any:
-        """Close a finding or a decision."""
-        return self._writer.resolve(id, resolution, by=by, status=status, **fields)
+        """Close a finding or a decision; see `SessionMemory.resolve`."""
+        return self._writer.resolve(id, resolution, by=by, status=status, expected_revision=expected_revision, **fields)
 
     def relate(self, source: Any, target: Any, kind: str = "relates_to", *, by: str | None = None) -> Any:
         return self._writer.relate(source, target, kind, by=by)
+
+    def unrelate(self, source: Any, target: Any, kind: str = "relates_to", *, by: str | None = None) -> Any:
+        return self._writer.unrelate(source, target, kind, by=by)
 
     def pin(self, id: Any, *, by: str | None = None) -> Any:
         return self._writer.pin(id, by=by)

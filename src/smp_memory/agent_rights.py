@@ -15,7 +15,7 @@ from smp_memory.errors import DuplicateId, InvalidRecord, NotAllowed
 from smp_memory.model.types import KINDS
 from smp_memory.privacy.visibility import VISIBLE_TO_ALL
 from smp_memory.search.records import find
-from smp_memory.write.operations import Add, Delete, Operation, Relate, Update
+from smp_memory.write.operations import Add, Delete, Operation, Relate, Unrelate, Update
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -54,7 +54,7 @@ class AgentRights:
                 self._check_change(operation, record)
             if record is None or KINDS[record.type].is_named_by_key:
                 self._check_key(getattr(operation, "changes", None))
-            if isinstance(operation, Relate) and isinstance(operation.other, str):
+            if isinstance(operation, (Relate, Unrelate)) and isinstance(operation.other, str):
                 self._find_visible(operation.other)
 
     def _check_known(self, record: Record) -> None:

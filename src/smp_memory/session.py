@@ -212,14 +212,28 @@ class SessionMemory:
         return self._writer.update(id, expected_revision, by=by, **changes)
 
     def resolve(
-        self, id: Any, resolution: Any = None, *, by: str | None = None, status: str = "resolved", **fields: Any
+        self,
+        id: Any,
+        resolution: Any = None,
+        *,
+        by: str | None = None,
+        status: str = "resolved",
+        expected_revision: int | None = None,
+        **fields: Any,
     ) -> Any:
-        """Close a finding or a decision: `resolve("FIND-0001", "MFA added", by="user")`."""
-        return self._writer.resolve(id, resolution, by=by, status=status, **fields)
+        """Close a finding or a decision: `resolve("FIND-0001", "MFA added", by="user")`.
+
+        With `expected_revision`, only if nobody changed it since.
+        """
+        return self._writer.resolve(id, resolution, by=by, status=status, expected_revision=expected_revision, **fields)
 
     def relate(self, source: Any, target: Any, kind: str = "relates_to", *, by: str | None = None) -> Any:
         """Relate two memories: `relate("DEC-0002", "FIND-0001", "resolves")`; the target may be `session/ID`."""
         return self._writer.relate(source, target, kind, by=by)
+
+    def unrelate(self, source: Any, target: Any, kind: str = "relates_to", *, by: str | None = None) -> Any:
+        """Remove a relation: the opposite of `relate`. Nothing is written if there is none."""
+        return self._writer.unrelate(source, target, kind, by=by)
 
     def pin(self, id: Any, *, by: str | None = None) -> Any:
         """Keep a memory from fading."""

@@ -130,3 +130,33 @@ def test_crash_before_every_disk_call(layout: str, name: str) -> None:
             except Exception as error:
                 how = getattr(system, "story", "killed")
                 raise Wrong(f"{layout}, {name}: stopped before call {crash.call} ({how}): {error}") from error
+
+
+@pytest.mark.parametrize("to", LAYOUTS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_crash_before_every_disk_call_of_an_undelete_in_another_layout(layout: str, to: str) -> None:
+    """A session deleted before a conversion was live and in the trash after a crash."""
+    if to == layout:
+        return
+    base = MemorySystem(disk=full_base(layout))
+    with open_on(base) as memory:
+        delete(memory)
+        memory.convert(to)
+    scenario = Scenario("undelete", to, base, [Step(undelete)])
+    for crash in some(crashes_of(scenario), f"{layout} {to}", 24):
+        for system in (crash.machine.kill_state(), *crash.machine.crash_states(limit=depth(2, 20), seed=crash.call)):
+            try:
+                memory = open_on(system)
+                place = where(memory)
+                if place not in ({"live"} if crash.done else {"live", "deleted"}):
+                    raise Wrong(f"it is {place or 'gone'}")
+                if place == "deleted":
+                    undelete(memory)
+                if where(open_on(system)) != "live" or view_of(memory.session(SESSION)) != expected(layout):
+                    raise Wrong("not as it was")
+                memory.delete_session(SESSION)
+                memory.erase(f"{SESSION}/DEC-0001")
+                undelete(memory)
+            except Exception as error:
+                how = getattr(system, "story", "killed")
+                raise Wrong(f"{layout}, {to}: stopped before call {crash.call} ({how}): {error}") from error

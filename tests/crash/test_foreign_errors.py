@@ -162,6 +162,7 @@ OF_SESSION: dict[str, Do] = {
     "unpin": in_session(lambda session: session.unpin("DEC-0001")),
     "update": in_session(lambda session: session.update("DEC-0001", rationale="because")),
     "update_agent_state": in_session(lambda session: session.update_agent_state("ada", {"step": 1})),
+    "unrelate": in_session(lambda session: session.unrelate("DEC-0001", "FIND-0001", "resolves")),
     "validate": in_session(lambda session: session.validate()),
     "watch": in_session(lambda session: list(session.watch(timeout=0.01))),
     "written": in_session(lambda session: session.written),

@@ -599,6 +599,10 @@ def test_resolve_and_relate(cli: Terminal) -> None:
     assert cli.json("relate", "shop/DEC-0001", "shop/FIND-0001")["relations"][1]["kind"] == "relates_to"
     assert "resolves → FIND-0001" in cli.ok("show", "DEC-0001")
     assert "E_MEMORY_NOT_FOUND" in cli.fails(11, "relate", "DEC-0001", "FIND-0099")
+    removed = ("relate", "DEC-0001", "shop/FIND-0001", "--kind", "resolves", "--remove")
+    assert "Removed: DEC-0001 resolves FIND-0001" in cli.ok(*removed)
+    assert "There is no such relation" in cli.ok(*removed)
+    assert cli.json("show", "DEC-0001")["relations"] == [{"kind": "relates_to", "target": "FIND-0001"}]
 
 
 def test_pin_unpin_delete_restore_several_ids_or_none(cli: Terminal) -> None:

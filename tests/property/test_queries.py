@@ -171,9 +171,9 @@ questions = st.lists(st.sampled_from(sorted(PARTS)), max_size=4, unique=True).fl
 
 
 def said(record: smp_memory.Record) -> str:
-    """All that a memory says."""
+    """All that a memory says. Its id is a term of its own: the number in it is no word."""
     parts = [part for name, value in record.to_dict().items() if name not in SILENT for part in spoken(name, value)]
-    return "\n".join([*parts, record.id])
+    return "\n".join(parts)
 
 
 def spoken(name: str, value: Any) -> Iterator[str]:
@@ -195,13 +195,13 @@ def has(said: list[str], words: tuple[str, ...]) -> bool:
     return any(tuple(said[start : start + len(words)]) == words for start in range(len(said)))
 
 
-def meets_text(text: str, asked: ParsedText) -> bool:
-    found = terms(text)
+def meets_text(text: str, id: str, asked: ParsedText) -> bool:
+    found = [*terms(text), id.lower()]
 
     def means(pattern: str) -> bool:
         if is_loose(pattern):
             fits = re.compile(".*".join(map(re.escape, pattern.split("*")))).fullmatch
-            return any(map(fits, spellings(text)))
+            return any(map(fits, [*spellings(text), id.lower()]))
         fits = term_matcher(pattern)
         return any(fits(term) for term in found)
 
@@ -259,7 +259,7 @@ def expected(memory: smp_memory.Memory, asked: dict[str, Any]) -> tuple[dict[str
     query = parse(text) if text else None
     for session in memory.sessions():
         records = session.records(include_deleted=True)
-        speaking = [query is None or (bool(query) and meets_text(said(record), query)) for record in records]
+        speaking = [query is None or (bool(query) and meets_text(said(record), record.id, query)) for record in records]
         for position, record in enumerate(records):
             if not meets(record, asked):
                 continue

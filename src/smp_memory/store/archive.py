@@ -29,7 +29,6 @@ from smp_memory.files.archive_format import DEFAULT_LIMITS, EXCLUDED, JOURNAL, i
 from smp_memory.files.codec import to_json
 from smp_memory.files.disk import TEMPORARY
 from smp_memory.files.journal import Journal
-from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.files.reader import SessionReader
@@ -38,7 +37,7 @@ from smp_memory.model.reports import Problem
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.storage_reports import ArchivedSession
 from smp_memory.store import archive_names
-from smp_memory.store.archive_index import ArchiveIndex
+from smp_memory.store.archive_index import ArchiveIndex, layout_or_default
 from smp_memory.store.cold_storage import cold_history
 from smp_memory.store.convert import contents_of
 from smp_memory.store.file_store import FileStore
@@ -217,11 +216,6 @@ class SessionCopy(NamedTuple):
 
     files: FileSession
     summary: dict[str, Any]  # the one inside the archive; empty for a folder
-
-
-def layout_or_default(name: object, default: Layout) -> Layout:
-    """The layout that a summary or a deletion record names; the default if it names none that SMP knows."""
-    return layout_named(name) if isinstance(name, str) and name in NAMES else default
 
 
 def copy_of_archive(store: FileStore, path: str, session: str, limits: ArchiveLimits = DEFAULT_LIMITS) -> SessionCopy:

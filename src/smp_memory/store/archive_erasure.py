@@ -34,10 +34,9 @@ from smp_memory.store.archive import (
     copy_of_archive,
     copy_of_folder,
     files_in,
-    layout_or_default,
     session_files,
 )
-from smp_memory.store.archive_index import CONTENT, ERASING, ArchiveIndex
+from smp_memory.store.archive_index import ERASING, ArchiveIndex
 from smp_memory.store.archive_names import is_own_summary
 from smp_memory.store.session_erasure import erase_in
 
@@ -78,7 +77,7 @@ def erase_in_archive(archives: ArchiveIndex, session: str, ids: list[str]) -> tu
         pack_again(archives, copy, inside)
         return erased, [inside]
     erased = erase_in(copy.files, ids)
-    return erased, _replace_files(archives, copy, os.path.join(deleted.path, CONTENT))
+    return erased, _replace_files(archives, copy, archives.content_path(deleted.path))
 
 
 def _last(archives: ArchiveIndex, session: str) -> ArchivedSession:
@@ -92,8 +91,8 @@ def _deleted_copy(archives: ArchiveIndex, deleted: ArchivedSession) -> SessionCo
     inside = archives.trash_archive_path(deleted.path)
     if archives.disk.exists(inside):
         return copy_of_archive(archives.store, inside, deleted.session)
-    layout = layout_or_default(deleted.metadata.get("layout"), archives.store.layout)
-    return copy_of_folder(archives.store, os.path.join(deleted.path, CONTENT), layout, deleted.session)
+    content, layout = archives.content_path(deleted.path), archives.content_layout(deleted)
+    return copy_of_folder(archives.store, content, layout, deleted.session)
 
 
 def pack_again(archives: ArchiveIndex, copy: SessionCopy, path: str) -> dict[str, Any]:
@@ -154,7 +153,7 @@ def _journal(disk: Disk, content: str) -> Journal:
 def finish(archives: ArchiveIndex, session: str) -> None:
     """Complete an interrupted erasure in an archived or deleted session. Hold the root's lock."""
     for folder in archives.trash_folders(session):
-        finish_plan(archives.disk, os.path.join(folder, CONTENT))
+        finish_plan(archives.disk, archives.content_path(folder))
     if archives.is_archived(session):
         try:
             pair = archives.pair(session)

@@ -3,6 +3,7 @@
     archived/…, archive/…            the archive (`files.archive`) and its summary, named by layout (`archive_names`)
     deleted/{session}/deletion-record.json, or .yaml
     deleted/{session}/session/…      the files as they were, or `session.tar.gz` of an archived session
+    deleted/{session}/session.{layout}/…   the files converted, if an undelete was interrupted after it had converted them
 
 Archiving, restoring, deleting and undeleting hold the root's lock (`locked`). A live session is the truth: an archive
 beside it was left by an interrupted step if the session has all of the archive's entries. Otherwise another program put
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from smp_memory import event_log
 from smp_memory.errors import SessionArchived, SessionExists, SessionNotFound, SMPError, from_os_error
 from smp_memory.files.disk import TEMPORARY, identity
+from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.layouts.layout import ARCHIVED, PRIVATE
 from smp_memory.files.lock import SessionLock
 from smp_memory.model import ids
@@ -35,6 +37,7 @@ from smp_memory.store.archive_names import foreign_summary
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from smp_memory.files.layouts.layout import Layout
     from smp_memory.store.archive_names import ArchivePaths
     from smp_memory.store.file_store import FileStore
 
@@ -108,13 +111,30 @@ class ArchiveIndex:
             key=lambda each: (each.session, len(each.path), each.path),
         )
 
+    def content_path(self, folder: str) -> str:
+        """The folder with the files of a deleted session: as they were, or in another layout."""
+        paths = [os.path.join(folder, CONTENT), *self._converted_paths(folder)]
+        return next((path for path in paths if self.disk.names(path)), paths[0])
+
+    def content_layout(self, deleted: ArchivedSession) -> Layout:
+        """The layout of these files."""
+        converted = os.path.basename(self.content_path(deleted.path)).partition(".")[2]
+        return layout_or_default(converted or deleted.metadata.get("layout"), self.store.layout)
+
+    def converted_path(self, folder: str) -> str:
+        """Where an undelete puts the files after it has converted them to the store's layout."""
+        return os.path.join(folder, f"{CONTENT}.{self.store.layout.name}")
+
+    def _converted_paths(self, folder: str) -> list[str]:
+        return [os.path.join(folder, f"{CONTENT}.{name}") for name in NAMES]
+
     def trash_folders(self, session: str | None = None) -> list[str]:
         names = [name for name in self.disk.folders(self.trash) if ids.is_valid(name.partition(".")[0])]
         return [os.path.join(self.trash, name) for name in names if session in (None, name.partition(".")[0])]
 
     def _deleted(self, folder: str) -> ArchivedSession | None:
         """The deleted session in a trash folder; None if its files were not moved there, because the deletion was interrupted."""
-        if not self.disk.names(os.path.join(folder, CONTENT)) and not self.disk.exists(self.trash_archive_path(folder)):
+        if not self.disk.names(self.content_path(folder)) and not self.disk.exists(self.trash_archive_path(folder)):
             return None
         session = os.path.basename(folder).partition(".")[0]
         record = self.read_record(folder)
@@ -192,6 +212,7 @@ class ArchiveIndex:
                 self.disk.remove_tree(os.path.join(self.private, name))
         for folder in self.trash_folders(session):
             if self._deleted(folder) is not None:
+                self._remove_unused_conversions(folder)
                 self._finish_plan(folder)
             elif self._is_unfinished_deletion(folder):
                 self.remove(folder)  # a record whose session was never moved here
@@ -202,9 +223,16 @@ class ArchiveIndex:
     def _is_unfinished_deletion(self, folder: str) -> bool:
         """Whether the folder holds nothing but a record of SMP. Files of other programs stay."""
         own = {CONTENT, *archive_names.RECORDS, *(name + TEMPORARY for name in archive_names.RECORDS)}
+        own |= {os.path.basename(path) for path in self._converted_paths(folder)}
         if not own.issuperset(self.disk.names(folder)):
             return False
         return "state" in self.read_record(folder) or not self.disk.exists(self.record_path(folder))
+
+    def _remove_unused_conversions(self, folder: str) -> None:
+        """Remove converted files beside those that they were made from: the undelete did not get far enough to need them."""
+        for path in self._converted_paths(folder):
+            if path != self.content_path(folder) and self.disk.exists(path):
+                self.remove(path)
 
     def _recover_archive(self, session: str, pair: ArchivePaths) -> None:
         for path in pair:
@@ -258,7 +286,7 @@ class ArchiveIndex:
     def _finish_plan(self, folder: str) -> None:
         """Carry out the plan that an interrupted erasure committed."""
         self.disk.remove(os.path.join(folder, PACKED) + TEMPORARY)
-        content = os.path.join(folder, CONTENT)
+        content = self.content_path(folder)
         if self.disk.exists(os.path.join(content, PRIVATE, ERASING)):
             from smp_memory.store.archive_erasure import finish_plan
 
@@ -288,8 +316,9 @@ class ArchiveIndex:
         if not self.disk.exists(private):
             return
         last = next(reversed(self.deleted(session)), None)
-        inside = os.path.join(last.path, CONTENT, PRIVATE) if last is not None else ""
-        if last is not None and self.disk.exists(os.path.join(last.path, CONTENT)) and not self.disk.exists(inside):
+        content = self.content_path(last.path) if last is not None else ""
+        inside = os.path.join(content, PRIVATE)
+        if content and self.disk.exists(content) and not self.disk.exists(inside):
             self.move(private, inside)
         elif self.disk.exists(self.archive_path(session)):
             from smp_memory.store.archive import holds_private_files
@@ -391,6 +420,11 @@ def check_name_is_free(store: FileStore, session: str) -> None:
 
 
 # -- values of a summary or a deletion record, which anybody may have edited
+
+
+def layout_or_default(name: object, default: Layout) -> Layout:
+    """The layout that a summary or a deletion record names; the default if it names none that SMP knows."""
+    return layout_named(name) if isinstance(name, str) and name in NAMES else default
 
 
 def _moment(value: Any) -> datetime | None:

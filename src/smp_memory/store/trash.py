@@ -34,7 +34,7 @@ from smp_memory.files.user_state import authentication_code, is_authentic
 from smp_memory.model.storage_reports import DELETED, ArchivedSession
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.policies.purge import AnnouncedPurge
-from smp_memory.store.archive import in_store_layout, layout_or_default
+from smp_memory.store.archive import in_store_layout
 from smp_memory.store.archive_index import CONTENT, PACKED, ArchiveIndex
 from smp_memory.store.archive_names import is_own_summary
 from smp_memory.store.rewrite import SessionEdit, entries_of, private_name, rewrite
@@ -127,7 +127,7 @@ def undelete_session(store: FileStore, session: str) -> str:
                 f"There is a session {session} by now; delete or rename that one first. Nothing was changed.",
                 session=session,
             )
-        content, packed = os.path.join(deleted.path, CONTENT), archives.trash_archive_path(deleted.path)
+        packed = archives.trash_archive_path(deleted.path)
         if archives.disk.exists(packed):
             pair = archives.pairs(session)[0]
             summary = read_archive(archives.disk, packed).summary
@@ -137,13 +137,27 @@ def undelete_session(store: FileStore, session: str) -> str:
             archives.move(packed, pair.archive)
             state = ARCHIVED
         else:
-            layout = layout_or_default(deleted.metadata.get("layout"), store.layout)
-            archives.move_in(in_store_layout(archives, content, layout, session), session)
+            archives.move_in(_in_store_layout(archives, deleted), session)
             state = "active"
         if not deleted.is_foreign:
             archives.remove(deleted.path)
         archives.recover(session)
     return state
+
+
+def _in_store_layout(archives: ArchiveIndex, deleted: ArchivedSession) -> str:
+    """The folder in the trash with the files in the store's layout, after those of another layout were replaced by it.
+
+    So the files leave the trash when they are moved in, whatever their layout: no crash leaves a second copy.
+    """
+    content = archives.content_path(deleted.path)
+    made = in_store_layout(archives, content, archives.content_layout(deleted), deleted.session)
+    if made == content:
+        return content
+    converted = archives.converted_path(deleted.path)
+    archives.move(made, converted)
+    archives.remove(content)  # from here on the converted files are those of the session
+    return converted
 
 
 def announce_purge(store: FileStore, deleted: ArchivedSession, now: datetime, passed: timedelta | None = None) -> None:

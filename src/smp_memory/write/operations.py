@@ -265,6 +265,24 @@ class Relate(Update):
         super().resolve(resolver)
 
 
+class Unrelate(Update):
+    def __init__(
+        self, source: Operation | str, target: Operation | str, kind: str, by: str | None, limit_bytes: int
+    ) -> None:
+        kind = validation.optional_text("kind", kind) or "relates_to"  # any text: also a kind that was typed by hand
+        if isinstance(target, str):
+            validation.reference("target", target)
+
+        def without_relation(record: Record) -> dict[str, Any]:
+            own = f"{record.session}/"
+            name = id_of(target).removeprefix(own)
+            removed = [(kind, name), (kind, own + name)]
+            return {"relations": [each for each in record.relations if relation_key(each) not in removed] or None}
+
+        super().__init__(source, without_relation, by, None, limit_bytes, may_touch_turns=True)
+        self.other = target
+
+
 class Delete(Operation):
     op = DELETE
     forgets = "delete"
@@ -288,6 +306,13 @@ class Delete(Operation):
 class Restore(Delete):
     op = RESTORE
     forgets = "restore"
+
+
+def relation_key(relation: Any) -> tuple[Any, Any]:
+    """Kind and target of a relation, which may have been typed by hand."""
+    if not isinstance(relation, dict):
+        return None, None
+    return relation.get("kind") or "relates_to", relation.get("target")
 
 
 def id_of(target: Any) -> str:

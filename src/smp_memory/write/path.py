@@ -15,7 +15,7 @@ from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS, kind_of, names_where
 from smp_memory.privacy.fence import strip_reason, without_recalled
 from smp_memory.write import typos, validation
-from smp_memory.write.operations import Add, Delete, Operation, Relate, Restore, Update, id_of
+from smp_memory.write.operations import Add, Delete, Operation, Relate, Restore, Unrelate, Update, id_of
 from smp_memory.write.plain_fields import plain_fields, plain_form
 from smp_memory.write.validation import Draft
 
@@ -207,9 +207,19 @@ class Writer:
         return self._commit(operation, "updating")
 
     def resolve(
-        self, id: Any, resolution: Any = None, *, by: str | None = None, status: str = "resolved", **fields: Any
+        self,
+        id: Any,
+        resolution: Any = None,
+        *,
+        by: str | None = None,
+        status: str = "resolved",
+        expected_revision: int | None = None,
+        **fields: Any,
     ) -> Any:
-        """Close a finding or a decision: `resolve("FIND-0001", "MFA added", by="user")`."""
+        """Close a finding or a decision: `resolve("FIND-0001", "MFA added", by="user")`.
+
+        With `expected_revision`, only if nobody changed it since.
+        """
         at = to_text(self._rules.now())
         author = by or self._author
 
@@ -226,7 +236,12 @@ class Writer:
             }
 
         operation = Update(
-            id_or_operation(id), resolved, author, None, self._rules.content_limit, redactor=self._rules.redactor
+            id_or_operation(id),
+            resolved,
+            author,
+            expected_revision,
+            self._rules.content_limit,
+            redactor=self._rules.redactor,
         )
         return self._commit(operation, "resolving")
 
@@ -236,6 +251,13 @@ class Writer:
             id_or_operation(source), id_or_operation(target), kind, by or self._author, self._rules.content_limit
         )
         return self._commit(operation, "relating")
+
+    def unrelate(self, source: Any, target: Any, kind: str = "relates_to", *, by: str | None = None) -> Any:
+        """Remove a relation: the opposite of `relate`. Nothing is written if there is none."""
+        operation = Unrelate(
+            id_or_operation(source), id_or_operation(target), kind, by or self._author, self._rules.content_limit
+        )
+        return self._commit(operation, "removing a relation")
 
     def pin(self, id: Any, *, by: str | None = None) -> Any:
         """Keep a memory from fading."""

@@ -43,6 +43,7 @@ AFTER_ADD: dict[str, Callable[[Any, Any], Any]] = {
     "pin": lambda tx, added: tx.pin(added),
     "delete": lambda tx, added: tx.delete(added),
     "relate": lambda tx, added: tx.relate(added, tx.add_decision("other")),
+    "unrelate": lambda tx, added: tx.unrelate(added, tx.add_decision("other")),
     "relate to": lambda tx, added: tx.relate(tx.add_decision("other"), added),
 }
 
@@ -195,3 +196,14 @@ def test_private_decision_stays_in_context_when_superseded_by_an_author_who_cann
     assert "gets a fence" not in context
     alice.add_decision("No roof then", relations=relations[:1])
     assert "gets a roof" not in str(alice.context("roof of the pond"))
+
+
+def test_agent_cannot_remove_a_relation_to_a_memory_that_it_does_not_see(session: Any) -> None:
+    session.add_decision("Shared", author="ada")
+    hidden = session.add_finding("Secret", author="ada", visibility="private").id
+    session.relate("DEC-0001", hidden, "resolves")
+    before = everything(session)
+    with pytest.raises((MemoryNotFound, NotAllowed)):
+        session.agent("bob").unrelate("DEC-0001", hidden, "resolves")
+    assert everything(session) == before
+    assert session.agent("ada").unrelate("DEC-0001", hidden, "resolves").relations == []

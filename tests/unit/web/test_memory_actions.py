@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -314,6 +315,43 @@ def test_relate_remove_and_their_undo(session: SessionMemory, client: InspectorC
     client.undo(page)
     assert session.get("DEC-0001").relations == [{"kind": "resolves", "target": "FIND-0001"}]
     assert "no such relation" in client.done(f"{path}/unrelate", kind="blocks", target="FIND-0001").text
+
+
+def test_relation_of_a_turn_is_removed_and_can_be_undone(session: SessionMemory, client: InspectorClient) -> None:
+    turn = session.add_turn("user", "Which login do we use?").id
+    path = f"/memory/review/{turn}"
+    page = client.done(f"{path}/relate", kind="led_to", target="DEC-0001")
+    client.undo(page)
+    assert session.get(turn).relations == []
+    client.done(f"{path}/relate", kind="led_to", target="DEC-0001")
+    assert "Remove: led_to review/DEC-0001" in client.get(path).html
+    page = client.done(f"{path}/unrelate", kind="led_to", target="review/DEC-0001")
+    assert session.get(turn).relations == []
+    client.undo(page)
+    assert session.get(turn).relations == [{"kind": "led_to", "target": "DEC-0001"}]
+
+
+def test_removed_relation_to_a_deleted_memory_comes_back(session: SessionMemory, client: InspectorClient) -> None:
+    session.relate("DEC-0001", "FIND-0001", "resolves")
+    session.delete("FIND-0001")
+    page = client.done("/memory/review/DEC-0001/unrelate", kind="resolves", target="review/FIND-0001")
+    assert session.get("DEC-0001").relations == []
+    client.undo(page)
+    assert session.get("DEC-0001").relations == [{"kind": "resolves", "target": "FIND-0001"}]
+
+
+def test_action_that_cannot_be_logged_is_reported_on_the_page(
+    memory: Memory, session: SessionMemory, client: InspectorClient
+) -> None:
+    log = Path(memory.store.audit.path)
+    log.unlink(missing_ok=True)
+    log.mkdir()
+    page = client.done("/memory/review/FIND-0001/delete")
+    assert "delete was done but could not be logged in" in page.text
+    assert "could not be logged" in client.get("/search").text
+    log.rmdir()
+    page = client.done("/memory/review/FIND-0001/restore")
+    assert "could not be logged" not in page.text
 
 
 @pytest.mark.parametrize(

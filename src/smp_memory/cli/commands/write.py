@@ -255,19 +255,28 @@ def relate_arguments(parser: Parser) -> None:
     parser.add_argument("source", metavar="SOURCE", help=ID_HELP)
     parser.add_argument("target", metavar="TARGET", help="the memory it relates to, ID or session/ID")
     parser.add_argument("--kind", default="relates_to", metavar="WORD", help="how: resolves, led_to, influenced, supersedes, contradicts, derived_from, … (default: relates_to)")  # fmt: skip
+    parser.add_argument("--remove", action="store_true", help="remove the relation instead of adding it")
 
 
 def run_relate(call: Invocation) -> None:
-    """Relate one memory to another.
+    """Relate one memory to another, or remove a relation.
 
     Examples:
       smp relate DEC-0002 FIND-0001 --kind resolves
+      smp relate DEC-0002 FIND-0001 --kind resolves --remove
       smp relate DEC-0002 other-session/DEC-0007 --kind supersedes
     """
     session, source = call.resolve(call.options.source)
     target = call.options.target.removeprefix(session.id + "/")
-    record = session.relate(source, target, call.options.kind)
-    call.answer(record.to_dict(), [f"{paint('bold', source)} {call.options.kind} {paint('bold', target)}"])
+    relation = f"{paint('bold', source)} {call.options.kind} {paint('bold', target)}"
+    if not call.options.remove:
+        record, said = session.relate(source, target, call.options.kind), relation
+    else:
+        before = session.find(source)
+        record = session.unrelate(source, target, call.options.kind)
+        is_removed = before is None or record.revision > before.revision
+        said = f"Removed: {relation}" if is_removed else f"There is no such relation: {relation}"
+    call.answer(record.to_dict(), [said])
 
 
 # -- pin, unpin

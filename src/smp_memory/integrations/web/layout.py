@@ -36,6 +36,7 @@ def page(
         el("a", "Skip to content", href="#main", class_="skip"),
         _header(request, current),
         _notice(request),
+        _audit_banner(request),
         el("main", *content, id="main", class_="wide" if wide else None, tabindex="-1"),
         _help(),
         el("dialog", id="dialog", aria_label="Action"),
@@ -122,6 +123,12 @@ def _notice(request: PageRequest) -> Html | None:
     if notice.undo is not None:
         undo = form(request, url("/undo/{}", name), el("button", "Undo", class_="small"))
     return el("div", icon("check"), el("span", notice.text), undo, class_="notice", role="status")
+
+
+def _audit_banner(request: PageRequest) -> Html | None:
+    """That something was done and could not be noted in the audit log; until the next note succeeds."""
+    failure = request.memory.store.audit.failure
+    return el("div", el("p", failure), class_="banner", role="alert") if failure else None
 
 
 def form(request: PageRequest, action: str, *content: Child, **attributes: object) -> Html:

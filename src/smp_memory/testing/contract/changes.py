@@ -265,6 +265,19 @@ class ChangesContract(ContractFixture):
         with raises(InvalidRecord, id="LEARN-0001"):
             session.resolve("LEARN-0001", "no")
 
+    def test_resolve_with_an_expected_revision_refuses_a_changed_memory(self) -> None:
+        """`expected_revision` was stored as a field of the resolution."""
+        session = self.new_session()
+        session.add_finding("No MFA")
+        session.update("FIND-0001", severity="high")
+        with raises(Conflict, id="FIND-0001"):
+            session.resolve("FIND-0001", "MFA added", expected_revision=1)
+        assert session.get("FIND-0001").status == "open"
+        session.resolve("FIND-0001", "MFA added", expected_revision=2)
+        found = self.reopen(session).get("FIND-0001")
+        assert found.status == "resolved"
+        assert "expected_revision" not in found.resolution
+
     def test_status_is_read_from_inside_the_resolution(self) -> None:
         session = self.new_session()
         session.add_finding("x", resolution={"status": "resolved"})
@@ -302,6 +315,33 @@ class ChangesContract(ContractFixture):
         assert found.revision == 10
         assert session.get("TURN-0001").relations == [{"kind": "relates_to", "target": "DEC-0001"}]
         assert session.history("TURN-0001")[-1]["by"] == "ada"
+
+    def test_relations_are_removed_by_kind_and_target(self) -> None:
+        session = self.new_session()
+        session.add_decision("x")
+        session.add_finding("y")
+        session.add_turn("user", "z")
+        for kind, target in (("resolves", "FIND-0001"), ("led_to", "FIND-0001"), ("resolves", "TURN-0001")):
+            session.relate("DEC-0001", target, kind)
+        session.unrelate("DEC-0001", f"{session.id}/FIND-0001", "resolves", by="ada")
+        found = self.reopen(session).get("DEC-0001")
+        assert [(each["kind"], each["target"]) for each in found.relations] == [
+            ("led_to", "FIND-0001"),
+            ("resolves", "TURN-0001"),
+        ]
+        assert session.history("DEC-0001")[-1]["by"] == "ada"
+        assert session.unrelate("DEC-0001", "FIND-0001", "resolves").revision == found.revision
+        session.relate("TURN-0001", "other-session/DEC-0007")
+        session.unrelate("TURN-0001", "other-session/DEC-0007")
+        assert self.reopen(session).get("TURN-0001").relations == []
+        session.relate("TURN-0001", "DEC-0001")
+        session.delete("DEC-0001")
+        assert session.unrelate("TURN-0001", "DEC-0001").relations == []
+        for bad in ("a b", "../x", ""):
+            with raises(InvalidRecord, field="target"):
+                session.unrelate("TURN-0001", bad)
+        with raises(MemoryNotFound):
+            session.unrelate("DEC-0009", "TURN-0001")
 
     def test_relations_to_missing_memories_are_rejected(self) -> None:
         session = self.new_session()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.errors import Conflict, InvalidRecord, MemoryNotFound
+from smp_memory.errors import InvalidRecord, MemoryNotFound
 from smp_memory.integrations.web import lookup
 from smp_memory.integrations.web.actions.frame import Form, done, field, hidden, with_notices
 from smp_memory.integrations.web.html import Html, el, join
@@ -105,15 +105,13 @@ def run_resolve(target: Target) -> Response:
     kind, before = KINDS[target.record.type], target.record
     if kind.statuses and is_settled(before):
         return done(target.request, target.page, f"{target.id} was settled already.")
-    if target.expected_revision() != before.revision:
-        raise Conflict(
-            f"{target.id} is at revision {before.revision} now: it was changed meanwhile. Look at it again, then retry.",
-            revision=before.revision,
-        )
     status = target.given("status") or "resolved"
     if kind.statuses and status not in kind.settled:
         raise InvalidRecord(f"status: {status!r} does not settle a {kind.noun}.", field="status")
-    after = target.session.resolve(target.id, target.given("resolution"), by=target.author, status=status)
+    revision = target.expected_revision()
+    after = target.session.resolve(
+        target.id, target.given("resolution"), by=target.author, status=status, expected_revision=revision
+    )
     return _status_changed(
         target, before, after, f"{target.id} is {status} now.", f"{target.id} has its former status again."
     )
@@ -193,12 +191,12 @@ def run_relate(target: Target) -> Response:
     after = target.session.relate(target.id, other, kind, by=target.author)
     if after.revision == target.record.revision:
         return done(target.request, target.page, f"{target.id} has this relation already.")
+
+    def undo() -> str:
+        target.session_again().unrelate(target.id, other, kind, by=target.author)
+        return "The relation is removed again."
+
     text = with_notices(f"{target.id} {kind.replace('_', ' ')} {other} now.", after)
-    undo = None
-    if not KINDS[after.type].is_turn:  # the fields of a turn cannot be set, so the relation stays
-        undo = target.undo_update(
-            after, {"relations": target.record.relations or None}, "The relation is removed again."
-        )
     return done(target.request, target.page, text, undo)
 
 
@@ -217,16 +215,17 @@ def show_unrelate(target: Target) -> Form:
 
 
 def run_unrelate(target: Target) -> Response:
-    kind, other = target.given("kind"), target.given("target") or ""
-    names = {other, other.removeprefix(f"{target.record.session}/")}
-    before = target.record.relations if isinstance(target.record.relations, list) else []
-
-    def is_meant(each: Any) -> bool:
-        return isinstance(each, dict) and each.get("target") in names and (each.get("kind") or "relates_to") == kind
-
-    rest = [each for each in before if not is_meant(each)]
-    if len(rest) == len(before):
+    kind, other = target.given("kind") or "relates_to", target.given("target") or ""
+    other = other.removeprefix(f"{target.record.session}/")
+    after = target.session.unrelate(target.id, other, kind, by=target.author)
+    if after.revision == target.record.revision:
         return done(target.request, target.page, "There was no such relation; nothing was changed.")
-    after = target.session.update(target.id, target.record.revision, by=target.author, relations=rest or None)
-    undo = target.undo_update(after, {"relations": before}, "The relation is back.")
+
+    def relate_again() -> str:
+        target.session_again().relate(target.id, other, kind, by=target.author)
+        return "The relation is back."
+
+    undo = target.undo_update(after, {"relations": target.record.relations}, "The relation is back.")
+    if KINDS[after.type].is_turn:  # the fields of a turn cannot be set
+        undo = relate_again
     return done(target.request, target.page, with_notices(f"Removed: {kind} {other}.", after), undo)

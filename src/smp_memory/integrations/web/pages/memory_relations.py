@@ -11,7 +11,6 @@ from smp_memory.integrations.web.lookup import LIVE
 from smp_memory.integrations.web.parts import item, memory_link, memory_url, score_text, tag
 from smp_memory.integrations.web.words import counted, line_of, shortened
 from smp_memory.model.times import to_microseconds
-from smp_memory.model.types import KINDS
 
 if TYPE_CHECKING:
     from smp_memory.integrations.web.lookup import LocatedMemory
@@ -137,7 +136,7 @@ def _row(request: PageRequest, found: LocatedMemory, record: Record, each: Relat
 
 
 def _remove(request: PageRequest, found: LocatedMemory, record: Record, each: RelatedMemory) -> Html | None:
-    if not (each.is_outgoing and each.is_relation) or found.state != LIVE or KINDS[record.type].is_turn:
+    if not (each.is_outgoing and each.is_relation) or found.state != LIVE:
         return None
     label = f"Remove: {each.kind} {each.ref}"
     return form(
