@@ -102,7 +102,7 @@ def check(layout: str, system: MemorySystem) -> None:
 def test_crash_before_every_disk_call(layout: str, name: str) -> None:
     scenario = Scenario(name, layout, base_of(layout, name), [Step(STEPS[name])])
     assert scenario.views[0] != scenario.views[1]
-    for crash in some(crashes_of(scenario), f"{layout} {name}", 16):
+    for crash in some(crashes_of(scenario), f"{layout} {name}", 10):
         machine = crash.machine
         try:
             check(layout, machine.kill_state())
@@ -185,7 +185,7 @@ def test_acknowledged_update_survives_compaction_and_restore_after_a_crash(layou
     scenario = Scenario(name, layout, base_of(layout, name), [Step(STEPS[name])])
     chance = random.Random(f"{layout} {name}")
     seen: set[int] = set()
-    for crash in some(crashes_of(scenario), f"{name} {layout}", 16):
+    for crash in some(crashes_of(scenario), f"{name} {layout}", 10):
         states = (crash.machine.kill_state(), *crash.machine.crash_states(limit=depth(1, 10), seed=crash.call))
         for system in states:
             if (look := fingerprint(system)) in seen:

@@ -113,7 +113,7 @@ def test_operation_continues_without_the_archived_session(layout: str, way: str,
     """57 of 700 queries raised SessionArchived."""
     calls, _, _ = interrupted(layout, way, OPERATIONS[name], 0)
     chance = random.Random(f"{layout} {way} {name}")
-    for at in sorted(chance.sample(range(1, calls + 1), min(calls, depth(8, 400)))):
+    for at in sorted(chance.sample(range(1, calls + 1), min(calls, depth(5, 400)))):
         try:
             interrupted(layout, way, OPERATIONS[name], at)
         except Exception as error:

@@ -44,8 +44,8 @@ ERRORS = {
 REWRITES = ("convert", "repair")  # refused ones leave the old or the new state
 WAYS = [(name, sticky, short) for name in ERRORS for sticky in (False, True) for short in (False, True)]
 TRIES = depth(8, 60)  # per scenario, and at least one for each of its calls
-LONG = depth(24, 60)  # calls
-OF_LONG = depth(20, 60)  # see the slow test for all of them
+LONG = depth(16, 60)  # calls
+OF_LONG = depth(12, 60)  # see the slow test for all of them
 
 
 def check_fault(scenario: Scenario, call: int, error: str, sticky: bool, short: bool) -> str:
@@ -126,7 +126,7 @@ def test_failing_disk_call_loses_nothing(layout: str, name: str) -> None:
             call, way, sticky, short = case
             how = f"call {call}, {way}{', sticky' if sticky else ''}{', short write first' if short else ''}"
             raise Wrong(f"{layout}, {name}: {how}: {error}") from error
-    assert "refused" in outcomes, outcomes
+    assert outcomes & {"refused", "unknown"}, outcomes
 
 
 @pytest.mark.slow

@@ -27,9 +27,9 @@ from tests.crash.scenarios import (
 
 pytestmark = pytest.mark.crash
 
-STATES = depth(24, 120)  # per scenario, at least two per crash point: nothing un-synced survived, everything did
-LONG = depth(16, 60)  # calls; of a longer scenario every crash is looked at, and after some of them work goes on
-SOME = depth(8, 40)  # see the slow test for all of them
+STATES = depth(16, 120)  # per scenario, at least two per crash point: nothing un-synced survived, everything did
+LONG = depth(12, 60)  # calls; of a longer scenario every crash is looked at, and after some of them work goes on
+SOME = depth(6, 40)  # see the slow test for all of them
 
 
 def where_work_goes_on(scenario: Scenario, crashes: list[Crash]) -> list[Crash]:

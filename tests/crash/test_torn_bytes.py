@@ -143,9 +143,9 @@ def cut_of(layout: str, name: str, new: bool) -> Cut:
 
 CASES = [(layout, name, False) for layout in LAYOUTS for name in WRITES]
 CASES += [(layout, name, True) for layout in LAYOUTS for name in sorted(NEW)]
-EVERY = 1 if SOAK > 1 else 7 if SOAK else 24  # how often to write on after a cut
+EVERY = 1 if SOAK > 1 else 7 if SOAK else 48  # how often to write on after a cut
 LOOK = 1 if SOAK else 3  # how often to read after a cut
-END = 24  # bytes: the last ones decide whether an entry counts
+END = 12  # bytes: the last ones decide whether an entry counts
 
 
 def check_all(cut: Cut, *, first: int, zeros: bool = False, notes: bool = True) -> None:

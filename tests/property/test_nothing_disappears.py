@@ -507,7 +507,7 @@ def test_nothing_acknowledged_disappears_and_nothing_forgotten_comes_back(monkey
     run_state_machine_as_test(
         Nothing,
         settings=settings(
-            max_examples=400 * SOAK if SOAK else 60,
+            max_examples=400 * SOAK if SOAK else 30,
             stateful_step_count=40 if SOAK else 25,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -435,7 +435,7 @@ def test_the_source_has_no_dangerous_calls() -> None:
                 names = [alias.name.partition(".")[0] for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
                 names = [] if node.module == "urllib.parse" else [(node.module or "").partition(".")[0]]
-            if BAD_MODULES & set(names) - LISTENING.get(path.relative_to(SOURCE).as_posix(), set()):
+            if names and BAD_MODULES & set(names) - LISTENING.get(path.relative_to(SOURCE).as_posix(), set()):
                 found.append(f"{path}:{node.lineno}: {names}")  # type: ignore[attr-defined]
             if isinstance(node, ast.Call):
                 called = node.func

@@ -14,6 +14,7 @@ from smp_memory.errors import SizeLimitExceeded
 from smp_memory.files.layouts import NAMES
 from smp_memory.policies.compaction_plan import FADED, SETTLED, plan
 from smp_memory.testing import MachineClock
+from tests.crash.scenarios import some
 from tests.unit.policies.records import NOW, record, weighed
 
 TEXT = "The reasons at the time. " * 40
@@ -53,18 +54,18 @@ def keep(session: Any) -> list[str]:
     return [each.id for each in (*kept, pinned)]
 
 
-@pytest.mark.parametrize(
-    ("kind", "days"),
-    [
-        ("settled decisions", 10),
-        ("settled decisions", 400),
-        ("inferred preferences", 10),
-        ("inferred preferences", 400),
-        ("artifacts", 60),
-        ("learnings", 60),
-    ],
-)
-@pytest.mark.parametrize("layout", NAMES)
+KINDS_AND_AGES = [
+    ("settled decisions", 10),
+    ("settled decisions", 400),
+    ("inferred preferences", 10),
+    ("inferred preferences", 400),
+    ("artifacts", 60),
+    ("learnings", 60),
+]
+FULL = [(layout, kind, days) for layout in NAMES for kind, days in KINDS_AND_AGES]
+
+
+@pytest.mark.parametrize(("layout", "kind", "days"), some(FULL, "full sessions", 8))
 def test_a_session_full_of_memories_with_a_floor_is_compacted_instead_of_refusing_writes(
     tmp_path: Path, layout: str, kind: str, days: float
 ) -> None:
