@@ -28,6 +28,7 @@ from tests.crash.scenarios import (
     full_base,
     open_on,
     scenario_named,
+    some,
     view,
     write_more,
 )
@@ -115,7 +116,7 @@ def cases_of(scenario: Scenario) -> list[tuple[int, str, bool, bool]]:
     return cases[: max(TRIES, len(calls)) if len(calls) <= LONG else OF_LONG]
 
 
-@pytest.mark.parametrize(("layout", "name"), SCENARIOS)
+@pytest.mark.parametrize(("layout", "name"), some(SCENARIOS, "failing calls", 56))
 def test_failing_disk_call_loses_nothing(layout: str, name: str) -> None:
     scenario = scenario_named(layout, name)
     outcomes = set()

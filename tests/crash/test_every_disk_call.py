@@ -22,6 +22,7 @@ from tests.crash.scenarios import (
     fingerprint,
     open_on,
     scenario_named,
+    some,
     view,
 )
 
@@ -100,7 +101,7 @@ def test_power_loss_before_every_call(layout: str, name: str) -> None:
             look_at(scenario, crash, next(crash.machine.crash_states(limit=1)))
 
 
-@pytest.mark.parametrize(("layout", "name"), SCENARIOS)
+@pytest.mark.parametrize(("layout", "name"), some(SCENARIOS, "kill", 44))
 def test_kill_before_every_call(layout: str, name: str) -> None:
     scenario = scenario_named(layout, name)
     crashes = crashes_of(scenario)
@@ -123,7 +124,7 @@ def test_many_states_of_every_call(layout: str, name: str) -> None:
         kill_at(scenario, crash)
 
 
-@pytest.mark.parametrize(("layout", "name"), SCENARIOS)
+@pytest.mark.parametrize(("layout", "name"), some(SCENARIOS, "recovery", 44))
 def test_crash_during_recovery(layout: str, name: str) -> None:
     scenario = scenario_named(layout, name)
     chance = random.Random(f"{layout} {name}")
