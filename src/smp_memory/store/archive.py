@@ -22,14 +22,22 @@ import os
 from typing import Any, NamedTuple
 
 from smp_memory import incomplete
-from smp_memory.errors import SessionCorrupt, SessionExists, SessionNotFound, SMPError, StorageCorrupt
+from smp_memory.errors import (
+    LayoutMismatch,
+    SessionArchived,
+    SessionCorrupt,
+    SessionExists,
+    SessionNotFound,
+    SMPError,
+    StorageCorrupt,
+)
 from smp_memory.files import archive
 from smp_memory.files.archive import read_archive
 from smp_memory.files.archive_format import DEFAULT_LIMITS, EXCLUDED, JOURNAL, is_private
 from smp_memory.files.codec import to_json
 from smp_memory.files.disk import TEMPORARY
 from smp_memory.files.journal import Journal
-from smp_memory.files.layouts.layout import PRIVATE
+from smp_memory.files.layouts.layout import OVERVIEWS, PRIVATE
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.files.reader import SessionReader
 from smp_memory.model.clone_merge import in_order
@@ -37,10 +45,12 @@ from smp_memory.model.reports import Problem
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.storage_reports import ArchivedSession
 from smp_memory.store import archive_names
-from smp_memory.store.archive_index import ArchiveIndex, layout_or_default
+from smp_memory.store.archive_index import ArchiveIndex
+from smp_memory.store.archive_names import foreign_summary
 from smp_memory.store.cold_storage import cold_history
 from smp_memory.store.convert import contents_of
 from smp_memory.store.file_store import FileStore
+from smp_memory.store.layout_detection import layout_in, layout_of, names_below
 from smp_memory.store.session_metadata import read_info
 
 TYPE_CHECKING = False
@@ -146,8 +156,13 @@ def restore_session(store: FileStore, session: str) -> None:
             raise SessionNotFound(f"There is no archived session {session}.", session=session)
         pair = archives.pair(session)
         contents = archive.unpack(archives.disk, pair.archive, archives.staging_path(session), read=read_archive)
-        layout = layout_or_default(contents.summary.get("layout"), store.layout)
-        archives.move_in(in_store_layout(archives, archives.staging_path(session), layout, session), session)
+        staged = archives.staging_path(session)
+        layout = layout_in(archives.disk, staged, session, contents.summary.get("layout"), store.layout)
+        if layout is None:
+            raise StorageCorrupt(
+                f"{pair.archive} has no files of session {session}. Nothing was restored.", path=pair.archive
+            )
+        archives.move_in(in_store_layout(archives, staged, layout, session), session)
         archives.remove_archive(pair)
         archives.recover(session)
 
@@ -169,13 +184,41 @@ def in_store_layout(archives: ArchiveIndex, folder: str, layout: Layout, session
     info = read_info(disk, layout, reader)
     info.numbers = {**session_history.numbers, **info.numbers}
     info.seq, info.generation = max(session_history.seq, info.seq, len(entries)), info.generation + 1
+    foreign = _foreign_files(disk, layout, folder, session)
+    homeless = [name for name in foreign if _has_no_place(target, name, session)]
+    if homeless:
+        raise LayoutMismatch(
+            f"{folder} has files of other programs, which have no place in a session of the layout {target.name}: "
+            f"{', '.join(homeless[:_SHOWN])}. Move them elsewhere, then try again. Nothing was changed.",
+            session=session,
+            path=folder,
+        )
     made = f"{archives.staging_path(session)}-{target.name}"
     disk.remove_tree(made)
     for name, data in contents_of(target, session, entries, info).items():
         _write_new(disk, os.path.join(made, name), data)
     for name, path in _private_files(disk, os.path.join(folder, PRIVATE)):
         _write_new(disk, os.path.join(made, PRIVATE, name), disk.read(path))
+    for name in foreign:
+        _write_new(disk, os.path.join(made, name), disk.read(os.path.join(folder, name)))
     return made
+
+
+def _foreign_files(disk: Disk, layout: Layout, folder: str, session: str) -> list[str]:
+    """Files in a session's folder that SMP did not write: notes, what a file manager leaves."""
+    return [
+        name
+        for name in names_below(disk, folder)
+        if name.partition("/")[0] not in (PRIVATE, OVERVIEWS)
+        and name != layout.info_file
+        and not layout.is_session_file(name, session)
+        and not name.endswith(TEMPORARY)
+    ]
+
+
+def _has_no_place(target: Layout, name: str, session: str) -> bool:
+    """Whether a file would be lost or taken for one of the session's in this layout, which may have no folder for each session."""
+    return not target.info_file or name == target.info_file or target.is_session_file(name, session)
 
 
 def _reader_of(disk: Disk, layout: Layout, folder: str, session: str) -> SessionReader:
@@ -204,6 +247,26 @@ def _write_new(disk: Disk, path: str, data: bytes) -> None:
     disk.sync_folder(os.path.dirname(path))
 
 
+def missing_session_error(store: FileStore, session: str) -> SMPError:
+    """The error for a session that is not live: archived, deleted or unknown, and what to do."""
+    archives = ArchiveIndex(store)
+    if archives.disk.exists(archives.archive_path(session)):
+        return SessionArchived(
+            f"Session {session} is archived. `smp session restore {session}` or memory.session({session!r}) restores it.",
+            session=session,
+            path=archives.archive_path(session),
+        )
+    deleted = archives.deleted(session)
+    hint = f"It was deleted; `smp session restore {session}` restores it." if deleted else ""
+    if not deleted and (summary := foreign_summary(store.disk, store.root, session)):
+        hint = f"Another program left a summary of it, {summary}; the memories themselves are not there."
+    return SessionNotFound(
+        f"No session {session} in {store.root}. {hint or f'`smp session list` lists the sessions, `smp session new {session}` starts a new one.'}",
+        session=session,
+        path=store.root,
+    )
+
+
 # -- copies in RAM
 
 
@@ -222,7 +285,7 @@ def copy_of_archive(store: FileStore, path: str, session: str, limits: ArchiveLi
     """Copy the session in an archive. Raises `StorageCorrupt` if the archive is damaged or exceeds the limits."""
     target = _MemoryTarget()
     contents = read_archive(store.disk, path, limits, target)
-    layout = layout_or_default(contents.summary.get("layout"), store.layout)
+    layout = layout_of(target.files, session, contents.summary.get("layout"), store.layout) or store.layout
     files = _in_ram(store, layout, session, target.files.items())
     files.archive_path = path
     return SessionCopy(files, contents.summary)
@@ -251,7 +314,7 @@ def copy_of_folder(
 def files_in(disk: Disk, folder: str, limits: ArchiveLimits = DEFAULT_LIMITS) -> Iterator[tuple[str, bytes]]:
     """Name and content of all files below a folder, without locks."""
     left = limits.total_bytes
-    for name in _names_below(disk, folder):
+    for name in names_below(disk, folder):
         if is_private(name, EXCLUDED):
             continue
         found = disk.stat(os.path.join(folder, name))
@@ -259,16 +322,6 @@ def files_in(disk: Disk, folder: str, limits: ArchiveLimits = DEFAULT_LIMITS) ->
         if left < 0:
             raise StorageCorrupt(f"{folder} is larger than {limits.total_bytes:,} bytes.", path=folder)
         yield name, disk.read(os.path.join(folder, name))
-
-
-def _names_below(disk: Disk, folder: str, prefix: str = "") -> Iterator[str]:
-    """The relative names of all files below a folder."""
-    for name in disk.names(os.path.join(folder, prefix)):
-        inside = prefix + name
-        if disk.is_folder(os.path.join(folder, inside)):
-            yield from _names_below(disk, folder, f"{inside}/")
-        else:
-            yield inside
 
 
 class _MemoryTarget:
@@ -367,6 +420,6 @@ def holds_private_files(store: FileStore, archive: str, private: str) -> bool:
         return False
     return all(
         archived.get(f"{PRIVATE}/{name}") == store.disk.read(os.path.join(private, name))
-        for name in _names_below(store.disk, private)
+        for name in names_below(store.disk, private)
         if name not in EXCLUDED
     )

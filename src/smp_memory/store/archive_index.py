@@ -23,16 +23,21 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from smp_memory import event_log
-from smp_memory.errors import SessionArchived, SessionExists, SessionNotFound, SMPError, from_os_error
+from smp_memory.errors import (
+    SessionCorrupt,
+    SMPError,
+    StorageCorrupt,
+    from_os_error,
+)
 from smp_memory.files.disk import TEMPORARY, identity
-from smp_memory.files.layouts import NAMES, layout_named
+from smp_memory.files.layouts import NAMES
 from smp_memory.files.layouts.layout import ARCHIVED, PRIVATE
 from smp_memory.files.lock import SessionLock
 from smp_memory.model import ids
 from smp_memory.model.storage_reports import DELETED, ArchivedSession
 from smp_memory.model.times import to_moment
 from smp_memory.store import archive_names
-from smp_memory.store.archive_names import foreign_summary
+from smp_memory.store.layout_detection import layout_in, names_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,12 +119,24 @@ class ArchiveIndex:
     def content_path(self, folder: str) -> str:
         """The folder with the files of a deleted session: as they were, or in another layout."""
         paths = [os.path.join(folder, CONTENT), *self._converted_paths(folder)]
-        return next((path for path in paths if self.disk.names(path)), paths[0])
+        return next((path for path in paths if self._content_layout(path) is not None), paths[0])
 
     def content_layout(self, deleted: ArchivedSession) -> Layout:
-        """The layout of these files."""
-        converted = os.path.basename(self.content_path(deleted.path)).partition(".")[2]
-        return layout_or_default(converted or deleted.metadata.get("layout"), self.store.layout)
+        """The layout of these files. Raises `SessionCorrupt` if they are not those of a session."""
+        path = self.content_path(deleted.path)
+        layout = self._content_layout(path, deleted.metadata.get("layout"))
+        if layout is None:
+            raise SessionCorrupt(
+                f"{path} has no files of session {deleted.session} in any layout. Nothing was changed.",
+                session=deleted.session,
+                path=path,
+            )
+        return layout
+
+    def _content_layout(self, path: str, stated: object = None) -> Layout | None:
+        session = os.path.basename(os.path.dirname(path)).partition(".")[0]
+        converted = os.path.basename(path).partition(".")[2]
+        return layout_in(self.disk, path, session, converted or stated, self.store.layout)
 
     def converted_path(self, folder: str) -> str:
         """Where an undelete puts the files after it has converted them to the store's layout."""
@@ -134,12 +151,20 @@ class ArchiveIndex:
 
     def _deleted(self, folder: str) -> ArchivedSession | None:
         """The deleted session in a trash folder; None if its files were not moved there, because the deletion was interrupted."""
-        if not self.disk.names(self.content_path(folder)) and not self.disk.exists(self.trash_archive_path(folder)):
-            return None
         session = os.path.basename(folder).partition(".")[0]
         record = self.read_record(folder)
+        if not self._has_content(folder, bool(record)) and not self.disk.exists(self.trash_archive_path(folder)):
+            return None
         when, reason, size = _moment(record.get("deleted_at")), _text(record.get("reason")), _count(record.get("bytes"))
         return ArchivedSession(session, DELETED, when, reason, folder, size, record)
+
+    def _has_content(self, folder: str, has_record: bool) -> bool:
+        """Whether a trash folder has the files of a session, or what its record says is one. An undelete reports what is wrong."""
+        try:
+            content = self.content_path(folder)
+            return self._content_layout(content) is not None or (has_record and bool(self.disk.names(content)))
+        except StorageCorrupt:  # a symbolic link
+            return True
 
     def trash_archive_path(self, folder: str) -> str:
         """The archive in a trash folder. Another program's backup counts only if its record is about the whole session."""
@@ -222,17 +247,17 @@ class ArchiveIndex:
 
     def _is_unfinished_deletion(self, folder: str) -> bool:
         """Whether the folder holds nothing but a record of SMP. Files of other programs stay."""
-        own = {CONTENT, *archive_names.RECORDS, *(name + TEMPORARY for name in archive_names.RECORDS)}
-        own |= {os.path.basename(path) for path in self._converted_paths(folder)}
-        if not own.issuperset(self.disk.names(folder)):
+        own = {*archive_names.RECORDS, *(name + TEMPORARY for name in archive_names.RECORDS)}
+        if not own.issuperset(names_below(self.disk, folder)):
             return False
         return "state" in self.read_record(folder) or not self.disk.exists(self.record_path(folder))
 
     def _remove_unused_conversions(self, folder: str) -> None:
         """Remove converted files beside those that they were made from: the undelete did not get far enough to need them."""
-        for path in self._converted_paths(folder):
-            if path != self.content_path(folder) and self.disk.exists(path):
-                self.remove(path)
+        if self.content_path(folder) == os.path.join(folder, CONTENT):
+            for path in self._converted_paths(folder):
+                if self._content_layout(path) is not None:  # others are files of other programs
+                    self.remove(path)
 
     def _recover_archive(self, session: str, pair: ArchivePaths) -> None:
         for path in pair:
@@ -369,6 +394,15 @@ class ArchiveIndex:
         """Remove a file or folder at once: readers never see a part of it."""
         self.disk.remove_tree(self.stage_removal(path))
 
+    def remove_trash(self, folder: str) -> None:
+        """Remove what SMP wrote into a trash folder after its session has left it. Files of other programs stay."""
+        self.disk.remove(self.record_path(folder))
+        for path in (os.path.join(folder, CONTENT), *self._converted_paths(folder)):
+            if self.disk.is_folder(path) and not any(True for _ in names_below(self.disk, path)):
+                self.disk.remove_tree(path)
+        if not self.disk.names(folder):
+            self.remove(folder)
+
     def stage_removal(self, path: str) -> str:
         """Move a file or folder to where it can be removed step by step; returns the new path."""
         waiting = self.removal_path(os.path.basename(path))
@@ -387,44 +421,7 @@ class ArchiveIndex:
         self.write(path, {**summary, **when, "compressed_size_bytes": found.st_size if found else 0})
 
 
-def missing_session_error(store: FileStore, session: str) -> SMPError:
-    """The error for a session that is not live: archived, deleted or unknown, and what to do."""
-    archives = ArchiveIndex(store)
-    if archives.disk.exists(archives.archive_path(session)):
-        return SessionArchived(
-            f"Session {session} is archived. `smp session restore {session}` or memory.session({session!r}) restores it.",
-            session=session,
-            path=archives.archive_path(session),
-        )
-    deleted = archives.deleted(session)
-    hint = f"It was deleted; `smp session restore {session}` restores it." if deleted else ""
-    if not deleted and (summary := foreign_summary(store.disk, store.root, session)):
-        hint = f"Another program left a summary of it, {summary}; the memories themselves are not there."
-    return SessionNotFound(
-        f"No session {session} in {store.root}. {hint or f'`smp session list` lists the sessions, `smp session new {session}` starts a new one.'}",
-        session=session,
-        path=store.root,
-    )
-
-
-def check_name_is_free(store: FileStore, session: str) -> None:
-    """Raise SessionExists if an archived session has this name; recover an interrupted deletion under it."""
-    archives = ArchiveIndex(store)
-    if archives.is_archived(session):
-        raise SessionExists(
-            f"There is an archived session {session}; memory.session({session!r}) restores it.", session=session
-        )
-    if not store.layout.info_file and not archives.is_live(session) and archives.deleted(session):
-        with archives.locked(session, "creating a session"):
-            pass
-
-
 # -- values of a summary or a deletion record, which anybody may have edited
-
-
-def layout_or_default(name: object, default: Layout) -> Layout:
-    """The layout that a summary or a deletion record names; the default if it names none that SMP knows."""
-    return layout_named(name) if isinstance(name, str) and name in NAMES else default
 
 
 def _moment(value: Any) -> datetime | None:

@@ -58,9 +58,21 @@ def _check_name(store: FileStore, session: str) -> None:
     has_archives = any(store.disk.exists(os.path.join(store.root, name)) for name in ARCHIVE_FOLDERS)
     private = store.layout.private(store.root, session)
     if has_archives or (not store.layout.info_file and store.disk.exists(private)):
-        from smp_memory.store.archive_index import check_name_is_free
+        _check_not_archived(store, session)
 
-        check_name_is_free(store, session)
+
+def _check_not_archived(store: FileStore, session: str) -> None:
+    """Raise SessionExists if an archived session has this name; recover an interrupted deletion under it."""
+    from smp_memory.store.archive_index import ArchiveIndex
+
+    archives = ArchiveIndex(store)
+    if archives.is_archived(session):
+        raise SessionExists(
+            f"There is an archived session {session}; memory.session({session!r}) restores it.", session=session
+        )
+    if not store.layout.info_file and not archives.is_live(session) and archives.deleted(session):
+        with archives.locked(session, "creating a session"):
+            pass
 
 
 def _taken(session: str) -> SessionExists:

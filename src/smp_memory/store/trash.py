@@ -140,7 +140,7 @@ def undelete_session(store: FileStore, session: str) -> str:
             archives.move_in(_in_store_layout(archives, deleted), session)
             state = "active"
         if not deleted.is_foreign:
-            archives.remove(deleted.path)
+            archives.remove_trash(deleted.path)
         archives.recover(session)
     return state
 

@@ -252,14 +252,16 @@ class Relate(Update):
             validation.reference("target", target)
 
         def with_relation(record: Record) -> dict[str, Any]:
-            new = {"kind": kind, "target": id_of(target)}
-            return {"relations": record.relations if new in record.relations else [*record.relations, new]}
+            short, long = _names_of(target, record.session)
+            is_known = any(relation_key(each) in ((kind, short), (kind, long)) for each in record.relations)
+            new = {"kind": kind, "target": short}
+            return {"relations": record.relations if is_known else [*record.relations, new]}
 
         super().__init__(source, with_relation, by, None, limit_bytes, may_touch_turns=True)
         self.other = target
 
     def resolve(self, resolver: BatchResolver) -> None:
-        other = id_of(self.other)
+        other, _ = _names_of(self.other, resolver.session)
         if "/" not in other:
             resolver.require(other)
         super().resolve(resolver)
@@ -274,9 +276,7 @@ class Unrelate(Update):
             validation.reference("target", target)
 
         def without_relation(record: Record) -> dict[str, Any]:
-            own = f"{record.session}/"
-            name = id_of(target).removeprefix(own)
-            removed = [(kind, name), (kind, own + name)]
+            removed = [(kind, name) for name in _names_of(target, record.session)]
             return {"relations": [each for each in record.relations if relation_key(each) not in removed] or None}
 
         super().__init__(source, without_relation, by, None, limit_bytes, may_touch_turns=True)
@@ -313,6 +313,12 @@ def relation_key(relation: Any) -> tuple[Any, Any]:
     if not isinstance(relation, dict):
         return None, None
     return relation.get("kind") or "relates_to", relation.get("target")
+
+
+def _names_of(target: Any, session: str) -> tuple[str, str]:
+    """A memory as relations of this session name it: by its id, and with the session. One of another session has one name."""
+    name = id_of(target).removeprefix(f"{session}/")
+    return name, name if "/" in name else f"{session}/{name}"
 
 
 def id_of(target: Any) -> str:

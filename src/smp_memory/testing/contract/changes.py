@@ -331,6 +331,7 @@ class ChangesContract(ContractFixture):
         ]
         assert session.history("DEC-0001")[-1]["by"] == "ada"
         assert session.unrelate("DEC-0001", "FIND-0001", "resolves").revision == found.revision
+        assert session.relate("DEC-0001", f"{session.id}/FIND-0001", "led_to").revision == found.revision
         session.relate("TURN-0001", "other-session/DEC-0007")
         session.unrelate("TURN-0001", "other-session/DEC-0007")
         assert self.reopen(session).get("TURN-0001").relations == []
