@@ -21,7 +21,7 @@ from smp_memory.files.memory_system import MemorySystem
 from smp_memory.memory import Memory, open_memory
 from smp_memory.testing import FrozenClock
 from tests.crash.processes import SOURCE
-from tests.crash.scenarios import LAYOUTS, ROOT, depth, open_on
+from tests.crash.scenarios import LAYOUTS, ROOT, depth, open_on, some
 
 pytestmark = pytest.mark.crash
 
@@ -106,9 +106,12 @@ def interrupted(layout: str, way: str, operation: Callable[[Memory], Any], at: i
     return system.calls, answer, memory
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
-@pytest.mark.parametrize("way", ["archive_session", "delete_session"])
-@pytest.mark.parametrize("layout", LAYOUTS)
+CASES = [
+    (layout, way, name) for layout in LAYOUTS for way in ("archive_session", "delete_session") for name in OPERATIONS
+]
+
+
+@pytest.mark.parametrize(("layout", "way", "name"), some(CASES, "operations", 88))
 def test_operation_continues_without_the_archived_session(layout: str, way: str, name: str) -> None:
     """57 of 700 queries raised SessionArchived."""
     calls, _, _ = interrupted(layout, way, OPERATIONS[name], 0)

@@ -87,7 +87,7 @@ def kill_at(scenario: Scenario, crash: Crash, seen: set[tuple[int, int]] | None 
         raise Wrong(f"{scenario.layout}, {scenario.name}: killed before call {crash.call}: {error}") from error
 
 
-@pytest.mark.parametrize(("layout", "name"), SCENARIOS)
+@pytest.mark.parametrize(("layout", "name"), some(SCENARIOS, "power loss", 56))
 def test_power_loss_before_every_call(layout: str, name: str) -> None:
     scenario = scenario_named(layout, name)
     crashes = crashes_of(scenario)

@@ -261,7 +261,7 @@ class Relate(Update):
         self.other = target
 
     def resolve(self, resolver: BatchResolver) -> None:
-        other, _ = _names_of(self.other, resolver.session)
+        other = id_of(self.other)
         if "/" not in other:
             resolver.require(other)
         super().resolve(resolver)
