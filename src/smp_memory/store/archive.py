@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 from smp_memory import incomplete
 from smp_memory.errors import (
     LayoutMismatch,
-    SessionArchived,
     SessionCorrupt,
     SessionExists,
     SessionNotFound,
@@ -46,7 +45,6 @@ from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.storage_reports import ArchivedSession
 from smp_memory.store import archive_names
 from smp_memory.store.archive_index import ArchiveIndex
-from smp_memory.store.archive_names import foreign_summary
 from smp_memory.store.cold_storage import cold_history
 from smp_memory.store.convert import contents_of
 from smp_memory.store.file_store import FileStore
@@ -185,11 +183,12 @@ def in_store_layout(archives: ArchiveIndex, folder: str, layout: Layout, session
     info.numbers = {**session_history.numbers, **info.numbers}
     info.seq, info.generation = max(session_history.seq, info.seq, len(entries)), info.generation + 1
     foreign = _foreign_files(disk, layout, folder, session)
-    homeless = [name for name in foreign if _has_no_place(target, name, session)]
-    if homeless:
+    without_place = [name for name in foreign if _has_no_place(target, name, session)]
+    if without_place:
         raise LayoutMismatch(
-            f"{folder} has files of other programs, which have no place in a session of the layout {target.name}: "
-            f"{', '.join(homeless[:_SHOWN])}. Move them elsewhere, then try again. Nothing was changed.",
+            f"Session {session} has files of other programs, which have no place in the layout {target.name}: "
+            f"{', '.join(without_place[:_SHOWN])}. Move them out of {folder} if it exists, or convert the store to another "
+            "layout, then try again. Nothing was changed.",
             session=session,
             path=folder,
         )
@@ -245,26 +244,6 @@ def _write_new(disk: Disk, path: str, data: bytes) -> None:
     disk.make_folder(os.path.dirname(path))
     disk.write_new(path, data)
     disk.sync_folder(os.path.dirname(path))
-
-
-def missing_session_error(store: FileStore, session: str) -> SMPError:
-    """The error for a session that is not live: archived, deleted or unknown, and what to do."""
-    archives = ArchiveIndex(store)
-    if archives.disk.exists(archives.archive_path(session)):
-        return SessionArchived(
-            f"Session {session} is archived. `smp session restore {session}` or memory.session({session!r}) restores it.",
-            session=session,
-            path=archives.archive_path(session),
-        )
-    deleted = archives.deleted(session)
-    hint = f"It was deleted; `smp session restore {session}` restores it." if deleted else ""
-    if not deleted and (summary := foreign_summary(store.disk, store.root, session)):
-        hint = f"Another program left a summary of it, {summary}; the memories themselves are not there."
-    return SessionNotFound(
-        f"No session {session} in {store.root}. {hint or f'`smp session list` lists the sessions, `smp session new {session}` starts a new one.'}",
-        session=session,
-        path=store.root,
-    )
 
 
 # -- copies in RAM

@@ -19,12 +19,13 @@ from __future__ import annotations
 import os
 import time
 from contextlib import contextmanager
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from smp_memory import event_log
 from smp_memory.errors import (
+    SessionArchived,
     SessionCorrupt,
+    SessionNotFound,
     SMPError,
     StorageCorrupt,
     from_os_error,
@@ -35,7 +36,6 @@ from smp_memory.files.layouts.layout import ARCHIVED, PRIVATE
 from smp_memory.files.lock import SessionLock
 from smp_memory.model import ids
 from smp_memory.model.storage_reports import DELETED, ArchivedSession
-from smp_memory.model.times import to_moment
 from smp_memory.store import archive_names
 from smp_memory.store.layout_detection import layout_in, names_below
 
@@ -105,9 +105,11 @@ class ArchiveIndex:
         found = self.disk.stat(path)
         size = found.st_size if found else 0
         inner = next((value for value in fields.values() if isinstance(value, dict) and "archived_at" in value), fields)
-        when = _moment(fields.get("archived") or inner.get("archived_at"))
+        when = archive_names.moment_of(fields.get("archived") or inner.get("archived_at"))
         version = identity(found) if found else None
-        return ArchivedSession(session, ARCHIVED, when, _text(inner.get("reason")), path, size, fields, version=version)
+        return ArchivedSession(
+            session, ARCHIVED, when, archive_names.text_of(inner.get("reason")), path, size, fields, version=version
+        )
 
     def deleted(self, session: str | None = None) -> list[ArchivedSession]:
         """The deleted sessions, or those of this name, in the order of deletion."""
@@ -155,7 +157,11 @@ class ArchiveIndex:
         record = self.read_record(folder)
         if not self._has_content(folder, bool(record)) and not self.disk.exists(self.trash_archive_path(folder)):
             return None
-        when, reason, size = _moment(record.get("deleted_at")), _text(record.get("reason")), _count(record.get("bytes"))
+        when, reason, size = (
+            archive_names.moment_of(record.get("deleted_at")),
+            archive_names.text_of(record.get("reason")),
+            archive_names.count_of(record.get("bytes")),
+        )
         return ArchivedSession(session, DELETED, when, reason, folder, size, record)
 
     def _has_content(self, folder: str, has_record: bool) -> bool:
@@ -421,19 +427,21 @@ class ArchiveIndex:
         self.write(path, {**summary, **when, "compressed_size_bytes": found.st_size if found else 0})
 
 
-# -- values of a summary or a deletion record, which anybody may have edited
-
-
-def _moment(value: Any) -> datetime | None:
-    try:
-        return to_moment(value) if isinstance(value, str) else None
-    except (ValueError, OverflowError):
-        return None
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _count(value: Any) -> int:
-    return value if type(value) is int and value >= 0 else 0
+def missing_session_error(store: FileStore, session: str) -> SMPError:
+    """The error for a session that is not live: archived, deleted or unknown, and what to do."""
+    archives = ArchiveIndex(store)
+    if archives.disk.exists(archives.archive_path(session)):
+        return SessionArchived(
+            f"Session {session} is archived. `smp session restore {session}` or memory.session({session!r}) restores it.",
+            session=session,
+            path=archives.archive_path(session),
+        )
+    deleted = archives.deleted(session)
+    hint = f"It was deleted; `smp session restore {session}` restores it." if deleted else ""
+    if not deleted and (summary := archive_names.foreign_summary(store.disk, store.root, session)):
+        hint = f"Another program left a summary of it, {summary}; the memories themselves are not there."
+    return SessionNotFound(
+        f"No session {session} in {store.root}. {hint or f'`smp session list` lists the sessions, `smp session new {session}` starts a new one.'}",
+        session=session,
+        path=store.root,
+    )

@@ -23,10 +23,12 @@ from typing import NamedTuple
 
 from smp_memory.errors import StorageCorrupt
 from smp_memory.model import ids
+from smp_memory.model.times import to_moment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
     from typing import Any
 
     from smp_memory.files.disk import Disk
@@ -178,3 +180,21 @@ def _deletions(disk: Disk, root: str) -> Iterator[ForeignFile]:
         yield ForeignFile(
             session, path, message, f"smp delete --session {session} ID hides one that is still in the session."
         )
+
+
+# -- values of a summary or a deletion record, which anybody may have edited
+
+
+def moment_of(value: Any) -> datetime | None:
+    try:
+        return to_moment(value) if isinstance(value, str) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def text_of(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def count_of(value: Any) -> int:
+    return value if type(value) is int and value >= 0 else 0

@@ -294,7 +294,7 @@ class FileStore:
             self.check_current()
         except SMPError as error:
             return error
-        from smp_memory.store.archive import missing_session_error
+        from smp_memory.store.archive_index import missing_session_error
 
         return missing_session_error(self, session)
 

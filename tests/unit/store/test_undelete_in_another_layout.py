@@ -92,6 +92,22 @@ def test_files_of_other_programs_are_kept(tmp_path: Path, layout: str, to: str) 
     assert (Path(memory.session("s").folder) / "notes.txt").read_text() == "mine"
 
 
+def test_files_of_other_programs_in_an_archive_are_kept(tmp_path: Path) -> None:
+    """They were dropped when the archive was restored in another layout."""
+    with smp_memory.open(tmp_path, layout="jsonl") as memory:
+        session = memory.create_session("s")
+        session.add_decision(TEXT)
+        (Path(session.folder) / "notes.txt").write_text("mine")
+        memory.archive_session("s")
+        memory = memory.convert("single")
+    with pytest.raises(LayoutMismatch, match=r"notes\.txt"):
+        memory.restore_session("s")
+    memory = memory.convert("log")
+    memory.restore_session("s")
+    assert [record.text for record in memory.session("s").records()] == [TEXT]
+    assert (Path(memory.session("s").folder) / "notes.txt").read_text() == "mine"
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("is_folder", [True, False])
 def test_files_of_other_programs_in_the_trash_are_kept(tmp_path: Path, name: str, is_folder: bool) -> None:
