@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from smp_memory.config import Config
     from smp_memory.model.session_info import SessionInfo
 
-    class SessionFiles(Protocol):
+    class ConfigurableSession(Protocol):
         """The part of a session's store that changing its settings needs."""
 
         session: str
@@ -64,7 +64,7 @@ def requested_layout(config: Mapping[str, Any] | None) -> str:
     return str(layout) if layout in NAMES else "jsonl"
 
 
-def set_session_config(files: SessionFiles, config: Config, name: str, value: Any) -> None:
+def set_session_config(files: ConfigurableSession, config: Config, name: str, value: Any) -> None:
     """Set or, for None, remove one override under the session's lock. Raises InvalidConfig, and then changes nothing."""
     config.source(name)  # raises for an unknown name, with a suggestion
 
