@@ -238,13 +238,14 @@ def _rewrite(session: SessionMemory) -> None:
 
     def edit(reader: SessionReader) -> SessionEdit:
         wanted = SessionEdit()
+        wanted.destroys = True
         for entry in entries_of(reader, ["DEC-0002", "FIND-0002", "ART-0001"]):
             wanted.remove(entry)
         for entry in reader.session_history.histories["DEC-0001"].entries:
             new = copy_of(entry)
             new.data = {**entry.data, "rationale": "rewritten"}
             wanted.replace(entry, new)
-        wanted.files = {private_name(reader, "beside.bin"): b"\xff\x00"}
+        wanted.files = {private_name(reader, "cold.gz.damaged-1"): b"\xff\x00"}
         return wanted
 
     rewrite(session._files, "rewriting", edit)

@@ -137,12 +137,12 @@ def test_purge_is_always_in_the_audit_log(layout: str) -> None:
                 files = session._files
                 there = session.find("DEC-0004") is not None
                 files.run_locked("finishing what was under way", lambda: None)
-                told = {*named(memory, "purge"), *purged_ids(files.reader)}
+                told = {*named(memory, "purge"), *purged_ids(files)}
                 assert there or {"DEC-0002", "DEC-0004"} <= told
                 session.purge(older_than=0, now="2026-02-03T00:00:00Z", evidence=NO_EVIDENCE)
                 assert session.find("DEC-0004") is None
                 assert {"DEC-0002", "DEC-0004"} <= named(memory, "purge")
-                assert purged_ids(files.reader) == []
+                assert purged_ids(files) == []
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

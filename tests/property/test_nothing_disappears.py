@@ -109,7 +109,7 @@ def look(system: MemorySystem, clock: FrozenClock) -> View:
 def _taken(session: SessionMemory) -> list[str]:
     """What a purge has taken that could not note it in the audit log yet."""
     session._files.run_locked("finishing what was under way", lambda: None)
-    return purged_ids(session._files.reader)
+    return purged_ids(session._files)
 
 
 def _memories(session: SessionMemory) -> dict[str, Seen]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -307,21 +306,3 @@ def test_repeated_ids_take_linear_time(tmp_path: Path, layout: str) -> None:
     )
     assert len(session_history.histories) == 2000
     assert tried < 20_000
-
-
-@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="gives a file to another user")
-def test_journal_of_another_user_that_removes_is_not_carried_out(tmp_path: Path) -> None:
-    session = smp_memory.open(tmp_path).create_session("s1")
-    session.add_decision("Kept")
-    from smp_memory.files.codec import signature
-
-    body = json.dumps({"appends": [], "moves": [], "removes": ["decisions.jsonl"]}, separators=(",", ":"))
-    path = Path(session._files.reader.journal.path)
-    path.write_text(f'{body[:-1]},"checksum":"{signature(body.encode())}"}}\n')
-    os.chown(path, 12345, 12345)
-    memory = smp_memory.open(tmp_path)
-    assert [record.text for record in memory.session("s1").records()] == ["Kept"]
-    assert "foreign_journal" in {problem.code for problem in memory.session("s1").validate().problems}
-    memory.repair()
-    assert not path.exists()
-    assert [record.text for record in memory.session("s1").records()] == ["Kept"]

@@ -19,8 +19,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from smp_memory.errors import Conflict, StorageCorrupt
-from smp_memory.files.codec import to_json
+from smp_memory.errors import Conflict, SMPError, StorageCorrupt
+from smp_memory.files.codec import SIGNED, to_json
 from smp_memory.files.cold_format import (
     END,
     END_BYTES,
@@ -38,12 +38,14 @@ from smp_memory.files.cold_format import (
     salvage,
 )
 from smp_memory.files.disk import identity
+from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.model.reports import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from smp_memory.files.disk import Disk
+    from smp_memory.model.entry import Entry
 
     Blocks = list[tuple[BlockSpan, list[ColdRow]]]
     Key = tuple[str, int, str, int]
@@ -279,3 +281,21 @@ def _extract(raw: bytes | None, row: ColdRow) -> bytes | None:
         return None
     data = raw[row.start : row.start + row.length]
     return data if checksum(data) == row.checksum else None
+
+
+def decode_cold_entry(found: ColdMatch, layout_name: str) -> Entry | None:
+    """The entry of a row; None if it cannot be decoded."""
+    row = found.row
+    name = row.about.get("layout", layout_name)
+    layout = layout_named(name if name in NAMES else layout_name)
+    try:
+        pieces = layout.codec_of(row.file).decode(found.data, 0, 1)
+        piece = next((piece for piece in pieces if piece.fields is not None), None)
+        if piece is None or piece.fields is None:
+            return None
+        entry = layout.field_names.decode(piece.fields, layout.kind_of(row.file), piece.state, row.file, 0, row.seq)
+    except SMPError:
+        return None
+    entry.seq, entry.tx, entry.state = row.seq, "", SIGNED  # it is encoded again when it is restored
+    entry.id = row.id
+    return entry

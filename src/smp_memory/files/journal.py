@@ -1,6 +1,6 @@
 """Write-ahead journal: a plan on disk, written before the first of several files is changed.
 
-    {"appends":[["decisions.jsonl",1204,"…"],["findings.jsonl",0,"…"]],"moves":[["a.smp-new","a"]],"removes":["b"],"checksum":"…","mac":"…"}
+    {"appends":[["decisions.jsonl",1204,"…"],["findings.jsonl",0,"…"]],"moves":[["a.smp-new","a"]],"removes":["b"],"checksum":"…"}
 
 The plan counts from the moment its file and the file's folder entry are synced: that is the commit point of a transaction over
 several files, of a rewrite and of a conversion. Applying it may be interrupted and repeated at any point: an append has its offset, a
@@ -11,8 +11,9 @@ A plan may hold digests of the files that it replaces or removes (`before`). A f
 another program after the plan was made: it is first copied to quarantine, as `NAME.missing-after-change.TIME`. Between that comparison
 and the rename lies one system call.
 
-A plan is signed (`smp_memory.files.user_state`). One that is complete but was not written by a user of this machine came with a
-repository: it is not read, and the next writer moves it into quarantine with the files that it names.
+A process that finds a plan reviews it first (`smp_memory.files.plan_review`): it may have come with a repository. Steps that would
+take away what is nowhere else are skipped, by readers as well as by the writer that recovers. A plan that no process of SMP writes is
+rejected: it is not read, and the next writer moves it into quarantine with the unfinished files that it names.
 """
 
 from __future__ import annotations
@@ -25,15 +26,24 @@ from smp_memory import event_log
 from smp_memory.errors import StorageError
 from smp_memory.files.codec import signature
 from smp_memory.files.disk import TEMPORARY, Disk, identity
-from smp_memory.files.user_state import authentication_code, is_authentic, is_of_another_user
+from smp_memory.files.layouts.layout import QUARANTINE
 from smp_memory.model.ids import sha256_hex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Protocol
 
-QUARANTINE = "quarantine"
+    from smp_memory.files.plan_review import Locate, Review
+
+    class Approval(Protocol):
+        """The digest of the plan that this user approved although it destroys memories; kept outside of the store."""
+
+        def read(self) -> str: ...
+        def write(self, digest: str) -> None: ...
+        def remove(self) -> None: ...
+
+
 MISSING = ".missing-after-change."
 _TRIES = 5
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
@@ -54,78 +64,89 @@ class Plan:
 class Journal:
     """The journal of a folder. It holds at most one plan."""
 
-    def __init__(self, disk: Disk, path: str, folder: str, purpose: str) -> None:
+    def __init__(self, disk: Disk, path: str, folder: str, locator: Callable[[], Locate]) -> None:
+        """`locator` returns the function that says which file a name in a plan is; it is called only for a plan."""
         self._disk = disk
         self.path = path
         self._folder = folder
-        self._purpose = f"journal of {purpose}"
-        self.is_foreign = False  # whether the last `load` found a plan that was not written on this machine
-        self._foreign_sources: list[str] = []  # the files that such a plan moves into place
+        self._locator = locator
+        self.approval: Approval | None = None
+        self._is_approved = False  # whether the plan that is there now was approved
+        self.is_rejected = False  # whether the last `load` found a plan that SMP does not write
+        self._unfinished: list[str] = []  # files that a rejected plan or a skipped step would have moved into place
 
     def exists(self) -> bool:
         return self._disk.exists(self.path)
 
-    def commit(self, plan: Plan) -> None:
-        """Make the plan durable; from here on it will be applied, also after a crash."""
+    def commit(self, plan: Plan, *, destroys: bool = False) -> None:
+        """Make the plan durable; from here on it will be applied, also after a crash. `destroys`: it removes memories for good."""
         appends = [[name, offset, data.decode()] for name, offset, data in plan.appends]
         fields: dict[str, Any] = {"appends": appends, "moves": plan.moves, "removes": plan.removes}
         if plan.before:
             fields["before"] = plan.before
         body = _encode(fields)
         data = body.encode()
-        mac = authentication_code(self._disk.system.secret(), self._purpose, data)
+        if destroys and self.approval is not None:
+            self.approval.write(sha256_hex(data))
+            self._is_approved = True
         self._disk.remove(self.path)
-        self._disk.write_new(self.path, f'{body[:-1]},"checksum":"{signature(data)}","mac":"{mac}"}}\n'.encode())
+        self._disk.write_new(self.path, f'{body[:-1]},"checksum":"{signature(data)}"}}\n'.encode())
         self._disk.sync_folder(os.path.dirname(self.path))
 
     def load(self) -> Plan | None:
-        """The committed plan; None if there is none, it is not complete, or it is foreign."""
-        self.is_foreign = False
+        """What may be carried out of the committed plan; None if there is none, it is not complete, or it is rejected."""
+        self.is_rejected, self._unfinished = False, []
         try:
             fields: dict[str, Any] = json.loads(self._disk.read(self.path))
-            mac, checksum = fields.pop("mac", None), fields.pop("checksum")
+            checksum = fields.pop("checksum")
             body = _encode(fields).encode()
             if signature(body) != checksum:
                 return None
             plan = _decode(fields)
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
-        self.is_foreign = plan is None or not self._is_accepted(plan, body, mac)
-        if not self.is_foreign:
-            return plan
-        self._foreign_sources = [source for source, _ in plan.moves] if plan is not None else []
-        return None
+        review = self._review(plan, sha256_hex(body)) if plan is not None else None
+        if review is None or review.is_rejected:
+            self.is_rejected = True
+            self._unfinished = [source for source, _ in plan.moves if source.endswith(TEMPORARY)] if plan else []
+            return None
+        self._unfinished = review.skipped_sources
+        return review.accepted
 
-    def _is_accepted(self, plan: Plan, body: bytes, mac: object) -> bool:
-        if is_authentic(self._disk, self._purpose, body, mac):
-            return True
-        return not plan.moves and not plan.removes and is_of_another_user(self._disk, self.path)
+    def _review(self, plan: Plan, digest: str) -> Review:
+        from smp_memory.files.plan_review import (
+            Review,  # rare: there is a plan only after a crash or while one is carried out
+        )
+
+        self._is_approved = self.approval is not None and self.approval.read() == digest
+        return Review(self._disk, self._folder, plan, self._locator(), is_approved=self._is_approved)
 
     def recover(self, is_applied: Callable[[str, bytes], bool]) -> Plan | None:
-        """Apply a committed plan. One that was never committed is removed, a foreign one moved into quarantine."""
+        """Apply a committed plan as far as its review allows. A rejected one is moved into quarantine, an incomplete one removed."""
         plan = self.load()
         if plan is not None:
             self.apply(plan, is_applied)
             text = f"{self.path}: a change that a process had committed but not finished was applied."
             event_log.emit("recovery", event_log.WARNING, "journal_completed", text, path=self.path)
-        if self.is_foreign:
-            self._quarantine_plan()
-        elif self.exists():
+        if self.is_rejected or self._unfinished:
+            self._quarantine_unfinished()
+        if self.exists():
             self.clear()
         return plan
 
-    def _quarantine_plan(self) -> None:
-        """Move a foreign plan into quarantine, with the unfinished files that it names: they may still be needed."""
+    def _quarantine_unfinished(self) -> None:
+        """Move a rejected plan, and files that it did not move into place, to quarantine: they may still be needed."""
         quarantine = os.path.join(os.path.dirname(self.path), QUARANTINE)
         self._disk.make_folder(quarantine)
         stamp = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.urandom(2).hex()}"
-        unfinished = [self._path(name) for name in self._foreign_sources if name.endswith(TEMPORARY)]
-        for number, path in enumerate([self.path, *unfinished]):
+        paths = [self.path] if self.is_rejected else []
+        for number, path in enumerate([*paths, *map(self._path, self._unfinished)]):
             if self._disk.exists(path) and not self._disk.is_folder(path):
-                name = f"foreign-{os.path.basename(path)}.{stamp}.{number}"
-                self._disk.move(path, os.path.join(quarantine, name))
+                self._disk.move(path, os.path.join(quarantine, f"unfinished-{os.path.basename(path)}.{stamp}.{number}"))
         self._disk.sync_folder(quarantine)
         self._disk.sync_folder(os.path.dirname(self.path))
+        text = f"{self.path}: a plan was not carried out, or not completely, because memories would have been lost; see quarantine."
+        event_log.emit("recovery", event_log.WARNING, "plan_set_aside", text, path=self.path)
 
     def apply(self, plan: Plan, is_applied: Callable[[str, bytes], bool]) -> None:
         """Apply a plan; repeating it changes nothing. `is_applied` finds appended entries after a hand edit.
@@ -186,6 +207,9 @@ class Journal:
         """Remove an applied plan, durably: otherwise a later power loss could bring it back."""
         self._disk.remove(self.path)
         self._disk.sync_folder(os.path.dirname(self.path))
+        if self._is_approved and self.approval is not None:
+            self.approval.remove()
+            self._is_approved = False
 
     def _append(self, name: str, offset: int, data: bytes, is_applied: Callable[[str, bytes], bool]) -> None:
         path = self._path(name)

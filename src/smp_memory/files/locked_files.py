@@ -302,8 +302,10 @@ class LockedFiles:
             self._reader.decode(name, self._disk.read(self._path(name)), stored)
         return {entry.seq for entry in expected.entries} <= {entry.seq for entry in stored.entries}
 
-    def rewrite(self, contents: dict[str, bytes | None]) -> dict[str, list[int]]:
+    def rewrite(self, contents: dict[str, bytes | None], *, destroys: bool = False) -> dict[str, list[int]]:
         """Replace whole files together; None removes one. Returns the identities of the new files.
+
+        `destroys`: what is taken out is nowhere else afterwards; a process that finds the plan after a crash must know that.
 
         The lock is held by the caller, who made the new contents from what was read under it; if a file has changed since, nothing
         is done.
@@ -324,10 +326,13 @@ class LockedFiles:
             self._disk.sync_folder(folder)
         self._start_lineage("")
         self._set_warning("plan")
+        plan.moves.sort(
+            key=lambda move: self._shrinks(*move)
+        )  # files that gain memories first: each is always somewhere
         plan.before = self._digests(contents)
         self._refuse_if_changed(contents)
         try:
-            self._reader.journal.commit(plan)
+            self._reader.journal.commit(plan, destroys=destroys)
             self._refuse_if_changed(contents)  # the commit took time, and nothing is moved yet
         except (OSError, StorageError) as error:
             self._withdraw_plan(error)
@@ -341,6 +346,10 @@ class LockedFiles:
         for name in contents:
             self._writer_state.forget(name)
         return identities
+
+    def _shrinks(self, source: str, target: str) -> bool:
+        new, old = self._disk.stat(self._path(source)), self._disk.stat(self._path(target))
+        return new is not None and old is not None and bool(new.st_size < old.st_size)
 
     def _complete_entries(self) -> bool:
         """Write ids and times into entries that a person wrote without them; False if there is nothing to do."""

@@ -309,9 +309,6 @@ class MemorySystem:
             self._gate("unlock", False)
             _release(self._opened(fd))
 
-    def secret(self) -> bytes:
-        return b"in RAM"  # no other process can write here
-
     def boot_id(self) -> str:
         with self._guard:
             self._gate("boot_id", False)

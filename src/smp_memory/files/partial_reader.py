@@ -92,6 +92,13 @@ class IncrementReader(SessionReader):
         self.reread = self.reread or rebuild
         return fresh, rebuild
 
+    def _hide_incomplete_transactions(self) -> bool:
+        if not self._started:
+            return super()._hide_incomplete_transactions()
+        if self.session_history.unfinished():
+            self.reread = True  # the other entries may be before the cursors
+        return False
+
     def _only_grew(self, name: str, state: FileState, found: list[int], epoch: int | None) -> bool:
         if super()._only_grew(name, state, found, epoch):
             return True

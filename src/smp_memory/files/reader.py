@@ -1,7 +1,8 @@
 """Read a session's files without a lock, and only as much of them as is new.
 
 Guarantees
-- A reader sees complete entries and complete transactions only, and everything that was acknowledged before it read.
+- A reader sees complete entries and complete transactions only, and everything that was acknowledged before it read. Entries of a
+  transaction that is incomplete in the files are hidden and reported.
 - It never writes. A damaged entry is a `Problem` with file and line; all other entries are returned.
 - A read that fails is an error and leaves nothing behind: the next one reads again. Only a file that does not exist is empty.
 - Edits by hand are seen by the next read.
@@ -29,7 +30,7 @@ from smp_memory.files.file_state import FileState, assign_ids, assign_times, inc
 from smp_memory.files.journal import Journal, Plan
 from smp_memory.files.lock import HOLDER_BYTES, STATE_LIMIT_BYTES, WriterState, decode_state
 from smp_memory.git.metadata_conflicts import decode_metadata
-from smp_memory.model.entry import Entry
+from smp_memory.model.entry import Entry, transaction_range
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.reports import Problem
 from smp_memory.model.types import PREFIXES, SCHEMA
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from smp_memory.files.codec import Stored
     from smp_memory.files.disk import Disk
     from smp_memory.files.layouts.layout import Layout
+    from smp_memory.files.plan_review import Locate
+    from smp_memory.model.session_info import SessionInfo
 
 _READ_LIMIT = 200
 _LARGE_BYTES = 1 << 18
@@ -53,19 +56,28 @@ class SessionReader:
         self.session = session
         self.folder = layout.folder(root, session)
         self.private = layout.private(root, session)
-        self.journal = Journal(disk, os.path.join(self.private, "journal.json"), self.folder, session)
+        self.journal = Journal(disk, os.path.join(self.private, "journal.json"), self.folder, self.locator)
         self.mutex = threading.RLock()
         self.states: dict[str, FileState] = {}
         self.session_history = self.new_history()
         self.vanished: dict[str, list[Entry]] = {}  # entries that were read once and are in no file any more; by file
         self.vanished_lineage = ""  # the lineage that they were read in, see `smp_memory.files.lock`
         self.lineage = ""  # of the files as they were read
+        self.hidden: dict[
+            str, int
+        ] = {}  # marks of incomplete transactions, with the number of entries that are missing
         self.is_overlaid = False  # part of what was read is in a committed plan, not yet in its file
         self._is_behind = False  # the session_history lacks entries of `states`, because a read failed
         self._stored_until = 0  # entries up to this number were written completely, by the writer state of this boot
         self._recorded_bytes: dict[
             str, int
         ] = {}  # by file; bytes behind them may be a failed write that could not be undone
+
+    def locator(self) -> Locate:
+        from smp_memory.files.plan_review import session_locator  # rare: only for a plan
+
+        private = os.path.relpath(self.private, self.folder).replace(os.sep, "/")
+        return session_locator(self.layout, self.session, private)
 
     def forget(self) -> None:
         """Read everything anew next time."""
@@ -94,6 +106,7 @@ class SessionReader:
             raise
 
     def _read_until_consistent(self) -> SessionHistory:
+        self.hidden = {}
         fresh: list[Entry] = []
         rebuild = False
         plan = None
@@ -116,11 +129,33 @@ class SessionReader:
                 or attempt > 20
                 or (attempt > 2 and before == self._identities(plan))
             ):
-                break  # an unfinished transaction that stays so was cut by hand: return what is left
+                break
             time.sleep(0.0005 * attempt)
         if fresh or rebuild:
             self._rebuild_history(fresh, rebuild, plan)
+        if self._hide_incomplete_transactions():
+            self._rebuild_history([], True, plan)
+            self._is_behind = True  # the missing entries may come: then all are read again
         return self.session_history
+
+    def _hide_incomplete_transactions(self) -> bool:
+        """Find transactions over several files that were never complete. Returns whether there are any.
+
+        Their last entry is written last. Without it a transaction counts only if there is evidence that it was complete once and
+        somebody removed the entry: the lock file or a later entry knows of a larger number. The session's metadata lists
+        transactions whose entries were already hidden when that later entry was written. Damage hides nothing.
+        """
+        marks = self.session_history.unfinished()
+        if not marks or any(each.severity == "error" for state in self.states.values() for each in state.problems):
+            return False
+        known, stored = {mark for info in self._infos() for mark in info.incomplete}, self.read_writer_state().seq
+        for mark in marks:
+            limits, present = transaction_range(mark), self.session_history.numbers_of(mark)
+            if limits is None or limits[2] < 2 or limits[1] in present:
+                continue
+            if mark in known or max(self.session_history.seq, stored + 1) <= limits[1]:
+                self.hidden[mark] = limits[1] - limits[0] + 1 - len(present)
+        return bool(self.hidden)
 
     def _must_rebuild_history(self) -> bool:
         return self.is_overlaid or self._is_behind or bool(self.session_history.unfinished())
@@ -336,6 +371,9 @@ class SessionReader:
         if plan is not None:
             fresh = fresh + self._entries_of_plan(plan)
         self.is_overlaid = plan is not None
+        for entry in [entry for entry in fresh if entry.tx in self.hidden] if self.hidden else ():
+            self.session_history.reserve(entry)
+            fresh.remove(entry)  # its number and id stay taken
         if fresh:
             self.session_history.add(fresh)
 
@@ -382,7 +420,23 @@ class SessionReader:
         found = [
             problem for state in self.states.values() for problem in state.problems
         ] + self.session_history.problems
-        return found + [incomplete_problem(entry) for state in self.states.values() for entry in state.incomplete]
+        found += [incomplete_problem(entry) for state in self.states.values() for entry in state.incomplete]
+        return found + self.hidden_problems()
+
+    def hidden_problems(self) -> list[Problem]:
+        """One for each entry of an incomplete transaction."""
+        if not self.hidden:
+            return []
+        entries = [entry for state in self.states.values() for entry in state.entries if entry.tx in self.hidden]
+        return [self._hidden_problem(entry) for entry in entries]
+
+    def _hidden_problem(self, entry: Entry) -> Problem:
+        missing = self.hidden[entry.tx]
+        message = (
+            f"{entry.id} is not shown: it belongs to a transaction of which {missing} "
+            f"{'entry is' if missing == 1 else 'entries are'} missing. `smp repair` moves it to quarantine."
+        )
+        return Problem(entry.file, entry.line, "incomplete_transaction", message, "error", entry.id)
 
     @property
     def has_incomplete(self) -> bool:
@@ -398,16 +452,23 @@ class SessionReader:
         They keep a memory from being shown under the number of one that was purged or compacted. Empty if the metadata cannot be read,
         which `validate` reports.
         """
+        found = [info.numbers for info in self._infos()]
+        try:
+            return {prefix: max(numbers.get(prefix, 0) for numbers in found) for prefix in set().union(*found)}
+        except TypeError:  # a person edited them
+            return {}
+
+    def _infos(self) -> list[SessionInfo]:
+        """The session's metadata, in a log once for each line that holds it; none if it cannot be read, which `validate` reports."""
         layout = self.layout
         try:
             if layout.info_file:
                 encoded = [self.disk.read(os.path.join(self.folder, layout.info_file))]
             else:
                 encoded = [json.dumps(line).encode() for state in self.states.values() for line in state.metadata_lines]
-            found = [decode_metadata(layout, data, self.session).numbers for data in encoded]
-            return {prefix: max(numbers.get(prefix, 0) for numbers in found) for prefix in set().union(*found)}
+            return [decode_metadata(layout, data, self.session) for data in encoded]
         except (OSError, SMPError, ValueError, TypeError, AttributeError, RecursionError):
-            return {}
+            return []
 
     def _numbers_given_out(self) -> dict[str, int]:
         """The largest numbers that were given out, by prefix, also to memories that were removed."""

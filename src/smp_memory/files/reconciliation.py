@@ -35,7 +35,8 @@ from smp_memory.errors import StorageError
 from smp_memory.files.codec import EDITED
 from smp_memory.files.disk import identity
 from smp_memory.files.file_state import FileState
-from smp_memory.files.journal import MISSING, QUARANTINE, write_to_quarantine
+from smp_memory.files.journal import MISSING, write_to_quarantine
+from smp_memory.files.layouts.layout import QUARANTINE
 from smp_memory.model import ids
 from smp_memory.model.entry import PUT
 from smp_memory.model.ids import sha256_hex

@@ -135,9 +135,6 @@ class System(Protocol):
     def boot_id(self) -> str:
         """An id of the current boot. Equal ids of two processes mean that there was no power loss between them."""
 
-    def secret(self) -> bytes:
-        """The key that signs this user's journals; it is kept outside every store."""
-
     def yield_cpu(self) -> None:
         """Let other threads and processes run."""
 
@@ -217,6 +214,45 @@ def _check_components(prefix: str, parts: list[str], path: str) -> None:
             raise _link_error(path)
 
 
+# -- what root creates belongs to the owner of the folder: after `sudo smp …` the owner can still read and write the store
+
+
+def _is_root() -> bool:
+    return os.name == "posix" and os.geteuid() == 0
+
+
+def _create_for_owner(name: str, flags: int, mode: int, folder: int | None) -> int:
+    if not flags & os.O_EXCL:
+        try:
+            return os.open(name, flags & ~os.O_CREAT, mode, dir_fd=folder)
+        except FileNotFoundError:
+            pass
+    try:
+        descriptor = os.open(name, flags | os.O_EXCL, mode, dir_fd=folder)
+    except FileExistsError:
+        if flags & os.O_EXCL:
+            raise
+        return os.open(name, flags & ~os.O_CREAT, mode, dir_fd=folder)  # another process was faster
+    _give_to_owner(descriptor, name, folder)
+    return descriptor
+
+
+def _give_folder_to_owner(name: str, folder: int | None) -> None:
+    descriptor = os.open(name, _FOLDER | _NOFOLLOW, dir_fd=folder)
+    try:
+        if not os.listdir(descriptor):  # else it is not the new one
+            _give_to_owner(descriptor, name, folder)
+    finally:
+        os.close(descriptor)
+
+
+def _give_to_owner(descriptor: int, name: str, folder: int | None) -> None:
+    """`descriptor` is of a file or folder that this process has just created, so nobody gets what was root's before."""
+    owner = os.fstat(folder) if folder is not None else os.stat(os.path.dirname(name) or ".")
+    if owner.st_uid != 0:
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+
+
 def _link_error(path: str) -> OSError:
     return OSError(errno.ELOOP, "a symbolic link inside the store is not followed", path)
 
@@ -232,17 +268,21 @@ class RealSystem:
 
     def open(self, path: str, flags: int, /, mode: int = 0o600) -> int:
         folder, name = self._resolve(path)
-        if folder is None:
+        if folder is None and not flags & os.O_CREAT:
             return os.open(name, flags | _ALWAYS, mode)
         try:
+            if flags & os.O_CREAT and _is_root():
+                return _create_for_owner(name, flags | _ALWAYS, mode, folder)
             return os.open(name, flags | _ALWAYS, mode, dir_fd=folder)
         finally:
-            os.close(folder)
+            _close_folder(folder)
 
     def mkdir(self, path: str, /, mode: int = 0o700) -> None:
         folder, name = self._resolve(path, outside=True)
         try:
             os.mkdir(name, mode, dir_fd=folder)
+            if _is_root():
+                _give_folder_to_owner(name, folder)
         finally:
             _close_folder(folder)
 
@@ -341,7 +381,6 @@ class RealSystem:
             _close_folder(folder)
 
     _boot = ""
-    _secrets: dict[str | None, bytes] = {}  # noqa: RUF012  by the folder of the user's state, shared by all stores
     close = staticmethod(os.close)
     write = staticmethod(os.write)
     ftruncate = staticmethod(os.ftruncate)
@@ -371,14 +410,6 @@ class RealSystem:
         if not RealSystem._boot:
             RealSystem._boot = _boot_id()
         return RealSystem._boot
-
-    def secret(self) -> bytes:
-        from smp_memory.files.user_state import state_home
-
-        home = state_home(os.environ)
-        if home not in self._secrets:
-            self._secrets[home] = _secret()
-        return self._secrets[home]
 
     if sys.platform == "win32":
         _seeking = allocate_lock()
@@ -455,25 +486,6 @@ class RealSystem:
 
         def unlock(self, fd: int, /) -> None:
             flock(fd, _UNLOCK)
-
-
-def _secret() -> bytes:
-    """This user's key; a key for this process alone where none can be stored."""
-    from smp_memory.errors import (  # a hook that writes nothing needs neither
-        StorageFull,
-        StorageReadOnly,
-        from_os_error,
-    )
-    from smp_memory.files.user_state import user_key
-
-    try:
-        return user_key() or os.urandom(32)
-    except OSError as error:
-        if isinstance(from_os_error(error, "", ""), (StorageFull, StorageReadOnly)):
-            return os.urandom(32)
-        raise
-    except (StorageFull, StorageReadOnly):
-        return os.urandom(32)
 
 
 def _boot_id() -> str:

@@ -1,21 +1,14 @@
-"""Per-user state of a store, kept outside the store, and authentication of journals.
+"""Per-user state of a store, kept outside the store.
 
     $SMP_STATE_DIR, else $XDG_STATE_HOME/smp, else ~/.local/state/smp          (Windows: %LOCALAPPDATA%/smp)
-      key                            32 random bytes that sign this user's journals
       derived/                       files that were converted for a faster start: `tokens-wordllama`
       stores/web-shop-3f2a91c04b7d/  one folder per store, named after the path of its root
         store.json                   {"root": "…", "id": "…", "trusted": ["…"], "told": true}
-        index/  hooks/  compaction/  access.log  clock.json  digests.json  erasing.json  hooks.log  maintenance.json
-        session-uses.log
+        index/  hooks/  compaction/  purges/  plans/  access.log  clock.json  digests.json  erasing.json  hooks.log
+        maintenance.json  session-uses.log
 
 A store may come with a repository that a stranger wrote. What SMP derives from memories, and what it records for itself, is therefore
 never read from the store: a planted index, hook state or list of digests has no effect.
-
-A journal is acted upon: files are moved, removed and appended to. So it carries a message authentication code, made with the key outside
-every store. The key is not bound to a path: a store that was moved or copied still recovers its own journal. Several users may share a
-store. A journal that only appends, and belongs to another user of the machine, counts as authentic (`is_of_another_user`): whoever can
-put it there can append to the files as well, and without it a transaction of that user would be read half. All others without this
-user's code are foreign.
 
 Guarantees: files are 0600 and folders 0700. A folder of another user is not used. State belongs to a path and to the store's random id
 (`.smp/id`): if another store is put in the same place, its state starts empty and it is not trusted.
@@ -46,10 +39,8 @@ if TYPE_CHECKING:
 VARIABLE = "SMP_STATE_DIR"
 STORE_FILE, ID_FILE = "store.json", "id"
 _PRIVATE = ".smp"
-_KEY_BYTES = 32
 _ID_BYTES = 8
 _SMALL_BYTES = 1 << 16
-_BLOCK_BYTES = 64  # of SHA-256
 _TIDIED_FILE, _TIDY_EVERY_SECONDS = "tidied", 86_400.0
 _FORGOTTEN_SECONDS = 90 * 86_400  # after which the state of a removed store is deleted
 
@@ -226,6 +217,33 @@ class UserState:
             pass  # a read-only store is identified by its path alone
 
 
+class PlanApproval:
+    """The digest of the plan that this user approved for a session although it destroys memories (`smp_memory.files.journal`)."""
+
+    def __init__(self, state: UserState, session: str) -> None:
+        self._state = state
+        self._name = os.path.join("plans", session)
+
+    def read(self) -> str:
+        try:
+            return self._state.read(self._name).decode("ascii", "replace")
+        except (OSError, SMPError):
+            return ""
+
+    def write(self, digest: str) -> None:
+        """Where it cannot be written, a crash before the plan is carried out makes the caller repeat the operation."""
+        try:
+            self._state.write(self._name, digest.encode(), durable=True)
+        except (OSError, SMPError):
+            pass
+
+    def remove(self) -> None:
+        try:
+            self._state.remove(self._name)
+        except (OSError, SMPError):
+            pass
+
+
 class FolderLock:
     """The lock of a folder of the state, as a context manager."""
 
@@ -284,26 +302,6 @@ def _belongs_to_user(path: str) -> bool:
             path = os.path.dirname(path)
         except OSError:
             return False
-
-
-def user_key() -> bytes:
-    """The key of this user, created at its first use; b"" if there is no folder for it."""
-    home = state_home(os.environ)
-    if home is None:
-        return b""
-    disk, path = Disk(RealSystem(home)), os.path.join(home, "key")
-    try:
-        return disk.read(path, 0, _KEY_BYTES)
-    except FileNotFoundError:
-        pass
-    temporary = f"{path}-{os.urandom(4).hex()}.smp-new"
-    disk.make_folder(home)
-    disk.write_new(temporary, os.urandom(_KEY_BYTES))
-    try:
-        disk.link_new(temporary, path)
-    except FileExistsError:  # another process created it meanwhile
-        disk.remove(temporary)
-    return disk.read(path, 0, _KEY_BYTES)
 
 
 class DerivedFiles:
@@ -373,26 +371,3 @@ def forget_removed_stores(disk: Disk, stores: str) -> None:
                     disk.remove_tree(os.path.join(folder, inner))
         except (OSError, SMPError, ValueError, KeyError, TypeError, RecursionError):
             continue
-
-
-# -- authentication of journals
-
-
-def authentication_code(key: bytes, purpose: str, body: bytes) -> str:
-    """HMAC-SHA256 over the purpose and the content of a file. (`hmac` would load OpenSSL, 4 ms at each start.)"""
-    block = key.ljust(_BLOCK_BYTES, b"\0")
-    inner = bytes(byte ^ 0x36 for byte in block)
-    outer = bytes(byte ^ 0x5C for byte in block)
-    message = purpose.encode() + b"\0" + body
-    return sha256_hex(outer + bytes.fromhex(sha256_hex(inner + message)))
-
-
-def is_authentic(disk: Disk, purpose: str, body: bytes, given: object) -> bool:
-    """Whether the file was written by SMP for this user."""
-    return given == authentication_code(disk.system.secret(), purpose, body)
-
-
-def is_of_another_user(disk: Disk, path: str) -> bool:
-    """Whether a file belongs to another user of this machine."""
-    status = disk.stat(path)
-    return status is not None and hasattr(os, "getuid") and bool(status.st_uid != os.getuid())

@@ -20,6 +20,7 @@ from smp_memory.files import reconciliation
 from smp_memory.files.disk import TEMPORARY, identity
 from smp_memory.files.lock import WriterState
 from smp_memory.files.locked_files import LockedFiles, StaleFile
+from smp_memory.git.metadata_conflicts import find_conflict
 from smp_memory.model.entry import Entry, transaction_mark
 from smp_memory.model.history import IdAllocator
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.files.disk import OpenFile
+    from smp_memory.model.session_info import SessionInfo
     from smp_memory.store.port import BatchPort
 
     Admit = Callable[[int, int], None]  # (stored bytes, new bytes): raises if the quota is exceeded
@@ -197,6 +199,7 @@ class SessionWriter(LockedFiles):
         for entry in entries:
             name, data = layout.encode(entry, session)
             parts.setdefault(name, []).append(data)
+        parts[name] = parts.pop(name)  # the last entry is written last: where it is, the transaction was complete
         return {name: b"".join(part) for name, part in parts.items()}
 
     def mark_suspect(self, names: Iterable[str], timeout_seconds: float) -> None:
@@ -283,6 +286,7 @@ class SessionWriter(LockedFiles):
         """One attempt; False if a file changed meanwhile, because only what was read may be recorded."""
         session_history = self._reader.catch_up()
         info = self._info()
+        self._record_incomplete(info)
         allocator = IdAllocator(max(self._writer_state.seq, session_history.seq), self._writer_state.numbers)
         allocator.raise_to(info.seq if info else 0, session_history.numbers)
         allocator.raise_to(0, info.numbers if info else {})
@@ -310,6 +314,15 @@ class SessionWriter(LockedFiles):
             self._start_lineage(os.urandom(6).hex())
         self._reader.lineage = self._writer_state.lineage  # under the lock the states are what the files hold
         return self._known_entries.quarantine_missing(lineage, may_wait=may_wait)
+
+    def _record_incomplete(self, info: SessionInfo | None) -> None:
+        """Record transactions with missing entries: a later entry would be taken as evidence that they were complete."""
+        new = [mark for mark in self._reader.hidden if info is not None and mark not in info.incomplete]
+        path = self._path(self._layout.info_file)
+        if not new or info is None or find_conflict(self._layout, self._disk.read(path)) is not None:
+            return
+        info.incomplete = info.incomplete + new
+        self._disk.replace(path, self._layout.encode_info(info))
 
     def quarantine_missing(self, timeout_seconds: float) -> None:
         """Compare the entries that this process knows with the files before it forgets them; takes the lock only if a file changed."""

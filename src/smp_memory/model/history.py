@@ -311,6 +311,16 @@ class SessionHistory:
             renames.append(rename)
         return renames
 
+    def numbers_of(self, mark: str) -> set[int]:
+        """The numbers of an unfinished transaction that have arrived."""
+        return self._parts.get(mark, set())
+
+    def reserve(self, entry: Entry) -> None:
+        """Count the number and the id of an entry that is not shown as given out."""
+        self.seq = max(self.seq, *(transaction_range(entry.tx) or (entry.seq,))[:2])
+        prefix, number = ids.parts_of(entry.id)
+        self.numbers[prefix] = max(self.numbers.get(prefix, 0), number)
+
     def unfinished(self) -> list[str]:
         """Transactions of which entries are missing. Complete ones are dropped from the bookkeeping."""
         for mark in list(self._parts):

@@ -17,8 +17,8 @@ class SessionInfo:
     """Participants, project, creation time, context and settings of a session, and the counters that rewrites must keep."""
 
     __slots__ = (
-        "agents", "config", "context", "created_text", "format", "generation", "id", "is_assumed", "numbers", "other",
-        "project", "seq", "status", "tags", "uid", "user",
+        "agents", "config", "context", "created_text", "format", "generation", "id", "incomplete", "is_assumed", "numbers",
+        "other", "project", "seq", "status", "tags", "uid", "user",
     )  # fmt: skip
 
     def __init__(
@@ -38,6 +38,7 @@ class SessionInfo:
         seq: int = 0,
         format: int = FORMAT,
         uid: str = "",
+        incomplete: list[str] | None = None,
         other: dict[str, Any] | None = None,
     ) -> None:
         self.id = id
@@ -55,6 +56,9 @@ class SessionInfo:
         self.seq = seq
         self.format = format
         self.uid = uid  # random; distinguishes sessions of one name that two clones of a store created
+        self.incomplete = (
+            incomplete or []
+        )  # transactions of which entries were missing when something was written after them
         self.other = other or {}  # unknown fields, written by hand or by another tool
 
     @property

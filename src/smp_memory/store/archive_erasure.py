@@ -1,14 +1,12 @@
 """Erase and purge memories in archived and deleted sessions, which stay archived or deleted.
 
 The session is copied to RAM, changed there, and written back. An archive is packed beside the old one, read back and
-compared, and renamed onto it; then the summary beside it is rewritten. Of a deleted session, the changed files are
-written beside the old ones and a plan that renames them is committed. A purge follows `policies.purge`: two checks at least a
-day apart, recorded in `purge.json`, here inside the archive.
+compared, and renamed onto it; then the summary beside it is rewritten. Of a deleted session, the changed files are replaced one
+after the other. A purge follows `policies.purge`: two checks at least a day apart.
 
-Guarantees: a crash leaves the old archive or files, or new ones without the memory. The remaining plan or an outdated
-summary is completed by the next process that opens the store or works on that session. Purged ids stay in the archive
-until the audit log has them. An archive of another program, or one that cannot be read, is not purged (`smp doctor`
-reports it).
+Guarantees: a crash leaves the old archive or the new one, and of a deleted session each file old or new; the next process that opens
+the store repeats an erasure that was interrupted (`erasing.json`). An archive of another program, or one that cannot be read, is not
+purged (`smp doctor` reports it).
 Non-guarantees: of several deleted sessions of one name, the last is changed.
 """
 
@@ -20,10 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import SMPError
 from smp_memory.files import archive
-from smp_memory.files.archive import read_archive
 from smp_memory.files.disk import TEMPORARY
-from smp_memory.files.journal import Journal, Plan
-from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.model.deletions import Purged
 from smp_memory.model.times import to_text
 from smp_memory.policies.purge import purge_due
@@ -36,7 +31,7 @@ from smp_memory.store.archive import (
     files_in,
     session_files,
 )
-from smp_memory.store.archive_index import ERASING, ArchiveIndex
+from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.archive_names import is_own_summary
 from smp_memory.store.session_erasure import erase_in
 
@@ -44,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from smp_memory.files.disk import Disk
     from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.model.storage_reports import ArchivedSession
@@ -111,57 +105,22 @@ def pack_again(archives: ArchiveIndex, copy: SessionCopy, path: str) -> dict[str
 
 
 def _replace_files(archives: ArchiveIndex, copy: SessionCopy, content: str) -> list[str]:
-    """Replace the files of a deleted session by those of a copy, in one plan; returns the changed paths."""
+    """Replace the files of a deleted session by those of a copy, one after the other; returns the changed paths."""
     disk, ram = archives.disk, copy.files.store.disk
     before = dict(files_in(disk, content))
     after = {name: ram.read(path) for name, path in session_files(copy.files)}
-    plan = Plan()
-    folders = set()
+    changed = [os.path.join(content, name) for name in before if name not in after]
     for name, data in after.items():
-        if before.get(name) == data:
-            continue
-        path = os.path.join(content, name)
-        disk.make_folder(os.path.dirname(path))
-        disk.remove(path + TEMPORARY)
-        disk.write_new(path + TEMPORARY, data)
-        folders.add(os.path.dirname(path))
-        plan.moves.append((name + TEMPORARY, name))
-    plan.removes = [name for name in before if name not in after]
-    for folder in sorted(folders):
+        if before.get(name) != data:
+            path = os.path.join(content, name)
+            disk.make_folder(os.path.dirname(path))
+            disk.replace(path, data)
+            changed.append(path)
+    for name in before.keys() - after.keys():
+        disk.remove(os.path.join(content, name))
+    for folder in {os.path.dirname(path) for path in changed}:
         disk.sync_folder(folder)
-    disk.make_folder(os.path.join(content, PRIVATE))
-    _journal(disk, content).commit(plan)
-    finish_plan(disk, content)
-    changed = [name for _, name in plan.moves] + plan.removes
-    return [os.path.join(content, name) for name in changed if not name.endswith(TEMPORARY)]
-
-
-def finish_plan(disk: Disk, content: str) -> None:
-    """Carry out the committed plan for a deleted session's files, or discard an uncommitted one."""
-    journal = _journal(disk, content)
-    if journal.exists():
-        journal.recover(lambda name, data: True)
-
-
-def _journal(disk: Disk, content: str) -> Journal:
-    return Journal(disk, os.path.join(content, PRIVATE, ERASING), content, "a deleted session")
-
-
-# -- after a crash
-
-
-def finish(archives: ArchiveIndex, session: str) -> None:
-    """Complete an interrupted erasure in an archived or deleted session. Hold the root's lock."""
-    for folder in archives.trash_folders(session):
-        finish_plan(archives.disk, archives.content_path(folder))
-    if archives.is_archived(session):
-        try:
-            pair = archives.pair(session)
-            summary = read_archive(archives.disk, pair.archive).summary
-        except SMPError:
-            return  # restoring the session reports it
-        if is_own_summary(summary):
-            archives.write_summary(pair.summary, summary, pair.archive)
+    return [path for path in changed if not path.endswith(TEMPORARY)]
 
 
 TRASH = "deleted_memories"  # field of an archive's summary: how many deleted memories it holds
@@ -212,24 +171,15 @@ def _purge_archive(
     config = files.usable_config()
     if automatic and not config["lifecycle.auto_purge"]:
         return Purged()
-    trash.sign_for(files, store.disk, files.store.disk)
-    before = trash.announced_purges(files)
+    files.state = store.state
     time_kept = timedelta(days=config["lifecycle.purge_days"]) if kept is None else kept
     done = purge_due(files, now, time_kept, evidence, lambda names: False)
-    purged = trash.purged_ids(files.reader)
-    if purged or trash.announced_purges(files) != before:
-        _pack(archives, copy, session)
+    if done.ids:
+        archives.write_summary(beside, pack_again(archives, copy, path), path)
+    purged = trash.purged_ids(files)
     if purged and store.audit.note("purge", at=to_text(now), by=by, session=session, ids=purged):
-        trash.sign_for(files, store.disk, files.store.disk)
-        trash.clear_purged_ids(files)
-        _pack(archives, copy, session)
+        trash.PurgeNotes(store.state, session).audited(purged)
     return done
-
-
-def _pack(archives: ArchiveIndex, copy: SessionCopy, session: str) -> None:
-    path, beside = archives.pair(session)
-    trash.sign_for(copy.files, copy.files.store.disk, archives.disk)
-    archives.write_summary(beside, pack_again(archives, copy, path), path)
 
 
 def _trash_count(copy: SessionCopy) -> int:

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 CONTENT, PACKED = "session", "session.tar.gz"
 _BACKUP = "backup.tar.gz"  # of a session that another program deleted
-ERASING = "erasing-plan.json"  # in a deleted session's private folder: how its files are to change
 _REMOVAL, _STAGING = "leaving-", "coming-"  # prefixes of names in the root's private folder
 
 
@@ -244,7 +243,7 @@ class ArchiveIndex:
         for folder in self.trash_folders(session):
             if self._deleted(folder) is not None:
                 self._remove_unused_conversions(folder)
-                self._finish_plan(folder)
+                self.disk.remove(os.path.join(folder, PACKED) + TEMPORARY)
             elif self._is_unfinished_deletion(folder):
                 self.remove(folder)  # a record whose session was never moved here
         for pair in self.pairs(session):
@@ -313,15 +312,6 @@ class ArchiveIndex:
             self.store.audit.note(
                 "purge_session", at=record["purged_at"], session=record.get("session_id"), count=1, interrupted=True
             )
-
-    def _finish_plan(self, folder: str) -> None:
-        """Carry out the plan that an interrupted erasure committed."""
-        self.disk.remove(os.path.join(folder, PACKED) + TEMPORARY)
-        content = self.content_path(folder)
-        if self.disk.exists(os.path.join(content, PRIVATE, ERASING)):
-            from smp_memory.store.archive_erasure import finish_plan
-
-            finish_plan(self.disk, content)
 
     def remove_archive(self, pair: ArchivePaths) -> None:
         """Remove an archive and its summary, after its session was restored or moved elsewhere."""

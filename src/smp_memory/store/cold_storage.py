@@ -19,13 +19,11 @@ import hashlib
 import os
 
 from smp_memory import incomplete
-from smp_memory.errors import DuplicateId, MemoryNotFound, SMPError, StorageCorrupt
+from smp_memory.errors import DuplicateId, MemoryNotFound, StorageCorrupt
 from smp_memory.files import cold_segment
-from smp_memory.files.codec import SIGNED
 from smp_memory.files.cold_format import ColdEntry
-from smp_memory.files.cold_segment import FILE, ColdMatch, ColdSegment, key_of
+from smp_memory.files.cold_segment import FILE, ColdMatch, ColdSegment, decode_cold_entry, key_of
 from smp_memory.files.disk import TEMPORARY
-from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.model.entry import CHANGE, is_revision
 from smp_memory.model.history import IdAllocator, SessionHistory
 from smp_memory.model.reports import Problem
@@ -165,24 +163,6 @@ def _memory(id: str, rows: list[ColdRow]) -> ColdMemory:
     type, created, moved, why = (str(about.get(name, "")) for name in ("type", "created", "moved", "why"))
     size = sum(row.length for row in rows)
     return ColdMemory(id, type, created, moved, why, size, len(rows), HISTORY in about)
-
-
-def decode_cold_entry(found: ColdMatch, layout_name: str) -> Entry | None:
-    """The entry of a row; None if it cannot be decoded."""
-    row = found.row
-    name = row.about.get("layout", layout_name)
-    layout = layout_named(name if name in NAMES else layout_name)
-    try:
-        pieces = layout.codec_of(row.file).decode(found.data, 0, 1)
-        piece = next((piece for piece in pieces if piece.fields is not None), None)
-        if piece is None or piece.fields is None:
-            return None
-        entry = layout.field_names.decode(piece.fields, layout.kind_of(row.file), piece.state, row.file, 0, row.seq)
-    except SMPError:
-        return None
-    entry.seq, entry.tx, entry.state = row.seq, "", SIGNED  # it is encoded again when it is restored
-    entry.id = row.id
-    return entry
 
 
 def cold_history(session: FileSession, problems: list[Problem] | None = None) -> SessionHistory:

@@ -19,14 +19,15 @@ from smp_memory.errors import SessionCorrupt, StorageCorrupt, StorageError, Stor
 from smp_memory.files.cold_segment import FILE as COLD
 from smp_memory.files.journal import Journal, Plan
 from smp_memory.files.layouts import layout_named
-from smp_memory.files.layouts.layout import OVERVIEW_FILES, OVERVIEWS, PRIVATE
+from smp_memory.files.layouts.layout import CONFIG_FILE, FLAG, OVERVIEW_FILES, OVERVIEWS, PRIVATE, QUARANTINE, STAGING
 from smp_memory.files.lock import SessionLock
+from smp_memory.files.plan_review import LOCK_FILES, store_locator
 from smp_memory.files.reader import SessionReader
 from smp_memory.model.clone_merge import in_order
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.session_info import FORMAT, SessionInfo
 from smp_memory.store import foreign_files
-from smp_memory.store.file_store import CONFIG_FILE, FLAG, JOURNAL, STAGING, FileStore
+from smp_memory.store.file_store import JOURNAL, FileStore
 from smp_memory.store.session_creation import check_written, encode_session
 
 TYPE_CHECKING = False
@@ -82,13 +83,13 @@ def _convert(store: FileStore, target: Layout, to: str, progress: Callable[[str]
             progress(session)
             _stage_session(store, target, session, plan)
         _stage_config(disk, root, to, plan)
-        journal = _root_journal(disk, root)
+        journal = root_journal(disk, root)
         journal.commit(plan)
         journal.apply(plan, _nothing_to_append)
         journal.clear()
         _remove_leftovers(disk, root, plan)
     except BaseException:
-        if not _root_journal(disk, root).exists():
+        if not root_journal(disk, root).exists():
             try:
                 _discard(disk, root)
             except (OSError, StorageError):
@@ -107,7 +108,7 @@ def finish_if_possible(disk: Disk, root: str) -> None:
         cannot_write = isinstance(
             from_os_error(error, root, "") if isinstance(error, OSError) else error, _NOT_WRITABLE
         )
-        if not cannot_write or _root_journal(disk, root).exists():
+        if not cannot_write or root_journal(disk, root).exists():
             raise
 
 
@@ -126,7 +127,7 @@ def finish_conversion(disk: Disk, root: str, timeout_seconds: float = 5.0) -> No
 
 def complete(disk: Disk, root: str) -> None:
     """The same for a caller that holds the root's lock. A running conversion holds it to the end."""
-    plan = _root_journal(disk, root).recover(_nothing_to_append)
+    plan = root_journal(disk, root).recover(_nothing_to_append)
     if plan is not None:
         _remove_leftovers(disk, root, plan)
     _discard(disk, root)
@@ -144,8 +145,8 @@ def _root_lock(disk: Disk, root: str) -> SessionLock:
     return SessionLock(disk, os.path.join(root, PRIVATE), f"the store {root}")
 
 
-def _root_journal(disk: Disk, root: str) -> Journal:
-    return Journal(disk, os.path.join(root, JOURNAL), root, "the store")
+def root_journal(disk: Disk, root: str) -> Journal:
+    return Journal(disk, os.path.join(root, JOURNAL), root, store_locator)
 
 
 def _nothing_to_append(name: str, data: bytes) -> bool:
@@ -291,23 +292,19 @@ def _plan_removals(store: FileStore, old: Layout, target: Layout, session: str, 
             plan.removes.append(relative)
     source, destination = old.private(root, session), target.private(root, session)
     if source != destination:
-        for name in store.disk.names(source):
-            if name == "quarantine" or name.startswith(COLD):  # kept, also quarantined cold segments
-                if store.disk.exists(os.path.join(destination, name)):
-                    return  # the session has its own; the old folder stays
-                plan.moves.append(
-                    (
-                        os.path.relpath(os.path.join(source, name), root),
-                        os.path.relpath(os.path.join(destination, name), root),
-                    )
-                )
-        plan.removes.append(os.path.relpath(source, root))
+        names = store.disk.names(source)
+        moved = [name for name in names if name == QUARANTINE or name.startswith(COLD)]  # also damaged cold segments
+        if any(store.disk.exists(os.path.join(destination, name)) for name in moved):
+            return  # the session has its own; the old folder stays
+        old_private, new_private = os.path.relpath(source, root), os.path.relpath(destination, root)
+        plan.moves += [(os.path.join(old_private, name), os.path.join(new_private, name)) for name in moved]
+        plan.removes += [os.path.join(old_private, name) for name in names if name in LOCK_FILES]
 
 
 def _remove_leftovers(disk: Disk, root: str, plan: Plan) -> None:
     """Remove the staging folder and folders that are empty now."""
     disk.remove_tree(os.path.join(root, STAGING))
-    folders = {os.path.dirname(name) for name in plan.removes}
+    folders = {os.path.dirname(name) for name in (*plan.removes, *(source for source, _ in plan.moves))}
     for folder in sorted(folders | {os.path.dirname(folder) for folder in folders}, key=len, reverse=True):
         path = os.path.join(root, folder)
         if folder and disk.is_folder(path) and not disk.names(path):

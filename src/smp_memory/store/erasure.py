@@ -32,6 +32,7 @@ from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.archive_names import ARCHIVE_FOLDERS
 from smp_memory.store.file_store import ERASING
 from smp_memory.store.session_erasure import contains_any, processes_with_removed_files, scan_files, scan_folder
+from smp_memory.store.trash import PurgeNotes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +65,8 @@ def erase(
         try:
             for session, ids in targets.items():
                 archives.recover(session)
+                if not archives.is_live(session):
+                    _intend(store, targets, session)
                 pieces |= _erase_in(archives, session, ids, receipt)
                 store.change_table.mark_changed(session)
         finally:
@@ -117,6 +120,8 @@ def _clean_up(store: FileStore, targets: dict[str, list[str]], receipt: Receipt)
         store.state.forget_removed_stores()  # this one may have been elsewhere before
         changed = clean_index(store, targets)
         left = _purge_derived(store, targets)
+        for session, ids in targets.items():
+            PurgeNotes(store.state, session).forget(ids)
         (receipt.rewritten if changed == "rewritten" else receipt.removed).extend([INDEX] * bool(changed))
         receipt.pending += left
         return True
@@ -178,18 +183,19 @@ def finish_erasing(store: FileStore) -> bool:
 def _finish(archives: ArchiveIndex) -> None:
     store = archives.store
     try:
-        stored = json.loads(store.state.read(ERASING))["ids"]
-        targets = {check(str(session), "session"): [str(id) for id in ids] for session, ids in stored.items()}
+        stored = json.loads(store.state.read(ERASING))
+        begun = str(stored.get("begun", ""))
+        targets = {check(str(session), "session"): [str(id) for id in ids] for session, ids in stored["ids"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidRecord):
-        targets = {}
+        targets, begun = {}, ""
     gone: dict[str, list[str]] = {}
     for session, ids in targets.items():
         archives.recover(session)
-        if ids:
-            archive_erasure.finish(archives, session)
-            if archives.is_live(session):
-                store.session(session).run_locked("finishing an erasure", lambda: None)  # carries out its plan
-            gone[session] = _gone(archives, session, ids)
+        if archives.is_live(session):
+            store.session(session).run_locked("finishing an erasure", lambda: None)  # carries out its plan
+        elif session == begun and (archives.is_archived(session) or archives.deleted(session)):
+            archive_erasure.erase_in_archive(archives, session, ids)
+        gone[session] = _gone(archives, session, ids)
     clean_index(store, {})
     _purge_derived(store, targets)
     for session, ids in gone.items():
@@ -214,8 +220,9 @@ def _gone(archives: ArchiveIndex, session: str, ids: list[str]) -> list[str]:
     return found
 
 
-def _intend(store: FileStore, targets: dict[str, list[str]]) -> None:
-    store.state.write(ERASING, (json.dumps({"ids": targets}) + "\n").encode(), durable=True)
+def _intend(store: FileStore, targets: dict[str, list[str]], begun: str = "") -> None:
+    """Write down what is to be erased; `begun`: the archived or deleted session that changes now, without a plan."""
+    store.state.write(ERASING, (json.dumps({"ids": targets, "begun": begun}) + "\n").encode(), durable=True)
 
 
 # -- verification

@@ -21,11 +21,11 @@ from smp_memory.errors import (
 )
 from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import layout_named
-from smp_memory.files.layouts.layout import PRIVATE
+from smp_memory.files.layouts.layout import CONFIG_FILE, FLAG, PRIVATE
 from smp_memory.files.lock import SessionLock
 from smp_memory.model.session_info import FORMAT
 from smp_memory.privacy.settings import check_settings
-from smp_memory.store.file_store import FLAG, FileStore, has_unfinished_conversion
+from smp_memory.store.file_store import FileStore, has_unfinished_conversion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.files.system import System
-
-
-CONFIG_FILE = "config.json"
 
 
 def open_file_store(

@@ -27,6 +27,7 @@ from smp_memory.files.disk import identity
 from smp_memory.files.lock import SessionLock
 from smp_memory.files.partial_reader import read_tail
 from smp_memory.files.reader import SessionReader
+from smp_memory.files.user_state import PlanApproval
 from smp_memory.files.writer import SessionWriter
 from smp_memory.model.session_info import FORMAT
 from smp_memory.store import session_metadata
@@ -67,6 +68,10 @@ class FileSession:
         self.archive_path = ""  # for a copy in RAM: the archive that it was made from
         self._store = store
         self.reader = SessionReader(store.disk, store.layout, store.root, session)
+        self.reader.journal.approval = PlanApproval(store.state, session)
+        self.state = (
+            store.state
+        )  # where announced purges are kept; for a copy in RAM of an archive that of the real store
         slow = store.config.slow_seconds
         self._lock = SessionLock(store.disk, self.reader.private, f"session {session}", session, slow)
         self.writer = SessionWriter(self.reader, self._lock, self._info_or_none, store.check_current)
@@ -256,6 +261,7 @@ class FileSession:
     def unreadable(self) -> list[Problem]:
         """Unreadable entries at the last read of this process; each is logged once."""
         found = [problem for state in list(self.reader.states.values()) if state.problems for problem in state.problems]
+        found += self.reader.hidden_problems()
         return incomplete.report(self._named(incomplete.errors(found))) if found else []
 
     def _named(self, problems: list[Problem]) -> list[Problem]:

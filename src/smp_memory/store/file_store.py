@@ -25,7 +25,7 @@ from smp_memory.errors import (
 )
 from smp_memory.files.activity import SESSION_USES, AccessLog, ChangeTable
 from smp_memory.files.disk import Disk, identity
-from smp_memory.files.layouts.layout import PRIVATE
+from smp_memory.files.layouts.layout import CONFIG_FILE, FLAG, PRIVATE, STAGING
 from smp_memory.files.user_state import open_user_state
 from smp_memory.import_lock import loading
 from smp_memory.model import ids
@@ -52,12 +52,9 @@ if TYPE_CHECKING:
     from smp_memory.privacy.audit import Audit
     from smp_memory.store.port import Histories, SearchIndex, StoreExamination, Summary
 
-CONFIG_FILE = "config.json"
 _UNUSED_SETTINGS, _OTHER_STORES = "unused-settings", "other-stores"  # files in the user's state: what was reported last
 _TRIES = 5
-FLAG = "converting"
 ERASING = "erasing.json"  # in the user's state: ids of memories whose erasure began
-STAGING = os.path.join(PRIVATE, FLAG)  # new files of a conversion
 JOURNAL = os.path.join(PRIVATE, "journal.json")  # plan of a conversion
 
 

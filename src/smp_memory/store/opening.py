@@ -93,8 +93,9 @@ def open_read_only(
     from smp_memory.config import Config
     from smp_memory.files.disk import Disk
     from smp_memory.files.layouts import layout_named
+    from smp_memory.files.layouts.layout import CONFIG_FILE
     from smp_memory.files.system import RealSystem
-    from smp_memory.store.file_store import CONFIG_FILE, FileStore
+    from smp_memory.store.file_store import FileStore
 
     path, system = os.path.join(root, CONFIG_FILE), RealSystem(root)
     stored = json.loads(Disk(system).read(path).decode("utf-8-sig"))

@@ -15,8 +15,9 @@ import re
 
 from smp_memory.errors import Conflict, InvalidRecord, MemoryNotFound
 from smp_memory.files.file_state import FileState
-from smp_memory.files.journal import MISSING, QUARANTINE
+from smp_memory.files.journal import MISSING
 from smp_memory.files.layouts import NAMES, layout_named
+from smp_memory.files.layouts.layout import QUARANTINE
 from smp_memory.files.reader import SessionReader
 from smp_memory.model import ids
 from smp_memory.model.entry import PUT
@@ -53,7 +54,7 @@ def _entry(store: FileStore, session: str, path: str) -> QuarantinedEntry:
     name, status = os.path.basename(path), store.disk.stat(path)
     found = _NAME.match(name)
     why = found["why"] if found else ""
-    reason = _WHY.get(why, "an unfinished write" if why.isdigit() else "of a foreign journal")
+    reason = _WHY.get(why, "an unfinished write" if why.isdigit() else "of a plan that was not carried out")
     size = status.st_size if status is not None else 0
     return QuarantinedEntry(session, name, path, reason, found["time"] if found else "", size)
 

@@ -49,6 +49,7 @@ class SessionEdit:
         self.folded: dict[Position, list[Entry]] = {}  # entries that replace one entry, as one folded entry
         self.cuts: set[ByteRange] = set()  # further byte ranges to remove: what cannot be read as an entry
         self.files: dict[str, bytes | None] = {}  # further files of the session's folder; None removes one
+        self.destroys = False  # whether something is removed for good
 
     def remove(self, entry: Entry) -> None:
         self.removed.add(position_of(entry))
@@ -282,7 +283,7 @@ class _Rewriting:
             self._done.bytes_after += len(data or b"")
 
     def carry_out(self, contents: dict[str, bytes | None]) -> Rewritten:
-        identities = self._session.writer.rewrite(contents)
+        identities = self._session.writer.rewrite(contents, destroys=self._edit.destroys)
         try:
             self._reader.adopt(self._states, identities)
             self._session.writer.reconcile()

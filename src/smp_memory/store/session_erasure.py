@@ -1,7 +1,7 @@
 """Erase memories from one session's folder in one rewrite, and scan files for pieces of the erased text.
 
 One plan covers its files with all entries of the memories (history, deletions, copies, damaged fragments), the cold
-segment, quarantine, announced purges, overviews, and what summaries that SMP made of the memories quote of them.
+segment, quarantine, overviews, and what summaries that SMP made of the memories quote of them.
 A *piece* is a part of the text that every codec writes unchanged: letters, digits, blanks and a few signs on one line.
 Fields whose values many memories share (author, tags, status) give no pieces.
 
@@ -22,13 +22,11 @@ from typing import Any, NamedTuple
 
 from smp_memory.errors import SMPError
 from smp_memory.files.cold_segment import FILE as COLD
-from smp_memory.files.cold_segment import ColdSegment
-from smp_memory.files.journal import QUARANTINE
-from smp_memory.files.layouts.layout import OVERVIEW_FILES, OVERVIEWS
+from smp_memory.files.cold_segment import ColdSegment, decode_cold_entry
+from smp_memory.files.layouts.layout import OVERVIEW_FILES, OVERVIEWS, QUARANTINE
 from smp_memory.model.history import PausedCollection
 from smp_memory.policies.compaction_plan import AUTHOR, covers, without_quotes
 from smp_memory.store import trash
-from smp_memory.store.cold_storage import decode_cold_entry
 from smp_memory.store.rewrite import (
     SessionEdit,
     copy_of,
@@ -110,12 +108,6 @@ class _Erasure:
                 edit.files[private_name(reader, name)] = None
         for name in _quarantined(reader, self._remnants):
             edit.files[private_name(reader, os.path.join(QUARANTINE, name))] = None
-        if self._disk.exists(os.path.join(reader.private, trash.PURGE_FILE)):
-            known = trash.read_announcements(reader)
-            left = {name: at for name, at in known.items() if name not in self._ids}
-            edit.files[private_name(reader, trash.PURGE_FILE)] = trash.encode_purges(
-                reader, left, trash.purged_ids(reader)
-            )
         for name in OVERVIEW_FILES if reader.layout.info_file else ():
             edit.files[f"{OVERVIEWS}/{name}"] = None
         self._clean_summaries(edit)

@@ -16,14 +16,13 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.files import cold_segment
-from smp_memory.files.cold_segment import ColdSegment
-from smp_memory.files.journal import QUARANTINE
+from smp_memory.files.cold_segment import ColdSegment, decode_cold_entry
 from smp_memory.files.layouts import NAMES, layout_named
-from smp_memory.files.layouts.layout import OVERVIEW_FILES, OVERVIEWS
+from smp_memory.files.layouts.layout import OVERVIEW_FILES, OVERVIEWS, QUARANTINE
 from smp_memory.model.entry import Entry
 from smp_memory.model.storage_reports import RedactionReport
 from smp_memory.store.archive_index import ArchiveIndex
-from smp_memory.store.cold_storage import cold_path, decode_cold_entry
+from smp_memory.store.cold_storage import cold_path
 from smp_memory.store.erasure import clean_index
 from smp_memory.store.file_store import ERASING
 from smp_memory.store.rewrite import SessionEdit, copy_of, private_name, rewrite_under_lock
@@ -103,6 +102,7 @@ class _Cleaning:
         """The edit of the session's files. May be called again, so it resets the report."""
         self.found.memories, self.found.set_aside, self.found.pending = {}, {}, []
         edit = SessionEdit()
+        edit.destroys = True
         for name, state in reader.states.items():
             for entry in state.entries:
                 new, removals = self._cleaned(entry)

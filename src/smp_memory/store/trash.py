@@ -5,16 +5,16 @@ beside it; they are not read, so their size does not matter. Undeleting moves th
 session was archived. Purging moves them to a removal folder, then removes them.
 
 Purging memories (`policies.purge` decides which) removes all their entries from the files in one rewrite (`store.rewrite`).
-What was announced is in `purge.json` of the session's private folder:
+What was announced is in the user's state, because announcements that came with a repository must not count:
 
-    {"announced": {"DEC-0001": [deleted at, announced at, passed seconds]}, "taken": ["DEC-0002"], "mac": "…"}
+    purges/SESSION.json     {"announced": {"DEC-0001": [deleted at, announced at, passed seconds]}, "begun": ["DEC-0002"]}
 
 Guarantees: each step of a session takes effect at one rename. A deleted session can be undeleted until it is purged,
 unchanged, also if the store changed its layout meanwhile. The id of a deleted session may be used again at once.
-A crash leaves all of a session's purge of memories done or none of it. Numbers of purged memories are never reused. Purged ids
-are in `taken`, written in the same plan, until the audit log has them. The file is authenticated (`files.user_state`):
-announcements that came with a repository do not count.
-Non-guarantees: purging frees the blocks on disk, it does not overwrite them.
+A crash leaves all of a session's purge of memories done or none of it. Numbers of purged memories are never reused. Ids are in
+`begun` from before the purge until the audit log has those that are gone.
+Non-guarantees: purging frees the blocks on disk, it does not overwrite them. Without a state folder no purge is ever due, because
+announcements end with the process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from smp_memory.files.cold_segment import FILE as COLD
 from smp_memory.files.cold_segment import ColdSegment, encode_reduced
 from smp_memory.files.layouts.layout import ARCHIVED
 from smp_memory.files.lock import SessionLock
-from smp_memory.files.user_state import authentication_code, is_authentic
 from smp_memory.model.storage_reports import DELETED, ArchivedSession
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.policies.purge import AnnouncedPurge
@@ -43,8 +42,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from smp_memory.files.disk import Disk
     from smp_memory.files.reader import SessionReader
+    from smp_memory.files.user_state import UserState
     from smp_memory.model.history import SessionHistory
     from smp_memory.policies.purge import PurgeCheck
     from smp_memory.store.file_session import FileSession
@@ -203,80 +202,74 @@ def _last_deleted(archives: ArchiveIndex, session: str) -> ArchivedSession:
 # -- purging memories
 
 
-PURGE_FILE = "purge.json"
+class PurgeNotes:
+    """Announced purges of a session, and memories whose purge began and is not in the audit log yet; in the user's state."""
+
+    def __init__(self, state: UserState, session: str) -> None:
+        self._state = state
+        self._name = os.path.join("purges", f"{session}.json")
+
+    def announced(self) -> dict[str, AnnouncedPurge]:
+        try:
+            return {
+                name: AnnouncedPurge(str(deleted), to_moment(at), timedelta(seconds=passed[0]) if passed else None)
+                for name, (deleted, at, *passed) in self._load()["announced"].items()
+            }
+        except (UserError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
+            return {}
+
+    def begun(self) -> list[str]:
+        names = self._load().get("begun")
+        return [str(name) for name in names] if isinstance(names, list) else []
+
+    def _load(self) -> dict[str, Any]:
+        try:
+            fields = json.loads(self._state.read(self._name))
+        except (FileNotFoundError, Corrupt, ValueError, RecursionError):
+            return {}
+        return fields if isinstance(fields, dict) else {}
+
+    def write(self, announced: dict[str, AnnouncedPurge], begun: list[str]) -> None:
+        """Durably if a purge begins: the audit record is written from it after a crash."""
+        if not announced and not begun:
+            self._state.remove(self._name)
+            return
+        fields = {
+            name: [
+                each.deleted,
+                to_text(each.at),
+                *([] if each.passed is None else [round(each.passed.total_seconds(), 3)]),
+            ]
+            for name, each in sorted(announced.items())
+        }
+        data = json.dumps({"announced": fields, "begun": begun})
+        self._state.write(self._name, data.encode() + b"\n", durable=bool(begun))
+
+    def audited(self, ids: list[str]) -> None:
+        """The audit log has these memories now."""
+        self.write(self.announced(), [name for name in self.begun() if name not in ids])
+
+    def forget(self, ids: list[str]) -> None:
+        """Remove memories that were erased."""
+        announced = self.announced()
+        if not announced.keys().isdisjoint(ids):
+            left = {name: each for name, each in announced.items() if name not in ids}
+            self.write(left, self.begun())
 
 
 def announced_purges(session: FileSession) -> dict[str, AnnouncedPurge]:
-    """The announced memories of a session, by id; empty if the file is missing or not authentic."""
-    return read_announcements(session.reader)
+    """The announced memories of a session, by id."""
+    return PurgeNotes(session.state, session.session).announced()
 
 
-def read_announcements(reader: SessionReader) -> dict[str, AnnouncedPurge]:
-    """The same, from a reader."""
-    try:
-        return {
-            name: AnnouncedPurge(str(deleted), to_moment(at), timedelta(seconds=passed[0]) if passed else None)
-            for name, (deleted, at, *passed) in _stored(reader)["announced"].items()
-        }
-    except (Corrupt, UserError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
-        return {}
-
-
-def purged_ids(reader: SessionReader) -> list[str]:
+def purged_ids(session: FileSession) -> list[str]:
     """Ids that were purged and are not in the audit log yet."""
-    purged = _stored(reader).get("taken")
-    return [str(name) for name in purged] if isinstance(purged, list) else []
-
-
-def _stored(reader: SessionReader, signed: Disk | None = None) -> dict[str, Any]:
-    """The fields of the file; empty if it is not authentic, because a forged one would let a purge skip its day of waiting."""
-    path = os.path.join(reader.private, PURGE_FILE)
-    try:
-        fields = json.loads(reader.disk.read(path))
-        mac = fields.pop("mac", None)
-        is_valid = is_authentic(signed or reader.disk, _purpose(reader), json.dumps(fields).encode(), mac)
-    except (FileNotFoundError, Corrupt, ValueError, TypeError, AttributeError, RecursionError):
-        return {}
-    return fields if is_valid else {}
-
-
-def _purpose(reader: SessionReader) -> str:
-    return f"purge of {reader.session}"
-
-
-def sign_for(session: FileSession, old: Disk, new: Disk) -> None:
-    """Sign the file of a copy in RAM with the secret of another disk; remove one that `old` did not sign."""
-    reader = session.reader
-    path, fields = os.path.join(reader.private, PURGE_FILE), _stored(reader, old)
-    if fields:
-        reader.disk.replace(path, _signed(reader, fields, new))
-    else:
-        reader.disk.remove(path)
-
-
-def clear_purged_ids(session: FileSession) -> None:
-    """Empty the list of purged ids, after they were written to the audit log."""
-    session.run_locked("noting a purge", lambda: _write(session, announced_purges(session), []))
-
-
-def encode_purges(reader: SessionReader, announced: dict[str, AnnouncedPurge], purged: list[str]) -> bytes | None:
-    """The content of the file; None if none is needed."""
-    if not announced and not purged:
-        return None
-    fields = {
-        name: [
-            each.deleted,
-            to_text(each.at),
-            *([] if each.passed is None else [round(each.passed.total_seconds(), 3)]),
-        ]
-        for name, each in sorted(announced.items())
-    }
-    return _signed(reader, {"announced": fields, **({"taken": purged} if purged else {})}, reader.disk)
-
-
-def _signed(reader: SessionReader, fields: dict[str, Any], disk: Disk) -> bytes:
-    mac = authentication_code(disk.system.secret(), _purpose(reader), json.dumps(fields).encode())
-    return (json.dumps({**fields, "mac": mac}) + "\n").encode()
+    begun = PurgeNotes(session.state, session.session).begun()
+    if not begun:
+        return []
+    cold = {row.id for row in ColdSegment(session.store.disk, os.path.join(session.reader.private, COLD)).rows()}
+    present: set[str] = session.view(lambda session_history: {*session_history.histories} | cold)
+    return [name for name in begun if name not in present]
 
 
 def purge(
@@ -285,35 +278,34 @@ def purge(
     note: Callable[[list[str]], bool],
 ) -> PurgeCheck:
     """Announce and purge what `check` says, in one rewrite; `note` writes the audit record."""
-    checks: list[PurgeCheck] = [session.view(lambda session_history: check(session_history, announced_purges(session)))]
+    notes = PurgeNotes(session.state, session.session)
+    checks: list[PurgeCheck] = [session.view(lambda session_history: check(session_history, notes.announced()))]
 
     def edit(reader: SessionReader) -> SessionEdit | None:
-        checks[0] = found = check(reader.session_history, announced_purges(session))
-        removal = removal_edit(reader, found.due)
-        purged = [*purged_ids(reader), *found.due]
-        removal.files[private_name(reader, PURGE_FILE)] = encode_purges(reader, found.announced, purged)
-        return removal if found.due else None
-
-    def announce() -> None:
-        checks[0] = found = check(session.reader.session_history, announced_purges(session))
-        _write(session, found.announced, purged_ids(session.reader))
+        before = notes.announced()
+        checks[0] = found = check(reader.session_history, before)
+        notes.write({**before, **found.announced}, list(dict.fromkeys([*notes.begun(), *found.due])))
+        return removal_edit(reader, found.due) if found.due else None
 
     if checks[0].due:
         rewrite(session, "purging", edit)
-    elif checks[0].announced != announced_purges(session):
-        session.run_locked("announcing a purge", announce)
-    purged = purged_ids(session.reader)
-    if purged and note(purged):
-        try:
-            clear_purged_ids(session)
-        except SMPError:
-            pass  # the audit log has them; the next check writes them there once more
+    try:
+        if checks[0].due or checks[0].announced != notes.announced():
+            notes.write(checks[0].announced, notes.begun())
+        purged = purged_ids(session)
+        if purged and note(purged):
+            notes.audited(purged)
+    except (OSError, SMPError):
+        if not checks[0].due:
+            raise
+        # The memories are gone, and stay noted as begun: the next check writes the audit record.
     return checks[0]
 
 
 def removal_edit(reader: SessionReader, ids: list[str]) -> SessionEdit:
     """An edit that removes all entries of these memories from the session's files and its cold segment."""
     edit = SessionEdit()
+    edit.destroys = True
     for entry in entries_of(reader, ids):
         edit.remove(entry)
     path = os.path.join(reader.private, COLD)
@@ -322,12 +314,3 @@ def removal_edit(reader: SessionReader, ids: list[str]) -> SessionEdit:
         if removed:
             edit.files[private_name(reader, COLD)] = data
     return edit
-
-
-def _write(session: FileSession, announced: dict[str, AnnouncedPurge], purged: list[str]) -> None:
-    disk, path = session.store.disk, os.path.join(session.reader.private, PURGE_FILE)
-    data = encode_purges(session.reader, announced, purged)
-    if data is not None:
-        disk.replace(path, data)
-    else:
-        disk.remove(path)

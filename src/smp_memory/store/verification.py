@@ -15,8 +15,8 @@ from smp_memory import event_log
 from smp_memory.errors import InvalidConfig, SessionCorrupt
 from smp_memory.files.codec import CONFLICT, EDITED, NOT_KNOWN, SIGNED, TORN, Piece
 from smp_memory.files.entry_fields import decode_entries
-from smp_memory.files.journal import MISSING, QUARANTINE
-from smp_memory.files.layouts.layout import PRIVATE
+from smp_memory.files.journal import MISSING
+from smp_memory.files.layouts.layout import PRIVATE, QUARANTINE
 from smp_memory.files.reader import SessionReader
 from smp_memory.files.reconciliation import ConcurrentFileChange
 from smp_memory.model.content_checks import content_problems
@@ -104,9 +104,9 @@ def _without_unfinished(reader: SessionReader) -> list[Problem]:
     """The reader's problems without those of a committed plan, which the next write finishes."""
     problems = reader.problems()
     plan = reader.journal.load()
-    if reader.journal.is_foreign:
-        message = "this journal was not written by a user of this machine; it is not carried out, and the next write moves it to quarantine."
-        problems.append(Problem(reader.journal.path, 0, "foreign_journal", message, "warning"))
+    if reader.journal.is_rejected:
+        message = "this plan was not written by SMP, so it is not carried out; the next write moves it to quarantine."
+        problems.append(Problem(reader.journal.path, 0, "rejected_plan", message, "warning"))
     for name, offset, _ in plan.appends if plan is not None else ():
         path = os.path.join(reader.folder, name)
         line = reader.disk.read(path, 0, offset).count(b"\n") + 1 if reader.disk.exists(path) else 1
@@ -195,6 +195,7 @@ class _Repair:
                 contents[name] = new
         if contents or self._actions:
             info.generation += 1
+            info.incomplete = []
             info.seq = max(info.seq, self._session_history.seq)
             info.numbers = {**info.numbers, **self._session_history.numbers}
             self._add_info(contents, info)
@@ -288,6 +289,10 @@ class _Repair:
         problems = {problem.code: problem for problem in self._problems_at(name, piece.line)}
         if "invalid" in problems:
             return self._quarantine(name, piece, data, problems["invalid"].message)
+        if "incomplete_transaction" in problems:
+            self._quarantined.append((name, data))
+            self._act(name, piece.line, f"{piece.fields.get('id')} of an incomplete transaction quarantined")
+            return b""
         entries = self._entries(name, piece)
         if len(entries) > 1:
             return self._folded(name, piece, entries, problems, data)

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from smp_memory.model.entry import Entry
 
 PRIVATE = ".smp"  # SMP's own folder: locks, journal, quarantine. It holds no memories but those in quarantine.
+QUARANTINE = "quarantine"  # in that folder: what could not be read, or was set aside
+CONFIG_FILE = "config.json"  # in the root of a store
+FLAG = "converting"  # in `config.json` while a store is converted
+STAGING = os.path.join(PRIVATE, FLAG)  # new files of a conversion
 ARCHIVED = "archived"  # the folder of archived sessions
 # Fields that the designs keep in a session's metadata. SMP computes them on request and writes none, because they would become stale.
 DERIVED_FIELDS = frozenset((
@@ -147,6 +151,8 @@ def engine_fields(info: SessionInfo) -> Fields:
         fields["uid"] = info.uid
     if info.generation:
         fields.update(generation=info.generation, seq=info.seq, numbers=dict(info.numbers))
+    if info.incomplete:
+        fields["incomplete"] = list(info.incomplete)
     return fields
 
 
@@ -197,6 +203,7 @@ def build_info(
         seq=pop_checked(engine, "seq", int, 0),
         format=pop_checked(engine, "format", int, 0),
         uid=pop_checked(engine, "uid", str, ""),
+        incomplete=[str(mark) for mark in pop_checked(engine, "incomplete", list, [])],
         other=other,
     )
 

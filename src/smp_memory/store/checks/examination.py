@@ -19,17 +19,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from smp_memory.config import Config
 from smp_memory.config_file import with_store_facts_at_top
 from smp_memory.errors import FormatTooNew, InvalidConfig, SMPError, StorageError
+from smp_memory.files.cold_segment import decode_cold_entry
 from smp_memory.files.disk import Disk
-from smp_memory.files.journal import QUARANTINE as QUARANTINE_FOLDER
 from smp_memory.files.layouts import NAMES, layout_named
+from smp_memory.files.layouts.layout import CONFIG_FILE, FLAG
+from smp_memory.files.layouts.layout import QUARANTINE as QUARANTINE_FOLDER
 from smp_memory.files.reader import SessionReader
 from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import open_user_state
 from smp_memory.model.health import COLD, ENTRY, METADATA, PROBLEM, QUARANTINE, WARNING, HealthIssue, StoredContent
 from smp_memory.model.session_info import FORMAT
-from smp_memory.store.cold_storage import cold_segment_of, decode_cold_entry
+from smp_memory.store.cold_storage import cold_segment_of
 from smp_memory.store.examination import PlainExamination, PlainSessionExamination
-from smp_memory.store.file_store import CONFIG_FILE, FLAG, FileStore
+from smp_memory.store.file_store import FileStore
 from smp_memory.store.verification import validate
 
 if TYPE_CHECKING:
@@ -325,7 +327,6 @@ class ReadOnlySystem:
         self.lock = system.lock
         self.unlock = system.unlock
         self.boot_id = system.boot_id
-        self.secret = system.secret
         self.yield_cpu = system.yield_cpu
 
     def open(self, path: str, flags: int, /, mode: int = 0o600) -> int:

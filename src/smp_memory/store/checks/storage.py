@@ -17,14 +17,13 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.files.disk import TEMPORARY, Disk
-from smp_memory.files.journal import QUARANTINE, Journal
-from smp_memory.files.layouts.layout import PRIVATE
+from smp_memory.files.layouts.layout import CONFIG_FILE, FLAG, PRIVATE, QUARANTINE
 from smp_memory.model import ids
 from smp_memory.model.health import NOTE, WARNING, Check, HealthIssue, counted, limited, named
 from smp_memory.model.storage_reports import DELETED
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.archive_names import ARCHIVE_FOLDERS, folders_of_archives
-from smp_memory.store.file_store import CONFIG_FILE, FLAG
+from smp_memory.store.convert import root_journal
 from smp_memory.store.indexer import FOLDER as INDEX
 
 if TYPE_CHECKING:
@@ -166,8 +165,8 @@ class LeftoversCheck(Check):
             plan = reader.journal.load()
             committed = "A change was committed to the journal and not carried out yet; readers see it already."
             message = committed if plan is not None else "A journal was begun and never committed; it has no effect."
-            if reader.journal.is_foreign:
-                message = "The journal was not written by a user of this machine, so it is not carried out: the next write moves it into quarantine."
+            if reader.journal.is_rejected:
+                message = "The journal was not written by SMP, so it is not carried out: the next write moves it into quarantine."
             yield HealthIssue(self.name, WARNING, message, _FIX, session.id, path=path, fix=RECOVERY)
         left = [path for path in _temporary(session) if not subject.is_recent_or_gone(path)]
         if left:
@@ -209,7 +208,7 @@ class LeftoversCheck(Check):
 
     def _whole_store(self, subject: FileExamination) -> Iterator[HealthIssue]:
         private = os.path.join(subject.root, PRIVATE)
-        plan = Journal(subject.disk, os.path.join(private, _PLAN), subject.root, "the store")
+        plan = root_journal(subject.disk, subject.root)
         staging = os.path.join(private, FLAG)
         flag = (subject.stored_config or {}).get(FLAG)
         if (plan.exists() or subject.disk.exists(staging) or flag) and not subject.is_recent_or_gone(
