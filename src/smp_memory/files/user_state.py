@@ -24,7 +24,7 @@ import stat
 import time
 from functools import cache
 
-from smp_memory.errors import SMPError
+from smp_memory.errors import SMPError, from_os_error
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
 from smp_memory.model.ids import sha256_hex
@@ -81,14 +81,27 @@ class UserState:
         return self.disk.read(self.path(name))
 
     def write(self, name: str, data: bytes, *, durable: bool = False) -> None:
-        """Replace one file, atomically; `durable`: it survives a power loss."""
-        self.make()
+        """Replace one file, atomically; `durable`: it survives a power loss. Raises StorageError."""
         path = self.path(name)
-        self.disk.make_folder(os.path.dirname(path))
         disk = Disk(RealSystem(os.path.dirname(self.folder))) if durable and self.on_disk else self.disk
-        disk.replace(path, data)
-        if durable:
-            disk.sync_folder(os.path.dirname(self.folder))
+        try:
+            self.make()
+            self.disk.make_folder(os.path.dirname(path))
+            disk.replace(path, data)
+            if durable:
+                disk.sync_folder(os.path.dirname(self.folder))
+        except OSError as error:
+            raise self._not_writable(error) from error
+
+    def _not_writable(self, error: OSError) -> SMPError:
+        """The error that names the state folder, because nobody asked to write there."""
+        if self._is_inside:
+            return from_os_error(error, self.folder, "writing the state")
+        message = (
+            f"Your state folder {self.folder} cannot be written ({error.strerror}). Nothing was changed. "
+            f"Set {VARIABLE} to a folder that you can write."
+        )
+        return type(from_os_error(error, self.folder, ""))(message, path=self.folder, errno=error.errno)
 
     def modified_at(self, name: str) -> float | None:
         """When a file was last written; None if there is none."""
@@ -160,7 +173,10 @@ class UserState:
         if self._is_inside or paths_to_trust.issubset(self._trusted()):
             return
         self._create_id()
-        self.make()
+        try:
+            self.make()
+        except OSError as error:
+            raise self._not_writable(error) from error
         known = self._record() or {}
         known["trusted"] = sorted({*known.get("trusted", ()), *paths_to_trust})
         self._write_record({"root": self._root, "id": self._store_id(), **known})

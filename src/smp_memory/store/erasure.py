@@ -19,7 +19,8 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.errors import InvalidRecord, MemoryNotFound, SMPError, from_os_error
+from smp_memory import event_log
+from smp_memory.errors import InvalidRecord, MemoryNotFound, SMPError
 from smp_memory.files.cold_segment import FILE as COLD
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
@@ -58,15 +59,12 @@ def erase(
     pieces: set[bytes] = set()
     archives = ArchiveIndex(store)
     with archives.locked_root("erasing"):
-        try:
-            _intend(store, targets)
-        except OSError as error:
-            raise from_os_error(error, store.root, "erasing") from error
+        intend(store, targets)
         try:
             for session, ids in targets.items():
                 archives.recover(session)
                 if not archives.is_live(session):
-                    _intend(store, targets, session)
+                    intend(store, targets, session)
                 pieces |= _erase_in(archives, session, ids, receipt)
                 store.change_table.mark_changed(session)
         finally:
@@ -220,9 +218,16 @@ def _gone(archives: ArchiveIndex, session: str, ids: list[str]) -> list[str]:
     return found
 
 
-def _intend(store: FileStore, targets: dict[str, list[str]], begun: str = "") -> None:
-    """Write down what is to be erased; `begun`: the archived or deleted session that changes now, without a plan."""
-    store.state.write(ERASING, (json.dumps({"ids": targets, "begun": begun}) + "\n").encode(), durable=True)
+def intend(store: FileStore, targets: dict[str, list[str]], begun: str = "") -> None:
+    """Write down what is to be erased; `begun`: the archived or deleted session that changes now, without a plan.
+
+    Where that cannot be written (a home folder that is read-only or full), the erasure has to be repeated if this process dies.
+    """
+    try:
+        store.state.write(ERASING, (json.dumps({"ids": targets, "begun": begun}) + "\n").encode(), durable=True)
+    except (OSError, SMPError) as error:
+        text = f"The state folder cannot be written ({error}). If this process dies, repeat the erasure."
+        event_log.emit("erasure", event_log.WARNING, "intent_not_stored", text)
 
 
 # -- verification

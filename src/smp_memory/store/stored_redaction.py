@@ -11,7 +11,6 @@ reported. Git, backups and free blocks of the disk are not reached.
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from smp_memory.model.entry import Entry
 from smp_memory.model.storage_reports import RedactionReport
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.cold_storage import cold_path
-from smp_memory.store.erasure import clean_index
+from smp_memory.store.erasure import clean_index, intend
 from smp_memory.store.file_store import ERASING
 from smp_memory.store.rewrite import SessionEdit, copy_of, private_name, rewrite_under_lock
 
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.privacy.redaction import RedactedSpan, Redactor
     from smp_memory.store.file_session import FileSession
-    from smp_memory.store.file_store import FileStore
 
 METADATA_MARK = b'"type":"session"'
 _UNREDACTED = ("user_id", "agent_ids", "config")
@@ -62,17 +60,17 @@ def _clean(session: FileSession, redactor: Redactor) -> RedactionReport:
 
     def with_intent(edit: SessionEdit) -> SessionEdit:
         if edit:
-            _intend(store, session.session)
+            intend(store, {session.session: []})
         return edit
 
     def under_lock() -> None:
         info = work.clean_metadata()
         if info is not None:
-            _intend(store, session.session)
+            intend(store, {session.session: []})
             session.write_info(info)  # before the files: the rewrite removes older metadata lines of a log
         rewrite_under_lock(session, lambda reader: with_intent(work.edit(reader)))
         if work.check_cold_segment():
-            _intend(store, session.session)
+            intend(store, {session.session: []})
             path = cold_path(session)
             cold_segment.rewrite(store.disk, path, lambda row: row.id in work.found.memories, work.cleaned_cold)
 
@@ -81,11 +79,6 @@ def _clean(session: FileSession, redactor: Redactor) -> RedactionReport:
         clean_index(store, {})  # removed, because free pages of its files may hold the text
         store.state.remove(ERASING)
     return work.found
-
-
-def _intend(store: FileStore, session: str) -> None:
-    """Write the intent, so that after a crash the next process that opens the store removes the index."""
-    store.state.write(ERASING, json.dumps({"ids": {session: []}}).encode() + b"\n", durable=True)
 
 
 class _Cleaning:
