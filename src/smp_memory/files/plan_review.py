@@ -96,6 +96,7 @@ class Review:
         self._folder = folder
         self._located: dict[str, PlannedFile] = {}
         self._contents: dict[tuple[str, str], Content] = {}
+        self._targets = dict(plan.moves)
         self.accepted = plan
         self.skipped_sources: list[str] = []  # of skipped moves, if they hold what is nowhere else
         self.is_rejected = not (self._locate_all(plan, locate) and all(map(self._may_append, plan.appends)))
@@ -139,16 +140,18 @@ class Review:
         """Keep the pending steps after which nothing is missing. A skipped step may make another one lose something."""
         moves = [move for move in plan.moves if self._disk.exists(self._path(move[0]))]
         removes = [name for name in plan.removes if self._disk.exists(self._path(name))]
-        done = [move for move in plan.moves if move not in moves]  # carried out, but perhaps not yet durable
-        skipped: list[tuple[str, str]] = []
+        pending = set(moves)
+        done = [move for move in plan.moves if move not in pending]  # carried out, but perhaps not yet durable
         while True:
             after = self._after(moves, removes)
-            losing = [move for move in moves if not self._is_kept(move[1], after)]
-            kept = [name for name in removes if self._is_kept(name, after)]
-            if not losing and len(kept) == len(removes):
+            kept = (
+                [move for move in moves if self._is_kept(move[1], after)],
+                [name for name in removes if self._is_kept(name, after)],
+            )
+            if kept == (moves, removes):
                 break
-            skipped += losing
-            moves, removes = [move for move in moves if move not in losing], kept
+            moves, removes = kept
+        skipped = pending.difference(moves)
         self.accepted = Plan()
         self.accepted.appends, self.accepted.before = plan.appends, plan.before
         self.accepted.moves, self.accepted.removes = done + moves, removes
@@ -194,8 +197,13 @@ class Review:
         """What a file holds, read as the file that it is or becomes. It is read once."""
         key = (name, located.layout.name)
         if key not in self._contents:
-            self._contents[key] = self._load(self._path(name), located)
+            self._contents[key] = self._load(self._source_or_target(name), located)
         return self._contents[key]
+
+    def _source_or_target(self, name: str) -> str:
+        """The path of a file; that of its target if a writer has just moved it there."""
+        target = self._targets.get(name)
+        return self._path(name if target is None or self._disk.exists(self._path(name)) else target)
 
     def _load(self, path: str, located: PlannedFile) -> Content:
         if located.role in (DERIVED, QUARANTINE_FOLDER):

@@ -84,6 +84,7 @@ class SessionReader:
         self.states = {}
         self.session_history = self.new_history()
         self.is_overlaid = self._is_behind = False
+        self.hidden = {}
         self.lineage = ""
         self._stored_until = 0
         self._recorded_bytes = {}
@@ -106,7 +107,6 @@ class SessionReader:
             raise
 
     def _read_until_consistent(self) -> SessionHistory:
-        self.hidden = {}
         fresh: list[Entry] = []
         rebuild = False
         plan = None
@@ -120,6 +120,8 @@ class SessionReader:
                 return (
                     self.session_history
                 )  # no file differs from what was read before, so there is nothing to compare again
+            if self.hidden:  # the missing entries may have come
+                self.hidden, rebuild = {}, True
             if self._was_replaced(before, plan):
                 continue
             self._rebuild_history(fresh, rebuild, plan)
@@ -135,7 +137,6 @@ class SessionReader:
             self._rebuild_history(fresh, rebuild, plan)
         if self._hide_incomplete_transactions():
             self._rebuild_history([], True, plan)
-            self._is_behind = True  # the missing entries may come: then all are read again
         return self.session_history
 
     def _hide_incomplete_transactions(self) -> bool:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PUT, CHANGE, DELETE, RESTORE = "put", "change", "delete", "restore"
 MAINTENANCE_FIELDS = frozenset(["access", "id"])  # counts of uses, and the id of a renamed memory
+_TRANSACTION_LIMIT = 1_000_000  # entries
 BY_MAINTENANCE = "smp"  # author of deletions by retention, which do not count as a use of the memory
 
 
@@ -102,9 +103,10 @@ def transaction_range(mark: str) -> tuple[int, int, int] | None:
     numbers, _, files = mark.partition("/")
     first, _, last = numbers.partition("-")
     try:
-        return int(first), int(last), int(files or 1)
+        limits = int(first), int(last), int(files or 1)
     except ValueError:
         return None
+    return limits if 0 < limits[0] <= limits[1] < limits[0] + _TRANSACTION_LIMIT else None
 
 
 def is_maintenance(entry: Entry) -> bool:
