@@ -5,7 +5,7 @@
     single   {session}.jsonl                                                                           everything in one file
 
 In `single` the first line is the session's metadata. It has the type `session`; the last such line holds, so that the metadata can
-change without a rewrite.
+change without a rewrite. Every line but deletions has `data`, `priority` and `access`, because programs of design 000 read them.
 
 The engine knows nothing else about folders and file names. A fifth layout is written by deriving from `Layout` with a name, field names,
 the file of an entry and the codec of that file; then it is registered in `smp_memory.files.layouts`. No engine code is touched.
@@ -19,7 +19,7 @@ from stat import S_ISDIR
 
 from smp_memory.errors import InvalidFormat
 from smp_memory.files.codec import JsonLines
-from smp_memory.files.entry_fields import FieldNames, fold_entries
+from smp_memory.files.entry_fields import NO_MEMORY, FieldNames, fold_entries
 from smp_memory.model import ids
 from smp_memory.model.entry import DELETE, RESTORE
 from smp_memory.model.session_info import SessionInfo
@@ -295,6 +295,7 @@ class SingleLayout(_JsonLinesLayout):
         names={"*": {"author": "by"}, "finding": {"finding": "issue"}},
         nest="data",
         writes_type=True,
+        writes_figures=True,
     )
 
     def folder(self, root: str, session: str) -> str:
@@ -324,12 +325,12 @@ class SingleLayout(_JsonLinesLayout):
 
     def encode_info(self, info: SessionInfo) -> bytes:
         metadata = json.loads(_encode_metadata({"created_at": info.created_text}, info, "context", "agent_ids"))
-        return _CODEC.encode({"id": info.id, "type": "session", **metadata})
+        return _CODEC.encode({"id": info.id, "type": "session", **metadata, **NO_MEMORY})
 
     def decode_info(self, data: bytes, session: str) -> SessionInfo:
         """From the fields of the metadata line, as JSON."""
         fields = json.loads(data)
-        for name in ("id", "type"):
+        for name in ("id", "type", *NO_MEMORY):
             fields.pop(name, None)
         return _decode_metadata(json.dumps(fields).encode(), session, "context", "agent_ids")
 
