@@ -50,10 +50,6 @@ _WORDS = {DELETE: "deleted", RESTORE: "restored"}
 _TOMBSTONE = {"id", "reason", "session_id", "seq", "schema", "deleted", "deleted_by", "by", "timestamp", "ts"}
 
 
-_FIGURES = ("priority", "access")
-NO_MEMORY: Fields = {"data": {}, "priority": 0, "access": 0}  # of lines that are no memories, in the layout `single`
-
-
 class FieldNames:
     """The names of one layout."""
 
@@ -66,7 +62,6 @@ class FieldNames:
         outside: tuple[str, ...] = (),
         writes_type: bool = False,
         writes_session: bool = False,
-        writes_figures: bool = False,
         folds: bool = False,
         text: str = "",
     ) -> None:
@@ -76,7 +71,6 @@ class FieldNames:
         self.outside = frozenset(outside)  # fields that stay outside of it
         self.writes_type = writes_type
         self.writes_session = writes_session
-        self.writes_figures = writes_figures  # `priority` and `access` beside the fields, for programs of design 000
         self.folds = folds  # whether changes can be folded into their entry
         reserved = _RESERVED | {"smp", "history", "hand"} if folds else _RESERVED
         to_file = self._to_file = PerKind(
@@ -107,8 +101,6 @@ class FieldNames:
                 self._add_nested(fields, entry.type, entry.data)
             else:
                 self._add_renamed(fields, entry.type, entry.data, self._reserved[entry.type])
-            if self.writes_figures:
-                fields["priority"], fields["access"] = _figures(entry)
             if entry.uid:
                 fields["uid"] = entry.uid
             if entry.uids:
@@ -123,8 +115,6 @@ class FieldNames:
             word = _WORDS[entry.op]
             fields[word], fields[word + "_by"] = entry.at, entry.by
             fields.update(entry.data)
-        if self.writes_figures and entry.op != DELETE:
-            fields.update(NO_MEMORY)
         fields["uid"], fields["uids"] = entry.uid or None, entry.uids or None
         fields["schema"] = entry.schema
         return {name: value for name, value in fields.items() if value is not None or name == "changes"}
@@ -224,9 +214,6 @@ class FieldNames:
         if self.nest:
             from_file = self._from_file[kind]
             outer = {name: value for name, value in fields.items() if name not in _ENTRY_FIELDS or name in from_file}
-            if self.writes_figures and "schema" in fields:  # written by SMP: they are computed
-                for figure in _FIGURES:
-                    outer.pop(figure, None)
             data = self._renamed(self._unnested(outer), kind)
         else:
             data = self._renamed(fields, kind, _ENTRY_FIELDS)
@@ -264,15 +251,6 @@ class FieldNames:
             del data["extra"]
             data.update(fields["extra"])
         return data
-
-
-def _figures(entry: Entry) -> tuple[float, int]:
-    """Priority and access count of a new memory at its own time, by the formula of design 000."""
-    access = entry.data.get("access")
-    count = access.get("count") if isinstance(access, dict) else 0
-    count = count if type(count) is int and count > 0 else 0
-    base = KINDS[entry.type].decay[0]
-    return (round(min(1.0, base + min(0.2, 0.02 * count)), 4), count) if count else (base, 0)
 
 
 def _is_bare_deletion(fields: Fields) -> bool:

@@ -19,9 +19,9 @@ from stat import S_ISDIR
 
 from smp_memory.errors import InvalidFormat
 from smp_memory.files.codec import JsonLines
-from smp_memory.files.entry_fields import NO_MEMORY, FieldNames, fold_entries
+from smp_memory.files.entry_fields import FieldNames, fold_entries
 from smp_memory.model import ids
-from smp_memory.model.entry import DELETE, RESTORE
+from smp_memory.model.entry import DELETE, PUT, RESTORE
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.times import parse
 from smp_memory.model.types import KINDS, STEMS
@@ -288,14 +288,43 @@ class LogLayout(_JsonLinesLayout):
         return _decode_metadata(data, session, "context", "agent_ids")
 
 
+_NO_MEMORY: Fields = {"data": {}, "priority": 0, "access": 0}  # of lines that are no memories
+_FIGURES = ("priority", "access")
+
+
+class _SingleNames(FieldNames):
+    """Names with the figures that programs of design 000 read in every line. They are computed, so those of SMP's own lines are not read."""
+
+    def encode(self, entry: Entry, session: str) -> Fields:
+        fields = super().encode(entry, session)
+        if entry.op == PUT:
+            fields["priority"], fields["access"] = _figures(entry)
+        elif entry.op != DELETE:
+            fields.update(_NO_MEMORY)
+        return fields
+
+    def decode(self, fields: Fields, kind_hint: str | None, state: str, file: str, line: int, last_seq: int) -> Entry:
+        if "schema" in fields:
+            fields = {name: value for name, value in fields.items() if name not in _FIGURES}
+        return super().decode(fields, kind_hint, state, file, line, last_seq)
+
+
+def _figures(entry: Entry) -> tuple[float, int]:
+    """Priority and access count of a new memory at its own time, by the formula of design 000."""
+    access, base = entry.data.get("access"), KINDS[entry.type].decay[0]
+    count = access.get("count") if isinstance(access, dict) else None
+    if type(count) is not int or count <= 0:
+        return base, 0
+    return round(min(1.0, base + min(0.2, 0.02 * count)), 4), count
+
+
 class SingleLayout(_JsonLinesLayout):
     name = "single"
-    field_names = FieldNames(
+    field_names = _SingleNames(
         time="ts",
         names={"*": {"author": "by"}, "finding": {"finding": "issue"}},
         nest="data",
         writes_type=True,
-        writes_figures=True,
     )
 
     def folder(self, root: str, session: str) -> str:
@@ -325,12 +354,12 @@ class SingleLayout(_JsonLinesLayout):
 
     def encode_info(self, info: SessionInfo) -> bytes:
         metadata = json.loads(_encode_metadata({"created_at": info.created_text}, info, "context", "agent_ids"))
-        return _CODEC.encode({"id": info.id, "type": "session", **metadata, **NO_MEMORY})
+        return _CODEC.encode({"id": info.id, "type": "session", **metadata, **_NO_MEMORY})
 
     def decode_info(self, data: bytes, session: str) -> SessionInfo:
         """From the fields of the metadata line, as JSON."""
         fields = json.loads(data)
-        for name in ("id", "type", *NO_MEMORY):
+        for name in ("id", "type", *_NO_MEMORY):
             fields.pop(name, None)
         return _decode_metadata(json.dumps(fields).encode(), session, "context", "agent_ids")
 
