@@ -303,6 +303,8 @@ def purge(
     elif checks[0].announced != announced_purges(session):
         session.run_locked("announcing a purge", announce)
     purged = purged_ids(session.reader)
+    if checks[0].due:
+        session.write_deletion_record()
     if purged and note(purged):
         try:
             clear_purged_ids(session)
