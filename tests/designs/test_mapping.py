@@ -54,6 +54,24 @@ CODES = {
         "SESSION_NOT_FOUND": "MEM_E005", "COMPACTION_FAILED": "MEM_E006",
     },
 }  # fmt: skip
+FILES = """{session-id}.jsonl manifest.json conversation.jsonl decisions.jsonl findings.jsonl preferences.jsonl index.json
+    user-preferences.json agent-knowledge.json config.json metadata.yaml conversation.md decisions.yaml findings.yaml
+    preferences.yaml agent-states artifacts topics.yaml timeline.yaml agents.yaml summary.yaml archive.tar.gz deletion-record.yaml
+    backup.tar.gz cross-session-preferences.yaml learned-patterns.yaml user-profile.yaml metadata.json memory.jsonl
+    tombstones.jsonl global_index.json topic_index.json lock"""
+FIELDS = """id type ts data priority access role content decision by rationale issue severity status key value deleted session_id
+    created_at updated_at user_id agent_ids metadata project_name session_type tags statistics total_messages total_decisions
+    total_findings size_bytes last_accessed version timestamp agent_id context conversation_id parent_message_id topic tokens
+    processing_time_ms references decay_factor made_by approved_by alternatives_considered option rejected_reason impact
+    discovered_by category description evidence recommendation confidence learned_from inverted_index topic_index temporal_index
+    access_count last_decay_update storage total_bytes quota_bytes utilization_pct last_compaction decay base_priority
+    current_priority decay_rate participants agents message_count project_phase primary_topic turn_ref agents_involved reversible
+    agreed_by rejected_because implementation_impact finding location section line_numbers root_cause resolution resolved_at
+    resolved_by action_taken next_steps preference source applies_to projects domains current_context current_task current_phase
+    focus_area active_artifacts working_memory session_learnings memory_refs created_by relationship target deleted_at deleted_by
+    reason deleted_items reason_specific recovery_deadline backup_location archived_at original_size_bytes compressed_size_bytes
+    importance checksum message total_entries total_size_bytes decay_config half_life_hours min_decay_factor preferences language
+    verbosity custom line_number byte_offset current_relevance schema_version expires_at pid operation alternatives"""
 METRICS = """memory.sessions.active memory.entries.total memory.size.bytes memory.operations.write.duration_ms
     memory.operations.query.duration_ms memory.locks.contention.count memory.compaction.count memory.errors.corruption.count"""
 
@@ -162,6 +180,13 @@ def test_every_metric_of_the_design_is_exported() -> None:
     known = {each.instrument: each.name for each in (*STORE, *metrics.PROCESS)}
     told = {codes(row[0])[0]: codes(row[1])[0] for row in rows("## Metrics") if codes(row[0])}
     assert told == {name: known[name] for name in METRICS.split()}
+
+
+@pytest.mark.parametrize("names", [FILES, FIELDS], ids=["files", "fields"])
+def test_every_file_and_field_is_in_this_document_or_in_that_of_the_format(names: str) -> None:
+    text = DOCUMENT + (DOCS / "FORMAT.md").read_text("utf-8")
+    missing = [name for name in names.split() if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)]
+    assert missing == []
 
 
 def test_every_event_in_the_table_is_documented() -> None:
