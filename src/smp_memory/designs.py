@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from smp_memory.discovery import is_store
 from smp_memory.errors import Corrupt, InvalidRecord, LockTimeout, MemoryNotFound, SizeLimitExceeded, SMPError
 from smp_memory.memory import open_memory
+from smp_memory.model import ids
 from smp_memory.model.reports import Stats
 from smp_memory.session import SessionMemory
 
@@ -143,23 +144,22 @@ class MemoryManager:
         return session if isinstance(session, SessionMemory) else self.memory.session(session)
 
     def _is_session(self, given: Any) -> bool:
-        if isinstance(given, SessionMemory):
-            return True
         store = self.memory.store
-        return isinstance(given, str) and given in {
-            *store.session_ids(),
-            *(a.session for a in store.archived_sessions()),
-        }
+        is_id = isinstance(given, str) and ids.is_valid(given)
+        return isinstance(given, SessionMemory) or (is_id and (store.has_session(given) or store.is_archived(given)))
 
-    def _at(self, args: tuple[Any, ...], least: int) -> tuple[SessionMemory, tuple[Any, ...]]:
-        """The session of a call, and its other arguments, of which there are `least` or more."""
-        if len(args) > least and self._is_session(args[0]):
-            return self._session(args[0]), args[1:]
-        if self._current is None:
+    def _at(self, args: tuple[Any, ...], least: int, most: int | None = None) -> tuple[SessionMemory, tuple[Any, ...]]:
+        """The session of a call, and its other arguments, of which there are from `least` to `most`."""
+        most = least if most is None else most
+        if len(args) > most or (len(args) > least and self._is_session(args[0])):
+            session, args = self._session(args[0]), args[1:]
+        elif self._current is None:
             raise InvalidRecord("session_id: name a session, or activate one first.", field="session_id")
-        if len(args) < least:
-            raise InvalidRecord(f"{least} arguments are needed, besides the session.", field="arguments")
-        return self._current, args
+        else:
+            session = self._current
+        if not least <= len(args) <= most:
+            raise InvalidRecord(f"arguments: {most} are taken besides the session, not {len(args)}.", field="arguments")
+        return session, args
 
     # -- sessions: 001 §10.1, 003 §5.2 and §10.2, 004 §4.1
 
@@ -269,33 +269,33 @@ class MemoryManager:
     query_memories = query
 
     def get_by_topic(self, *args: Any, **options: Any) -> list[Record]:
-        session, (topic, *more) = self._at(args, 1)
+        session, (topic, *more) = self._at(args, 1, 2)
         return session.by_topic(topic, **_options(more, options)).records
 
     search_by_topic = get_by_topic
 
     def get_by_agent(self, *args: Any, **options: Any) -> list[Record]:
-        session, (agent_id, *more) = self._at(args, 1)
+        session, (agent_id, *more) = self._at(args, 1, 2)
         return session.by_agent(agent_id, **_options(more, options)).records
 
     def get_by_type(self, *args: Any, **options: Any) -> list[Record]:
-        session, (type, *more) = self._at(args, 1)
+        session, (type, *more) = self._at(args, 1, 2)
         return session.by_type(type, **_options(more, options)).records
 
     search_by_type = get_by_type
 
     def get_by_time_range(self, *args: Any, **options: Any) -> list[Record]:
-        session, (start, end, *more) = self._at(args, 2)
+        session, (start, end, *more) = self._at(args, 2, 3)
         return session.by_time_range(start, end, **_options(more, options)).records
 
     search_by_time_range = get_by_time_range
 
     def find_similar(self, *args: Any, **options: Any) -> list[Record]:
-        session, (query, *more) = self._at(args, 1)
+        session, (query, *more) = self._at(args, 1, 2)
         return session.find_similar(query, **_options(more, options)).records
 
     def find_related(self, *args: Any, **options: Any) -> list[Related]:
-        session, (memory_id, *more) = self._at(args, 1)
+        session, (memory_id, *more) = self._at(args, 1, 2)
         return session.find_related(memory_id, **_options(more, options))
 
     def get_decisions(self, *args: Any, **filters: Any) -> list[Record]:
@@ -308,7 +308,7 @@ class MemoryManager:
         return self._all_of("preference", args, filters)
 
     def _all_of(self, type: str, args: tuple[Any, ...], filters: dict[str, Any]) -> list[Record]:
-        session, more = self._at(args, 0)
+        session, more = self._at(args, 0, 1)
         return session.query(**{"sort": "oldest", "limit": 10_000, **_options(more, filters), "types": type}).records
 
     def summarize_session(self, *session: Any) -> Any:
@@ -341,12 +341,12 @@ class MemoryManager:
     # -- deleting and anonymising: 001 §10.1, 003 §8.2 and §8.4, 004 §4.1
 
     def delete(self, *args: Any, **criteria: Any) -> Any:
-        session, more = self._at(args, 0)
+        session, more = self._at(args, 0, 1)
         return session.delete(_options(list(more), criteria))
 
     def delete_memory(self, *args: Any) -> bool:
         """Whether there was such a memory: `(session, id)` of 004, or `(id, reason)` of 003."""
-        session, (memory_id, *reason) = self._at(args, 1)
+        session, (memory_id, *reason) = self._at(args, 1, 2)
         try:
             session.delete(memory_id, *reason)
         except MemoryNotFound:
@@ -354,15 +354,15 @@ class MemoryManager:
         return True
 
     def delete_by_topic(self, *args: Any) -> Any:
-        session, (topic, *reason) = self._at(args, 1)
+        session, (topic, *reason) = self._at(args, 1, 2)
         return session.delete(None, *reason, topic=topic)
 
     def delete_by_date_range(self, *args: Any) -> Any:
-        session, (start, end, *reason) = self._at(args, 2)
+        session, (start, end, *reason) = self._at(args, 2, 3)
         return session.delete(None, *reason, time=(start, end))
 
     def delete_by_agent(self, *args: Any) -> Any:
-        session, (agent_id, *reason) = self._at(args, 1)
+        session, (agent_id, *reason) = self._at(args, 1, 2)
         return session.delete(None, *reason, agents=agent_id)
 
     def delete_memories_by_topic(self, *args: Any) -> int:
@@ -375,7 +375,7 @@ class MemoryManager:
         return self._at(session, 0)[0].deleted()
 
     def restore_memory(self, *args: Any) -> Any:
-        session, (memory_id, *reason) = self._at(args, 1)
+        session, (memory_id, *reason) = self._at(args, 1, 2)
         return session.restore(memory_id, *reason)
 
     def purge_deleted(self, older_than: Any) -> Any:
@@ -387,7 +387,7 @@ class MemoryManager:
 
     def anonymize_memory(self, *args: Any) -> dict[str, Any]:
         """The fields of one memory, anonymised; the memory itself stays as it is."""
-        session, (memory_id, *config) = self._at(args, 1)
+        session, (memory_id, *config) = self._at(args, 1, 2)
         return session.anonymised_record(memory_id, config=config[0] if config else None)
 
     # -- figures and exports: 001 §10.1, 003 §9.4, 004 §4.1
@@ -416,7 +416,7 @@ class MemoryManager:
         return self.get_size_breakdown(*session).estimated_gain_bytes or 0
 
     def export_session(self, *args: Any) -> str:
-        session, format = self._at(args, 0)
+        session, format = self._at(args, 0, 1)
         return session.export(None, *format)
 
     def close(self) -> None:

@@ -482,8 +482,25 @@ def test_existing_store_keeps_its_layout(tmp_path: Path) -> None:
 def test_options_that_do_not_exist_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="colour"):
         MemoryManager({"rootPath": str(tmp_path), "colour": "red"})
-    with MemoryManager(":memory:") as manager, pytest.raises(InvalidRecord, match="session"):
-        manager.add_decision("no-such-session", {"decision": "A"})
+
+
+def test_wrong_arguments_are_refused_with_an_error_that_says_so(manager: MemoryManager) -> None:
+    with pytest.raises(InvalidRecord, match="activate one first"):
+        manager.add_decision({"decision": "A"})
+    session = filled(manager)
+    for call in (
+        lambda: manager.add_decision("no-such-session", {"decision": "A"}),
+        lambda: manager.query("no-such-session", {"text": "A"}),
+        lambda: manager.compact_session("no-such-session"),
+        lambda: manager.load_session("no-such-session"),
+    ):
+        with pytest.raises(SessionNotFound, match="no-such-session"):
+            call()
+    with pytest.raises(InvalidRecord, match="arguments"):
+        manager.get_by_topic()
+    with pytest.raises(InvalidRecord, match="arguments"):
+        manager.get_by_topic(session, "authentication", {}, {})
+    assert manager.get_by_topic("../../elsewhere") == []
 
 
 def test_errors_have_the_names_of_the_designs() -> None:
