@@ -7,19 +7,11 @@ are added to the records: warnings, redactions, how full the session is.
 from __future__ import annotations
 
 from smp_memory import event_log
-from smp_memory.errors import (
-    Busy,
-    SessionArchived,
-    SessionCorrupt,
-    SizeLimitExceeded,
-    StorageCorrupt,
-    StorageError,
-    UserError,
-)
+from smp_memory.errors import SessionArchived, SessionCorrupt, SizeLimitExceeded, SMPError, StorageCorrupt
 from smp_memory.model.times import to_text
 from smp_memory.observation import observe, write_operation
 from smp_memory.scope import Scope
-from smp_memory.write.operations import Batch
+from smp_memory.write.operations import Batch, Delete
 from smp_memory.write.validation import optional_text
 
 TYPE_CHECKING = False
@@ -30,6 +22,7 @@ if TYPE_CHECKING:
 
     from smp_memory.config import Config
     from smp_memory.model.record import Record
+    from smp_memory.model.storage_reports import RecordedDeletion
     from smp_memory.privacy.redaction import Redactor
     from smp_memory.store.port import SessionStore, Store
     from smp_memory.write.operations import Operation
@@ -143,23 +136,21 @@ class OpenSession:
         return Scope(self.store, [self.id], self.config, self.store_scope.clock, author=self.author, opened=self)
 
     def hide_recorded_deletions(self) -> None:
-        """Delete the memories that another program's record names as deleted. A failure is left to the next opening."""
-        found = self.files.recorded_deletions()
-        if not found:
-            return
-        from smp_memory.write.operations import Delete
-
-        operations: list[Operation] = []
-        for each in found:
-            is_redacted = self.redactor is not None and each.reason is not None
-            why = self.redactor.redact(each.reason) if is_redacted else (each.reason, [])  # type: ignore[union-attr,arg-type]
-            operations.append(Delete(each.id, each.by, *why))
+        """Delete the memories that another program's record names as deleted. A failure is left to the next opening; `doctor` names the record."""
         try:
-            self.commit(operations, "hiding deleted memories", atomic=True)
-        except (Busy, StorageError, UserError):
+            found = self.files.recorded_deletions()
+            if found:
+                self.commit([self._recorded_delete(each) for each in found], "hiding deleted memories", atomic=True)
+        except SMPError:
             return
-        text = f"Session {self.id}: memories that another program had deleted were hidden."
-        event_log.emit("session", event_log.INFO, "recorded_deletions_hidden", text, self.id, memories=len(found))
+        if found:
+            text = f"Session {self.id}: memories that another program had deleted were hidden."
+            event_log.emit("session", event_log.INFO, "recorded_deletions_hidden", text, self.id, memories=len(found))
+
+    def _recorded_delete(self, recorded: RecordedDeletion) -> Operation:
+        if self.redactor is None or recorded.reason is None:
+            return Delete(recorded.id, recorded.by, recorded.reason)
+        return Delete(recorded.id, recorded.by, *self.redactor.redact(recorded.reason))
 
     # -- committing
 
