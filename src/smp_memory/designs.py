@@ -40,7 +40,7 @@ _ROOTS = {"rootPath": "jsonl", "root_path": "jsonl", "storageRoot": "log", "stor
 _HALF_LIFE = ("defaultDecayHalfLife", "default_decay_half_life")
 
 
-class Transaction:
+class MemoryTransaction:
     """003 §6.4: writes that are stored together by `commit`, or not at all."""
 
     def __init__(self, session: SessionMemory) -> None:
@@ -243,8 +243,8 @@ class MemoryManager:
         session, (agent_id, state) = self._at(args, 2)
         return session.update_agent_state(agent_id, state)
 
-    def begin_transaction(self, *session: Any) -> Transaction:
-        return Transaction(self._at(session, 0)[0])
+    def begin_transaction(self, *session: Any) -> MemoryTransaction:
+        return MemoryTransaction(self._at(session, 0)[0])
 
     def get_agent_memory(self, *args: Any) -> AgentMemoryInterface:
         session, (agent_id,) = self._at(args, 1)

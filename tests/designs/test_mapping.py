@@ -117,14 +117,14 @@ def test_every_listed_method_has_a_python_name_in_the_module(design: str) -> Non
         if name not in listed or name[0].isupper() or name in ("loadAgentContext", "recordVerificationResults"):
             continue
         own = re.sub(r"([A-Z])", r"_\1", name).lower()
-        kinds = (designs.MemoryManager, designs.Transaction, designs.AgentMemoryInterface)
+        kinds = (designs.MemoryManager, designs.MemoryTransaction, designs.AgentMemoryInterface)
         assert any(callable(getattr(kind, own, None)) for kind in kinds), own
         assert any(re.search(rf"\b{own}\b", row[2]) for row in CALLS), own
 
 
 def test_every_method_of_the_module_is_in_the_table() -> None:
     told = {word for row in CALLS for word in re.findall(r"\w+", row[2])}
-    for kind in (designs.MemoryManager, designs.Transaction, designs.AgentMemoryInterface):
+    for kind in (designs.MemoryManager, designs.MemoryTransaction, designs.AgentMemoryInterface):
         public = {name for name in vars(kind) if not name.startswith("_")} - {"memory", "close"}
         assert public - told == set(), kind
 
@@ -134,7 +134,7 @@ def test_every_name_in_the_columns_of_calls_exists() -> None:
     for row in CALLS:
         for code in codes(row[2]):
             name = re.split(r"[(\s]", code)[0]
-            if re.fullmatch(r"(Transaction|AgentMemoryInterface)\.\w+", name):
+            if re.fullmatch(r"(MemoryTransaction|AgentMemoryInterface)\.\w+", name):
                 assert hasattr(getattr(designs, name.split(".")[0]), name.split(".")[1]), code
             elif re.fullmatch(r"[a-z]+_[a-z_]+|query|delete|compact", name):
                 assert hasattr(designs.MemoryManager, name), code
