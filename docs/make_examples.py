@@ -282,7 +282,7 @@ WHEN = {
     "StorageCorrupt": "A link, a pipe or a file with several names where a plain file should be. Exit code of `smp validate` when something cannot be read.",
     "SessionCorrupt": "The metadata of a session cannot be read (its memories can), or `convert` met entries that cannot be read.",
     "FormatTooNew": "The store was written by a newer version. Nothing was touched.",
-    "CompactionFailed": "Reserved; not raised yet: a compaction that fails raises what went wrong, and has changed nothing.",
+    "CompactionFailed": "A session could not be compacted, because of damage or because the operating system failed. `cause` has the code of what went wrong, `__cause__` is that error. No memory is lost.",
     "StorageError": "The operating system failed in another way, such as an I/O error.",
     "StorageFull": "No room on the disk, or a disk quota. Nothing is half-written.",
     "StorageReadOnly": "No permission to write, or a read-only disk. Reading still works.",

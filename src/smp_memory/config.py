@@ -87,6 +87,7 @@ SETTINGS = (
     Setting("track_access", True, Switch(), "Whether being found raises the priority of a memory."),
     Setting("decay.enabled", True, Switch(), "Whether memories decay at all."),
     Setting("decay.policy", "smp", ChoiceOf("smp", "half-life", "boosted", "simple"), "The policy by which memories decay."),
+    Setting("decay.related", False, Switch(), "Whether memories decay with those that they are related to: the latest use of one counts for all."),
     Setting("decay.rates.conversation", KINDS["conversation"].decay[1], Between(0, 10), "The decay rate of turns per day: smp, simple."),
     Setting("decay.rates.decision", KINDS["decision"].decay[1], Between(0, 10), "The decay rate of decisions per day: smp, simple."),
     Setting("decay.rates.finding", KINDS["finding"].decay[1], Between(0, 10), "The decay rate of findings per day: smp, simple."),

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         """A decay policy."""
 
         name: str
+        is_joint: bool  # whether a memory ages with those that it is related to: with the latest times among them
 
         def priority(self, inputs: DecayInputs, now: int) -> float:
             """The priority of a memory at a time, from 0 to 1."""
@@ -91,19 +92,9 @@ class DecayInputs:
     """The values that policies read."""
 
     __slots__ = (
-        "access_count",
-        "approved",
-        "confidence",
-        "created",
-        "impact",
-        "importance",
-        "last_access",
-        "pinned",
-        "severity",
-        "status",
-        "type",
-        "updated",
-    )
+        "access_count", "approved", "confidence", "created", "impact", "importance", "last_access", "pinned", "severity", "status",
+        "type", "updated",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -186,10 +177,11 @@ class SmpPolicy:
     """Design 003 with its rules by type, and the floors of design 002."""
 
     name = "smp"
-    __slots__ = ("_rules",)
+    __slots__ = ("_rules", "is_joint")
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._rules = _rules_with(settings)
+        self.is_joint = bool(settings.get("related"))
 
     def priority(self, inputs: DecayInputs, now: int) -> float:
         if inputs.pinned:
@@ -239,10 +231,11 @@ class HalfLifePolicy:
     """Design 004: the priority halves with each half-life, never below the minimum; preferences do not decay."""
 
     name = "half-life"
-    __slots__ = ("_hours", "_minimum")
+    __slots__ = ("_hours", "_minimum", "is_joint")
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._hours, self._minimum = _half_lives(settings)
+        self.is_joint = bool(settings.get("related"))
 
     def priority(self, inputs: DecayInputs, now: int) -> float:
         if inputs.pinned or not KINDS[inputs.type].fades_by_half_life:
@@ -270,10 +263,11 @@ class BoostedPolicy:
     """Design 001: decay by half-life, raised by use and importance."""
 
     name = "boosted"
-    __slots__ = ("_hours", "_minimum")
+    __slots__ = ("_hours", "_minimum", "is_joint")
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._hours, self._minimum = _half_lives(settings)
+        self.is_joint = bool(settings.get("related"))
 
     def priority(self, inputs: DecayInputs, now: int) -> float:
         if inputs.pinned:
@@ -303,10 +297,11 @@ class SimplePolicy:
     """Design 000: decay by whole days of age, with a small boost for each use."""
 
     name = "simple"
-    __slots__ = ("_rules",)
+    __slots__ = ("_rules", "is_joint")
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._rules = _rules_with(settings)
+        self.is_joint = bool(settings.get("related"))
 
     def priority(self, inputs: DecayInputs, now: int) -> float:
         if inputs.pinned:
@@ -334,6 +329,7 @@ class NoDecayPolicy:
     """No decay: every priority is 1."""
 
     name = "off"
+    is_joint = False
     __slots__ = ()
 
     def priority(self, inputs: DecayInputs, now: int) -> float:

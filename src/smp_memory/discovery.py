@@ -4,7 +4,8 @@ The nearest store is searched upwards, as git searches `.git`, in `.bmad/memory`
 `config.json` names a layout or has the form of a design's configuration, or one with sessions in the form of the design that has
 its place there. Nothing is created or changed, and no link is followed below the folder that is examined.
 Only `os` and `smp_memory.ownership` are loaded unless there is something to read, because hooks call this at every prompt.
-`in_nearest_store` opens a session by its id alone, for `SessionMemory("review")`; it creates the store if there is none.
+`in_nearest_store` opens a session by its id alone, for `SessionMemory("review")`; it creates the store if there is none:
+that of design 000, `.bmad/sessions` with the layout `single`.
 """
 
 from __future__ import annotations
@@ -259,18 +260,27 @@ def _folders(folder: str) -> list[str]:
         return []
 
 
-_open_store: list[Callable[[], Any]] = []  # set by `smp_memory.memory`
+_open_store: list[Callable[..., Any]] = []  # set by `smp_memory.memory`
 
 
-def register_opener(open_store: Callable[[], Any]) -> None:
+def register_opener(open_store: Callable[..., Any]) -> None:
     """Register the function with which `SessionMemory(id)` opens the nearest store, because sessions do not import stores."""
     _open_store[:] = [open_store]
+
+
+def _new_place() -> dict[str, str]:
+    """Arguments for a new store if there is none here or above: that of design 000, in the nearest `.bmad` or in this folder."""
+    found = discovery()
+    if found.root is not None:
+        return {}
+    folder = found.folder if os.path.isdir(os.path.join(found.folder, ".bmad")) else os.getcwd()
+    return {"where": reject_linked_root(os.path.join(folder, ".bmad", "sessions")), "layout": "single"}
 
 
 def in_nearest_store(session: Any) -> tuple[Any, Any]:
     """The nearest store, a `Memory`, and an `OpenSession` of it by its id, made if need be."""
     name = ids.check(session, "session_id")
-    memory = _open_store[0]()
+    memory = _open_store[0](**_new_place())
     try:
         found = memory.session(name)
     except SessionNotFound:

@@ -24,8 +24,8 @@
     ├── Corrupt
     │   ├── StorageCorrupt            E_STORAGE_CORRUPT    MEM_E003
     │   ├── SessionCorrupt            E_SESSION_CORRUPT
-    │   ├── FormatTooNew              E_FORMAT_TOO_NEW
-    │   └── CompactionFailed          E_COMPACTION_FAILED  MEM_E006
+    │   └── FormatTooNew              E_FORMAT_TOO_NEW
+    ├── CompactionFailed              E_COMPACTION_FAILED  MEM_E006               `cause`: the code of what failed
     └── StorageError                  E_STORAGE_IO         the operating system failed
         ├── StorageFull               E_STORAGE_FULL
         ├── StorageReadOnly           E_STORAGE_READ_ONLY
@@ -202,7 +202,7 @@ class FormatTooNew(Corrupt):
     exit_code = 43
 
 
-class CompactionFailed(Corrupt):
+class CompactionFailed(SMPError):
     code = "E_COMPACTION_FAILED"
     number = "MEM_E006"
     exit_code = 44

@@ -17,13 +17,13 @@ from typing import Any
 
 
 class JsonFormatter(logging.Formatter):
-    """Records as JSON: timestamp, level, component, event, session_id, message, metadata."""
+    """Records as JSON: timestamp, level (DEBUG, INFO, WARN, ERROR), component, event, session_id, message, metadata."""
 
     def format(self, record: logging.LogRecord) -> str:
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         fields: dict[str, Any] = {
             "timestamp": f"{seconds}.{int(record.msecs):03d}Z",
-            "level": record.levelname,
+            "level": "WARN" if record.levelno == logging.WARNING else record.levelname,
             "component": record.name,
             "event": getattr(record, "smp_event", None),
             "session_id": getattr(record, "smp_session", None),

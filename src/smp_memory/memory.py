@@ -297,7 +297,7 @@ class Memory:
         include_decayed, include_archived, include_deleted
         sort      relevance, newest, oldest, priority, importance, severity, access; with `_asc` the other way round; limit, offset
         count_by  type, tag, agent, day, month, session, topic: `hits.counts`; {"field": …, "op": "avg"}: `hits.aggregations`
-        topic_in_text  whether a topic may also be a part of the text; True in the layout `single`
+        topic_in_text  whether a topic may also be a part of the text; True in the layout `single`, where no text also means sort="priority"
         mode      default, weighted or product;  at: the time of the query;  timeout in seconds
         """
         return search.path.query(self.scope, text, options)

@@ -27,16 +27,23 @@ _mutex = RLock()  # reentrant: a signal handler may write a memory while another
 
 
 class Metric:
-    """The definition of a metric. `design` is its name in the design, where it has one."""
+    """The definition of a metric: `name` is its name in Prometheus, `instrument` the one in OpenTelemetry.
 
-    __slots__ = ("design", "help", "kind", "labels", "name")
+    A name with dots is one of design 004; Prometheus allows no dots, and wants `_total` at the end of a counter.
+    """
 
-    def __init__(self, name: str, kind: str, help: str, labels: Labels = (), design: str = "") -> None:
-        self.name = name
+    __slots__ = ("help", "instrument", "kind", "labels", "name")
+
+    def __init__(self, name: str, kind: str, help: str, labels: Labels = ()) -> None:
+        if "." in name:
+            self.instrument = name
+            self.name = name.replace(".", "_") + ("_total" if kind == COUNTER else "")
+        else:
+            self.instrument = name.replace("smp_", "smp.", 1).removesuffix("_total")
+            self.name = name
         self.kind = kind
         self.help = help
         self.labels = labels
-        self.design = design
 
     def labelled(self, values: Labels) -> dict[str, str]:
         return dict(zip(self.labels, values, strict=True))
@@ -55,8 +62,8 @@ class MetricSamples:
 class Counter(Metric):
     __slots__ = ("values",)
 
-    def __init__(self, name: str, help: str, labels: Labels = (), design: str = "") -> None:
-        super().__init__(name, COUNTER, help, labels, design)
+    def __init__(self, name: str, help: str, labels: Labels = ()) -> None:
+        super().__init__(name, COUNTER, help, labels)
         self.values: dict[Labels, float] = {}
 
     def add(self, labels: Labels = (), amount: float = 1) -> None:
@@ -70,14 +77,19 @@ class Counter(Metric):
 
 
 class Histogram(Metric):
-    """Durations in seconds, counted by `BUCKETS_SECONDS`."""
+    """Durations, counted by `BUCKETS_SECONDS`; those of a name that ends in `_ms` are shown in milliseconds."""
 
-    __slots__ = ("listeners", "values")
+    __slots__ = ("listeners", "per_second", "values")
 
-    def __init__(self, name: str, help: str, labels: Labels = (), design: str = "") -> None:
-        super().__init__(name, HISTOGRAM, help, labels, design)
+    def __init__(self, name: str, help: str, labels: Labels = ()) -> None:
+        super().__init__(name, HISTOGRAM, help, labels)
+        self.per_second = 1000 if name.endswith("_ms") else 1  # units that are shown
         self.values: dict[Labels, list[float]] = {}  # a count for each bucket, one for what is longer, and the sum
         self.listeners: list[Any] = []  # called with labels and seconds; for exporters that count by themselves
+
+    def limits(self) -> list[float]:
+        """The upper limits of the buckets, in the units that are shown."""
+        return [limit * self.per_second for limit in BUCKETS_SECONDS]
 
     def observe(self, labels: Labels, seconds: float) -> None:
         at = 0
@@ -98,24 +110,20 @@ class Histogram(Metric):
         found: list[Sample] = []
         for values, (*counts, total) in sorted(self.values.items()):
             labels, so_far = self.labelled(values), 0.0
-            for limit, count in zip((*map(str, BUCKETS_SECONDS), "+Inf"), counts, strict=True):
+            for limit, count in zip((*self.limits(), "+Inf"), counts, strict=True):
                 so_far += count
-                found.append(("_bucket", {**labels, "le": limit}, so_far))
-            found += [("_sum", labels, total), ("_count", labels, so_far)]
+                found.append(("_bucket", {**labels, "le": str(limit)}, so_far))
+            found += [("_sum", labels, total * self.per_second), ("_count", labels, so_far)]
         return found
 
 
 WRITE_SECONDS = Histogram(
-    "smp_write_duration_seconds",
+    "memory.operations.write.duration_ms",
     "Duration of writes, from the request for the lock to the acknowledgement.",
     ("operation",),
-    "memory.operations.write.duration_ms",
 )
 QUERY_SECONDS = Histogram(
-    "smp_query_duration_seconds",
-    "Duration of queries, including catching up the index.",
-    (),
-    "memory.operations.query.duration_ms",
+    "memory.operations.query.duration_ms", "Duration of queries, including catching up the index."
 )
 CONTEXT_SECONDS = Histogram("smp_context_duration_seconds", "Duration of building contexts for prompts.")
 OPERATION_SECONDS = Histogram(
@@ -129,17 +137,15 @@ LOCK_SECONDS = Histogram(
     "smp_lock_wait_seconds", "Time that a process waited for a lock that another one held.", ("outcome",)
 )
 LOCK_CONTENTION = Counter(
-    "smp_lock_contention_total",
+    "memory.locks.contention.count",
     "Locks that were held by another process when they were requested; outcome timeout: LockTimeout was raised.",
     ("outcome",),
-    "memory.locks.contention.count",
 )
 ERRORS = Counter("smp_operation_errors_total", "Operations that ended with an error, by error code.", ("operation", "code"))  # fmt: skip
 CORRUPTION = Counter(
-    "smp_corruption_errors_total",
+    "memory.errors.corruption.count",
     "Damage that this process met: log events of the component corruption, and operations that ended with E_…_CORRUPT.",
     ("cause",),
-    "memory.errors.corruption.count",
 )
 INDEX_REBUILDS = Counter(
     "smp_index_rebuilds_total", "Indexes that were discarded and built anew: damaged ones, and on request."

@@ -32,7 +32,7 @@ _tracer: tuple[Any, Any] = (None, None)  # the provider, and its tracer for SMP
 class ObservedOperation:
     """What is observed: the name of a span, a histogram with its labels, and the log event for a slow one."""
 
-    __slots__ = ("component", "event", "figures", "histogram", "labels", "level", "name")
+    __slots__ = ("component", "done", "event", "figures", "histogram", "labels", "level", "name")
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class ObservedOperation:
         self.labels = (name,) if histogram.labels else ()
         self.component = component
         self.event = f"slow_{component}"
+        self.done = f"{component}_done"  # the event for debugging, of each
         self.level = level  # WARNING for what somebody waits for
         self.figures = figures  # called with the result and the arguments
 
@@ -125,33 +126,33 @@ def observe(operation: ObservedOperation, owner: Any, work: Callable[..., Any], 
     except Exception as error:
         _count_error(operation, error)
         raise
-    seconds = monotonic() - began
-    operation.histogram.observe(operation.labels, seconds)
-    if seconds >= owner.config.slow_seconds:
-        _report_slow(operation, owner, seconds, result, args, named)
+    _report(operation, owner, monotonic() - began, result, args, named)
     return result
 
 
-def _report_slow(
+def _report(
     operation: ObservedOperation, owner: Any, seconds: float, result: Any, args: tuple[Any, ...], named: dict[str, Any]
 ) -> None:
+    """Count the duration of an operation that succeeded, and log it if it was slow or if each is to be logged."""
+    operation.histogram.observe(operation.labels, seconds)
+    is_slow = seconds >= owner.config.slow_seconds
+    logger = event_log.debug_logger(operation.component) if "logging" in modules else None
+    if not is_slow and logger is None:
+        return
     figures = operation.figures(result, *args, **named) if operation.figures is not None else {}
-    event_log.emit(
-        operation.component,
-        operation.level,
-        operation.event,
-        f"Slow: {operation.name} took {seconds:.1f} s.",
-        getattr(owner, "id", None),
-        operation=operation.name,
-        duration_ms=round(seconds * 1000),
-        **figures,
-    )
+    figures = {"operation": operation.name, "duration_ms": round(seconds * 1000, None if is_slow else 3), **figures}
+    session = getattr(owner, "id", None)
+    if logger is not None:
+        event_log.write(logger, event_log.DEBUG, operation.done, f"{operation.name} done.", session, figures)
+    if is_slow:
+        text = f"Slow: {operation.name} took {seconds:.1f} s."
+        event_log.emit(operation.component, operation.level, operation.event, text, session, **figures)
 
 
 def _count_error(operation: ObservedOperation, error: Exception) -> str:
     code = error.code if isinstance(error, SMPError) else "E_OTHER"
     metrics.ERRORS.add((operation.name, code))
-    if isinstance(error, Corrupt):
+    if isinstance(error, Corrupt) or isinstance(error.__cause__, Corrupt):  # such as that of CompactionFailed
         metrics.CORRUPTION.add((code,))
     return code
 
@@ -201,10 +202,7 @@ def _trace(
             span.set_attribute("error.type", code)
             span.set_status(trace.Status(trace.StatusCode.ERROR, code))
             raise
-        seconds = monotonic() - began
-        operation.histogram.observe(operation.labels, seconds)
-        if seconds >= owner.config.slow_seconds:
-            _report_slow(operation, owner, seconds, result, args, named)
+        _report(operation, owner, monotonic() - began, result, args, named)
         if operation.figures is not None and span.is_recording():
             figures = operation.figures(result, *args, **named)
             span.set_attributes({f"smp.{name}": value for name, value in figures.items() if value is not None})

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import date, datetime
 
+    from smp_memory.privacy.anonymisation import Placeholders
+
     Words = str | Sequence[str]
     Moment = datetime | str
 
@@ -180,3 +182,12 @@ class ArtifactFields(CommonFields, total=False):
 
 class LearningFields(CommonFields, total=False):
     category: str  # its kind
+
+
+# -- options of anonymised copies
+
+
+class AnonymisationOptions(TypedDict, total=False):
+    placeholders: Placeholders | None  # remembers what stands for what; without it nothing can be turned back
+    agents: bool  # whether names of agents are replaced, too
+    config: Mapping[str, bool] | None  # flags that switch parts off, see `SessionMemory.anonymised`

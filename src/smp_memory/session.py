@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.model.storage_reports import ColdMemory, RedactionReport, TidyReport
     from smp_memory.options import (
+        AnonymisationOptions,
         ArtifactFields,
         CommonFields,
         Criteria,
@@ -551,21 +552,17 @@ class SessionMemory:
         """Take secrets out of what is already stored, history included; see `Memory.redact`."""
         return exchange.api.redact(self.scope, preview, reason)
 
-    def anonymised(
-        self, id: str | None = None, *, placeholders: Placeholders | None = None, agents: bool = False
-    ) -> SessionMemory:
+    def anonymised(self, id: str | None = None, **options: Unpack[AnonymisationOptions]) -> SessionMemory:
         """A copy of the session in the same store, in which people, projects and places have placeholders.
 
-        The session itself stays as it is. `placeholders` remembers what stands for what; without it nothing can be
-        turned back.
+        The session itself stays as it is. `config` switches parts off: remove_user_names, remove_project_names,
+        remove_file_paths, replace_with_placeholders (else `[removed]`), preserve_structure (else without relations).
         """
-        return self._memory.session(exchange.api.anonymised_copy(self.scope, id, placeholders, agents))
+        return self._memory.session(exchange.api.anonymised_copy(self.scope, id, **options))
 
-    def anonymised_record(
-        self, id: str, *, placeholders: Placeholders | None = None, agents: bool = False
-    ) -> dict[str, Any]:
+    def anonymised_record(self, id: str, **options: Unpack[AnonymisationOptions]) -> dict[str, Any]:
         """The fields of one memory with placeholders, to show it to others. Nothing is stored."""
-        return exchange.api.anonymised_record(self.scope, self.get(id), placeholders, agents)
+        return exchange.api.anonymised_record(self.scope, self.get(id), **options)
 
     def __enter__(self) -> SessionMemory:
         return self

@@ -25,6 +25,7 @@ from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.storage_reports import (
     ColdMemory,
     MovedEntries,
+    RecordedDeletion,
     RedactionReport,
     TidyReport,
 )
@@ -389,6 +390,12 @@ class SqliteSession:
         return TidyReport(self.session, [], False)
 
     def refresh_overviews(self, records: Any, users: dict[str, str]) -> None:
+        pass
+
+    def recorded_deletions(self) -> list[RecordedDeletion]:
+        return []
+
+    def write_deletion_record(self) -> None:
         pass
 
     def refresh_figures(self, *, dry_run: bool = False) -> bool:

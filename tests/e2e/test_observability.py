@@ -35,11 +35,11 @@ def test_command_prints_metrics_of_the_store_and_none_of_its_own_process(root: P
     told = smp(root, "metrics")
     assert (told.returncode, told.stderr) == (0, "")
     names = {family.name for family in parse_prometheus(told.stdout)}
-    assert {"smp_sessions_active", "smp_memories", "smp_store_bytes"} <= names
-    assert "smp_query_duration_seconds" not in names
+    assert {"memory_sessions_active", "memory_entries_total", "memory_size_bytes"} <= names
+    assert "memory_operations_query_duration_ms" not in names
     assert MARK not in told.stdout
     assert list(parse_openmetrics(smp(root, "metrics", "--format", "openmetrics").stdout))
-    assert json.loads(smp(root, "metrics", "--json").stdout)["smp_sessions_active"]["samples"][0]["value"] == 1
+    assert json.loads(smp(root, "metrics", "--json").stdout)["memory_sessions_active"]["samples"][0]["value"] == 1
 
 
 def test_command_writes_a_file_for_the_textfile_collector(root: Path, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_server_serves_metrics_behind_its_guard(root: Path) -> None:
         status, text = get(**token)
         assert status == 200
         families = {family.name: family for family in parse_prometheus(text)}
-        assert {"smp_memories", "smp_index_rebuilds"} <= set(families)  # of the store, and of the process
+        assert {"memory_entries_total", "smp_index_rebuilds"} <= set(families)  # of the store, and of the process
         assert MARK not in text
         assert get("/metrics/", **token)[0] == 404
         assert server.post()[0] == 200

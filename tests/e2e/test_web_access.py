@@ -203,7 +203,7 @@ def test_metrics_are_read_with_the_token_of_the_mcp_server_and_nothing_else_is(s
     status, headers, text = site.ask("GET", "/metrics", authorization=token, cookie="none=1")
     assert status == 200
     assert headers["content-type"].startswith("text/plain; version=0.0.4")
-    assert 'smp_memories{type="decision"} 1' in text
+    assert 'memory_entries_total{type="decision"} 1' in text
     assert site.ask("GET", "/metrics", authorization="Bearer wrong", cookie="none=1")[0] == 401
     assert site.ask("GET", "/search", authorization=token, cookie="none=1")[0] == 401
     assert site.ask("GET", "/metrics", authorization=token, cookie="none=1", host="evil.example")[0] == 421

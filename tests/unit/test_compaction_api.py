@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import pickle
 import random
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,19 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, SizeLimitExceeded
+from smp_memory.errors import (
+    CompactionFailed,
+    Conflict,
+    DuplicateId,
+    DurabilityUnknown,
+    InvalidRecord,
+    MemoryNotFound,
+    SizeLimitExceeded,
+    StorageCorrupt,
+    StorageFull,
+)
 from smp_memory.files.layouts import NAMES
-from smp_memory.testing import FrozenClock
+from smp_memory.testing import FaultySystem, FrozenClock
 
 LAYOUTS = pytest.mark.parametrize("layout", NAMES)
 SMALL = {"storage": {"max_session_size_mb": 0.06}, "durability": "os"}
@@ -488,3 +500,45 @@ def test_ids_of_compacted_memories_are_not_reused_after_conversion(tmp_path: Pat
     assert session.restore(last.id).seq == last.seq
     assert [record.id for record in session.records()] == ["DEC-0001", last.id, new.id]
     memory.close()
+
+
+# -- compaction that fails
+
+
+@LAYOUTS
+def test_every_failure_of_the_disk_is_compaction_failed_with_its_cause(layout: str) -> None:
+    system, clock = FaultySystem(error=errno.ENOSPC, sticky=True), FrozenClock()
+    memory = smp_memory.open(":memory:", layout=layout, clock=clock, system=system)
+    session = memory.create_session("s1")
+    session.add_many([("turn", {"role": "user", "content": f"{number} " * 40}) for number in range(30)])
+    clock.advance(days=40)
+    before, failures = [record.id for record in session.records()], 0
+    for call in range(1, 200):
+        system.fail_at = system.calls + call
+        try:
+            session.compact("forced")
+        except CompactionFailed as error:
+            failures += 1
+            system.heal()
+            assert (error.code, error.number) == ("E_COMPACTION_FAILED", "MEM_E006")
+            assert error.details["session"] == "s1"
+            assert isinstance(error.__cause__, StorageFull | DurabilityUnknown)
+            assert error.details["cause"] == error.__cause__.code
+            assert pickle.loads(pickle.dumps(error)).details == error.details
+            known = {record.id for record in session.records()} | {each.id for each in session.archived()}
+            assert known.issuperset(before)
+        else:
+            break
+    assert failures >= 2
+
+
+def test_session_whose_file_is_a_link_fails_to_compact_as_damaged(tmp_path: Path) -> None:
+    session, _ = old_session(tmp_path)
+    path = Path(session.folder) / "conversation.jsonl"
+    path.rename(tmp_path / "elsewhere.jsonl")
+    path.symlink_to(tmp_path / "elsewhere.jsonl")
+    with pytest.raises(CompactionFailed, match="E_STORAGE_CORRUPT") as caught:
+        session.compact("forced")
+    assert isinstance(caught.value.__cause__, StorageCorrupt)
+    assert caught.value.details["cause"] == "E_STORAGE_CORRUPT"
+    assert not caught.value.recoverable

@@ -123,6 +123,7 @@ def test_defaults():
         "decay": {
             "enabled": True,
             "policy": "smp",
+            "related": False,
             "rates": {
                 "conversation": 0.05,
                 "decision": 0.03,

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory import event_log
+from smp_memory import event_log, metrics
 from smp_memory.files.disk import Disk
 from smp_memory.files.lock import SessionLock
 from smp_memory.files.system import RealSystem
@@ -29,8 +29,8 @@ def events(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def all_levels(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "smp_memory")
+def what_happened(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "smp_memory")
 
 
 def test_session_lifecycle_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -63,8 +63,14 @@ def test_compaction_is_logged_with_figures(tmp_path: Path, caplog: pytest.LogCap
             [("turn", {"role": "user", "content": f"{SECRET_WORD} {n} " * 50, "created": old}) for n in range(200)]
         )
         session.compact("forced")
-    (record,) = [each for each in caplog.records if getattr(each, "smp_event", "") == "session_compacted"]
-    assert record.smp_figures["memories"] > 0  # type: ignore[attr-defined]
+        left = len(session.records())
+    begun, record = [each for each in caplog.records if each.name == "smp_memory.compaction"]
+    assert events(caplog)[-2:] == ["compaction_started", "session_compacted"]
+    line = json.loads(JsonFormatter().format(record))
+    assert begun.smp_figures == {"entries_before": 200}  # type: ignore[attr-defined]
+    assert (line["metadata"]["entries_before"], line["metadata"]["entries_after"]) == (200, left)
+    assert line["metadata"]["size_reduction_mb"] > 0
+    assert line["metadata"]["duration_ms"] >= 0
     assert SECRET_WORD not in JsonFormatter().format(record)
 
 
@@ -177,3 +183,49 @@ def test_every_event_is_documented() -> None:
     document = (source.parents[1] / "docs" / "logging.md").read_text(encoding="utf-8")
     assert len(emitted) >= 15
     assert [event for event in sorted(emitted) if f"`{event}`" not in document] == []
+
+
+# -- each operation, for debugging
+
+
+def debug_events(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [
+        (getattr(each, "smp_event", ""), each.levelname) for each in caplog.records if each.levelno == logging.DEBUG
+    ]
+
+
+def test_each_operation_is_logged_at_level_debug_without_content(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "smp_memory")
+    with smp_memory.open(tmp_path / "store") as memory:
+        session = memory.create_session("s1")
+        session.add_decision(SECRET_WORD, rationale=SECRET_WORD, tags=[SECRET_WORD])
+        session.query(SECRET_WORD)
+        memory.context("architect", task=SECRET_WORD)
+        memory.maintain(only=["quota"])
+        memory.export()
+    found = {event for event, _ in debug_events(caplog)}
+    assert found == {"write_done", "query_done", "context_done", "index_done", "maintenance_done", "operation_done"}
+    (written,) = [each for each in caplog.records if getattr(each, "smp_event", "") == "write_done"]
+    line = json.loads(JsonFormatter().format(written))
+    assert (line["level"], line["session_id"], line["metadata"]["operation"]) == ("DEBUG", "s1", "add")
+    assert (line["metadata"]["memories"], line["metadata"]["type"]) == (1, "decision")
+    assert not any(SECRET_WORD in JsonFormatter().format(each) for each in caplog.records)
+
+
+def test_no_operation_is_logged_below_level_debug(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "smp_memory")
+    before = dict(metrics.EVENTS.values)
+    with smp_memory.open(tmp_path / "store") as memory:
+        session = memory.create_session("s1")
+        session.add_decision("one")
+        session.query("one")
+    assert debug_events(caplog) == []
+    counted = {event for (_, event), _ in metrics.EVENTS.values.items() - before.items()}
+    assert not any(event.endswith("_done") for event in counted)
+
+
+def test_warnings_have_the_level_warn_in_json() -> None:
+    record = logging.LogRecord("smp_memory.quota", logging.WARNING, "", 0, "near", (), None)
+    assert json.loads(JsonFormatter().format(record))["level"] == "WARN"

@@ -19,9 +19,9 @@ from smp_memory.analytics.periods import LENGTHS
 from smp_memory.analytics.reader import FactReader, facts_of
 from smp_memory.errors import maps_errors
 from smp_memory.incomplete import each_existing
+from smp_memory.index.decay_inputs import decay_inputs, joint_searcher
 from smp_memory.index.documents import text_of
 from smp_memory.index.query import RowConditions
-from smp_memory.index.rows import decay_inputs
 from smp_memory.index.tokenizer import ParsedText
 from smp_memory.model.history import PausedCollection
 from smp_memory.model.succession import SUPERSEDES
@@ -260,7 +260,8 @@ def _read_forecast(reader: FactReader) -> forecast.Forecast:
         rows, accesses = reader.rows(searcher, conditions)
         facts = facts_of(searcher, rows, accesses)
         ends = searcher.expiries(conditions, reader.time, reader.time + forecast.MAX_DAYS * DAY)
-        return [(each, decay_inputs(row, accesses)) for each, row in zip(facts, rows, strict=True)], ends
+        joint = joint_searcher(reader.scope.policy(), searcher)
+        return [(each, decay_inputs(row, accesses, joint)) for each, row in zip(facts, rows, strict=True)], ends
 
     aging, ends = reader.read(look)
     made = forecast.fading_forecast(aging, reader.scope.policy(), reader.time, reader.options.threshold, limit)

@@ -12,11 +12,11 @@ import os
 from smp_memory.errors import MemoryNotFound, UserError
 from smp_memory.exchange import file_format
 from smp_memory.exchange.export import (
+    SessionAnonymiser,
     anonymising,
     counting,
     exported_session,
     format_named,
-    learn,
     restoring,
     write,
 )
@@ -25,19 +25,19 @@ from smp_memory.incomplete import SESSION_GONE, each_existing, left_out
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.times import to_text
 from smp_memory.observation import observed
-from smp_memory.privacy.anonymisation import Anonymiser, Placeholders
 from smp_memory.privacy.settings import clean_reason, count_kinds, redactor_even_if_off
 from smp_memory.privacy.visibility import entries_for
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from smp_memory.errors import SMPError
     from smp_memory.exchange.file_format import Exported
     from smp_memory.model.record import Record
     from smp_memory.model.storage_reports import RedactionReport
+    from smp_memory.privacy.anonymisation import Placeholders
     from smp_memory.privacy.visibility import Viewer
     from smp_memory.scope import Scope
     from smp_memory.store.port import SessionStore
@@ -139,11 +139,16 @@ def redact(scope: Scope, preview: bool, reason: str | None) -> list[RedactionRep
 
 
 @observed("anonymise")
-def anonymised_copy(scope: Scope, id: str | None, placeholders: Placeholders | None, agents: bool) -> str:
+def anonymised_copy(
+    scope: Scope,
+    id: str | None,
+    placeholders: Placeholders | None = None,
+    agents: bool = False,
+    config: Mapping[str, Any] | None = None,
+) -> str:
     """Store a copy of the session with placeholders for people, projects and places; returns the id of the copy."""
     store, sessions = scope.store, _sessions(scope)
-    known = Placeholders() if placeholders is None else placeholders
-    carried = anonymising(known, sessions, agents)(exported_session(sessions[0]))
+    carried = anonymising(placeholders, sessions, agents, config)(exported_session(sessions[0]))
     carried.info.id = free_id(store, carried.info.id) if id is None else id
     store_session(store, carried)
     scope.note_session_use(carried.info.id)
@@ -152,11 +157,17 @@ def anonymised_copy(scope: Scope, id: str | None, placeholders: Placeholders | N
     return carried.info.id
 
 
-def anonymised_record(scope: Scope, record: Record, placeholders: Placeholders | None, agents: bool) -> dict[str, Any]:
+def anonymised_record(
+    scope: Scope,
+    record: Record,
+    placeholders: Placeholders | None = None,
+    agents: bool = False,
+    config: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """The fields of one memory with placeholders. Nothing is stored."""
     (session,) = _sessions(scope)
-    anonymiser = Anonymiser(Placeholders() if placeholders is None else placeholders, agents=agents)
-    learn(anonymiser, exported_session(session))
+    anonymiser = SessionAnonymiser(placeholders, agents, config)
+    anonymiser.learn(exported_session(session))
     _note(scope, "anonymise", scope.author, session.session, 1, ids=[record.id])
     return anonymiser.fields(record.to_dict())
 

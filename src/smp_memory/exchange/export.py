@@ -12,21 +12,20 @@ from __future__ import annotations
 
 import os
 
-from smp_memory.errors import InvalidFormat, SessionCorrupt, from_os_error
+from smp_memory.errors import InvalidFormat, InvalidRecord, SessionCorrupt, from_os_error
 from smp_memory.exchange import file_format
 from smp_memory.exchange.file_format import Exported
 from smp_memory.files.disk import TEMPORARY, Disk
 from smp_memory.model.entry import CHANGE, PUT, Entry, is_revision
-from smp_memory.privacy.anonymisation import Anonymiser
+from smp_memory.privacy.anonymisation import Anonymiser, Placeholders, without_placeholders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
     from smp_memory.files.codec import Fields
     from smp_memory.model.history import RecordHistory, SessionHistory
-    from smp_memory.privacy.anonymisation import Placeholders
     from smp_memory.store.port import SessionStore
 
 _LARGEST_SEQ = 10**15
@@ -189,12 +188,52 @@ class SessionTransform:
         return twin
 
 
-def anonymising(placeholders: Placeholders, sessions: Iterable[SessionStore], agents: bool) -> SessionTransform:
+_KEPT_UNLESS = {"remove_user_names": "users", "remove_project_names": "projects", "remove_file_paths": "paths"}
+_FLAGS = (*_KEPT_UNLESS, "replace_with_placeholders", "preserve_structure")
+_STRUCTURE = frozenset(("relations", "references", "turn_ref", "supersedes", "superseded_by", "covers"))
+
+
+class SessionAnonymiser:
+    """Anonymises sessions and records by the flags of design 003; one that is not given is true."""
+
+    def __init__(self, placeholders: Placeholders | None, agents: bool, config: Mapping[str, Any] | None) -> None:
+        flags = _checked_flags(config)
+        off = [kept for flag, kept in _KEPT_UNLESS.items() if not flags[flag]]
+        self._anonymiser = Anonymiser(Placeholders() if placeholders is None else placeholders, agents=agents, off=off)
+        self._has_placeholders = flags["replace_with_placeholders"]
+        self._dropped = frozenset() if flags["preserve_structure"] else _STRUCTURE
+
+    def learn(self, session: Exported) -> None:
+        learn(self._anonymiser, session)
+
+    def fields(self, data: Fields) -> Fields:
+        fields = {name: value for name, value in self._anonymiser.fields(data).items() if name not in self._dropped}
+        return fields if self._has_placeholders else without_placeholders(fields)
+
+    def transform(self) -> SessionTransform:
+        return SessionTransform(self.fields, self._anonymiser.text)
+
+
+def _checked_flags(config: Mapping[str, Any] | None) -> dict[str, bool]:
+    given = {} if config is None else config
+    if not hasattr(given, "items") or any(
+        name not in _FLAGS or type(value) is not bool for name, value in given.items()
+    ):
+        raise InvalidRecord(f"config: give {', '.join(_FLAGS)}, each true or false.", field="config")
+    return {name: given.get(name, True) for name in _FLAGS}
+
+
+def anonymising(
+    placeholders: Placeholders | None,
+    sessions: Iterable[SessionStore],
+    agents: bool,
+    config: Mapping[str, Any] | None = None,
+) -> SessionTransform:
     """A transform from names to placeholders. Names are learned from all sessions first, because texts refer to other sessions."""
-    anonymiser = Anonymiser(placeholders, agents=agents)
+    anonymiser = SessionAnonymiser(placeholders, agents, config)
     for files in sessions:
-        learn(anonymiser, exported_session(files))
-    return SessionTransform(anonymiser.fields, anonymiser.text)
+        anonymiser.learn(exported_session(files))
+    return anonymiser.transform()
 
 
 def restoring(placeholders: Placeholders) -> SessionTransform:

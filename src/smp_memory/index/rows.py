@@ -17,9 +17,6 @@ import sqlite3
 from collections import namedtuple
 from functools import cache, partial
 
-from smp_memory.decay import DecayInputs
-from smp_memory.model.types import NUMBERED
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -465,28 +462,6 @@ def _placeholders(count: int) -> str:
 
 def _is_lock(error: Exception) -> bool:
     return isinstance(error, sqlite3.OperationalError) and ("locked" in str(error) or "busy" in str(error))
-
-
-_NEVER_USED = (0, None)
-
-
-def decay_inputs(row: Row, accesses: dict[int, tuple[int, int]]) -> DecayInputs:
-    """The inputs of a decay policy, from a memory's row and its accesses."""
-    count, last = accesses.get(row.doc, _NEVER_USED)
-    return DecayInputs(
-        NUMBERED[row.type],
-        row.created,
-        row.updated,
-        row.importance,
-        row.pinned is not None,
-        row.status,
-        row.severity,
-        row.impact,
-        row.confidence,
-        row.approved is not None,
-        count,
-        last,
-    )
 
 
 def _storable(name: str) -> str | bytes:

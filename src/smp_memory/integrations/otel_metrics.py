@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import smp_memory
 from smp_memory.errors import SMPError
 from smp_memory.integrations.store_metrics import STORE, store_samples
-from smp_memory.metrics import BUCKETS_SECONDS, COUNTER, PROCESS, Histogram, process_samples
+from smp_memory.metrics import COUNTER, PROCESS, Histogram, process_samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +51,7 @@ class OpenTelemetryMetrics:
             else:
                 kind = "counter" if metric.kind == COUNTER else "gauge"
                 create = getattr(meter, f"create_observable_{kind}")
-                create(instrument_name(metric), [partial(self._observe, metric)], _unit(metric), metric.help)
+                create(metric.instrument, [partial(self._observe, metric)], _unit(metric), metric.help)
 
     def close(self) -> None:
         """Stop exporting. The instruments stay known to the provider, without values."""
@@ -79,27 +79,21 @@ class OpenTelemetryMetrics:
 
     def _listen(self, meter: Any, metric: Histogram) -> None:
         """Record each duration in an OpenTelemetry histogram, too."""
-        factor = 1000 if _unit(metric) == "ms" else 1
         instrument = meter.create_histogram(
-            instrument_name(metric),
+            metric.instrument,
             _unit(metric),
             metric.help,
-            explicit_bucket_boundaries_advisory=[limit * factor for limit in BUCKETS_SECONDS],
+            explicit_bucket_boundaries_advisory=metric.limits(),
         )
 
         def listener(labels: Labels, seconds: float) -> None:
-            instrument.record(seconds * factor, metric.labelled(labels))
+            instrument.record(seconds * metric.per_second, metric.labelled(labels))
 
         metric.listeners.append(listener)
         self._listeners.append((metric, listener))
 
 
-def instrument_name(metric: Metric) -> str:
-    """The name in OpenTelemetry: `memory.sessions.active`, `smp.open_findings`."""
-    return metric.design or metric.name.replace("smp_", "smp.", 1).removesuffix("_total")
-
-
 def _unit(metric: Metric) -> str:
-    if metric.design.endswith("_ms"):
+    if metric.name.endswith("_ms"):
         return "ms"
     return "s" if metric.name.endswith("_seconds") else "By" if metric.name.endswith("_bytes") else "1"

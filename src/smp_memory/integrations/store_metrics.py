@@ -50,13 +50,11 @@ _PARTS = ("sessions", "cold", "archived", "trash")
 
 BUILD = Metric("smp_build_info", GAUGE, "Always 1; the labels say what runs.", ("version", "python", "layout"))
 SESSIONS_ACTIVE = Metric(
-    "smp_sessions_active", GAUGE, "Sessions in the state active: used within lifecycle.idle_hours.", (), "memory.sessions.active"
+    "memory.sessions.active", GAUGE, "Sessions in the state active: used within lifecycle.idle_hours."
 )  # fmt: skip
 SESSIONS = Metric("smp_sessions", GAUGE, "Sessions by state, archived and deleted ones included.", ("state",))
 LAST_WRITE = Metric("smp_last_write_timestamp_seconds", GAUGE, "Time of the newest memory.", ())
-MEMORIES = Metric(
-    "smp_memories", GAUGE, "Memories of live sessions by type, without deleted ones.", ("type",), "memory.entries.total"
-)
+MEMORIES = Metric("memory.entries.total", GAUGE, "Memories of live sessions by type, without deleted ones.", ("type",))
 DELETED_MEMORIES = Metric("smp_deleted_memories", GAUGE, "Memories in the trash of live sessions.")
 OPEN_FINDINGS = Metric("smp_open_findings", GAUGE, "Findings that are not closed, by severity.", ("severity",))
 UNREADABLE = Metric(
@@ -67,16 +65,15 @@ UNREAD_SESSIONS = Metric(
 )
 QUARANTINED = Metric("smp_quarantined_files", GAUGE, "Files in the quarantine of live sessions.")
 BYTES = Metric(
-    "smp_store_bytes",
+    "memory.size.bytes",
     GAUGE,
     "Size of the stored memories: files of live sessions, their cold segments, archived sessions, deleted sessions.",
     ("part",),
-    "memory.size.bytes",
 )
 QUOTA = Metric("smp_quota_utilization_max_ratio", GAUGE, "Size of the fullest session as a share of its quota.")
 NEAR_QUOTA = Metric("smp_sessions_near_quota", GAUGE, "Sessions at or above storage.warning_percent of their quota.")
 COMPACTIONS = Metric(
-    "smp_compactions_total", COUNTER, "Compactions, by all processes, from the audit log.", (), "memory.compaction.count"
+    "memory.compaction.count", COUNTER, "Compactions, by all processes, from the audit log."
 )  # fmt: skip
 ACTIONS = Metric("smp_audit_actions_total", COUNTER, "Lines of the audit log by action, of all processes.", ("action",))
 MAINTENANCE = Metric(

@@ -9,7 +9,16 @@ from __future__ import annotations
 import time
 
 from smp_memory import event_log
-from smp_memory.errors import InvalidRecord, MemoryNotFound, SizeLimitExceeded
+from smp_memory.errors import (
+    CompactionFailed,
+    Corrupt,
+    InvalidRecord,
+    MemoryNotFound,
+    SizeLimitExceeded,
+    SMPError,
+    StorageError,
+    from_os_error,
+)
 from smp_memory.lifecycle.session_size import report, weighed_memories
 from smp_memory.model.history import PausedCollection
 from smp_memory.model.storage_reports import MovedEntries
@@ -90,10 +99,13 @@ def compact(
 ) -> CompactionReport:
     """Move memories of low priority, old turns and settled findings to the cold segment beside the session."""
     now, began = session.now(), time.monotonic()
-    name, bytes_to_free = _target_bytes(session, target)
-    with PausedCollection():
-        planned, revisions = _plan(session, bytes_to_free, now, summariser)
-        done = None if dry_run else _move_entries(session, planned, revisions)
+    try:
+        name, bytes_to_free = _target_bytes(session, target)
+        with PausedCollection():
+            planned, revisions = _plan(session, bytes_to_free, now, summariser)
+            done = None if dry_run else _move_entries(session, planned, revisions)
+    except (Corrupt, StorageError, OSError) as error:
+        raise _failure(session, error) from error
     if done is not None and (done.removed or done.histories):
         session.store.audit.note(
             "compact", at=to_text(now), by=session.author, session=session.id, count=len(done.removed), target=name
@@ -104,11 +116,20 @@ def compact(
             "session_compacted",
             f"Session {session.id} was compacted: {len(done.removed):,} memories went to the cold segment.",
             session.id,
-            memories=len(done.removed),
-            freed_bytes=done.freed_bytes,
+            entries_before=len(revisions),
+            entries_after=len(revisions) - len(done.removed) + len(done.summaries),
+            size_reduction_mb=round(done.freed_bytes / (1 << 20), 3),
             duration_ms=round((time.monotonic() - began) * 1000),
         )
     return CompactionReport(session.id, name, planned, done)
+
+
+def _failure(session: OpenSession, error: Exception) -> CompactionFailed:
+    cause = error if isinstance(error, SMPError) else from_os_error(error, session.files.location, "compacting")  # type: ignore[arg-type]
+    return CompactionFailed(
+        f"Session {session.id} could not be compacted; no memory is lost. {cause.message} [{cause.code}]",
+        **{**cause.details, "session": session.id, "cause": cause.code, "recoverable": cause.recoverable},
+    )
 
 
 def _plan(
@@ -134,6 +155,8 @@ def _target_bytes(session: OpenSession, target: str | int | None) -> tuple[str, 
 def _move_entries(session: OpenSession, planned: CompactionPlan, revisions: dict[str, int]) -> MovedEntries:
     if not planned:
         return MovedEntries([], [], [], 0, 0)
+    text = f"Session {session.id} is being compacted."
+    event_log.emit("compaction", event_log.INFO, "compaction_started", text, session.id, entries_before=len(revisions))
     at, writer = to_text(session.now()), Writer(session, session.commit_one, session.author)
 
     def summaries(allocator: IdAllocator, moved: set[str]) -> list[Entry]:

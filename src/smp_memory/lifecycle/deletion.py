@@ -21,7 +21,7 @@ from smp_memory.observation import observed
 from smp_memory.policies.purge import purge_due, trashed
 from smp_memory.privacy.fence import strip_reason
 from smp_memory.privacy.settings import clean_reason
-from smp_memory.search.query import Query
+from smp_memory.search.query import SORT_NAMES, Query
 from smp_memory.search.records import find
 from smp_memory.write.operations import Delete, Restore
 
@@ -77,7 +77,7 @@ def _is_one(id: Any) -> bool:
 
 _PAGE = 5000
 _MOST_ATTEMPTS = 3
-_NOT_CRITERIA = frozenset(("limit", "offset", "sort", "sort_by", "sortBy", "count_by", "aggregate", "aggregations"))
+_NOT_CRITERIA = SORT_NAMES | {"limit", "offset", "count_by", "aggregate", "aggregations"}
 _FILTERS = [
     "text",
     "types",

@@ -7,11 +7,11 @@ are added to the records: warnings, redactions, how full the session is.
 from __future__ import annotations
 
 from smp_memory import event_log
-from smp_memory.errors import SessionArchived, SessionCorrupt, SizeLimitExceeded, StorageCorrupt
+from smp_memory.errors import SessionArchived, SessionCorrupt, SizeLimitExceeded, SMPError, StorageCorrupt
 from smp_memory.model.times import to_text
 from smp_memory.observation import observe, write_operation
 from smp_memory.scope import Scope
-from smp_memory.write.operations import Batch
+from smp_memory.write.operations import Batch, Delete
 from smp_memory.write.validation import optional_text
 
 TYPE_CHECKING = False
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from smp_memory.config import Config
     from smp_memory.model.record import Record
+    from smp_memory.model.storage_reports import RecordedDeletion
     from smp_memory.privacy.redaction import Redactor
     from smp_memory.store.port import SessionStore, Store
     from smp_memory.write.operations import Operation
@@ -59,7 +60,9 @@ def open_session(scope: Scope, id: str, author: str | None = None, *, restore: b
     """Open a session of the scope's store. One that is archived is restored first, or raises SessionArchived."""
     author = author or scope.author
     try:
-        return OpenSession(scope, scope.store.existing_session(id), author)
+        opened = OpenSession(scope, scope.store.existing_session(id), author)
+        opened.hide_recorded_deletions()
+        return opened
     except SessionArchived:
         if not restore:
             raise
@@ -131,6 +134,23 @@ class OpenSession:
     def scope(self) -> Scope:
         """The scope of this session; made for each use, because a kept one would make a reference cycle."""
         return Scope(self.store, [self.id], self.config, self.store_scope.clock, author=self.author, opened=self)
+
+    def hide_recorded_deletions(self) -> None:
+        """Delete the memories that another program's record names as deleted. A failure is left to the next opening; `doctor` names the record."""
+        try:
+            found = self.files.recorded_deletions()
+            if found:
+                self.commit([self._recorded_delete(each) for each in found], "hiding deleted memories", atomic=True)
+        except SMPError:
+            return
+        if found:
+            text = f"Session {self.id}: memories that another program had deleted were hidden."
+            event_log.emit("session", event_log.INFO, "recorded_deletions_hidden", text, self.id, memories=len(found))
+
+    def _recorded_delete(self, recorded: RecordedDeletion) -> Operation:
+        if self.redactor is None or recorded.reason is None:
+            return Delete(recorded.id, recorded.by, recorded.reason)
+        return Delete(recorded.id, recorded.by, *self.redactor.redact(recorded.reason))
 
     # -- committing
 
@@ -221,7 +241,10 @@ class OpenSession:
 
     def _audit(self, operations: list[Operation]) -> None:
         """Log deletions, restorations and redactions: ids and kinds, no content."""
-        for action in dict.fromkeys(operation.forgets for operation in operations if operation.forgets):
+        actions = dict.fromkeys(operation.forgets for operation in operations if operation.forgets)
+        if actions:
+            self.files.write_deletion_record()
+        for action in actions:
             matching: list[Any] = [operation for operation in operations if operation.forgets == action]
             ids = [operation.id for operation in matching]
             self._audit_line(action, matching[0].by, ids, reason=matching[0].reason)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from smp_memory.index.decay_inputs import decay_inputs, joint_searcher
 from smp_memory.index.query import RowConditions
-from smp_memory.index.rows import decay_inputs
 from smp_memory.model.times import EPOCH, to_microseconds
 from smp_memory.policies.compaction_plan import estimate_gain
 from smp_memory.policies.quota import SizeReport, Thresholds, size_report
@@ -37,7 +37,8 @@ def figures(store: Store, session: str, policy: Policy, now: datetime) -> Figure
         conditions.include_deleted = True
         rows = searcher.select(conditions, "oldest", -1)
         accesses = searcher.accesses([row.doc for row in rows])
-        known_facts = ((row, decay_inputs(row, accesses)) for row in rows)
+        joint = joint_searcher(policy, searcher)
+        known_facts = ((row, decay_inputs(row, accesses, joint)) for row in rows)
         return {
             row.id: (
                 policy.priority(facts, moment),

@@ -38,6 +38,14 @@ class ArchivedSession(NamedTuple):
         return {**data, "redacted": self.redacted} if self.redacted else data
 
 
+class RecordedDeletion(NamedTuple):
+    """A memory that another program's deletion record names."""
+
+    id: str
+    by: str | None
+    reason: str | None
+
+
 class ColdMemory(NamedTuple):
     """A memory in the cold segment."""
 

@@ -361,6 +361,18 @@ class Anonymiser:
         )
 
 
+REMOVED = "[removed]"
+
+
+def without_placeholders(data: Fields) -> Fields:
+    """A copy with `REMOVED` in place of placeholders; those of sessions and agents stay, because they are identities."""
+
+    def removed(match: re.Match[str]) -> str:
+        return match.group() if _kind_of(match.group()) in (SESSION, AGENT) else REMOVED
+
+    return _mapped_fields(data, lambda text: re.sub(SHAPE, removed, text))
+
+
 def _kind_of(placeholder: str) -> str:
     """The kind of a text that already looks like a placeholder: it gets a placeholder itself, so that it can be restored."""
     if placeholder.startswith("/path"):

@@ -106,6 +106,7 @@ def _search_archived(scope: Scope, query: Query, search_index: SearchFunction) -
     versions = each_existing(live, lambda name: store.session(name).cold_version())
     cold = {name: version for name, version in versions if version is not None}
     archived = [each for each in store.archived_sessions() if query.sessions is None or each.session in query.sessions]
+    archived = [each for each in archived if each.version is not None]  # others have no memories
     with _building[0]:
         index = _index_of(scope, query.sessions, cold, archived)
     hits: Hits = index.answer(None, lambda searcher: search_index(query, searcher, policy), viewer=scope.viewer)
@@ -132,7 +133,7 @@ def _index_of(
         with_summaries,
         sessions and tuple(sessions),
         list(cold.items()),
-        [(each.session, each.version) for each in archived if each.version is not None],
+        [(each.session, each.version) for each in archived],
     )
     cached = _cached.get(store)
     if cached is not None and cached[0] == key:

@@ -27,7 +27,7 @@ from smp_memory.model.hits import Hit, Hits
 from smp_memory.observation import QUERY, observes
 from smp_memory.search.field_values import aggregate, with_computed
 from smp_memory.search.names import spelled, with_corrections
-from smp_memory.search.query import NEWEST, OLDEST, RELEVANCE, Query
+from smp_memory.search.query import NEWEST, OLDEST, PRIORITY, RELEVANCE, SORT_NAMES, Query
 from smp_memory.search.ranking import SENTENCE_WORDS, Ranking, sort_key, uses_embeddings
 from smp_memory.search.scoring import CANDIDATES, RARITY
 from smp_memory.search.succession import SuccessionOrder, newer_first
@@ -70,8 +70,10 @@ def merged(scope: Scope, text: str | Mapping[str, Any] | None, options: Mapping[
         given = {**text, **given}
     elif text is not None:
         given["text"] = text
-    if scope.config.layout == "single":  # design 000 searches topics in the text
+    if scope.config.layout == "single":  # design 000 searches topics in the text, and sorts by priority
         given.setdefault("topic_in_text", True)
+        if not given.get("text") and SORT_NAMES.isdisjoint(given):
+            given["sort"] = [PRIORITY, OLDEST]
     return given
 
 

@@ -44,6 +44,7 @@ _SORTS = {
     "access_desc": ACCESS,
     "access_asc": LEAST_USED_FIRST,
 }
+SORT_NAMES = frozenset(("sort", "sort_by", "sortBy"))  # of the option
 _SORT_FIELDS = {
     "timestamp": "time",
     "created": "time",

@@ -11,10 +11,11 @@ from functools import lru_cache, partial
 from math import prod
 
 from smp_memory.decay import importance_of
+from smp_memory.index.decay_inputs import decay_inputs, joint_searcher
 from smp_memory.index.documents import AUTHOR_SHIFT, ROLE
 from smp_memory.index.embeddings import QUESTION_WORDS
 from smp_memory.index.query import inverse_frequency, text_matches
-from smp_memory.index.rows import POSITION_BITS, decay_inputs
+from smp_memory.index.rows import POSITION_BITS
 from smp_memory.index.tokenizer import parse, terms
 from smp_memory.model.types import KINDS, NUMBERED, OVERTURNED_STATUSES
 from smp_memory.search import scoring
@@ -97,7 +98,7 @@ class Ranking:
     def __init__(self, query: Query, searcher: IndexSearcher, policy: Policy) -> None:
         self._query = query
         self._searcher = searcher
-        self._policy = policy
+        self._policy, self._joint = policy, joint_searcher(policy, searcher)
         self._frequencies: dict[str, int] = {}  # of the query's words
         self._ranges: list[tuple[int | None, int | None]] = []  # the times that the query names
         self._documents = 0
@@ -109,7 +110,7 @@ class Ranking:
         rows = list(rows)
         accesses = self._searcher.accesses([row.doc for row in rows])
         for row in rows:
-            inputs = decay_inputs(row, accesses)
+            inputs = decay_inputs(row, accesses, self._joint)
             priority = self._policy.priority(inputs, self._query.now)
             yield RankedRow(row, inputs, priority, priority, dict)
 
@@ -160,7 +161,7 @@ class Ranking:
         for each in others:
             row = rows.get(each.doc)
             if row is not None and conditions.meets_bounds(row):
-                inputs = decay_inputs(row, accesses)
+                inputs = decay_inputs(row, accesses, self._joint)
                 score = bound * each.match / best
                 priority = self._policy.priority(inputs, self._query.now)
                 yield RankedRow(row, inputs, priority, score, _KnownParts({"text": score}), each.match)
@@ -177,7 +178,7 @@ class Ranking:
         for doc, each in zip(docs, scores, strict=True):
             row = rows.get(doc)
             if row is not None and (not needs_rows or conditions.meets_bounds(row)):
-                yield rank(row, each, decay_inputs(row, accesses), signals, idle.get(doc >> POSITION_BITS))
+                yield rank(row, each, decay_inputs(row, accesses, self._joint), signals, idle.get(doc >> POSITION_BITS))
 
     def _idle_factors(self, docs: Iterable[int]) -> dict[int, float]:
         """The factor for idleness of each session that these memories are in, by session number."""
@@ -294,7 +295,7 @@ class Ranking:
     def inherit(self, row: Row, old: RankedRow, own: RankedRow | None) -> RankedRow:
         """A successor that matches as well as what it superseded; `own`: its own rank, if it matches itself."""
         if own is None:
-            inputs = decay_inputs(row, self._searcher.accesses([row.doc]))
+            inputs = decay_inputs(row, self._searcher.accesses([row.doc]), self._joint)
             priority = self._policy.priority(inputs, self._query.now)
             own = RankedRow(row, inputs, priority, 0.0, _KnownParts({"inherited": old.score}), old.match)
         own.score = max(own.score, old.score)

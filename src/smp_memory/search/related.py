@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from smp_memory.errors import InvalidQuery, InvalidRecord, MemoryNotFound, SessionArchived, SessionNotFound
 from smp_memory.incomplete import with_unreadable
+from smp_memory.index.decay_inputs import decay_inputs, joint_searcher
 from smp_memory.index.documents import text_of
-from smp_memory.index.rows import decay_inputs
 from smp_memory.index.tokenizer import without_signs
 from smp_memory.model import ids
 from smp_memory.model.hits import Hits, Related
@@ -128,7 +128,8 @@ def priority(scope: Scope, id: Any, at: Any = None) -> float:
         if row is None:
             error = MemoryNotFound(f"{memory_id} does not exist in session {session}.", id=memory_id, session=session)
             raise with_unreadable(error, searcher.problems([session]))
-        return float(policy.priority(decay_inputs(row, searcher.accesses([row.doc])), query.now))
+        inputs = decay_inputs(row, searcher.accesses([row.doc]), joint_searcher(policy, searcher))
+        return float(policy.priority(inputs, query.now))
 
     found: float = scope.answer([session], look)
     return found

@@ -18,7 +18,9 @@ writes changes of a copy back (`archive_erasure`).
 
 from __future__ import annotations
 
+import json
 import os
+from collections import Counter
 from typing import Any, NamedTuple
 
 from smp_memory import incomplete
@@ -43,6 +45,7 @@ from smp_memory.model.clone_merge import in_order
 from smp_memory.model.reports import Problem
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.storage_reports import ArchivedSession
+from smp_memory.model.times import to_text
 from smp_memory.store import archive_names
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.cold_storage import cold_history
@@ -112,17 +115,36 @@ def build_summary(files: FileSession, summary: Summary) -> dict[str, Any]:
         info: SessionInfo | None = files.info()
     except SessionCorrupt:  # the summary is made without it
         info = None
-    sizes = files.sizes()
+    size = sum(files.sizes().values())
     figures = {
         "layout": files.store.layout.name,
         "memories": sum(1 for record in records if not record.deleted),
         "deleted_memories": sum(1 for record in records if record.deleted),
-        "original_size_bytes": sum(sizes.values()),
+        "original_size_bytes": size,
         "earlier_conversation": [record.text for record in records if record.type == "summary" and not record.deleted][
             -_EARLIER:
         ],
     }
-    return summary(records, info, figures)
+    return {**summary(records, info, figures), **_manifest(files, info, records, size)}
+
+
+def _manifest(files: FileSession, info: SessionInfo | None, records: list[Record], size: int) -> dict[str, Any]:
+    """The fields that the manifest of an archive has in design 001; empty in other layouts."""
+    if info is None or files.store.layout.name != "jsonl":
+        return {}
+    fields = json.loads(files.store.layout.encode_info(info))
+    fields.pop("smp")
+    counts = Counter(record.type for record in records if not record.deleted)
+    updated = max((to_text(record.updated) for record in records), default=info.created_text)
+    uses = [last for record in records if isinstance(last := record.access.get("last"), str)]
+    statistics = {
+        "total_messages": counts["conversation"],
+        "total_decisions": counts["decision"],
+        "total_findings": counts["finding"],
+        "size_bytes": size,
+        "last_accessed": max([updated, *uses]),
+    }
+    return {**fields, "updated_at": updated, "statistics": statistics, "version": "1.0"}
 
 
 def session_files(files: FileSession) -> Iterator[tuple[str, str]]:
@@ -151,7 +173,9 @@ def restore_session(store: FileStore, session: str) -> None:
         if archives.is_live(session):
             return
         if not archives.is_archived(session):
-            raise SessionNotFound(f"There is no archived session {session}.", session=session)
+            summary = archive_names.foreign_summary(archives.disk, store.root, session)
+            why = f" Another program left only a summary of it, {summary}." if summary else ""
+            raise SessionNotFound(f"There is no archived session {session}.{why}", session=session)
         pair = archives.pair(session)
         contents = archive.unpack(archives.disk, pair.archive, archives.staging_path(session), read=read_archive)
         staged = archives.staging_path(session)

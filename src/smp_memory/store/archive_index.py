@@ -73,8 +73,7 @@ class ArchiveIndex:
     def archive_path(self, session: str) -> str:
         return self.pair(session).archive
 
-    def removal_path(self, session: str) -> str:
-        """Where files are moved before they are removed."""
+    def removal_path(self, session: str) -> str:  # where files are moved before they are removed
         return os.path.join(self.private, f"{_REMOVAL}{session}{TEMPORARY}")
 
     def staging_path(self, session: str) -> str:
@@ -97,11 +96,16 @@ class ArchiveIndex:
         live = set(self.store.session_ids())
         return [name for name in archive_names.archived_names(self.disk, self.store.root) if name not in live]
 
-    def archived_session(self, session: str) -> ArchivedSession:
+    def summarised(self) -> list[ArchivedSession]:
+        """Sessions of which another program left only a summary: size 0, no version, and the path of the summary."""
+        found = archive_names.foreign_summaries(self.disk, self.store.root)
+        return [self.archived_session(name, path) for name, path in found.items() if not self.is_live(name)]
+
+    def archived_session(self, session: str, only_summary: str = "") -> ArchivedSession:
         """One archived session. Another process may have restored it already; then its size is 0."""
-        path, summary = self.pair(session)
+        path, summary = (only_summary, only_summary) if only_summary else self.pair(session)
         fields = archive_names.read(self.disk, summary)
-        found = self.disk.stat(path)
+        found = None if only_summary else self.disk.stat(path)
         size = found.st_size if found else 0
         inner = next((value for value in fields.values() if isinstance(value, dict) and "archived_at" in value), fields)
         when = archive_names.moment_of(fields.get("archived") or inner.get("archived_at"))
@@ -156,12 +160,10 @@ class ArchiveIndex:
         record = self.read_record(folder)
         if not self._has_content(folder, bool(record)) and not self.disk.exists(self.trash_archive_path(folder)):
             return None
-        when, reason, size = (
-            archive_names.moment_of(record.get("deleted_at")),
-            archive_names.text_of(record.get("reason")),
-            archive_names.count_of(record.get("bytes")),
+        when, reason = archive_names.moment_of(record.get("deleted_at")), archive_names.text_of(record.get("reason"))
+        return ArchivedSession(
+            session, DELETED, when, reason, folder, archive_names.count_of(record.get("bytes")), record
         )
-        return ArchivedSession(session, DELETED, when, reason, folder, size, record)
 
     def _has_content(self, folder: str, has_record: bool) -> bool:
         """Whether a trash folder has the files of a session, or what its record says is one. An undelete reports what is wrong."""
@@ -251,11 +253,12 @@ class ArchiveIndex:
         self._recover_private(session)
 
     def _is_unfinished_deletion(self, folder: str) -> bool:
-        """Whether the folder holds nothing but a record of SMP. Files of other programs stay."""
+        """Whether the folder holds nothing but a record of SMP, maybe that of single memories. Files of other programs stay."""
         own = {*archive_names.RECORDS, *(name + TEMPORARY for name in archive_names.RECORDS)}
         if not own.issuperset(names_below(self.disk, folder)):
             return False
-        return "state" in self.read_record(folder) or not self.disk.exists(self.record_path(folder))
+        record = self.read_record(folder)
+        return "state" in record or "written_by" in record or not self.disk.exists(self.record_path(folder))
 
     def _remove_unused_conversions(self, folder: str) -> None:
         """Remove converted files beside those that they were made from: the undelete did not get far enough to need them."""

@@ -8,11 +8,8 @@
 The file extension decides between JSON and YAML. A store that was converted keeps its older archives where they are, so readers
 try every form, and that of the store's own layout first.
 
-Summaries and deletion records of other programs without the memories themselves (`foreign_files`) are kept and have no
-effect; `doctor` reports them:
-
-    archived/{id}/summary.yaml without an archive     designs 002, 003
-    deleted/{id}/deletion-record.yaml                 designs 002, 003, unless it is about a whole session (`ArchiveIndex.trash_archive_path`)
+A summary of another program without an archive, `archived/{id}/summary.yaml` of designs 002 and 003, is kept and listed as an archived
+session (`foreign_summary`).
 """
 
 from __future__ import annotations
@@ -27,7 +24,6 @@ from smp_memory.model.times import to_moment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from datetime import datetime
     from typing import Any
 
@@ -131,17 +127,6 @@ def read(disk: Disk, path: str) -> dict[str, Any]:
 
 # -- of other programs
 
-_RECORD = "deletion-record.yaml"
-
-
-class ForeignFile(NamedTuple):
-    """A summary or a deletion record of another program."""
-
-    session: str
-    path: str
-    message: str
-    advice: str
-
 
 def foreign_summary(disk: Disk, root: str, session: str) -> str | None:
     """The summary of a session that another program archived without its memories; None if there is none."""
@@ -150,36 +135,11 @@ def foreign_summary(disk: Disk, root: str, session: str) -> str | None:
     return pair.summary if alone and not is_own_summary(read(disk, pair.summary)) else None
 
 
-def foreign_files(disk: Disk, root: str) -> list[ForeignFile]:
-    """All summaries and deletion records of other programs without an archived or deleted session."""
-    return [*_summaries(disk, root), *_deletions(disk, root)]
-
-
-def _summaries(disk: Disk, root: str) -> Iterator[ForeignFile]:
-    for session in disk.folders(os.path.join(root, FORMS["markdown"].folder)):
-        path = foreign_summary(disk, root, session) if ids.is_valid(session) else None
-        if path is not None:
-            message = (
-                f"Another program archived {session} and left only a summary; the memories themselves are not there."
-            )
-            yield ForeignFile(session, path, message, "Nothing needs to be done; the summary is kept.")
-
-
-def _deletions(disk: Disk, root: str) -> Iterator[ForeignFile]:
-    for session in disk.folders(os.path.join(root, "deleted")):
-        path = os.path.join(root, "deleted", session, _RECORD)
-        if not ids.is_valid(session) or not disk.exists(path):
-            continue
-        record = read(disk, path).get("deletion")
-        items = record.get("deleted_items") if isinstance(record, dict) else None
-        if isinstance(record, dict) and ("state" in record or not items):
-            continue  # about a whole session
-        ids_in_record = [str(item["id"]) for item in items or () if isinstance(item, dict) and item.get("id")]
-        named = ", ".join(ids_in_record) or "no readable id"
-        message = f"Another program deleted memories of {session}: {named}. The record is kept and has no effect."
-        yield ForeignFile(
-            session, path, message, f"smp delete --session {session} ID hides one that is still in the session."
-        )
+def foreign_summaries(disk: Disk, root: str) -> dict[str, str]:
+    """All such summaries, by session."""
+    folders = disk.folders(os.path.join(root, FORMS["markdown"].folder))
+    found = ((name, foreign_summary(disk, root, name)) for name in sorted(folders) if ids.is_valid(name))
+    return {name: path for name, path in found if path is not None}
 
 
 # -- values of a summary or a deletion record, which anybody may have edited

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record, Records
     from smp_memory.model.reports import Problem, Report
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.model.storage_reports import ColdMemory, MovedEntries, RedactionReport, TidyReport
+    from smp_memory.model.storage_reports import ColdMemory, MovedEntries, RecordedDeletion, RedactionReport, TidyReport
     from smp_memory.policies.compaction_plan import CompactionPlan
     from smp_memory.policies.purge import AnnouncedPurge, PurgeCheck
     from smp_memory.privacy.redaction import Redactor
@@ -446,6 +446,19 @@ class FileSession:
             from smp_memory.store.tidy import write_overviews
 
             write_overviews(self._store.disk, self.reader.folder, records, users)
+
+    def recorded_deletions(self) -> list[RecordedDeletion]:
+        if self._store.layout.name != "markdown":
+            return []
+        from smp_memory.store.deletion_records import recorded_deletions
+
+        return recorded_deletions(self)
+
+    def write_deletion_record(self) -> None:
+        if self._store.layout.name == "markdown":
+            from smp_memory.store.deletion_records import write_record
+
+            write_record(self)
 
     def refresh_figures(self, *, dry_run: bool = False) -> bool:
         from smp_memory.store.tidy import refresh

@@ -321,7 +321,8 @@ class FileStore:
     def archived_sessions(self) -> list[ArchivedSession]:
         from smp_memory.store.archive_index import ArchiveIndex
 
-        return ArchiveIndex(self).archived()
+        index = ArchiveIndex(self)
+        return sorted([*index.archived(), *index.summarised()], key=lambda each: each.session)
 
     def is_archived(self, session: str) -> bool:
         from smp_memory.store.archive_index import ArchiveIndex

@@ -34,7 +34,7 @@ Guarantees of every backend
                are mapped to StorageError and its kinds.
 
 Operations that a backend may refuse with NotSupported: `convert`, `quarantined_data` and `restore_quarantined`. Those
-that may do nothing: `tidy`, `refresh_overviews`, `refresh_figures`, `unread_sessions`,
+that may do nothing: `tidy`, `refresh_overviews`, `refresh_figures`, `recorded_deletions`, `write_deletion_record`, `unread_sessions`,
 `quarantined`, `shared_records`, `report_…`, `sync`.
 
 Parts that another backend can use: `store.searcher.Searcher` (every query of `IndexSearcher` over an `index.Index`),
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         ColdMemory,
         MovedEntries,
         QuarantinedEntry,
+        RecordedDeletion,
         RedactionReport,
         TidyReport,
         UnreadSession,
@@ -263,6 +264,12 @@ class SessionStore(Protocol):
 
     def refresh_overviews(self, records: Records, users: dict[str, str]) -> None:
         """Rewrite the overview files of the session, if the backend keeps some."""
+
+    def recorded_deletions(self) -> list[RecordedDeletion]:
+        """Memories that a record of another program names as deleted, and that were never deleted or restored here."""
+
+    def write_deletion_record(self) -> None:
+        """Renew the record of the memories in the trash, if the backend keeps one. Never fails."""
 
     def refresh_figures(self, *, dry_run: bool = False) -> bool:
         """Remove stale figures that another program keeps in the metadata, renew overview files; whether there were such figures."""

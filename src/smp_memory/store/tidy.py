@@ -178,10 +178,11 @@ _AGENT_FIGURES = (b"message_count", b"last_active")
 
 
 def refresh(files: FileSession, *, dry_run: bool = False) -> bool:
-    """Remove stale figures from the metadata and rewrite existing overviews; whether there were such figures."""
+    """Remove stale figures from the metadata, rewrite existing overviews and the deletion record; whether there were such figures."""
     has_figures = _clean_metadata(files, dry_run)
     if not dry_run:
         _rewrite_overviews(files)
+        files.write_deletion_record()
     return has_figures
 
 

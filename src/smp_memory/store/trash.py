@@ -289,6 +289,8 @@ def purge(
 
     if checks[0].due:
         rewrite(session, "purging", edit)
+    if checks[0].due:
+        session.write_deletion_record()
     try:
         if checks[0].due or checks[0].announced != notes.announced():
             notes.write(checks[0].announced, notes.begun())

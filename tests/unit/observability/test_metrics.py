@@ -83,10 +83,12 @@ def test_counts_of_many_threads_are_exact() -> None:
 def test_histogram_buckets_are_cumulative_and_end_with_all() -> None:
     for seconds in (0.0005, 0.001, 0.3, 60.0):
         metrics.QUERY_SECONDS.observe((), seconds)
+        metrics.CONTEXT_SECONDS.observe((), seconds)
     samples = metrics.QUERY_SECONDS.samples()
     buckets = {labels["le"]: count for suffix, labels, count in samples if suffix == "_bucket"}
-    assert (buckets["0.001"], buckets["0.25"], buckets["0.5"], buckets["10.0"], buckets["+Inf"]) == (2, 2, 3, 3, 4)
-    assert samples[-2] == ("_sum", {}, pytest.approx(60.3015))
+    assert (buckets["1.0"], buckets["250.0"], buckets["500.0"], buckets["10000.0"], buckets["+Inf"]) == (2, 2, 3, 3, 4)
+    assert samples[-2] == ("_sum", {}, pytest.approx(60301.5))
+    assert metrics.CONTEXT_SECONDS.samples()[-2] == ("_sum", {}, pytest.approx(60.3015))
     assert samples[-1] == ("_count", {}, 4)
 
 
@@ -128,8 +130,8 @@ def test_operations_are_counted_by_kind(memory: Memory) -> None:
     memory.context("agent", task="one")
     memory.archive_session("s1")
     for operation in ("add", "batch", "transaction", "update", "delete", "restore"):
-        assert value(memory, "smp_write_duration_seconds_count", operation=operation) >= 1, operation
-    assert value(memory, "smp_query_duration_seconds_count") >= 1
+        assert value(memory, "memory_operations_write_duration_ms_count", operation=operation) >= 1, operation
+    assert value(memory, "memory_operations_query_duration_ms_count") >= 1
     assert value(memory, "smp_context_duration_seconds_count") == 1
     assert value(memory, "smp_operation_duration_seconds_count", operation="archive_session") == 1
     assert value(memory, "smp_sync_duration_seconds_count") >= 6
@@ -185,16 +187,16 @@ def test_gauges_describe_the_store(memory: Memory) -> None:
     memory.archive_session("old")
     memory.create_session("gone").add_decision("four")
     memory.delete_session("gone")
-    assert value(memory, "smp_sessions_active") == 1
+    assert value(memory, "memory_sessions_active") == 1
     assert value(memory, "smp_sessions", state="archived") == 1
     assert value(memory, "smp_sessions", state="deleted") == 1
-    assert value(memory, "smp_memories", type="decision") == 1
-    assert value(memory, "smp_memories", type="finding") == 2
+    assert value(memory, "memory_entries_total", type="decision") == 1
+    assert value(memory, "memory_entries_total", type="finding") == 2
     assert value(memory, "smp_deleted_memories") == 1
     assert value(memory, "smp_open_findings", severity="critical") == 1
-    assert value(memory, "smp_store_bytes", part="sessions") == session.stats().bytes
-    assert value(memory, "smp_store_bytes", part="archived") > 0
-    assert value(memory, "smp_store_bytes", part="trash") > 0
+    assert value(memory, "memory_size_bytes", part="sessions") == session.stats().bytes
+    assert value(memory, "memory_size_bytes", part="archived") > 0
+    assert value(memory, "memory_size_bytes", part="trash") > 0
     assert value(memory, "smp_audit_actions_total", action="delete") == 1
     assert value(memory, "smp_quota_utilization_max_ratio") == pytest.approx(session.stats().utilisation, abs=1e-4)
     assert abs(value(memory, "smp_last_write_timestamp_seconds") - memory.now().timestamp()) < 600
@@ -206,8 +208,8 @@ def test_compactions_of_all_processes_are_counted_from_the_audit_log(memory: Mem
     session.add_many([("turn", {"role": "user", "content": f"word {n} " * 50, "created": old}) for n in range(200)])
     assert session.compact("forced").removed
     metrics.reset()  # as another process would see it
-    assert value(memory, "smp_compactions_total") == 1
-    assert value(memory, "smp_store_bytes", part="cold") > 0
+    assert value(memory, "memory_compaction_count_total") == 1
+    assert value(memory, "memory_size_bytes", part="cold") > 0
 
 
 def test_unreadable_entries_are_counted(memory: Memory, caplog: pytest.LogCaptureFixture) -> None:
@@ -217,13 +219,13 @@ def test_unreadable_entries_are_counted(memory: Memory, caplog: pytest.LogCaptur
     assert value(memory, "smp_unreadable_entries") == 1
     with caplog.at_level(logging.ERROR):
         memory.session("s1").records()
-    assert value(memory, "smp_corruption_errors_total", cause="entries_unreadable") == 1
+    assert value(memory, "memory_errors_corruption_count_total", cause="entries_unreadable") == 1
 
 
 def test_empty_store_has_metrics_and_no_times(memory: Memory) -> None:
-    assert value(memory, "smp_sessions_active") == 0
-    assert value(memory, "smp_memories", type="decision") == 0
-    assert names(memory) >= {"smp_build_info", "smp_store_bytes", "smp_collector_success"}
+    assert value(memory, "memory_sessions_active") == 0
+    assert value(memory, "memory_entries_total", type="decision") == 0
+    assert names(memory) >= {"smp_build_info", "memory_size_bytes", "smp_collector_success"}
     assert "smp_last_write_timestamp_seconds" not in names(memory)
     assert "smp_hook_last_call_timestamp_seconds" not in names(memory)
 
@@ -264,7 +266,7 @@ def test_part_that_fails_is_left_out_and_reported(
     with caplog.at_level(logging.WARNING, "smp_memory"):
         assert value(memory, "smp_collector_success", collector="audit") == 0
     assert value(memory, "smp_collector_success", collector="memories") == 1
-    assert "smp_compactions_total" not in names(memory)
+    assert "memory_compaction_count_total" not in names(memory)
     assert {getattr(each, "smp_event", None) for each in caplog.records} == {"collector_failed"}
     assert "zebrafish" not in caplog.text
 
@@ -273,7 +275,7 @@ def test_part_that_fails_is_left_out_and_reported(
 def test_metrics_of_every_layout_are_complete(tmp_path: Path, layout: str) -> None:
     with smp_memory.open(tmp_path / "store", layout=layout) as memory:
         memory.create_session("s1").add_decision("one")
-        assert value(memory, "smp_memories", type="decision") == 1
+        assert value(memory, "memory_entries_total", type="decision") == 1
         success = [each.samples for each in store_samples(memory) if each.metric.name == "smp_collector_success"]
         assert {sample[2] for sample in success[0]} == {1}
 
@@ -285,8 +287,8 @@ def test_metrics_of_another_backend_are_complete(tmp_path: Path) -> None:
     register_backend(NAME, open_sqlite)
     with smp_memory.open(f"{NAME}://{tmp_path / 'store.db'}") as memory:
         memory.create_session("s1").add_decision("one")
-        assert value(memory, "smp_memories", type="decision") == 1
-        assert value(memory, "smp_store_bytes", part="sessions") > 0
+        assert value(memory, "memory_entries_total", type="decision") == 1
+        assert value(memory, "memory_size_bytes", part="sessions") > 0
         success = [each.samples for each in store_samples(memory) if each.metric.name == "smp_collector_success"]
         assert {sample[2] for sample in success[0]} == {1}
 
@@ -303,7 +305,7 @@ def test_damaged_store_has_metrics(tmp_path: Path) -> None:
     for path in (tmp_path / "store" / "archive").iterdir():
         path.write_bytes(b"damaged")
     with smp_memory.open(tmp_path / "store") as memory:
-        assert value(memory, "smp_memories", type="decision") == 2
+        assert value(memory, "memory_entries_total", type="decision") == 2
         assert value(memory, "smp_sessions", state="archived") == 1
         success = [each.samples for each in store_samples(memory) if each.metric.name == "smp_collector_success"]
         assert {sample[2] for sample in success[0]} == {1}
@@ -331,26 +333,29 @@ def test_text_is_valid_in_both_formats(memory: Memory) -> None:
     plain = {each.name: each for each in parse_prometheus(metrics_text(memory))}
     open_ = {each.name: each for each in parse_openmetrics(metrics_text(memory, OPENMETRICS))}
     assert set(plain) == set(open_)
-    assert plain["smp_query_duration_seconds"].type == "histogram"
-    assert plain["smp_compactions"].type == "counter"
+    assert plain["memory_operations_query_duration_ms"].type == "histogram"
+    assert plain["memory_compaction_count"].type == "counter"
     assert all(family.documentation for family in plain.values())
 
 
 def test_names_follow_the_rules_of_prometheus() -> None:
     for metric in (*STORE, *metrics.PROCESS):
-        assert re.fullmatch(r"smp_[a-z]+(_[a-z]+)*", metric.name), metric.name
-        assert (metric.kind == "counter") == metric.name.endswith("_total"), metric.name
-        assert not re.search(r"_(ms|milliseconds|minutes|kb|mb|percent|gauge|counter)$", metric.name), metric.name
         assert metric.help.endswith("."), metric.name
         assert "le" not in metric.labels
         assert not {"session", "author", "user", "path", "id"} & set(metric.labels), metric.name
+        if metric.name.startswith("memory_"):
+            continue  # named and measured as design 004 says
+        assert re.fullmatch(r"smp_[a-z]+(_[a-z]+)*", metric.name), metric.name
+        assert (metric.kind == "counter") == metric.name.endswith("_total"), metric.name
+        assert not re.search(r"_(ms|milliseconds|minutes|kb|mb|percent|gauge|counter)$", metric.name), metric.name
         if metric.kind == "histogram":
             assert metric.name.endswith("_seconds"), metric.name
     assert len({metric.name for metric in (*STORE, *metrics.PROCESS)}) == len(STORE) + len(metrics.PROCESS)
 
 
 def test_every_metric_of_the_design_has_one_metric() -> None:
-    assert sorted(metric.design for metric in (*STORE, *metrics.PROCESS) if metric.design) == [
+    named = [metric for metric in (*STORE, *metrics.PROCESS) if metric.name.startswith("memory_")]
+    assert sorted(metric.instrument for metric in named) == [
         "memory.compaction.count",
         "memory.entries.total",
         "memory.errors.corruption.count",
@@ -360,6 +365,9 @@ def test_every_metric_of_the_design_has_one_metric() -> None:
         "memory.sessions.active",
         "memory.size.bytes",
     ]
+    assert {metric.name.removesuffix("_count_total") for metric in named} == {
+        metric.instrument.replace(".", "_").removesuffix("_count") for metric in named
+    }
 
 
 def test_json_has_the_same_values(memory: Memory) -> None:
@@ -419,7 +427,7 @@ def test_asgi_app_serves_the_text(memory: Memory) -> None:
     status, headers, body = request(app)
     assert (status, headers[b"content-type"].decode()) == (200, CONTENT_TYPES["prometheus"])
     assert int(headers[b"content-length"]) == len(body)
-    assert {each.name for each in parse_prometheus(body.decode())} >= {"smp_build_info", "smp_memories"}
+    assert {each.name for each in parse_prometheus(body.decode())} >= {"smp_build_info", "memory_entries_total"}
     assert request(app, "HEAD")[2] == b""
     assert request(app, "POST")[0] == 405
 

@@ -5,7 +5,7 @@
     single   {session}.jsonl                                                                           everything in one file
 
 In `single` the first line is the session's metadata. It has the type `session`; the last such line holds, so that the metadata can
-change without a rewrite.
+change without a rewrite. Every line but deletions has `data`, `priority` and `access`, because programs of design 000 read them.
 
 The engine knows nothing else about folders and file names. A fifth layout is written by deriving from `Layout` with a name, field names,
 the file of an entry and the codec of that file; then it is registered in `smp_memory.files.layouts`. No engine code is touched.
@@ -21,7 +21,7 @@ from smp_memory.errors import InvalidFormat
 from smp_memory.files.codec import JsonLines
 from smp_memory.files.entry_fields import FieldNames, fold_entries
 from smp_memory.model import ids
-from smp_memory.model.entry import DELETE, RESTORE
+from smp_memory.model.entry import DELETE, PUT, RESTORE
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.times import parse
 from smp_memory.model.types import KINDS, STEMS
@@ -295,9 +295,39 @@ class LogLayout(_JsonLinesLayout):
         return _decode_metadata(data, session, "context", "agent_ids")
 
 
+_NO_MEMORY: Fields = {"data": {}, "priority": 0, "access": 0}  # of lines that are no memories
+_FIGURES = ("priority", "access")
+
+
+class _SingleNames(FieldNames):
+    """Names with the figures that programs of design 000 read in every line. They are computed, so those of SMP's own lines are not read."""
+
+    def encode(self, entry: Entry, session: str) -> Fields:
+        fields = super().encode(entry, session)
+        if entry.op == PUT:
+            fields["priority"], fields["access"] = _figures(entry)
+        elif entry.op != DELETE:
+            fields.update(_NO_MEMORY)
+        return fields
+
+    def decode(self, fields: Fields, kind_hint: str | None, state: str, file: str, line: int, last_seq: int) -> Entry:
+        if "schema" in fields:
+            fields = {name: value for name, value in fields.items() if name not in _FIGURES}
+        return super().decode(fields, kind_hint, state, file, line, last_seq)
+
+
+def _figures(entry: Entry) -> tuple[float, int]:
+    """Priority and access count of a new memory at its own time, by the formula of design 000."""
+    access, base = entry.data.get("access"), KINDS[entry.type].decay[0]
+    count = access.get("count") if isinstance(access, dict) else None
+    if type(count) is not int or count <= 0:
+        return base, 0
+    return round(min(1.0, base + min(0.2, 0.02 * count)), 4), count
+
+
 class SingleLayout(_JsonLinesLayout):
     name = "single"
-    field_names = FieldNames(
+    field_names = _SingleNames(
         time="ts",
         names={"*": {"author": "by"}, "finding": {"finding": "issue"}},
         nest="data",
@@ -331,12 +361,12 @@ class SingleLayout(_JsonLinesLayout):
 
     def encode_info(self, info: SessionInfo) -> bytes:
         metadata = json.loads(_encode_metadata({"created_at": info.created_text}, info, "context", "agent_ids"))
-        return _CODEC.encode({"id": info.id, "type": "session", **metadata})
+        return _CODEC.encode({"id": info.id, "type": "session", **metadata, **_NO_MEMORY})
 
     def decode_info(self, data: bytes, session: str) -> SessionInfo:
         """From the fields of the metadata line, as JSON."""
         fields = json.loads(data)
-        for name in ("id", "type"):
+        for name in ("id", "type", *_NO_MEMORY):
             fields.pop(name, None)
         return _decode_metadata(json.dumps(fields).encode(), session, "context", "agent_ids")
 

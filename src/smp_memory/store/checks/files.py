@@ -31,8 +31,9 @@ from smp_memory.model.session_info import FORMAT
 from smp_memory.model.storage_reports import unread_advice
 from smp_memory.model.times import to_moment
 from smp_memory.store.archive_index import ArchiveIndex
-from smp_memory.store.archive_names import foreign_files
+from smp_memory.store.archive_names import foreign_summaries
 from smp_memory.store.checks.examination import CONFIGURATION
+from smp_memory.store.deletion_records import foreign_record, record_path, recorded_ids
 from smp_memory.store.foreign_files import all_shared, unread_sessions, unreadable_shared
 
 if TYPE_CHECKING:
@@ -164,8 +165,7 @@ class ArchivesCheck(Check):
     is_heavy = True
 
     def store(self, subject: FileExamination) -> Iterator[HealthIssue]:
-        for each in foreign_files(subject.disk, subject.root):
-            yield HealthIssue(self.name, NOTE, each.message, each.advice, each.session, path=each.path)
+        yield from self._of_other_programs(subject)
         index = ArchiveIndex(subject.store)
         archives = [(archived.session, archived.path, bool(archived.metadata)) for archived in index.archived()]
         for deleted in index.deleted():
@@ -188,6 +188,21 @@ class ArchivesCheck(Check):
             if not has_summary:
                 message = f"The archive of {session} is intact, but the summary beside it is missing or cannot be read."
                 yield HealthIssue(self.name, NOTE, message, "Nothing needs to be done.", session, path=path)
+
+    def _of_other_programs(self, subject: FileExamination) -> Iterator[HealthIssue]:
+        disk, root = subject.disk, subject.root
+        for session, path in foreign_summaries(disk, root).items():
+            message = (
+                f"Another program archived {session} and left only a summary; the memories themselves are not there."
+            )
+            yield HealthIssue(self.name, NOTE, message, "Nothing needs to be done; it is kept.", session, path=path)
+        for session in sorted(filter(ids.is_valid, disk.folders(os.path.join(root, "deleted")))):
+            record = foreign_record(disk, root, session)
+            if record is not None:
+                named = ", ".join(recorded_ids(record)) or "no readable id"
+                message = f"Another program deleted memories of {session}: {named}."
+                advice = "Those that are in the session are hidden when it is opened. The record is kept."
+                yield HealthIssue(self.name, NOTE, message, advice, session, path=record_path(root, session))
 
 
 class SharedFilesCheck(Check):
