@@ -16,7 +16,7 @@ import re
 from datetime import UTC, datetime
 
 from smp_memory.model import ids
-from smp_memory.model.entry import PUT
+from smp_memory.model.entry import PUT, transaction_range
 from smp_memory.model.reports import Problem
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from smp_memory.files.layouts.layout import Layout
     from smp_memory.model.entry import Entry
+    from smp_memory.model.history import SessionHistory
 
 _NS = 1_000_000_000
 
@@ -104,6 +105,40 @@ def incomplete_problem(entry: Entry) -> Problem:
         f"{entry.id} was typed in by hand and has no {what} in the file yet; the next write or `smp repair` adds it."
     )
     return Problem(entry.file, entry.line, "typed", message, "note", entry.id)
+
+
+# -- incomplete transactions
+
+
+def never_complete(
+    states: dict[str, FileState], session_history: SessionHistory, known: set[str], stored_until: int
+) -> dict[str, int]:
+    """Marks of transactions over several files that were never complete, with how many entries are missing.
+
+    Their last entry is written last. Without it a transaction counts only if there is evidence that it was complete once and
+    somebody removed the entry: the lock file (`stored_until`) or a later entry has a larger number. `known` are transactions whose
+    entries were already hidden when that later entry was written. Damage hides nothing.
+    """
+    if any(problem.severity == "error" for state in states.values() for problem in state.problems):
+        return {}
+    found = {}
+    for mark in session_history.unfinished():
+        limits, present = transaction_range(mark), session_history.numbers_of(mark)
+        if limits is None or limits[2] < 2 or limits[1] in present:
+            continue
+        if mark in known or max(session_history.seq, stored_until + 1) <= limits[1]:
+            found[mark] = limits[1] - limits[0] + 1 - len(present)
+    return found
+
+
+def hidden_problems(states: dict[str, FileState], hidden: dict[str, int]) -> list[Problem]:
+    """One problem for each entry of these transactions."""
+    problems = []
+    for entry in [entry for state in states.values() for entry in state.entries if entry.tx in hidden]:
+        missing = "one entry is" if hidden[entry.tx] == 1 else f"{hidden[entry.tx]} entries are"
+        message = f"{entry.id} is not shown: it belongs to a transaction of which {missing} missing. `smp repair` moves it to quarantine."
+        problems.append(Problem(entry.file, entry.line, "incomplete_transaction", message, "error", entry.id))
+    return problems
 
 
 # -- hints about damaged entries

@@ -34,7 +34,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Protocol
 
-    from smp_memory.files.plan_review import Locate, Review
+    class Review(Protocol):
+        """What may be carried out of a plan, see `smp_memory.files.plan_review`."""
+
+        accepted: Plan
+        skipped_sources: list[str]
+        is_rejected: bool
 
     class Approval(Protocol):
         """The digest of the plan that this user approved although it destroys memories; kept outside of the store."""
@@ -64,12 +69,12 @@ class Plan:
 class Journal:
     """The journal of a folder. It holds at most one plan."""
 
-    def __init__(self, disk: Disk, path: str, folder: str, locator: Callable[[], Locate]) -> None:
-        """`locator` returns the function that says which file a name in a plan is; it is called only for a plan."""
+    def __init__(self, disk: Disk, path: str, folder: str, review: Callable[[Plan, bool], Review]) -> None:
+        """`review` is called for a plan that was found, and with whether this user has approved it."""
         self._disk = disk
         self.path = path
         self._folder = folder
-        self._locator = locator
+        self._review = review
         self.approval: Approval | None = None
         self._is_approved = False  # whether the plan that is there now was approved
         self.is_rejected = False  # whether the last `load` found a plan that SMP does not write
@@ -105,21 +110,14 @@ class Journal:
             plan = _decode(fields)
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
-        review = self._review(plan, sha256_hex(body)) if plan is not None else None
+        self._is_approved = self.approval is not None and self.approval.read() == sha256_hex(body)
+        review = self._review(plan, self._is_approved) if plan is not None else None
         if review is None or review.is_rejected:
             self.is_rejected = True
             self._unfinished = [source for source, _ in plan.moves if source.endswith(TEMPORARY)] if plan else []
             return None
         self._unfinished = review.skipped_sources
         return review.accepted
-
-    def _review(self, plan: Plan, digest: str) -> Review:
-        from smp_memory.files.plan_review import (
-            Review,  # rare: there is a plan only after a crash or while one is carried out
-        )
-
-        self._is_approved = self.approval is not None and self.approval.read() == digest
-        return Review(self._disk, self._folder, plan, self._locator(), is_approved=self._is_approved)
 
     def recover(self, is_applied: Callable[[str, bytes], bool]) -> Plan | None:
         """Apply a committed plan as far as its review allows. A rejected one is moved into quarantine, an incomplete one removed."""

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from smp_memory.files.disk import Disk
     from smp_memory.files.layouts.layout import Layout
+    from smp_memory.files.reader import SessionReader
     from smp_memory.model.entry import Entry
 
     Locate = Callable[[str], "PlannedFile | None"]
@@ -288,13 +289,18 @@ def _canonical(value: Any) -> str:
 # -- which file is it
 
 
-def session_locator(layout: Layout, session: str, private: str) -> Locate:
-    """The files that a plan of this session may name; `private` is its private folder, relative to its folder."""
-    return lambda name: _located(layout, session, "", private, name)
+def review_session_plan(reader: SessionReader, plan: Plan, *, is_approved: bool) -> Review:
+    """Review a plan of one session."""
+    private = os.path.relpath(reader.private, reader.folder).replace(os.sep, "/")
+
+    def locate(name: str) -> PlannedFile | None:
+        return _located(reader.layout, reader.session, "", private, name)
+
+    return Review(reader.disk, reader.folder, plan, locate, is_approved=is_approved)
 
 
-def store_locator() -> Locate:
-    """The files that the plan of a conversion may name."""
+def review_conversion(disk: Disk, root: str, plan: Plan) -> Review:
+    """Review the plan of a conversion, which may name files of every session."""
     layouts = [layout_named(name) for name in NAMES]
 
     def locate(name: str) -> PlannedFile | None:
@@ -302,7 +308,7 @@ def store_locator() -> Locate:
             return PlannedFile(DERIVED, layouts[0], "", "", "", name)
         return next((found for layout in layouts if (found := _in_layout(layout, name)) is not None), None)
 
-    return locate
+    return Review(disk, root, plan, locate)
 
 
 def _in_layout(layout: Layout, name: str) -> PlannedFile | None:

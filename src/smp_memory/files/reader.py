@@ -26,11 +26,18 @@ from smp_memory.files import file_state
 from smp_memory.files.codec import CONFLICT, EDITED, SIGNED, TORN, UNSIGNED, torn_offset, unfinished_transaction
 from smp_memory.files.disk import identity
 from smp_memory.files.entry_fields import decode_entries
-from smp_memory.files.file_state import FileState, assign_ids, assign_times, incomplete_problem
+from smp_memory.files.file_state import (
+    FileState,
+    assign_ids,
+    assign_times,
+    hidden_problems,
+    incomplete_problem,
+    never_complete,
+)
 from smp_memory.files.journal import Journal, Plan
 from smp_memory.files.lock import HOLDER_BYTES, STATE_LIMIT_BYTES, WriterState, decode_state
 from smp_memory.git.metadata_conflicts import decode_metadata
-from smp_memory.model.entry import Entry, transaction_range
+from smp_memory.model.entry import Entry
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.reports import Problem
 from smp_memory.model.types import PREFIXES, SCHEMA
@@ -39,8 +46,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp_memory.files.codec import Stored
     from smp_memory.files.disk import Disk
+    from smp_memory.files.journal import Review
     from smp_memory.files.layouts.layout import Layout
-    from smp_memory.files.plan_review import Locate
     from smp_memory.model.session_info import SessionInfo
 
 _READ_LIMIT = 200
@@ -56,7 +63,7 @@ class SessionReader:
         self.session = session
         self.folder = layout.folder(root, session)
         self.private = layout.private(root, session)
-        self.journal = Journal(disk, os.path.join(self.private, "journal.json"), self.folder, self.locator)
+        self.journal = Journal(disk, os.path.join(self.private, "journal.json"), self.folder, self.review)
         self.mutex = threading.RLock()
         self.states: dict[str, FileState] = {}
         self.session_history = self.new_history()
@@ -73,11 +80,12 @@ class SessionReader:
             str, int
         ] = {}  # by file; bytes behind them may be a failed write that could not be undone
 
-    def locator(self) -> Locate:
-        from smp_memory.files.plan_review import session_locator  # rare: only for a plan
+    def review(self, plan: Plan, is_approved: bool) -> Review:
+        from smp_memory.files.plan_review import (
+            review_session_plan,  # rare: after a crash, or while a plan is carried out
+        )
 
-        private = os.path.relpath(self.private, self.folder).replace(os.sep, "/")
-        return session_locator(self.layout, self.session, private)
+        return review_session_plan(self, plan, is_approved=is_approved)
 
     def forget(self) -> None:
         """Read everything anew next time."""
@@ -140,22 +148,10 @@ class SessionReader:
         return self.session_history
 
     def _hide_incomplete_transactions(self) -> bool:
-        """Find transactions over several files that were never complete. Returns whether there are any.
-
-        Their last entry is written last. Without it a transaction counts only if there is evidence that it was complete once and
-        somebody removed the entry: the lock file or a later entry knows of a larger number. The session's metadata lists
-        transactions whose entries were already hidden when that later entry was written. Damage hides nothing.
-        """
-        marks = self.session_history.unfinished()
-        if not marks or any(each.severity == "error" for state in self.states.values() for each in state.problems):
-            return False
-        known, stored = {mark for info in self._infos() for mark in info.incomplete}, self.read_writer_state().seq
-        for mark in marks:
-            limits, present = transaction_range(mark), self.session_history.numbers_of(mark)
-            if limits is None or limits[2] < 2 or limits[1] in present:
-                continue
-            if mark in known or max(self.session_history.seq, stored + 1) <= limits[1]:
-                self.hidden[mark] = limits[1] - limits[0] + 1 - len(present)
+        """Find transactions over several files that were never complete. Returns whether there are any."""
+        if self.session_history.unfinished():
+            known = {mark for info in self._infos() for mark in info.incomplete}
+            self.hidden = never_complete(self.states, self.session_history, known, self.read_writer_state().seq)
         return bool(self.hidden)
 
     def _must_rebuild_history(self) -> bool:
@@ -426,18 +422,7 @@ class SessionReader:
 
     def hidden_problems(self) -> list[Problem]:
         """One for each entry of an incomplete transaction."""
-        if not self.hidden:
-            return []
-        entries = [entry for state in self.states.values() for entry in state.entries if entry.tx in self.hidden]
-        return [self._hidden_problem(entry) for entry in entries]
-
-    def _hidden_problem(self, entry: Entry) -> Problem:
-        missing = self.hidden[entry.tx]
-        message = (
-            f"{entry.id} is not shown: it belongs to a transaction of which {missing} "
-            f"{'entry is' if missing == 1 else 'entries are'} missing. `smp repair` moves it to quarantine."
-        )
-        return Problem(entry.file, entry.line, "incomplete_transaction", message, "error", entry.id)
+        return hidden_problems(self.states, self.hidden) if self.hidden else []
 
     @property
     def has_incomplete(self) -> bool:

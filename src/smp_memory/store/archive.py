@@ -248,7 +248,7 @@ def _reader_of(disk: Disk, layout: Layout, folder: str, session: str) -> Session
     """A reader of a session's files in any folder."""
     reader = SessionReader(disk, layout, folder, session)
     reader.folder, reader.private = folder, os.path.join(folder, PRIVATE)
-    reader.journal = Journal(disk, os.path.join(reader.private, JOURNAL), folder, reader.locator)
+    reader.journal = Journal(disk, os.path.join(reader.private, JOURNAL), folder, reader.review)
     return reader
 
 

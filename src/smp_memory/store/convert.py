@@ -21,7 +21,7 @@ from smp_memory.files.journal import Journal, Plan
 from smp_memory.files.layouts import layout_named
 from smp_memory.files.layouts.layout import CONFIG_FILE, FLAG, OVERVIEW_FILES, OVERVIEWS, PRIVATE, QUARANTINE, STAGING
 from smp_memory.files.lock import SessionLock
-from smp_memory.files.plan_review import LOCK_FILES, store_locator
+from smp_memory.files.plan_review import LOCK_FILES, review_conversion
 from smp_memory.files.reader import SessionReader
 from smp_memory.model.clone_merge import in_order
 from smp_memory.model.history import SessionHistory
@@ -146,7 +146,7 @@ def _root_lock(disk: Disk, root: str) -> SessionLock:
 
 
 def root_journal(disk: Disk, root: str) -> Journal:
-    return Journal(disk, os.path.join(root, JOURNAL), root, store_locator)
+    return Journal(disk, os.path.join(root, JOURNAL), root, lambda plan, _: review_conversion(disk, root, plan))
 
 
 def _nothing_to_append(name: str, data: bytes) -> bool:
