@@ -487,7 +487,7 @@ VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
             patch("smp_memory.files.lock._TURN_SECONDS", 60.0), patch.object(SessionLock, "_is_unchanged", _yes)
         ),
         taken_away_meanwhile,
-        "single",
+        "jsonl",
     ),
     "lock file unlinked on release": (
         lambda: patch.object(SessionLock, "release", _unlinked),

@@ -117,7 +117,7 @@ class Journal:
     def _quarantine_plan(self) -> None:
         """Move a foreign plan into quarantine, with the unfinished files that it names: they may still be needed."""
         quarantine = os.path.join(os.path.dirname(self.path), QUARANTINE)
-        self._disk.make_folder(quarantine)
+        self._disk.make_folder(quarantine, within=os.path.dirname(self.path))
         stamp = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.urandom(2).hex()}"
         unfinished = [self._path(name) for name in self._foreign_sources if name.endswith(TEMPORARY)]
         for number, path in enumerate([self.path, *unfinished]):
@@ -139,7 +139,7 @@ class Journal:
                 added.update(self._folders_of(name))
         for source, target in plan.moves:
             if self._disk.exists(self._path(source)):
-                self._disk.make_folder(os.path.dirname(self._path(target)))
+                self._disk.make_folder(os.path.dirname(self._path(target)), within=self._folder)
                 self._quarantine_changed(plan, target)
                 self._disk.move(self._path(source), self._path(target))
             added.update(self._folders_of(target))
@@ -189,7 +189,7 @@ class Journal:
 
     def _append(self, name: str, offset: int, data: bytes, is_applied: Callable[[str, bytes], bool]) -> None:
         path = self._path(name)
-        self._disk.make_folder(os.path.dirname(path))
+        self._disk.make_folder(os.path.dirname(path), within=self._folder)
         for _ in range(_TRIES):
             if self._append_once(name, path, offset, data, is_applied):
                 return
@@ -253,7 +253,7 @@ def is_part(stored: bytes, data: bytes) -> bool:
 def write_to_quarantine(disk: Disk, private: str, base: str, data: bytes) -> str:
     """Write a new file `BASE.TIME` to the quarantine below a private folder, durably. Returns its path."""
     folder = os.path.join(private, QUARANTINE)
-    disk.make_folder(folder)
+    disk.make_folder(folder, within=private)
     first = os.path.join(folder, f"{base.replace('/', '_')}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
     path, number = first, 1
     while disk.exists(path):
