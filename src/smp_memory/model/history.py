@@ -381,10 +381,6 @@ class IdAllocator:
     def history(self, memory_id: str) -> RecordHistory | None:
         return self.session_history.histories.get(memory_id) if self.session_history else None
 
-    @property
-    def histories(self) -> dict[str, RecordHistory]:
-        return self.session_history.histories if self.session_history else {}
-
     def idempotent(self, key: str) -> str | None:
         return self.session_history.idempotent.get(key) if self.session_history else None
 

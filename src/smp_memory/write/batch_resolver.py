@@ -105,7 +105,8 @@ class BatchResolver:
         """The memory with a key that the caller means: two may have it, because one that a caller cannot see does not exist for it."""
         if name is None or rank is None or rank(self.record(name)) == HIGHEST:
             return name
-        histories = {**self._allocator.histories, **self._added}
+        stored = self._allocator.session_history
+        histories = {**(stored.histories if stored is not None else {}), **self._added}
         ranks = {id: rank(self.record(id)) for id in reversed(histories) if has_key(histories[id])}
         best = max(ranks, key=lambda id: ranks[id], default="")
         return best if ranks.get(best) else None
