@@ -39,14 +39,17 @@ LINES = 450
 MAY_BE_LONGER = {
     "config.py": 480,  # a line for each setting
     "files/memory_system.py": 500,
-    "files/disk.py": 520,  # the only module that changes files, with its retries
-    "files/system.py": 500,  # every primitive, for three operating systems
-    "index/rows.py": 500,  # every table of the index
+    "files/disk.py": 545,  # the only module that changes files, with its retries
+    "files/system.py": 515,  # every primitive, for three operating systems
+    "index/rows.py": 530,  # every table of the index
+    "store/archive_index.py": 470,  # every place of a session that is not live
     "store/indexer.py": 470,
     "store/searcher.py": 520,  # every query of the port
     "store/port.py": 920,  # one document with every operation of a backend
     "store/file_store.py": 520,  # the operations of a store in files
-    "store/file_session.py": 525,  # and of a session
+    "store/file_session.py": 545,  # and of a session
+    "files/reader.py": 480,
+    "model/history.py": 460,
     "designs.py": 460,  # every method of five designs
     "memory.py": 760,  # one facade with every method of a store
     "session.py": 580,  # and of a session

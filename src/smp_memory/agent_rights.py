@@ -3,7 +3,8 @@
 `AgentMemory`, its transactions, workflows, MACP and the MCP server all write through these checks.
 
 Guarantees: every write is attributed to the agent. The state of another agent is never changed, not even a shared one. The error for
-a change of a memory that the agent may not see is the same as for one that does not exist. Checks come before the write; a
+a change of a memory that the agent may not see is the same as for one that does not exist, and such a memory occupies neither a preference's
+key nor an idempotency key: the agent's own is stored beside it. Checks come before the write; a
 refused write has changed nothing.
 """
 
@@ -11,10 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.errors import DuplicateId, InvalidRecord, NotAllowed
+from smp_memory.errors import InvalidRecord, NotAllowed
 from smp_memory.model.types import KINDS
 from smp_memory.privacy.visibility import VISIBLE_TO_ALL
 from smp_memory.search.records import find
+from smp_memory.write.batch_resolver import HIGHEST
 from smp_memory.write.operations import Add, Delete, Operation, Relate, Unrelate, Update
 
 if TYPE_CHECKING:
@@ -52,15 +54,14 @@ class AgentRights:
             record = self._find_visible(operation.target) if isinstance(operation.target, str) else None
             if record is not None:
                 self._check_change(operation, record)
-            if record is None or KINDS[record.type].is_named_by_key:
-                self._check_key(getattr(operation, "changes", None))
             if isinstance(operation, (Relate, Unrelate)) and isinstance(operation.other, str):
                 self._find_visible(operation.other)
 
-    def _check_known(self, record: Record) -> None:
-        """Refuse an idempotency key of a memory that the agent may not see, so that it is not revealed."""
+    def _rank(self, record: Record) -> int:
+        """Of memories with the same key: 0 for those that do not exist for the agent, the highest for its own."""
         if not self._viewer.sees(record):
-            raise DuplicateId("idempotency_key: is taken in this session; use another one.", field="idempotency_key")
+            return 0
+        return HIGHEST if record.author == self.agent else 1
 
     def _check_change(self, operation: Operation, record: Record) -> None:
         """Refuse a change that the agent may not make."""
@@ -91,8 +92,6 @@ class AgentRights:
             raise self._foreign_state(data.get("agent"))
         if author != self.agent and not (type.is_turn and role in ("user", "system", "tool")):
             raise NotAllowed(f"author: {self._name} cannot write as {author!r}.", field="author", agent=self.agent)
-        if type.is_named_by_key:
-            self._check_key(data)
         self._check_values(kind, data)
         self._call_guard(kind, _guarded_name(kind, data))
         if "relations" in data or "references" in data:
@@ -112,18 +111,6 @@ class AgentRights:
 
     def _foreign_state(self, owner: Any) -> NotAllowed:
         return NotAllowed(f"agent: {self._name} cannot write the state of {owner!r}.", field="agent", agent=self.agent)
-
-    def _check_key(self, data: Any) -> None:
-        """Refuse the key of a preference that the agent may not see."""
-        aliases = KINDS["preference"].aliases
-        fields = data.items() if isinstance(data, dict) else ()
-        keys = [value for name, value in fields if aliases.get(name, name) == "key"]
-        if not keys:
-            return
-        name = self._files.view(lambda session_history: session_history.preferences.get(str(keys[0])))
-        record = find(self._files, name) if name else None
-        if record is not None and not self._viewer.sees(record):
-            raise NotAllowed("key: this preference cannot be set by an agent.", field="key")
 
     def _find_visible(self, target: str) -> Record | None:
         """The memory of a reference; it must exist and be visible. None: it is in another session, which a relation may name."""

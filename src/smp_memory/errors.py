@@ -278,6 +278,17 @@ def from_os_error(error: OSError, path: str, activity: str) -> StorageError | St
     )
 
 
+def done_before_failure(error: Exception, what: str, path: str) -> DurabilityUnknown:
+    """The error for a step that failed after its operation had taken effect."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    reason = cause.strerror if isinstance(cause, OSError) else str(error)
+    return DurabilityUnknown(
+        f"{what}, but a later step failed ({reason}). It may be lost after a crash; check the disk and look at the store before you repeat it.",
+        path=path,
+        errno=getattr(cause, "errno", None),
+    )
+
+
 def is_failure(error: BaseException) -> bool:
     """Whether an error is a failure, and not a request to end the process; tantivy panics where Python would raise."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"

@@ -6,7 +6,16 @@ import os
 
 from smp_memory import analytics, context, exchange, lifecycle, search
 from smp_memory.discovery import about_others, find_root, is_store, register_opener
-from smp_memory.errors import InvalidConfig, InvalidFormat, InvalidRecord, SMPError, from_os_error, maps_errors
+from smp_memory.errors import (
+    InvalidConfig,
+    InvalidFormat,
+    InvalidRecord,
+    SMPError,
+    StorageError,
+    done_before_failure,
+    from_os_error,
+    maps_errors,
+)
 from smp_memory.files.system import RealSystem
 from smp_memory.import_lock import loading
 from smp_memory.incomplete import each_existing
@@ -664,7 +673,10 @@ class Memory:
         self._store.check_open()
         self._store.convert(to, progress)
         self.close()
-        return Memory(self.root, None, self._arguments, self.scope.clock.source, self._system)
+        try:
+            return Memory(self.root, None, self._arguments, self.scope.clock.source, self._system)
+        except StorageError as error:
+            raise done_before_failure(error, f"{self.root} was converted to {to}", self.root) from error
 
     # -- export and import
 

@@ -411,3 +411,77 @@ def test_erased_entries_are_not_reported_as_missing(tmp_path: Path, layout: str)
         session.add_decision("and again")
         assert list(quarantine(session)) == []
         assert not any(b"tapir" in path.read_bytes() for path in root.rglob("*") if path.is_file())
+
+
+class SlowProgram:
+    """A clock on which another program writes the rest of a file after this many seconds of waiting."""
+
+    def __init__(self, after_seconds: float, finish: Callable[[], None]) -> None:
+        self._now, self._end, self._finish = time.time(), time.time() + after_seconds, finish
+
+    def time(self) -> float:
+        return self._now
+
+    def time_ns(self) -> int:
+        return int(self._now * 1e9)
+
+    def sleep(self, seconds: float) -> None:
+        before, self._now = self._now, self._now + seconds
+        if before < self._end <= self._now:
+            self._finish()
+
+
+@pytest.mark.parametrize(
+    "layout", [name for name in LAYOUTS if name != "markdown"]
+)  # there, half an entry is an edited one
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_transaction_that_another_program_writes_slowly_is_not_cut_off(
+    layout: str, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """git was held up after the first entries of a transaction for longer than a file must be unchanged."""
+    system = MemorySystem(disk=full_base(layout))
+    with open_on(system) as memory:
+        session = memory.session(SESSION)
+        with session.transaction() as changes:
+            for number in range(8):
+                changes.add_decision(f"together {number}", rationale="so " * 30)
+        path = decisions_path(system)
+        whole = read(system, path)
+        start = whole.index(b"together 0")
+        cut = start + int((len(whole) - start) * share)
+        put_in_place(system, path, whole[:cut])
+        clock = SlowProgram(0.1, lambda: patch(system, path, lambda data: whole if data == whole[:cut] else data))
+        monkeypatch.setattr(set_aside, "time", clock)
+        session.add_decision("after it")
+        assert [name for name, _, _ in quarantine(session)] == []
+        texts = {record.decision for record in session.records("decision")}
+        assert {f"together {number}" for number in range(8)} | {"after it"} <= texts
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("left", ["nothing", "an empty file", "the first half"])
+def test_entries_that_come_back_do_not_stay_in_quarantine(
+    layout: str, left: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """git was held up between removing a file and writing the new one; then all its entries stood in quarantine, too."""
+    monkeypatch.setattr(set_aside, "STABLE_SECONDS", 0.0)
+    system = MemorySystem(disk=states(layout)[2])
+    with open_on(system) as memory:
+        session = memory.session(SESSION)
+        session.add_decision("mine")
+        session.records()
+        path = decisions_path(system)
+        whole = read(system, path)
+        if left == "nothing":
+            system.unlink(path)
+        else:
+            put_in_place(system, path, whole[: len(whole) // 2] if left == "the first half" else b"")
+        try:
+            session.add_decision("meanwhile")
+        except SMPError:
+            pass
+        put_in_place(system, path, whole)
+        session.add_decision("the last")
+        stored = {record.id for record in session.records(include_deleted=True)}
+        assert [ids & stored for _, ids, _ in quarantine(session) if ids and ids <= stored] == []
+        assert "mine" in {record.decision for record in session.records("decision")}

@@ -360,6 +360,10 @@ def _always_the_same(self: OpenFile, known: list[int]) -> bool:
     return True
 
 
+def _none_written(*_: Any) -> dict[str, Any]:
+    return {}
+
+
 def _nothing(self: Any, *args: Any, **kwargs: Any) -> None:
     return None
 
@@ -487,7 +491,7 @@ VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
             patch("smp_memory.files.lock._TURN_SECONDS", 60.0), patch.object(SessionLock, "_is_unchanged", _yes)
         ),
         taken_away_meanwhile,
-        "single",
+        "jsonl",
     ),
     "lock file unlinked on release": (
         lambda: patch.object(SessionLock, "release", _unlinked),
@@ -518,7 +522,7 @@ VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
         "log",
     ),
     "entries that another program took out not kept": (
-        lambda: patch("smp_memory.files.reconciliation.write_missing", _nothing),
+        lambda: patch("smp_memory.files.reconciliation.write_missing", _none_written),
         changed_underneath,
         "jsonl",
     ),

@@ -219,6 +219,43 @@ def test_links_and_modes_are_kept(project: Path) -> None:
     assert "SessionStart" in real.read_text()
 
 
+@pytest.mark.parametrize("name", HOST_NAMES)
+@pytest.mark.parametrize("words", [("--yes",), ("--undo", "--yes")])
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_yes_does_not_cover_files_that_links_of_the_project_lead_to(
+    project: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    words: tuple[str, ...],
+    is_folder: bool,
+) -> None:
+    assert install(name, "--yes") == 0
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    if words == ("--yes",):
+        planted = {path: b"{}" if path.endswith(".json") else b"" for path in tree(project)}
+    else:
+        planted = tree(project)
+    for number, (path, data) in enumerate(planted.items()):
+        moved, link = outside / str(number), project / path
+        if is_folder and link.parent != project:
+            if link.parent.is_symlink():
+                continue
+            link.write_bytes(data)
+            link.parent.rename(moved)
+            link.parent.symlink_to(moved)
+        else:
+            link.unlink()
+            moved.write_bytes(data)
+            link.symlink_to(moved)
+    before = tree(outside)
+    capsys.readouterr()
+    assert install(name, *words) == 2
+    assert "outside of the project" in capsys.readouterr().err
+    assert tree(outside) == before
+
+
 def test_list_shows_detected_hosts_and_installations(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     install("gemini", "--yes")
     capsys.readouterr()

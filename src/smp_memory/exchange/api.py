@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from smp_memory.errors import MemoryNotFound, UserError
+from smp_memory.errors import MemoryNotFound, SMPError, UserError
 from smp_memory.exchange import file_format
 from smp_memory.exchange.export import (
     SessionAnonymiser,
@@ -184,7 +184,14 @@ def import_sessions(
     chosen, found = read_sessions(scope.store, source, format, session, restore)
     made: list[str] = []
     for carried, removals in found:
-        store_session(scope.store, carried)
+        try:
+            store_session(scope.store, carried)
+        except SMPError as error:
+            if made:
+                raise type(error)(
+                    f"{error.message} Imported before that: {', '.join(made)}.", **error.details
+                ) from error
+            raise
         scope.note_session_use(carried.info.id)
         made.append(carried.info.id)
         count = len({entry.id for entry in carried.entries})

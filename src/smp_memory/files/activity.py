@@ -25,13 +25,13 @@ import os
 import time
 import zlib
 
-from smp_memory.errors import SMPError
+from smp_memory.errors import SMPError, StorageCorrupt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from smp_memory.files.system import System
+    from smp_memory.files.disk import Disk
     from smp_memory.files.user_state import UserState
 
 _SLOTS = 4096
@@ -45,8 +45,9 @@ def slot_of(session: str) -> int:
 
 
 class ChangeTable:
-    def __init__(self, system: System, folder: str) -> None:
-        self._system = system
+    def __init__(self, disk: Disk, folder: str) -> None:
+        self._disk = disk
+        self._system = disk.system
         self._path = os.path.join(folder, CHANGES)
         self._descriptor = -1
         self._value, self._pid = 0, 0
@@ -59,31 +60,35 @@ class ChangeTable:
         self._value += 1
         try:
             if self._descriptor < 0 or not self._value % _CHECKED_EVERY:
-                self._open(os.O_RDWR | os.O_CREAT)
+                self._open(create=True)
             offset = self._offsets.get(session)
             if offset is None:
                 offset = self._offsets[session] = slot_of(session) * _SLOT_BYTES
             self._system.pwrite(self._descriptor, self._value.to_bytes(_SLOT_BYTES, "little"), offset)
-        except OSError:
+        except (OSError, SMPError):
             pass
 
     def read(self) -> bytes:
         """The current table; two equal ones mean that nothing was written between the two reads."""
         try:
-            try:
-                descriptor = self._open(os.O_RDWR)
-            except PermissionError:  # others may write even if we may not
-                descriptor = self._open(os.O_RDONLY)
-            return self._system.pread(descriptor, _SLOTS * _SLOT_BYTES, 0)
-        except OSError:
+            return self._system.pread(self._open(), _SLOTS * _SLOT_BYTES, 0)
+        except (OSError, SMPError):
             return b""
 
-    def _open(self, flags: int) -> int:
+    def _open(self, *, create: bool = False) -> int:
         """The descriptor of the table that has its name now; the one that is open may have been removed."""
         if self._descriptor >= 0 and not self._system.fstat(self._descriptor).st_nlink:
             self.close()
         if self._descriptor < 0:
-            self._descriptor = self._system.open(self._path, flags)
+            try:
+                self._descriptor, _, _ = self._disk.open_write(self._path, create=create)
+            except PermissionError:  # others may write even if we may not
+                self._descriptor = self._disk.open_read(self._path)
+            except StorageCorrupt:  # a link or a file with a second name: only that name of it is removed
+                if not create:
+                    raise
+                self._disk.remove(self._path)
+                self._descriptor, _, _ = self._disk.open_write(self._path, create=True)
         return self._descriptor
 
     def close(self) -> None:
@@ -121,6 +126,7 @@ class AccessLog:
     def __init__(self, state: UserState, name: str = ACCESSES, *, exact: bool = False) -> None:
         """`exact`: times are recorded with fractions of a second."""
         self._state = state
+        self._name = name
         self._exact = exact
         self._disk = state.disk
         self.path = state.path(name)
@@ -146,14 +152,8 @@ class AccessLog:
         lines, self._lines = self._lines, []
         if not lines:
             return
-        system = self._disk.system
         try:
-            self._state.make()
-            descriptor = system.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-            try:
-                system.write(descriptor, _encode(lines))
-            finally:
-                system.close(descriptor)
+            self._state.append(self._name, _encode(lines))
         except (OSError, SMPError):
             pass  # a full or read-only disk
 

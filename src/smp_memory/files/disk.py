@@ -4,7 +4,8 @@ Guarantees
 - An append that fails half-way (disk full) leaves the file as it was; after `sync` it is on the disk, and a new file's folder entry too.
 - `replace` leaves either the old or the new content under a name, at every moment, also after a power loss.
 - Files are created 0600, folders 0700. A link, a device or a file with several names where a plain file should be is rejected, so that
-  nobody can make SMP write somewhere else.
+  nobody can make SMP write somewhere else: what is not replaced as a whole is opened by `open_write`.
+- The folder of an open store that somebody moved or removed is not made again (`StoreNotFound`).
 Non-guarantees: after a failed sync nobody knows what is on the disk (`DurabilityUnknown`); it is never repeated on the same file,
 because the kernel may have dropped the data. The caller rewrites the file to a new one.
 Reads, lookups and openings that fail for a transient reason are retried, three times with growing pauses; a failure that persists
@@ -20,7 +21,7 @@ import stat as modes
 import time
 
 from smp_memory import event_log, metrics
-from smp_memory.errors import DurabilityUnknown, StorageCorrupt, from_os_error
+from smp_memory.errors import DurabilityUnknown, StorageCorrupt, StoreNotFound, from_os_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     Result = TypeVar("Result")
 
 TEMPORARY = ".smp-new"  # the ending of unfinished files; no reader reads them
-_APPEND = os.O_RDWR | os.O_APPEND
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # opening a pipe that somebody planted must not wait for ever
 _CHUNK = 1 << 20
 TICK_NS = 50_000_000  # more than the coarsest clock of a file system that SMP is used on
@@ -137,8 +137,9 @@ class OpenFile:
 
 
 class Disk:
-    def __init__(self, system: System) -> None:
+    def __init__(self, system: System, root: str = "") -> None:
         self.system = system
+        self._root = root  # of an open store: neither it nor a folder above it is made
 
     # -- reading
 
@@ -234,18 +235,27 @@ class Disk:
 
     def open_append(self, path: str, *, create: bool = True) -> OpenFile:
         """Open a file for appending, creating it if need be."""
+        descriptor, status, created = self.open_write(path, os.O_APPEND, create=create)
+        return OpenFile(self, descriptor, path, created, status)
+
+    def open_write(self, path: str, flags: int = 0, *, create: bool = False) -> tuple[int, Any, bool]:
+        """A descriptor for writing into a plain file with one name; the caller closes it. Also its status, and whether it is new."""
+        flags |= os.O_RDWR | _NONBLOCK
         created = False
         try:
-            descriptor = self.system.open(path, _APPEND | _NONBLOCK)
+            descriptor = self.system.open(path, flags)
         except FileNotFoundError:
             if not create:
                 raise
-            descriptor = self.system.open(path, _APPEND | os.O_CREAT | os.O_EXCL)
-            created = True
+            try:
+                descriptor = self.system.open(path, flags | os.O_CREAT | os.O_EXCL)
+                created = True
+            except FileExistsError:  # another process created it meanwhile
+                descriptor = self.system.open(path, flags)
         except OSError as error:
-            descriptor = retry(error, path, lambda: self.system.open(path, _APPEND | _NONBLOCK))
+            descriptor = retry(error, path, lambda: self.system.open(path, flags))
         try:
-            return OpenFile(self, descriptor, path, created, self._check_plain(descriptor, path))
+            return descriptor, self._check_plain(descriptor, path), created
         except BaseException:
             self.system.close(descriptor)
             raise
@@ -298,7 +308,6 @@ class Disk:
         Returns the identity of the temporary file.
         """
         temporary = path + TEMPORARY
-        self.make_folder(os.path.dirname(path))
         self.remove(temporary)
         self.write_new(temporary, data)
         old = self.stat(path)
@@ -358,12 +367,9 @@ class Disk:
 
         False, and nothing is changed, if the file does not end in that part any more.
         """
-        descriptor = self.system.open(path, os.O_RDWR | os.O_CREAT)
+        descriptor, status, _ = self.open_write(path, create=True)
         try:
-            if self.read_open(descriptor, offset) != stored:
-                return False
-            size_before = self._check_plain(descriptor, path).st_size
-            if size_before != offset + len(stored):
+            if self.read_open(descriptor, offset) != stored or status.st_size != offset + len(stored):
                 return False
             try:
                 done = 0
@@ -371,7 +377,7 @@ class Disk:
                     done += self.system.pwrite(descriptor, data[done:], offset + done)
             except OSError as error:
                 if data.startswith(self.read_open(descriptor, offset)):
-                    self.system.ftruncate(descriptor, size_before)
+                    self.system.ftruncate(descriptor, status.st_size)
                 raise from_os_error(error, path, "writing") from error
             self.system.sync(descriptor)
             return True
@@ -381,11 +387,10 @@ class Disk:
     def truncate_tail(self, path: str, size: int, tail: bytes) -> bool:
         """Cut a tail off a file, durably. False, and nothing is changed, if other bytes follow `size`."""
         try:
-            descriptor = self.system.open(path, os.O_RDWR | _NONBLOCK)
+            descriptor, _, _ = self.open_write(path)
         except FileNotFoundError:
             return False
         try:
-            self._check_plain(descriptor, path)
             if self.read_open(descriptor, size) != tail:
                 return False
             self.system.ftruncate(descriptor, size)
@@ -427,15 +432,22 @@ class Disk:
 
     # -- folders and removal
 
-    def make_folder(self, path: str, *, sync: bool = True) -> None:
-        """Create a folder and those above it, durably; without `sync` the caller syncs them, or moves them into a folder that it syncs."""
+    def make_folder(self, path: str, *, within: str = "", sync: bool = True) -> None:
+        """Create a folder and those above it, durably; FileNotFoundError if the folder `within` does not exist.
+
+        Without `sync` the caller syncs them, or moves them into a folder that it syncs.
+        """
         if self.exists(path):
             if not self.is_folder(path):
                 raise StorageCorrupt(f"{path} is a file or a link, but SMP needs a folder there.", path=path)
             return
+        if _is_or_contains(path, within):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if _is_or_contains(path, self._root):
+            raise moved_store_error(self._root)
         parent = os.path.dirname(path)
         if parent and parent != path and not self.exists(parent):  # a folder above the store may be a link
-            self.make_folder(parent, sync=sync)
+            self.make_folder(parent, within=within, sync=sync)
         try:
             self.system.mkdir(path, 0o700)
         except FileExistsError:
@@ -463,6 +475,16 @@ class Disk:
             self.system.rmdir(path)
         except FileNotFoundError:
             pass
+
+
+def _is_or_contains(path: str, folder: str) -> bool:
+    return f"{folder}{os.sep}".startswith(f"{path}{os.sep}")
+
+
+def moved_store_error(root: str) -> StoreNotFound:
+    return StoreNotFound(
+        f"The store in {root} was moved or removed while it was open. Nothing was written; open it again.", path=root
+    )
 
 
 def _not_plain_error(path: str) -> StorageCorrupt:

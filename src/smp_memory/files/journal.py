@@ -135,7 +135,7 @@ class Journal:
     def _quarantine_unfinished(self) -> None:
         """Move a rejected plan, and files that it did not move into place, to quarantine: they may still be needed."""
         quarantine = os.path.join(os.path.dirname(self.path), QUARANTINE)
-        self._disk.make_folder(quarantine)
+        self._disk.make_folder(quarantine, within=os.path.dirname(self.path))
         stamp = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.urandom(2).hex()}"
         paths = [self.path] if self.is_rejected else []
         for number, path in enumerate([*paths, *map(self._path, self._unfinished)]):
@@ -158,7 +158,7 @@ class Journal:
                 added.update(self._folders_of(name))
         for source, target in plan.moves:
             if self._disk.exists(self._path(source)):
-                self._disk.make_folder(os.path.dirname(self._path(target)))
+                self._disk.make_folder(os.path.dirname(self._path(target)), within=self._folder)
                 self._quarantine_changed(plan, target)
                 self._disk.move(self._path(source), self._path(target))
             added.update(self._folders_of(target))
@@ -211,7 +211,7 @@ class Journal:
 
     def _append(self, name: str, offset: int, data: bytes, is_applied: Callable[[str, bytes], bool]) -> None:
         path = self._path(name)
-        self._disk.make_folder(os.path.dirname(path))
+        self._disk.make_folder(os.path.dirname(path), within=self._folder)
         for _ in range(_TRIES):
             if self._append_once(name, path, offset, data, is_applied):
                 return
@@ -275,7 +275,7 @@ def is_part(stored: bytes, data: bytes) -> bool:
 def write_to_quarantine(disk: Disk, private: str, base: str, data: bytes) -> str:
     """Write a new file `BASE.TIME` to the quarantine below a private folder, durably. Returns its path."""
     folder = os.path.join(private, QUARANTINE)
-    disk.make_folder(folder)
+    disk.make_folder(folder, within=private)
     first = os.path.join(folder, f"{base.replace('/', '_')}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
     path, number = first, 1
     while disk.exists(path):

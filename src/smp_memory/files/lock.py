@@ -29,7 +29,6 @@ import zlib
 from smp_memory import event_log, metrics
 from smp_memory.errors import LockTimeout, SMPError, StorageCorrupt, from_os_error
 from smp_memory.files.codec import to_json
-from smp_memory.files.disk import retry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -149,23 +148,8 @@ class SessionLock:
 
     def _open_file(self, path: str) -> tuple[int, int]:
         """Open or create a lock file; its descriptor and inode."""
-        flags = os.O_RDWR | os.O_CREAT
-        try:
-            descriptor = self._system.open(path, flags)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            descriptor = retry(error, path, lambda: self._system.open(path, flags))
-        try:
-            status = self._system.fstat(descriptor)
-            if status.st_nlink != 1:
-                raise StorageCorrupt(
-                    f"{path} has several names (hard links); SMP does not use it as a lock.", path=path
-                )
-            return descriptor, status.st_ino
-        except BaseException:
-            self._system.close(descriptor)
-            raise
+        descriptor, status, _ = self._disk.open_write(path, create=True)
+        return descriptor, status.st_ino
 
     def _wait(self, descriptor: int, deadline: float, timeout_seconds: float) -> None:
         """Wait for a lock: spin briefly, because the holder waits for the disk, then sleep with growing pauses."""

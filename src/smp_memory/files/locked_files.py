@@ -48,6 +48,7 @@ class LockedFiles:
         lock: SessionLock,
         info: Callable[[], SessionInfo | None],
         check: Callable[[], None],
+        check_exists: Callable[[], None],
     ) -> None:
         self._reader = reader
         self._disk = reader.disk
@@ -55,6 +56,7 @@ class LockedFiles:
         self._lock = lock
         self._info = info
         self._check = check
+        self._check_exists = check_exists
         self._writer_state = WriterState()
         self._writer_state_bytes = b""
         self._files: dict[str, OpenFile] = {}  # of this commit
@@ -96,14 +98,13 @@ class LockedFiles:
             kept.close()
         path = self._path(name)
         try:
-            file = self._disk.open_append(path, create=known is None)
+            file = self._disk.open_append(path, create=False)
         except FileNotFoundError:
             if known is not None:  # another program removed it, or is about to replace it
                 self._writer_state.forget(name)
                 time.sleep(reconciliation.STABLE_SECONDS)
                 raise StaleFile from None
-            self._disk.make_folder(os.path.dirname(path))
-            file = self._disk.open_append(path)
+            file = self._create(path)
         if file.created and self._known_entries.holds(name):  # another program removed it
             file.close()
             raise StaleFile
@@ -112,6 +113,12 @@ class LockedFiles:
             raise StaleFile
         self._files[name] = file
         return file
+
+    def _create(self, path: str) -> OpenFile:
+        """A new file of a session that still exists: a session or a store that was moved or removed is not made again."""
+        self._check_exists()
+        self._disk.make_folder(os.path.dirname(path), within=self._reader.folder)
+        return self._disk.open_append(path)
 
     def _prefix_of(self, name: str, file: OpenFile) -> bytes:
         """The bytes to write before the next entry: the header of a new file, or a missing line end."""
@@ -319,6 +326,7 @@ class LockedFiles:
             if data is None:
                 plan.removes.append(name)
                 continue
+            self._disk.make_folder(os.path.dirname(path), within=self._reader.folder)
             identities[name] = self._disk.write_replacement(path, data, written)
             folders.add(os.path.dirname(path))
             plan.moves.append((name + TEMPORARY, name))

@@ -8,9 +8,11 @@ files and writes the missing entries to quarantine.
 Guarantees
 - A torn end is cut off only after it was read, decoded, recognised as torn and copied to quarantine in one step, and only if
   the file still ends in the same bytes. If the file changes meanwhile (git, an editor, rsync) it is read again.
-- A complete entry is never cut off, except the parts of a one-file transaction whose rest was never written.
+- A complete entry is never cut off, except the parts of a one-file transaction whose rest was never written. A file that another
+  program replaced must not have changed for ten times as long as others, because its rest may still be coming.
 - Entries that this process knows and that vanished without SMP having removed them are written to a file
-  `NAME.missing-after-change.TIME` in the layout's own format, each once.
+  `NAME.missing-after-change.TIME` in the layout's own format, each once. If they come back, because the other program was not
+  finished, this process removes the file.
 - Written entries (the last MiB) are forgotten only after the reader of this process has them, or they are in quarantine, or SMP itself
   removed entries (the lineage differs): erased entries are never brought back. Entries that the reader had are compared too.
 - An entry that a person wrote without id or time gets both, and a uid, in front of its fields at the next write to the file, the next
@@ -67,8 +69,9 @@ class ConcurrentFileChange(StorageError):
 def cut_torn_end(reader: SessionReader, name: str) -> None:
     """Move the rest of an unfinished write at the end of a file to quarantine. The session's lock is held."""
     path = os.path.join(reader.folder, name)
+    stable_seconds = STABLE_SECONDS
     for _ in range(_TRIES):
-        data = _read_stable(reader, path)
+        data = _read_stable(reader, path, stable_seconds)
         if data is None:
             continue
         state = FileState()
@@ -76,6 +79,10 @@ def cut_torn_end(reader: SessionReader, name: str) -> None:
         tail = data[state.end :]
         if not tail:
             return
+        if stable_seconds == STABLE_SECONDS and _is_replaced(reader, name):  # its rest may still be coming
+            stable_seconds = 10 * STABLE_SECONDS
+            if stable_seconds:
+                continue
         copy = write_to_quarantine(reader.disk, reader.private, f"{name}.{state.end}", tail)
         if reader.disk.truncate_tail(path, state.end, tail):
             text = f"{path}: {len(tail):,} bytes of an unfinished write were moved to {copy}."
@@ -85,6 +92,15 @@ def cut_torn_end(reader: SessionReader, name: str) -> None:
             return
         reader.disk.remove(copy)
     raise concurrent_change(path)
+
+
+def _is_replaced(reader: SessionReader, name: str) -> bool:
+    """Whether another program put other content in the place of the file that SMP wrote last."""
+    recorded = reader.read_writer_state().files.get(name)
+    status = reader.disk.stat(os.path.join(reader.folder, name))
+    return (
+        recorded is not None and status is not None and (status.st_ino != recorded[0] or status.st_size < recorded[1])
+    )
 
 
 def replace_suspect(reader: SessionReader, path: str, tries: int) -> None:
@@ -103,14 +119,14 @@ def concurrent_change(path: str) -> ConcurrentFileChange:
     )
 
 
-def _read_stable(reader: SessionReader, path: str) -> bytes | None:
-    """The bytes of a file that nobody is writing to; empty if it does not exist, None if it changed meanwhile."""
+def _read_stable(reader: SessionReader, path: str, stable_seconds: float) -> bytes | None:
+    """The bytes of a file that nobody wrote to for some time; empty if it does not exist, None if it changed meanwhile."""
     status = reader.disk.stat(path)
     if status is None:
         return b""
     age_seconds = time.time() - max(status.st_mtime_ns, status.st_ctime_ns) / 1e9
-    if age_seconds < STABLE_SECONDS:
-        time.sleep(STABLE_SECONDS)
+    if age_seconds < stable_seconds:
+        time.sleep(stable_seconds)
     try:
         data = reader.disk.read(path)
     except FileNotFoundError:
@@ -139,12 +155,15 @@ def find_missing(reader: SessionReader, known: dict[str, list[Entry]]) -> dict[s
     return missing
 
 
-def write_missing(reader: SessionReader, missing: dict[str, dict[Key, Entry]]) -> None:
-    """Write entries to quarantine, in the layout's own format. The session's lock is held."""
+def write_missing(reader: SessionReader, missing: dict[str, dict[Key, Entry]]) -> dict[str, set[Key]]:
+    """Write entries to quarantine, in the layout's own format; returns their keys by path. The session's lock is held."""
+    written: dict[str, set[Key]] = {}
     for name, entries in missing.items():
         lines = [reader.layout.encode(entries[key], reader.session)[1] for key in sorted(entries)]
         path = write_to_quarantine(reader.disk, reader.private, name + MISSING.rstrip("."), b"".join(lines))
         _log_missing(os.path.join(reader.folder, name), len(entries), path)
+        written[path] = set(entries)
+    return written
 
 
 def _keys_in_quarantine(reader: SessionReader, name: str) -> set[Key]:
@@ -170,13 +189,14 @@ def _log_missing(path: str, count: int, kept: str) -> None:
 class KnownEntries:
     """The entries of one session that this process wrote or read. All methods but `may_be_missing` are called under the session's lock."""
 
-    __slots__ = ("_bytes", "_epochs", "_parts", "_reader", "must_compare")
+    __slots__ = ("_bytes", "_copies", "_epochs", "_parts", "_reader", "must_compare")
 
     def __init__(self, reader: SessionReader) -> None:
         self._reader = reader
         self._parts: deque[tuple[str, bytes]] = deque()  # written by this process, perhaps not read back yet
         self._bytes = 0
         self._epochs: dict[str, int] = {}  # of the files in `_parts`, after the last write
+        self._copies: dict[str, set[Key]] = {}  # files in quarantine that this process wrote, and the entries in them
         self.must_compare = False  # a file has another epoch: compare before forgetting anything
 
     def add_all(self, stored: list[tuple[BatchPort, dict[str, bytes]]], state: WriterState) -> None:
@@ -255,11 +275,20 @@ class KnownEntries:
         if missing and may_wait:
             time.sleep(STABLE_SECONDS)
             return False
-        write_missing(reader, missing)
+        self._remove_copies_of_stored()
+        self._copies.update(write_missing(reader, missing))
         reader.vanished = {}
         self.forget_written()
         self.must_compare = False
         return True
+
+    def _remove_copies_of_stored(self) -> None:
+        """Remove copies of entries that are in the files again: the other program was not finished when they were missing."""
+        if self._copies:
+            stored = {entry.key for state in self._reader.states.values() for entry in state.entries}
+            for path in [path for path, keys in self._copies.items() if keys <= stored]:
+                self._reader.disk.remove(path)
+                del self._copies[path]
 
     def _written_entries(self) -> dict[str, list[Entry]]:
         """The entries that this process wrote, by file."""

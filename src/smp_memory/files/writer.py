@@ -135,7 +135,16 @@ class SessionWriter(LockedFiles):
         except SMPError as error:
             batch.error = error
         except OSError as error:
-            batch.error = from_os_error(error, self._reader.folder, batch.operation_name)
+            batch.error = self._gone(error) or from_os_error(error, self._reader.folder, batch.operation_name)
+
+    def _gone(self, error: OSError) -> SMPError | None:
+        """The error for a session or a store that another program moved or removed."""
+        try:
+            if isinstance(error, FileNotFoundError):
+                self._check_exists()
+        except SMPError as gone:
+            return gone
+        return None
 
     def _resync_existing(self) -> None:
         """Nothing to write: sync the existing files, because the process that wrote them may have died before its sync."""

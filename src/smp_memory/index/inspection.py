@@ -30,13 +30,25 @@ from smp_memory.index import unindexed
 from smp_memory.index.embeddings import VECTORS_PREFIX, vector_widths
 from smp_memory.index.engine import TantivyEngine
 from smp_memory.index.index import current_folder, discard
-from smp_memory.index.rows import COLUMNS, POSITION_BITS, VERSION, IndexBusy, IndexedSession, IndexUnusable, Row, Rows
+from smp_memory.index.rows import (
+    COLUMNS,
+    POSITION_BITS,
+    PROBLEMS,
+    VERSION,
+    IndexBusy,
+    IndexedSession,
+    IndexUnusable,
+    Row,
+    Rows,
+)
 from smp_memory.index.snapshot import ROWS_FILE, index_folders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from typing import Any, BinaryIO
+
+    Erased = Mapping[str, list[str] | None]
 
 _FOOTER_MAGIC = 1337  # each tantivy file ends with: JSON with the checksum, its length, this number
 _MAX_FOOTER = 4096
@@ -214,8 +226,8 @@ _REMOVALS = 50  # attempts to remove a folder
 _INDEX_AGAIN = -1  # as the digest of a memory's terms
 
 
-def scrub(base: str, erased: dict[str, list[str]]) -> bool:
-    """Erase memories (ids by session) from the index below `base`. False: the index must be deleted."""
+def scrub(base: str, erased: Erased) -> bool:
+    """Erase memories (ids by session; None: the whole session) from the index below `base`. False: the index must be deleted."""
     copy_folder = os.path.join(base, f"making-{os.urandom(4).hex()}")
     try:
         folder = current_folder(base)
@@ -238,7 +250,7 @@ def scrub(base: str, erased: dict[str, list[str]]) -> bool:
         return False
 
 
-def _copy(folder: str, copy_folder: str, erased: dict[str, list[str]]) -> None:
+def _copy(folder: str, copy_folder: str, erased: Erased) -> None:
     path = os.path.join(copy_folder, ROWS_FILE)
     rows = Rows(os.path.join(folder, ROWS_FILE))
     try:
@@ -263,12 +275,16 @@ def _copy(folder: str, copy_folder: str, erased: dict[str, list[str]]) -> None:
         copy.close()
 
 
-def _remove_rows(rows: Rows, erased: dict[str, list[str]]) -> set[int]:
+def _remove_rows(rows: Rows, erased: Erased) -> set[int]:
     """Remove memories from the rows and return their docs. Their sessions are read again, because positions shift."""
     docs: set[int] = set()
     for session, ids in erased.items():
         known = rows.session(session)
         if known is None:
+            continue
+        if ids is None:
+            docs.update(doc for (doc,) in rows.each("SELECT doc FROM memory WHERE doc >> 24 = ?", (known.number,)))
+            rows.remove_session(known.number)
             continue
         found = [rows.by_id(known.number, id) for id in ids]
         docs.update(row.doc for row in found if row is not None)
@@ -280,6 +296,8 @@ def _remove_rows(rows: Rows, erased: dict[str, list[str]]) -> set[int]:
     for table in ("relation", "succession"):
         rows.do_many(f"DELETE FROM {table} WHERE source = ?", [(doc,) for doc in docs])
     rows.do_many("DELETE FROM wish WHERE turn = ?", [(doc,) for doc in docs])
+    rows.do_many("DELETE FROM meta WHERE key = ?", [(PROBLEMS + session,) for session in erased])
+    rows.remove_unused_names()
     return docs
 
 

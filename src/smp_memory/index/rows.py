@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 from collections import namedtuple
 from functools import cache, partial
+from stat import S_ISREG
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +29,11 @@ VERSION = 9
 POSITION_BITS = 24
 _PAGE_BYTES = 2048  # an index of few memories takes a tenth less room than with 4096, one of many as much
 _AT_ONCE = 500  # numbers in one statement
+PROBLEMS = "unreadable/"  # keys in `meta`, with the session: its unreadable entries
 LISTED = "listed"  # key in `meta`: identity of the sessions' folder when the index had all sessions in it
 _LARGEST = 2**63 - 1  # integer in SQLite; a person may type a larger one into a file
+
+_FILE_IN_PLACE = re.compile(r"([0-9]+):[0-9]+:")  # as `store.indexer` writes places
 
 _SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -360,6 +365,15 @@ class Rows:
             self._names[number] = name
         return name
 
+    def remove_unused_names(self) -> None:
+        """Remove names that no memory has: of authors of memories that were erased, or changed before."""
+        used = {number for (number,) in self.each("SELECT DISTINCT author FROM memory")}
+        for (places,) in self.each("SELECT places FROM memory"):
+            used.update(int(number) for number in _FILE_IN_PLACE.findall(places))
+        numbers = [number for (number,) in self.each("SELECT no FROM name") if number not in used]
+        self.do_many("DELETE FROM name WHERE no = ?", [(number,) for number in numbers])
+        self.forget_names()
+
     def forget_names(self) -> None:
         """Drop the caches: numbers assigned in a transaction that was rolled back are not valid."""
         self._numbers.clear()
@@ -452,7 +466,18 @@ def _create(path: str) -> None:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
-        pass
+        for each in (path, f"{path}-wal", f"{path}-shm"):
+            _check_plain(each)
+
+
+def _check_plain(path: str) -> None:
+    """Raise IndexUnusable for a link or a file with a second name: SQLite would write into the other file."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return
+    if not S_ISREG(status.st_mode) or status.st_nlink > 1:
+        raise IndexUnusable(f"{path} is not a plain file with one name")
 
 
 @cache

@@ -72,14 +72,17 @@ def _wrong_reference(
 
 def _preference_problems(session_history: SessionHistory) -> list[Problem]:
     """Preferences with one key, made in two clones: the later one is in force."""
-    found: dict[str, list[RecordHistory]] = {}
+    found: dict[tuple[str, object], list[RecordHistory]] = {}
     for history in session_history.histories.values():
         is_keyed = KINDS[history.first.type].is_named_by_key
-        if is_keyed and history.deletion is None and history.data().get("key") is not None:
-            found.setdefault(str(history.data()["key"]), []).append(history)
+        data = history.data()
+        if is_keyed and history.deletion is None and data.get("key") is not None:
+            owner = data.get("author") if data.get("visibility") is not None else None  # each agent may have its own
+            found.setdefault((str(data["key"]), owner), []).append(history)
     problems = []
-    for key, histories in found.items():
-        current = session_history.preferences.get(key)
+    for (key, _), histories in found.items():
+        newest = session_history.preferences.get(key)
+        current = newest if any(history.first.id == newest for history in histories) else histories[-1].first.id
         for first in (history.first for history in histories if len(histories) > 1 and history.first.id != current):
             message = f"{first.id} has the key {key!r} like {current}, which is newer and in force. Delete the one you do not want."
             problems.append(Problem(first.file, first.line, "same_preference", message, "note", first.id))

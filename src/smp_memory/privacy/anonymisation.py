@@ -10,6 +10,8 @@ user's turns, `approved_by`, …) and from `names`; then they are replaced every
 Guarantees: the structure is kept: fields, types, order, times, ids by number, relations, references across sessions. The same
 name has the same placeholder in all calls with one `Placeholders`; `restore` returns exactly the original, also
 where a text already contained "User-1". The input is not changed. Linear in the text.
+Hosts are those in addresses, and names that end in a top-level or internal domain (`db7.corp.com`, `srv-1.internal`); where modules and
+attributes end the same (`java.io`, `threading.local`), only if a part has a digit or a dash, or the name begins as those of hosts do (`api.`).
 Non-guarantees: a name that appears nowhere as a name, in another spelling or inside a word (`adasLaptop`) is not
 recognised. Times are kept, and may identify a person. Secrets are handled by `redaction`.
 
@@ -231,6 +233,19 @@ _AGENTS_OR_PEOPLE = ("approved_by", "agreed_by")
 _EMAIL = r"(?P<email>(?<![\w.%+-])[\w.%+'-]{1,64}+@(?:[\w-]{1,63}+\.){1,8}[^\W\d_]{2,24}(?![\w-]))"
 _URL_HOST = r"(?<=://)(?P<host>(?:[\w-]{1,63}+\.){0,8}[\w-]{1,63}+)(?=[:/?#\s\"'<>)\].,;]|$)"
 _NUMERIC_HOST = r"(?P<ip>(?<![\w.])(?:[0-9]{1,3}+\.){3}[0-9]{1,3}+(?![\w]|\.[0-9]))"
+_DOMAINS = (  # no module, attribute or file name ends in these
+    "com|org|edu|gov|mil|eu|de|ch|fr|uk|ca|au|nl|se|dk|fi|es|ie|cz|ru|ua|cn|jp|kr|br|mx|za|nz|biz"
+    "|internal|lan|corp|intra|intranet|localdomain|home\\.arpa|in-addr\\.arpa"
+)
+_AMBIGUOUS_DOMAINS = "net|at|be|no|us|io|dev|app|ai|co|me|tv|it|info|cloud|online|site|tech|local|home|private|test"
+_FIRST_OF_HOSTS = "www|api|db|mail|smtp|imap|ftp|git|ci|cdn|auth|sso|vpn|ns|mx|web|proxy|gateway|registry|staging|prod"
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_BARE_HOST = (
+    r"(?P<bare>(?<![\w.@/\\-])(?!(?:com|org|net|io|java|javax)\.)"
+    rf"(?:(?:{_LABEL}\.){{1,8}}(?:{_DOMAINS})"
+    rf"|(?=[A-Za-z.]{{0,60}}[0-9-]|(?:{_FIRST_OF_HOSTS})\.[A-Za-z0-9-]{{1,63}}\.)(?:{_LABEL}\.){{1,8}}(?:{_AMBIGUOUS_DOMAINS}))"
+    r"(?![\w(-]|\.\w))"
+)
 _PATH = (
     r"(?P<path>(?<![\w/.:~<@+-])(?:[A-Za-z]:[\\/]++(?:[^\s\\/:*?\"<>|,;]++[\\/]++)*+(?:[^\s\\/:*?\"<>|,;]*[\w-])?"
     r"|~?/(?:[\w.+@-]++/{1,3}+)++(?:[\w.+@-]*[\w-])?(?!/)"
@@ -336,13 +351,15 @@ class Anonymiser:
         if self._pattern is None:
             names = "|".join(re.escape(name) for name in sorted(self._kinds, key=len, reverse=True))
             known = [rf"(?P<name>(?i:(?<![^\W_])(?:{names})(?![^\W_])))"] if names else []
-            parts = [f"(?P<literal>{SHAPE})", _EMAIL, _URL_HOST, _NUMERIC_HOST, _PATH]
+            parts = [f"(?P<literal>{SHAPE})", _EMAIL, _URL_HOST, _NUMERIC_HOST, _PATH, _BARE_HOST]
             self._pattern = re.compile("|".join([*parts, *known]))
         return self._pattern
 
     def _replace(self, match: re.Match[str]) -> str:
         found, text = str(match.lastgroup), match.group()
-        kind = {"ip": HOST, "literal": _kind_of(text), "name": self._kinds.get(text.casefold(), "")}.get(found, found)
+        kind = {"ip": HOST, "bare": HOST, "literal": _kind_of(text), "name": self._kinds.get(text.casefold(), "")}.get(
+            found, found
+        )
         if kind in self._off or not kind:
             return self._replace_names_in(text, found)
         if kind == HOST and (text in _NOT_HOSTS or ("." not in text and found == "host")):

@@ -21,7 +21,7 @@ import os
 import time
 
 from smp_memory import event_log
-from smp_memory.errors import SMPError, StorageCorrupt
+from smp_memory.errors import SMPError
 from smp_memory.model.times import system_clock, to_text
 
 TYPE_CHECKING = False
@@ -152,12 +152,8 @@ class Audit:
 
     def _open_locked(self) -> int:
         system = self._disk.system
-        descriptor = system.open(self._last_path, os.O_RDWR | os.O_CREAT)
+        descriptor, _, _ = self._disk.open_write(self._last_path, create=True)
         try:
-            if system.fstat(descriptor).st_nlink != 1:
-                raise StorageCorrupt(
-                    f"{self._last_path} has several hard links; SMP does not use it.", path=self._last_path
-                )
             deadline = time.monotonic() + _WAIT_SECONDS
             while not system.lock(descriptor):
                 if time.monotonic() > deadline:

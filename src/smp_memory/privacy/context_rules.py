@@ -12,7 +12,7 @@ token only if it is long and looks random.
 
 Guarantees: linear on any text. A repeat is bounded, or possessive with nothing after it that could fail; no repeat is inside
 another, except few, short, bounded ones.
-Non-guarantees: a password that is a plain word without quotes is not found.
+Non-guarantees: a password that is a plain word without quotes is not found, nor are plain words after 'the passphrase is'.
 """
 
 from __future__ import annotations
@@ -75,8 +75,7 @@ def _is_in_address(text: str, at: int) -> bool:
 def _url_password(text: str, match: Match[str]) -> Span | None:
     start, end = match.span(1)
     value = text[start:end]
-    masked = value.startswith(("$", "<", "{", "%", "[REDACTED")) or not value.strip("*x•.")
-    return None if masked else (start, end)
+    return None if validators.is_placeholder(value) else (start, end)
 
 
 def _url_token(text: str, match: Match[str]) -> Span | None:
@@ -329,6 +328,15 @@ def _is_password_in_sentence(value: str, quoted: bool) -> bool:
     return validators.is_strong(value)
 
 
+def _passphrase(text: str, match: Match[str]) -> Span | None:
+    """Plain words, 'passphrase for the signing key: correct horse battery staple', not 'passphrase: ask the owner'."""
+    start, end = match.span(1)
+    words = text[start:end].lower().replace("-", " ").split()
+    is_prose = not validators.PROSE_WORDS.isdisjoint(words) or any(len(word) < 3 for word in words)
+    follows = text[end : end + 1]
+    return None if is_prose or follows in ("(", ":", "/", "=") else (start, end)
+
+
 def _is_password_after(text: str, match: Match[str]) -> Span | None:
     """'x is the password', 'x as the password'."""
     end = match.start()
@@ -377,7 +385,8 @@ SENTENCES: tuple[Rule, ...] = (
     Rule("password", ("passw", "passphrase", "passcode"), rf"{_NAME}{_FEW_WORDS}(?:{_IS})(?:{_QUOTED}|{_BARE})", _in_words, "password", True),
     Rule("password", ("passw",), rf"{_NAME} (?:{_QUOTED}|{_BARE})", _in_words, "password", True),
     Rule("password", ("password to ", "password was ", "password is ", "password has "), rf"password(?: (?:was|is|has been|has))?(?: (?:now|changed|set|reset|rotated|updated))? to (?:{_QUOTED}|{_BARE})", _changed_to, "password", True),
-    Rule("password", ("pw for ", "pwd for "), rf"(?<![a-z0-9_-])pwd? for{_FEW_WORDS}(?:{_IS})(?:{_QUOTED}|{_BARE})", _in_words, "password", True),
+    Rule("password", ("passphrase",), rf"passphrase{_FEW_WORDS} ?[:=] {{0,2}}['\"`]?([a-z]{{3,16}}(?:[ -][a-z]{{3,16}}){{2,7}})(?![a-z0-9-])", _passphrase, "password", True),
+    Rule("password", ("pw for ", "pwd for ", "secret for "), rf"(?<![a-z0-9_-])(?:pwd?|secret) for{_FEW_WORDS}(?:{_IS})(?:{_QUOTED}|{_BARE})", _in_words, "password", True),
     Rule("password", (" is the passw", " as the passw", " as passw"), r" (?:is the|as the|as) passw", _is_password_after, "password", True),
     Rule("password", ("passwords:", "password:", "credentials:", "creds:", "login:"), r"(?:passwords?|credentials|creds|login): {0,2}[\w.@-]{1,40}+ ?[/:] ?([^\s\"'`<>,;]{5,64}+)", _login, "password", True),
     *(Rule("unknown_secret", (word,), word + _LONG_VALUE, _key, "unknown_secret", True, in_long_word=True, by_context=True) for word in ("key", "token", "secret")),

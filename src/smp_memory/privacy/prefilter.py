@@ -48,7 +48,16 @@ _LITERALS = dict.fromkeys(
     trigger.lower().encode() for rule in RULES if not rule.in_long_word for trigger in rule.triggers
 )
 _PASS, _PASSWORDS = b"pass", (b"passw", b"passphrase", b"passcode")
-_FILE_KEYWORDS = (b"pw for ", b"pwd for ", b"masterauth ", b"rootpw ", b"enable secret ", b"sqlplus ", b"community ")
+_FILE_KEYWORDS = (
+    b"pw for ",
+    b"pwd for ",
+    b"secret for ",
+    b"masterauth ",
+    b"rootpw ",
+    b"enable secret ",
+    b"sqlplus ",
+    b"community ",
+)
 _NEED_SIGNS = (
     b"bearer",
     b"authorization",

@@ -45,6 +45,14 @@ _SENTENCE_WORDS = frozenset([
     "short", "too",
 ])  # fmt: skip
 
+# Words of what is said about a passphrase in the place of one: 'passphrase: ask the owner of the key'.
+PROSE_WORDS = _SENTENCE_WORDS | frozenset([
+    "ask", "see", "stored", "kept", "use", "used", "using", "only", "never", "always", "vault", "keychain", "keyring", "none",
+    "where", "which", "who", "how", "per", "each", "every", "own", "same", "later", "after", "before", "without", "set",
+    "prompt", "prompted", "missing", "unknown", "expired", "generated", "rotated", "protects", "words", "different",
+    "minimum", "maximum", "strong", "weak", "need", "needs", "needed", "get", "read", "written", "shared", "team",
+])  # fmt: skip
+
 
 def is_varied(value: str, least: int = _VARIETY) -> bool:
     """Whether a value has enough different characters to be random."""

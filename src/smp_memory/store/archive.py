@@ -36,7 +36,7 @@ from smp_memory.files import archive
 from smp_memory.files.archive import read_archive
 from smp_memory.files.archive_format import DEFAULT_LIMITS, EXCLUDED, JOURNAL, is_private
 from smp_memory.files.codec import to_json
-from smp_memory.files.disk import TEMPORARY
+from smp_memory.files.disk import TEMPORARY, Disk
 from smp_memory.files.journal import Journal
 from smp_memory.files.layouts.layout import OVERVIEWS, PRIVATE
 from smp_memory.files.memory_system import MemorySystem
@@ -58,7 +58,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from smp_memory.files.disk import Disk
     from smp_memory.files.layouts.layout import Layout
     from smp_memory.model.record import Record
     from smp_memory.store.file_session import FileSession
@@ -343,7 +342,7 @@ class _MemoryTarget:
 def _in_ram(store: FileStore, layout: Layout, session: str, files: Iterable[tuple[str, bytes]]) -> FileSession:
     copy = FileStore(_ROOT, layout, MemorySystem(), store.config, lambda session, used, new, quota: None)
     folder, private = layout.folder(_ROOT, session), layout.private(_ROOT, session)
-    copy.disk.make_folder(private)
+    Disk(copy.disk.system).make_folder(private)
     for name, data in files:
         is_private_file = name.startswith(f"{PRIVATE}/")
         path = os.path.join(private, name[len(PRIVATE) + 1 :]) if is_private_file else os.path.join(folder, name)

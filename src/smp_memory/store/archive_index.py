@@ -23,11 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory import event_log
 from smp_memory.errors import (
+    DurabilityUnknown,
     SessionArchived,
     SessionCorrupt,
     SessionNotFound,
     SMPError,
     StorageCorrupt,
+    done_before_failure,
     from_os_error,
 )
 from smp_memory.files.disk import TEMPORARY, identity
@@ -196,14 +198,30 @@ class ArchiveIndex:
 
     @contextmanager
     def locked(self, session: str, operation: str) -> Iterator[None]:
-        """Hold the root's lock, after recovering interrupted steps of this session."""
+        """Hold the root's lock, after recovering interrupted steps of this session.
+
+        An error after the session was moved is DurabilityUnknown: `recover` completes that step.
+        """
         ids.check(session, "session")
         try:
             with self.locked_root(operation):
                 self.recover(session)
-                yield
+                before = self._places(session)
+                try:
+                    yield
+                except (OSError, SMPError) as error:
+                    if isinstance(error, DurabilityUnknown) or self._places(session) == before:
+                        raise
+                    raise done_before_failure(
+                        error, f"Session {session} was moved while {operation}", self.store.root
+                    ) from error
         finally:
             self.store.change_table.mark_changed(session)
+
+    def _places(self, session: str) -> tuple[bool, bool, list[str]]:
+        """Where sessions of this name are: live, archived, in the trash."""
+        is_archived = self.disk.exists(self.archive_path(session))
+        return self.is_live(session), is_archived, [each.path for each in self.deleted(session)]
 
     @contextmanager
     def locked_root(self, operation: str, timeout_seconds: float | None = None) -> Iterator[None]:

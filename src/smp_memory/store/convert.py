@@ -15,7 +15,15 @@ import json
 import os
 
 from smp_memory.config_file import with_store_facts_at_top
-from smp_memory.errors import SessionCorrupt, StorageCorrupt, StorageError, StorageFull, StorageReadOnly, from_os_error
+from smp_memory.errors import (
+    SessionCorrupt,
+    StorageCorrupt,
+    StorageError,
+    StorageFull,
+    StorageReadOnly,
+    done_before_failure,
+    from_os_error,
+)
 from smp_memory.files.cold_segment import FILE as COLD
 from smp_memory.files.journal import Journal, Plan
 from smp_memory.files.layouts import layout_named
@@ -70,6 +78,7 @@ def _convert(store: FileStore, target: Layout, to: str, progress: Callable[[str]
     lock = _root_lock(disk, root)
     lock.acquire(store.config.lock_timeout_seconds)
     lock.sign(f"converting to {to}")
+    is_committed = False
     try:
         complete(disk, root)
         store.check_current()  # converted by another process meanwhile, it would seem to have no sessions
@@ -85,19 +94,29 @@ def _convert(store: FileStore, target: Layout, to: str, progress: Callable[[str]
         _stage_config(disk, root, to, plan)
         journal = root_journal(disk, root)
         journal.commit(plan)
+        is_committed = True
         journal.apply(plan, _nothing_to_append)
         journal.clear()
-        _remove_leftovers(disk, root, plan)
-    except BaseException:
-        if not root_journal(disk, root).exists():
-            try:
-                _discard(disk, root)
-            except (OSError, StorageError):
-                pass  # the next process that opens the store does it
+        _try(lambda: _remove_leftovers(disk, root, plan))
+    except BaseException as error:
+        is_committed = is_committed or root_journal(disk, root).exists()
+        if not is_committed:
+            _try(lambda: _discard(disk, root))
+        elif isinstance(error, (OSError, StorageError)):
+            raise done_before_failure(
+                error, f"{root} was converted to {to}, or will be when it is next opened", root
+            ) from error
         raise
     finally:
         lock.release()
         lock.close()
+
+
+def _try(clean_up: Callable[[], None]) -> None:
+    try:
+        clean_up()
+    except (OSError, StorageError):
+        pass  # the next process that opens the store does it
 
 
 def finish_if_possible(disk: Disk, root: str) -> None:

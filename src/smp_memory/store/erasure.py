@@ -36,7 +36,7 @@ from smp_memory.store.session_erasure import contains_any, processes_with_remove
 from smp_memory.store.trash import PurgeNotes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from smp_memory.model.deletions import Receipt
     from smp_memory.store.file_session import FileSession
@@ -149,15 +149,15 @@ def _blank(line: bytes) -> bytes:
     return b"-" * (len(line) - 1) + b"\n"
 
 
-def clean_index(store: FileStore, targets: dict[str, list[str]]) -> str:
-    """Erase from the index, or remove it; returns "rewritten", "removed", or "" if there was none."""
+def clean_index(store: FileStore, targets: Mapping[str, list[str] | None]) -> str:
+    """Erase memories (ids by session; None: the whole session) from the index, or remove it; returns "rewritten", "removed", or "" if there was none."""
     indexer: Any = store.indexer  # a `store.indexer.Indexer`; the port names less
     base = indexer.folder
     with indexer.mutex:
         indexer.close()
         if not store.state.on_disk or not os.path.isdir(base):
             return ""
-        if any(targets.values()) and scrub(base, targets):
+        if any(ids is None or ids for ids in targets.values()) and scrub(base, targets):
             return "rewritten"
         discard_all(base)
         return "removed"

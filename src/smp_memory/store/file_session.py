@@ -74,7 +74,7 @@ class FileSession:
         )  # where announced purges are kept; for a copy in RAM of an archive that of the real store
         slow = store.config.slow_seconds
         self._lock = SessionLock(store.disk, self.reader.private, f"session {session}", session, slow)
-        self.writer = SessionWriter(self.reader, self._lock, self._info_or_none, store.check_current)
+        self.writer = self._new_writer()
         self._writing = threading.Lock()  # the kernel's lock separates processes, not threads of one process
         self._group = GroupCommit(self._commit_group)
         self._config: Config | None = None
@@ -92,12 +92,17 @@ class FileSession:
         """In the child: discard state that another thread may have been changing when the process forked."""
         self._lock.close()
         self.writer.close_files()
-        self.writer = SessionWriter(self.reader, self._lock, self._info_or_none, self._store.check_current)
+        self.writer = self._new_writer()
         if not self.reader.mutex.acquire(blocking=False):
             self.reader.forget()
         self.reader.mutex = threading.RLock()
         self._writing = threading.Lock()
         self._group = GroupCommit(self._commit_group, self._group.patience_seconds)
+
+    def _new_writer(self) -> SessionWriter:
+        store = self._store
+        check_exists = partial(store.check_exists, self.session)
+        return SessionWriter(self.reader, self._lock, self._info_or_none, store.check_current, check_exists)
 
     @property
     def location(self) -> str:
@@ -124,6 +129,7 @@ class FileSession:
         try:
             self._group.commit(batch)
         except MemoryNotFound as error:
+            self._store.check_exists(self.session)  # it may have been moved or removed with its memories
             is_known = error.details.get("id") in self.reader.session_history.histories  # hidden or deleted
             raise error if is_known else incomplete.with_unreadable(error, self.unreadable()) from None
 

@@ -21,10 +21,9 @@ from smp_memory.errors import (
     SessionNotFound,
     SMPError,
     StoreClosed,
-    StoreNotFound,
 )
 from smp_memory.files.activity import SESSION_USES, AccessLog, ChangeTable
-from smp_memory.files.disk import Disk, identity
+from smp_memory.files.disk import Disk, identity, moved_store_error
 from smp_memory.files.layouts.layout import CONFIG_FILE, FLAG, PRIVATE, STAGING
 from smp_memory.files.user_state import open_user_state
 from smp_memory.import_lock import loading
@@ -72,7 +71,7 @@ class FileStore:
     ) -> None:
         self.root = root
         self.layout = layout
-        self.disk = Disk(system)
+        self.disk = Disk(system, root)
         self.config = config
         self.admit = admit
         self._sessions: weakref.WeakValueDictionary[str, FileSession] = weakref.WeakValueDictionary()
@@ -85,7 +84,7 @@ class FileStore:
         self._config_identity: list[int] = []
         self._archived_count: tuple[object, int] = (None, 0)
         self._shared_records: tuple[object, list[Record]] = (None, [])
-        self.change_table = ChangeTable(system, os.path.join(root, PRIVATE))
+        self.change_table = ChangeTable(self.disk, os.path.join(root, PRIVATE))
         self.state = state or open_user_state(root, self.disk)
         self.access = AccessLog(self.state)
         self.session_uses = AccessLog(self.state, SESSION_USES, exact=True)
@@ -238,10 +237,7 @@ class FileStore:
 
     def check_not_moved(self) -> None:
         if not self.disk.exists(os.path.join(self.root, CONFIG_FILE)):
-            raise StoreNotFound(
-                f"The store in {self.root} was moved or removed while it was open. Nothing was written; open it again.",
-                path=self.root,
-            )
+            raise moved_store_error(self.root)
 
     def make_folder(self, path: str) -> None:
         """Create a folder below the root; no part of the path may be a link."""
@@ -287,6 +283,8 @@ class FileStore:
         return True
 
     def session_not_found(self, session: str) -> SMPError:
+        if not self.disk.exists(self.root):
+            return moved_store_error(self.root)
         try:
             self.check_current()
         except SMPError as error:
@@ -369,9 +367,12 @@ class FileStore:
     def purge_session(
         self, session: str, at: str, note: Callable[[ArchivedSession], object], path: str | None = None
     ) -> ArchivedSession:
+        from smp_memory.store.erasure import clean_index
         from smp_memory.store.trash import purge_session
 
-        return purge_session(self, session, at, note, path)
+        purged = purge_session(self, session, at, note, path)
+        clean_index(self, {session: None})
+        return purged
 
     def purge_archives(
         self,

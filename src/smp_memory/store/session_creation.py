@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING
 
 from smp_memory import event_log
-from smp_memory.errors import DurabilityUnknown, SessionExists, StorageCorrupt, StorageError, from_os_error
+from smp_memory.errors import SessionExists, StorageCorrupt, StorageError, done_before_failure, from_os_error
 from smp_memory.files.disk import TEMPORARY
 from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.files.reader import SessionReader
@@ -37,16 +37,18 @@ def create_session(store: FileStore, info: SessionInfo) -> FileSession:
         (_create_folder if store.layout.info_file else _create_file)(store, info)
     except OSError as error:
         raise from_os_error(error, store.layout.folder(store.root, info.id), "creating a session") from error
-    store.change_table.mark_changed(info.id)
     event_log.emit("session", event_log.INFO, "session_created", f"Session {info.id} was created.", info.id)
+    return _opened(store, info.id)
+
+
+def _opened(store: FileStore, session: str) -> FileSession:
+    """A session that was just created."""
+    store.change_table.mark_changed(session)
     try:
         store.check_current()  # a conversion that began meanwhile may not have seen it
-        return store.session(info.id)
+        return store.session(session)
     except StorageError as error:
-        raise DurabilityUnknown(
-            f"Session {info.id} was created, but could not be read ({error}). It may be lost after a crash.",
-            session=info.id,
-        ) from error
+        raise done_before_failure(error, f"Session {session} was created", store.root) from error
 
 
 def _check_name(store: FileStore, session: str) -> None:
@@ -125,11 +127,7 @@ def _confirm(store: FileStore, session: str, folder: str) -> None:
             store.disk.sync_folder(each)
         store.has_synced_root = True
     except OSError as error:
-        raise DurabilityUnknown(
-            f"Session {session} was created, but the disk did not confirm it ({error.strerror}). It may be lost after a crash.",
-            session=session,
-            errno=error.errno,
-        ) from error
+        raise done_before_failure(error, f"Session {session} was created", store.root) from error
 
 
 # -- from entries
@@ -149,12 +147,19 @@ def import_session(store: FileStore, info: SessionInfo, entries: list[Entry], qu
             _check_imported(SessionReader(store.disk, store.layout, staging, info.id), info, entries)
             _publish(store, staging, info.id)
         finally:
-            store.disk.remove_tree(staging)
+            _remove_staging(store, staging)
     except OSError as error:
         raise from_os_error(error, store.layout.folder(store.root, info.id), "creating a session") from error
-    store.check_current()  # a conversion that began meanwhile may not have seen it
-    store.change_table.mark_changed(info.id)
-    return store.session(info.id)
+    return _opened(store, info.id)
+
+
+def _remove_staging(store: FileStore, staging: str) -> None:
+    try:
+        for path in (staging, f"{staging}{TEMPORARY}"):
+            store.disk.remove_tree(path)
+    except (OSError, StorageError) as error:
+        text = f"{staging} could not be removed ({error}); `smp doctor --fix` removes it."
+        event_log.emit("storage", event_log.WARNING, "leftover", text, path=staging)
 
 
 def _check_free(store: FileStore, session: str) -> None:
@@ -222,7 +227,6 @@ def _publish(store: FileStore, staging: str, session: str) -> None:
             _check_free(store, session)
             raise FileExistsError(target)
         disk.move(source, target)
-        disk.sync_folder(os.path.dirname(target))
     else:
         store.make_folder(layout.private(root, session))
         file = f"{staging}{TEMPORARY}"  # where opening the session expects a second name
@@ -232,6 +236,4 @@ def _publish(store: FileStore, staging: str, session: str) -> None:
         except FileExistsError:
             _check_free(store, session)
             raise
-        finally:
-            disk.remove(file)
-    disk.sync_folder(root)
+    _confirm(store, session, os.path.dirname(target) if layout.info_file else target)

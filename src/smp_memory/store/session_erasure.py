@@ -167,6 +167,7 @@ def _cold_values(reader: SessionReader, ids: set[str]) -> list[Any]:
 _STRETCH = re.compile(r"[^\W_][\w .,;/@+-]{6,}[^\W_]")
 _SHARED = frozenset(  # fields whose values many memories have
     [
+        "access",
         "agent",
         "agents",
         "approved_by",

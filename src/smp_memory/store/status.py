@@ -19,14 +19,13 @@ from smp_memory.files.layouts import layout_named
 from smp_memory.files.span_reader import SpanReader
 from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import open_user_state
-from smp_memory.index.rows import POSITION_BITS, IndexUnusable
+from smp_memory.index.rows import POSITION_BITS, PROBLEMS, IndexUnusable
 from smp_memory.index.snapshot import IndexSnapshot
 from smp_memory.model import ids
 from smp_memory.model.store_status import StoreStatus
 from smp_memory.ownership import config_bytes
 from smp_memory.store.change_detection import StatCache
 from smp_memory.store.record_reader import PlaceReader
-from smp_memory.store.unreadable import PROBLEMS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -149,7 +149,7 @@ def write_overviews(
     changed: list[str] = []
     try:
         if disk.is_folder(folder):  # it may have been archived or converted meanwhile
-            disk.make_folder(os.path.join(folder, OVERVIEWS))
+            disk.make_folder(os.path.join(folder, OVERVIEWS), within=folder)
             for name, overview in zip(OVERVIEW_FILES, overviews, strict=True):
                 if _write_if_changed(
                     disk, os.path.join(folder, OVERVIEWS, name), (NOTICE + to_yaml(overview)).encode()

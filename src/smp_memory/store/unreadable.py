@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 
 from smp_memory import incomplete
+from smp_memory.index.rows import PROBLEMS
 from smp_memory.model.reports import Problem
 
 TYPE_CHECKING = False
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from smp_memory.index.index import Index
     from smp_memory.index.rows import Rows
 
-PROBLEMS = "unreadable/"  # keys in the table `meta`
 _MAX_PROBLEMS = 100  # of one session
 
 

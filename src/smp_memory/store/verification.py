@@ -354,7 +354,7 @@ class _Repair:
             return []
         disk = self._store.disk
         folder = os.path.join(self._reader.private, QUARANTINE)
-        disk.make_folder(folder)
+        disk.make_folder(folder, within=self._reader.private)
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         copies: list[str] = []
         for number, (name, data) in enumerate(self._quarantined, 1):

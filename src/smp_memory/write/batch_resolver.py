@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from smp_memory.model.history import IdAllocator
     from smp_memory.model.record import Record
 
+    Rank = Callable[[Record], int]
+
+HIGHEST = 2  # rank of a memory of the caller's own
+
 
 class BatchResolver:
     """The state of a session as the operations of a batch see it: the stored memories plus what the batch has added so far."""
@@ -74,24 +78,38 @@ class BatchResolver:
             raise MemoryNotFound(f"{name} does not exist in session {self.session}.", id=name, session=self.session)
         return record
 
-    def idempotent(self, key: str | None) -> str | None:
+    def idempotent(self, key: str | None, rank: Rank | None = None) -> str | None:
         if key is None:
             return None
         name = self._keys.get(key) or self._allocator.idempotent(key)
         history = self.history(name) if name is not None else None
-        return name if history is not None and history.deletion is None else None  # a deleted memory can be added again
+        if history is None or history.deletion is not None:  # a deleted memory can be added again
+            return None
+        return self._best(name, lambda each: each.deletion is None and each.data().get("idempotency_key") == key, rank)
 
-    def find_compacted(self, key: str) -> str | None:
+    def find_compacted(self, key: str, rank: Rank | None = None) -> str | None:
         """The id of a memory with this idempotency key in cold storage. It is not brought back."""
         record = self.find_in_cold_storage(key) if self.find_in_cold_storage is not None else None
-        if record is not None:
-            self._compacted[record.id] = record
-        return record.id if record is not None else None
+        if record is None or (rank is not None and not rank(record)):
+            return None
+        self._compacted[record.id] = record
+        return record.id
 
-    def preference(self, key: str) -> str | None:
+    def preference(self, key: str, rank: Rank | None = None) -> str | None:
         """The id of the preference with this key, after the operations so far."""
         known = (self._preferences.get(key), self._allocator.preference(key))
-        return next((name for name in known if name and (history := self.history(name)) and history.has_key(key)), None)
+        name = next((name for name in known if name and (history := self.history(name)) and history.has_key(key)), None)
+        return self._best(name, lambda history: history.has_key(key), rank)
+
+    def _best(self, name: str | None, has_key: Callable[[RecordHistory], bool], rank: Rank | None) -> str | None:
+        """The memory with a key that the caller means: two may have it, because one that a caller cannot see does not exist for it."""
+        if name is None or rank is None or rank(self.record(name)) == HIGHEST:
+            return name
+        stored = self._allocator.session_history
+        histories = {**(stored.histories if stored is not None else {}), **self._added}
+        ranks = {id: rank(self.record(id)) for id in reversed(histories) if has_key(histories[id])}
+        best = max(ranks, key=lambda id: ranks[id], default="")
+        return best if ranks.get(best) else None
 
     def put(self, entry: Entry) -> None:
         self._write(entry)

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     class Rights(Protocol):
         """Permissions of the caller. Checked under the session's lock against the current memories; a check raises to reject."""
 
-        def _check_known(self, record: Record) -> None:
-            """The idempotency key of an operation belongs to this memory."""
+        def _rank(self, record: Record) -> int:
+            """0: the caller may not see this memory; of several with the same key, the one with the highest rank is meant."""
 
         def _check_change(self, operation: Operation, record: Record) -> None:
             """The operation changes or deletes this memory."""
@@ -133,11 +133,10 @@ class Add(Operation):
 
     def _is_known(self, resolver: BatchResolver) -> bool:
         """Whether no new memory is needed: the idempotency key is known, or an existing preference or state was changed."""
-        known = resolver.idempotent(self.key)
+        rank = self.rights._rank if self.rights is not None else None
+        known = resolver.idempotent(self.key, rank)
         if known is None and self.key is not None and resolver.find_in_cold_storage is not None:
-            known = resolver.find_compacted(self.key)
-        if known is not None and self.rights is not None:
-            self.rights._check_known(resolver.record(known))
+            known = resolver.find_compacted(self.key, rank)
         if known is None and self.replaces:
             known = self._replaced(resolver)
             if known is not None:
@@ -152,7 +151,11 @@ class Add(Operation):
     def _replaced(self, resolver: BatchResolver) -> str | None:
         data = self.draft.data
         is_state = self.draft.kind.is_named_by_agent
-        name = self._state_id(resolver) if is_state else resolver.preference(str(data["key"]))
+        name = (
+            self._state_id(resolver)
+            if is_state
+            else resolver.preference(str(data["key"]), self.rights._rank if self.rights is not None else None)
+        )
         history = resolver.history(name) if name else None
         return name if history is not None and history.deletion is None else None
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.errors import DuplicateId, MemoryNotFound, NotAllowed, SMPError
+from smp_memory.errors import MemoryNotFound, NotAllowed, SMPError
 from smp_memory.testing import FrozenClock
 
 SECRET = "zebrafish"
@@ -31,7 +31,10 @@ def hidden_of(session: Any, kind: str) -> Any:
     alice = session.agent("alice")
     if kind == "agent_state":
         return alice.update_state({"task": SECRET}, idempotency_key=KEY)
-    return alice.add(kind, {kind: SECRET, "visibility": "private", "idempotency_key": KEY})
+    fields = {kind: SECRET, "visibility": "private", "idempotency_key": KEY}
+    if kind == "preference":  # an agent itself makes none that others do not see
+        return session.add(kind, {**fields, "author": "alice"})
+    return alice.add(kind, fields)
 
 
 AFTER_ADD: dict[str, Callable[[Any, Any], Any]] = {
@@ -48,49 +51,71 @@ AFTER_ADD: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("what", AFTER_ADD)
-@pytest.mark.parametrize("kind", ["decision", "finding", "learning", "agent_state"])
-def test_key_of_hidden_memory_is_refused_in_transaction(session: Any, kind: str, what: str) -> None:
-    hidden_of(session, kind)
-    before = everything(session)
-    with pytest.raises(SMPError) as refused:  # noqa: SIM117
+def _outcome(session: Any, work: Callable[[Any], Any]) -> tuple[str, list[Any]]:
+    """What bob's work leaves: the error, and his memories without ids."""
+    error = ""
+    try:
         with session.agent("bob").transaction() as tx:
-            tx.add_learning("written first")
-            added = tx.add_decision("x", idempotency_key=KEY)
-            AFTER_ADD[what](tx, added)
-    assert isinstance(refused.value, (DuplicateId, NotAllowed))
-    assert SECRET not in str(refused.value.message)
-    assert everything(session) == before
-    assert added.record is None or SECRET not in str(added.record.to_dict())
+            work(tx)
+    except SMPError as caught:
+        error = caught.code
+    left = [each for each in session.agent("bob").records(include_deleted=True) if each.author == "bob"]
+    return error, [(each.type, each.text, each.importance, each.pinned, each.visibility, each.deleted) for each in left]
 
 
-def test_key_of_hidden_memory_gives_same_error_with_and_without_transaction(session: Any) -> None:
-    hidden_of(session, "decision")
+@pytest.mark.parametrize("what", AFTER_ADD)
+@pytest.mark.parametrize("kind", ["decision", "finding", "learning", "preference", "agent_state"])
+def test_key_of_hidden_memory_is_free_for_others(session: Any, kind: str, what: str) -> None:
+    hidden = hidden_of(session, kind)
+    before = session.history(hidden.id)
+    work: Callable[[Any], Any] = lambda tx: AFTER_ADD[what](tx, tx.add_decision("x", idempotency_key=KEY))  # noqa: E731
+    expected = _outcome(session.memory.create_session("empty"), work)
+    assert _outcome(session, work) == expected
+    assert session.history(hidden.id) == before
+
+
+def test_repeated_key_returns_the_first_memory_of_each_agent(session: Any) -> None:
+    alice, bob = session.agent("alice"), session.agent("bob")
+    hidden = hidden_of(session, "learning")
+    own = bob.add_decision("x", idempotency_key=KEY)
+    bob.add_many([("learning", {"learning": "first"}), ("decision", {"decision": "x", "idempotency_key": KEY})])
+    assert bob.add_decision("x", idempotency_key=KEY).id == own.id
+    assert alice.add("learning", {"learning": SECRET, "idempotency_key": KEY}).id == hidden.id
+    assert [record.text for record in session.records()] == [SECRET, "x", "first"]
+
+
+def test_agent_sets_a_preference_of_its_own_beside_a_hidden_one(session: Any) -> None:
+    alice, bob = session.agent("alice"), session.agent("bob")
+    hidden = session.add_preference("style", SECRET, author="alice", visibility="private")
+    own = bob.add_preference("style", "short")
+    assert own.id != hidden.id
+    assert bob.add_preference("style", "terse").id == own.id
+    assert [(each.id, each.value) for each in bob.records("preference")] == [(own.id, "terse")]
+    assert session.get(hidden.id).value == SECRET
+    assert alice.add_preference("style", "long").id == hidden.id
+    assert session.get(own.id).value == "terse"
+    assert session.validate().problems == []
+
+
+def test_preference_can_get_the_key_of_a_hidden_one(session: Any) -> None:
+    hidden = session.add_preference("style", SECRET, author="alice", visibility="private")
     bob = session.agent("bob")
-    errors = []
-    with pytest.raises(DuplicateId) as refused:
-        bob.add_decision("x", idempotency_key=KEY)
-    errors.append(refused.value.message)
-    with pytest.raises(DuplicateId) as refused:
-        bob.add_many([("learning", {"learning": "first"}), ("decision", {"decision": "x", "idempotency_key": KEY})])
-    errors.append(refused.value.message)
-    with pytest.raises(DuplicateId) as refused, bob.transaction() as tx:
-        tx.add_decision("x", idempotency_key=KEY)
-    errors.append(refused.value.message)
-    assert errors[0] == errors[1] == errors[2]
-    assert [record.text for record in session.records()] == [SECRET]
+    own = bob.add_preference("tone", "short")
+    assert bob.update(own.id, key="style").key == "style"
+    assert bob.add_preference("style", "terse").id == own.id
+    assert session.get(hidden.id).value == SECRET
 
 
-def test_key_of_hidden_compacted_memory_is_refused_in_transaction() -> None:
+def test_key_of_hidden_compacted_memory_is_free_for_others() -> None:
     clock = FrozenClock()
     session = smp_memory.open(":memory:", clock=clock).create_session("room")
     hidden = session.add_finding(SECRET, author="alice", visibility="private", idempotency_key=KEY)
     session.resolve(hidden.id, "done")
     clock.advance(90 * 86_400)
     assert session.compact(1 << 30).removed
-    with pytest.raises(DuplicateId), session.agent("bob").transaction() as tx:
+    with session.agent("bob").transaction() as tx:
         added = tx.add_learning("x", idempotency_key=KEY)
-    assert added.record is None
+    assert added.record.text == "x"
 
 
 def test_key_of_shared_memory_does_not_make_another_agent_its_author(session: Any) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from smp_memory.files.activity import CHANGES, ChangeTable, changed_slots, slot_of
+from smp_memory.files.disk import Disk
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.files.system import RealSystem
 from smp_memory.testing import FaultySystem
@@ -18,7 +19,7 @@ def folder(tmp_path: Path) -> str:
 
 
 def test_write_changes_the_slot_of_its_session_only(folder: str) -> None:
-    writer, reader = ChangeTable(RealSystem(), folder), ChangeTable(RealSystem(), folder)
+    writer, reader = ChangeTable(Disk(RealSystem()), folder), ChangeTable(Disk(RealSystem()), folder)
     seen = b""
     for session in ("s1", "s2", "s1", "Ünïcode", "s1"):
         writer.mark_changed(session)
@@ -32,9 +33,9 @@ def test_write_changes_the_slot_of_its_session_only(folder: str) -> None:
 
 
 def test_writes_of_several_writers_are_seen(folder: str) -> None:
-    reader = ChangeTable(RealSystem(), folder)
+    reader = ChangeTable(Disk(RealSystem()), folder)
     assert reader.read() == b""
-    writers = [ChangeTable(RealSystem(), folder) for _ in range(3)]
+    writers = [ChangeTable(Disk(RealSystem()), folder) for _ in range(3)]
     for writer, session in zip(writers, ("a", "b", "c"), strict=True):
         writer.mark_changed(session)
     assert changed_slots(b"", reader.read()) == {slot_of(name) for name in "abc"}
@@ -43,7 +44,7 @@ def test_writes_of_several_writers_are_seen(folder: str) -> None:
 
 
 def test_missing_folder_is_no_error(tmp_path: Path) -> None:
-    marks = ChangeTable(RealSystem(), str(tmp_path / "nothing"))
+    marks = ChangeTable(Disk(RealSystem()), str(tmp_path / "nothing"))
     marks.mark_changed("s1")
     assert marks.read() == b""
     marks.close()
@@ -51,7 +52,7 @@ def test_missing_folder_is_no_error(tmp_path: Path) -> None:
 
 def test_failing_disk_is_no_error() -> None:
     system = FaultySystem(fail_at=1, sticky=True)
-    marks = ChangeTable(system, "/")
+    marks = ChangeTable(Disk(system), "/")
     marks.mark_changed("s1")
     assert marks.read() == b""
     system.heal()
@@ -61,7 +62,7 @@ def test_failing_disk_is_no_error() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 13, 4096, 40_000])
 def test_table_of_another_size_reports_changes(folder: str, size: int) -> None:
-    marks = ChangeTable(RealSystem(), folder)
+    marks = ChangeTable(Disk(RealSystem()), folder)
     marks.mark_changed("s1")
     before = marks.read()
     path = Path(folder, CHANGES)
@@ -79,12 +80,12 @@ def test_table_of_another_size_reports_changes(folder: str, size: int) -> None:
 
 def test_writes_to_a_table_that_replaces_a_removed_one_are_seen(folder: str) -> None:
     """Also by processes that have the old file open."""
-    reader = ChangeTable(RealSystem(), folder)
-    first = ChangeTable(RealSystem(), folder)
+    reader = ChangeTable(Disk(RealSystem()), folder)
+    first = ChangeTable(Disk(RealSystem()), folder)
     first.mark_changed("s1")
     before = reader.read()
     Path(folder, CHANGES).unlink()
-    second = ChangeTable(RealSystem(), folder)
+    second = ChangeTable(Disk(RealSystem()), folder)
     second.mark_changed("s2")
     assert slot_of("s2") in changed_slots(before, reader.read())
     before = reader.read()
@@ -97,6 +98,6 @@ def test_writes_to_a_table_that_replaces_a_removed_one_are_seen(folder: str) -> 
 
 def test_table_in_memory() -> None:
     system = MemorySystem()
-    one, other = ChangeTable(system, "/"), ChangeTable(system, "/")
+    one, other = ChangeTable(Disk(system), "/"), ChangeTable(Disk(system), "/")
     one.mark_changed("s1")
     assert changed_slots(b"", other.read()) == {slot_of("s1")}

@@ -99,7 +99,7 @@ def test_lock_with_a_second_name_is_rejected_and_closed() -> None:
     system.link("/store/sessions/s/.smp/lock", "/store/twin")
     lock = SessionLock(Disk(system), "/store/sessions/s/.smp", "session s")
     for _ in range(2):
-        with pytest.raises(SMPError, match="several names"):
+        with pytest.raises(SMPError, match="second name"):
             lock.acquire(0.0)
         assert lock.descriptor < 0
     system.unlink("/store/twin")

@@ -60,7 +60,6 @@ FORBIDDEN: list[tuple[str, dict[str, Any]]] = [
     ("remember", {"type": "decision", "text": "x", "author": "architect"}),
     ("remember", {"type": "decision", "text": "x", "fields": {"author": "architect"}}),
     ("remember", {"type": "decision", "text": "x", "fields": {"made_by": "architect"}}),
-    ("remember", {"type": "preference", "text": "x", "fields": {"key": "style"}}),
     ("update", {"action": "change", "id": "STATE-tester", "changes": {"state": "mine"}}),
     ("update", {"action": "pin", "id": "STATE-tester"}),
     ("update", {"action": "relate", "id": "STATE-tester", "target": "DEC-0001"}),
@@ -73,7 +72,6 @@ FORBIDDEN: list[tuple[str, dict[str, Any]]] = [
     ("update", {"action": "change", "id": "DEC-0001", "changes": {"visibility": "private"}}),
     ("update", {"action": "change", "id": "DEC-0001", "changes": {"note": "x", "updated_by": "architect"}}),
     ("update", {"action": "change", "id": "DEC-0001", "changes": {"note": "x", "by": "architect"}}),
-    ("update", {"action": "change", "id": "PREF-0002", "changes": {"key": "style"}}),
     ("forget", {"ids": ["STATE-architect"]}),
     ("forget", {"ids": ["STATE-tester"]}),
     ("forget", {"ids": ["LEARN-0001"]}),
@@ -93,6 +91,20 @@ def test_a_server_for_one_agent_cannot_write_for_another(
     assert caught.value.code in ("E_NOT_ALLOWED", "E_MEMORY_NOT_FOUND", "E_INVALID_RECORD")
     assert SECRET not in caught.value.message
     assert everything(memory) == before
+
+
+def test_key_of_a_hidden_preference_is_answered_as_a_new_one(dev: Caller, memory: Any) -> None:
+    hidden = [
+        record.to_dict() for record in memory.session("shop").records("preference") if record.visibility == "private"
+    ]
+    assert [record["key"] for record in hidden] == ["style"]
+    taken = call(dev, "remember", type="preference", text="x", fields={"key": "style"})
+    new = call(dev, "remember", type="preference", text="x", fields={"key": "other"})
+    without_ids = [str(answer).replace(answer["id"], "ID").replace("other", "style") for answer in (taken, new)]
+    assert without_ids[0] == without_ids[1]
+    assert [
+        each.to_dict() for each in memory.session("shop").records("preference") if each.visibility == "private"
+    ] == hidden
 
 
 def test_a_server_for_one_agent_writes_what_the_agent_may_write(dev: Caller, memory: Any) -> None:

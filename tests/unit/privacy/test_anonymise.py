@@ -201,3 +201,98 @@ def test_long_words_are_processed_in_linear_time(piece: str) -> None:
     text = piece * (50_000 // len(piece))
     anonymiser = Anonymiser(Placeholders(), names={"user": ["Ada"]})
     assert anonymiser.restore_text(anonymiser.text(text)) == text
+
+
+_HOSTS = [
+    "db7.corp.com",
+    "srv-1.internal",
+    "host.lan",
+    "build.corp",
+    "nas.home.arpa",
+    "db-1.local",
+    "api.github.io",
+    "www.shop.dev",
+    "jira.company.de",
+    "mail.example.org",
+    "staging.shop.app",
+    "node-3.cluster.local",
+    "ci.intra",
+    "DB7.corp.com",
+    "ip-10-0-0-1.ec2.internal",
+    "git.company.net",
+    "shop.co.uk",
+    "my-app.cloud",
+]
+_NOT_HOSTS = [
+    "main.py",
+    "config.json",
+    "README.md",
+    "os.path",
+    "java.io",
+    "java.net",
+    "System.IO",
+    "threading.local",
+    "logger.info",
+    "logging.info(x)",
+    "user.name",
+    "user.id",
+    "self.app",
+    "flask.app",
+    "node.js",
+    "ASP.NET",
+    ".env.local",
+    "settings.local",
+    "1.2.3",
+    "v1.0.0-rc.1",
+    "e.g.",
+    "i.e.",
+    "foo.tar.gz",
+    "docker-compose.yml",
+    "org.apache.commons",
+    "com.sun.internal",
+    "com.example.app",
+    "std.io",
+    "Path.home()",
+    "request.app.test",
+    "index.d.ts",
+    "app.module.ts",
+    "Cargo.toml",
+    "a.b.c",
+    "np.test",
+    "sys.stdout",
+    "os.environ.get",
+    "self.config.info",
+    "event.co",
+    "window.me",
+    "core.private",
+    "Console.app",
+    "test-1.py",
+    "libfoo.so.2",
+    "utils.test.js",
+    "user-2.json",
+    "session.close()",
+    "df.at[0]",
+    "array.at(0)",
+    "this.no",
+    "model-2.pt",
+    "s3.tf",
+    "README-2.md",
+    "re.IGNORECASE",
+    "datetime.now",
+    "weights.pt",
+]
+
+
+@pytest.mark.parametrize("host", _HOSTS)
+def test_bare_host_gets_the_placeholder_of_the_same_host_in_an_address(host: str) -> None:
+    anonymiser = Anonymiser(Placeholders())
+    text = f"Restart {host}. It answers at https://{host}/status and {host}:5432, not in main.py"
+    result = anonymiser.text(text)
+    assert result == text.replace(host, "host-1.example.invalid")
+    assert anonymiser.restore_text(result) == text
+
+
+@pytest.mark.parametrize("name", _NOT_HOSTS)
+def test_name_of_a_file_a_module_or_a_version_is_no_host(name: str) -> None:
+    text = f"It is {name} that fails"
+    assert Anonymiser(Placeholders()).text(text) == text

@@ -77,6 +77,8 @@ def run_install(call: Invocation) -> int | None:
         return 1
     changes = [(edit, edit.now(), edit.without() if options.undo else edit.installed()) for edit in edits]
     changes = [change for change in changes if change[1] != change[2]]
+    if scope == PROJECT:
+        _name_links(call, [edit for edit, _, _ in changes if edit.leads_out_of(project)])
     is_done = bool(changes) and not options.dry_run and _is_confirmed(call, changes)
     if is_done:
         for edit, before, after in changes:
@@ -161,6 +163,18 @@ def _hosts_table(call: Invocation, rows: list[dict[str, Any]], project: str) -> 
 def _command(call: Invocation) -> str:
     given: str | None = getattr(call.options, "command", None)
     return given or command_here()
+
+
+def _name_links(call: Invocation, edits: list[FileEdit]) -> None:
+    """Name files outside of the project that its links lead to; --yes does not cover them, because they may have come with a clone."""
+    for edit in edits:
+        text = f"{edit.name} is, or lies behind, a link to {edit.path}, outside of the project."
+        if call.options.yes and not call.options.dry_run:
+            raise UserError(
+                f"{text} Nothing was changed. Install without --yes in a terminal to confirm it, or remove the link.",
+                path=edit.path,
+            )
+        call.notify(text)
 
 
 def _is_confirmed(call: Invocation, changes: list[tuple[FileEdit, str, str]]) -> bool:

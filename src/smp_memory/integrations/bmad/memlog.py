@@ -232,7 +232,7 @@ class _MemlogLock:
                 self._system.close(folder)
         if not self._disk.exists(self._path):
             raise FileNotFoundError
-        return self._system.open(self._path + ".lock", os.O_RDWR | os.O_CREAT), True
+        return self._disk.open_write(self._path + ".lock", create=True)[0], True
 
     def _open_file(self) -> int:
         try:

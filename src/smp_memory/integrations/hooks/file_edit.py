@@ -36,10 +36,16 @@ class FileEdit:
     """An edit of one file. `add` and `remove` are functions from text to text; '' stands for a file that does not exist."""
 
     def __init__(self, path: str, about: str, add: Callable[[str], str], remove: Callable[[str], str]) -> None:
+        self.name = os.path.abspath(path)
         self.path = os.path.realpath(path)  # a link stays a link
         self.about = about
         self._add = add
         self._remove = remove
+
+    def leads_out_of(self, folder: str) -> bool:
+        """Whether the file is named below a folder, and a link leads out of it."""
+        below = os.path.abspath(folder) + os.sep
+        return self.name.startswith(below) and not self.path.startswith(os.path.realpath(folder) + os.sep)
 
     def now(self) -> str:
         """The text of the file; '' if it does not exist."""
