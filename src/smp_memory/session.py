@@ -227,7 +227,7 @@ class SessionMemory:
         """
         return self._writer.resolve(id, resolution, by=by, status=status, expected_revision=expected_revision, **fields)
 
-    def relate(self, source: Any, target: Any, kind: str = "relates_to", *, by: str | None = None) -> Any:
+    def relate(self, source: Any, target: Any = None, kind: str = "relates_to", *, by: str | None = None) -> Any:
         """Relate two memories: `relate("DEC-0002", "FIND-0001", "resolves")`; the target may be `session/ID`."""
         return self._writer.relate(source, target, kind, by=by)
 

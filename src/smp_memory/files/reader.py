@@ -25,10 +25,11 @@ from smp_memory.files import file_state
 from smp_memory.files.codec import CONFLICT, EDITED, SIGNED, TORN, UNSIGNED, torn_offset, unfinished_transaction
 from smp_memory.files.disk import identity
 from smp_memory.files.entry_fields import decode_entries
-from smp_memory.files.file_state import FileState, assign_ids, assign_times, incomplete_problem
+from smp_memory.files.file_state import FileState, assign_ids, assign_times, incomplete_problem, with_relationships
 from smp_memory.files.journal import Journal, Plan
 from smp_memory.files.lock import HOLDER_BYTES, STATE_LIMIT_BYTES, WriterState, decode_state
 from smp_memory.git.metadata_conflicts import decode_metadata
+from smp_memory.model.design_fields import relationship_in
 from smp_memory.model.entry import Entry
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.reports import Problem
@@ -288,7 +289,11 @@ class SessionReader:
             try:
                 entries = decode_entries(field_names, piece.fields, kind, piece.state, path, piece.line, last_seq)
             except InvalidRecord as error:
-                state.problems.append(Problem(path, piece.line, "invalid", error.message))
+                relationship = relationship_in(piece.fields)
+                if relationship is not None:
+                    state.relationships.append(relationship)
+                else:
+                    state.problems.append(Problem(path, piece.line, "invalid", error.message))
                 continue
             ends_with_entry, reported = True, None
             last_seq = entries[0].seq  # of a memory with its changes: where it stands
@@ -327,12 +332,13 @@ class SessionReader:
 
     def _rebuild_history(self, fresh: list[Entry], rebuild: bool, plan: Plan | None) -> None:
         incomplete = self.has_incomplete
-        if rebuild or self.is_overlaid or self._is_behind or incomplete:
+        related = any(state.relationships for state in self.states.values())
+        if rebuild or self.is_overlaid or self._is_behind or incomplete or related:
             if incomplete:
                 assign_ids(self.states, self.layout, self._numbers_given_out)
             self.session_history = self.new_history()
             self._is_behind = False
-            fresh = [entry for state in self.states.values() for entry in state.entries]
+            fresh = with_relationships(self.states)
         if plan is not None:
             fresh = fresh + self._entries_of_plan(plan)
         self.is_overlaid = plan is not None

@@ -28,6 +28,7 @@ from smp_memory.model.types import KINDS, STEMS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from smp_memory.files.codec import Codec, Fields
@@ -106,6 +107,13 @@ class Layout:
 
     def codec_of(self, file: str) -> Codec:
         raise NotImplementedError
+
+    def arranged(self, file: str, size: int, read: Callable[[int], bytes]) -> bytes | None:
+        """The content of a file in the form to which an entry can be appended; None if it has that form.
+
+        `read` returns the bytes from an offset on.
+        """
+        return None
 
     def kind_of(self, file: str) -> str | None:
         """The type of all entries of this file; None if each entry has a type field."""

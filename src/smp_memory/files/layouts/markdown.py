@@ -27,6 +27,8 @@ from smp_memory.model.types import KINDS, STEMS, PerKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from smp_memory.files.codec import Codec, Stored
     from smp_memory.files.disk import Disk
     from smp_memory.model.entry import Entry
@@ -36,6 +38,7 @@ _STATES, _ARTIFACTS = KINDS["agent_state"].file, KINDS["artifact"].file
 _PARTICIPANTS = "participants"  # other fields of the participants in the metadata
 _CONVERSATION, _LIST = "conversation.md", ".yaml"
 _USUAL_QUOTA_BYTES = 10 * 1024 * 1024
+_LAST_LINE_BYTES = 1024  # longer than most machine lines
 _NOT_IN_NAMES = {"/", "\\", "\0", ":"}
 _BODY = "content"
 _TITLE = b"# Artifact "  # how the files that SMP writes begin
@@ -134,6 +137,14 @@ class MarkdownLayout(Layout):
             return _ARTIFACT
         kind = _type_of_list(file)
         return _CODECS[kind] if kind else _STATE
+
+    def arranged(self, file: str, size: int, read: Callable[[int], bytes]) -> bytes | None:
+        codec = self.codec_of(file)
+        if not isinstance(codec, YamlList) or codec.ends_signed(read(max(0, size - _LAST_LINE_BYTES))):
+            return None
+        data = read(0)
+        new = codec.arranged(data)
+        return new if new != data and codec.arranged(new) == new else None
 
     def kind_of(self, file: str) -> str | None:
         if file == _CONVERSATION:
