@@ -281,6 +281,9 @@ class Memory:
                 f"ref: {validation.quoted(ref)} is not the name of a memory; give session/ID, such as review/DEC-0001.",
                 field="ref",
             )
+        shared = self._store.shared_memories() if session == GLOBAL_SESSION else {}
+        if memory_id in shared and not self.global_memory.has(memory_id):
+            return shared[memory_id].record(GLOBAL_SESSION)
         return self.session(session).get(memory_id)
 
     # -- searching
@@ -664,7 +667,10 @@ class Memory:
         self._store.check_open()
         self._store.convert(to, progress)
         self.close()
-        return Memory(self.root, None, self._arguments, self.scope.clock.source, self._system)
+        converted = Memory(self.root, None, self._arguments, self.scope.clock.source, self._system)
+        if converted.global_memory.exists:
+            converted.store.session(GLOBAL_SESSION).refresh_figures()  # other layouts show its memories in other files
+        return converted
 
     # -- export and import
 

@@ -459,11 +459,8 @@ class SqliteStore:
 
     # -- what only a store in files has
 
-    def shared_records(self, type: str | None = None, session: str = "") -> list[Any]:
-        return []
-
-    def shared_count(self, sees: Any = None) -> int:
-        return 0
+    def shared_memories(self) -> dict[str, Any]:
+        return {}
 
     def unread_sessions(self) -> list[Any]:
         return []

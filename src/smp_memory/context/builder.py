@@ -185,7 +185,8 @@ def _build(
     viewer = Viewer(request.agent)
     visible = Scope(scope.store, None, scope.config, scope.clock, viewer=viewer)
     scope.store.check_open()
-    shared = [record for record in scope.store.shared_records(None, GLOBAL_SESSION) if viewer.sees(record)]
+    found = (history.record(GLOBAL_SESSION) for history in scope.store.shared_memories().values())
+    shared = [record for record in found if record is not None and viewer.sees(record)]
 
     def select(searcher: IndexSearcher) -> tuple[str, list[ContextItem], CandidateSearch, list[Lane]]:
         search = CandidateSearch(searcher, request)

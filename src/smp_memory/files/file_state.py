@@ -16,6 +16,7 @@ import re
 from datetime import UTC, datetime
 
 from smp_memory.model import ids
+from smp_memory.model.design_fields import relationship_in
 from smp_memory.model.entry import PUT
 from smp_memory.model.reports import Problem
 from smp_memory.model.times import to_text
@@ -56,6 +57,14 @@ class FileState:
         ] = []  # the session's metadata, in layouts that keep it among the entries
         self.relationships: list[tuple[str, dict[str, str]]] = []  # items of design 003 that relate two memories
         self.unterminated = False  # the last line is complete but has no line end
+
+    def add_rejected(self, fields: dict[str, Any], problem: Problem) -> None:
+        """Add an item that is no entry: a relationship, or a problem."""
+        relationship = relationship_in(fields)
+        if relationship is not None:
+            self.relationships.append(relationship)
+        else:
+            self.problems.append(problem)
 
 
 def assign_times(state: FileState) -> None:

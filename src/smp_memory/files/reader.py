@@ -29,7 +29,6 @@ from smp_memory.files.file_state import FileState, assign_ids, assign_times, inc
 from smp_memory.files.journal import Journal, Plan
 from smp_memory.files.lock import HOLDER_BYTES, STATE_LIMIT_BYTES, WriterState, decode_state
 from smp_memory.git.metadata_conflicts import decode_metadata
-from smp_memory.model.design_fields import relationship_in
 from smp_memory.model.entry import Entry
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.reports import Problem
@@ -289,11 +288,7 @@ class SessionReader:
             try:
                 entries = decode_entries(field_names, piece.fields, kind, piece.state, path, piece.line, last_seq)
             except InvalidRecord as error:
-                relationship = relationship_in(piece.fields)
-                if relationship is not None:
-                    state.relationships.append(relationship)
-                else:
-                    state.problems.append(Problem(path, piece.line, "invalid", error.message))
+                state.add_rejected(piece.fields, Problem(path, piece.line, "invalid", error.message))
                 continue
             ends_with_entry, reported = True, None
             last_seq = entries[0].seq  # of a memory with its changes: where it stands

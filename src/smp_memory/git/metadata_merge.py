@@ -24,6 +24,7 @@ _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,15}Z")
 _FIGURES = frozenset(["smp", "statistics", "stats", "storage", "numbers"])
 _FIGURE = re.compile(r"seq|generation|format|\w+_(?:count|bytes|turns)|total_\w+")
 _CREATED = "created_at"
+_SHOWN = ("smp",)  # memories for all sessions in the designs' files, see `smp_memory.store.shared_files`
 _MISSING: Any = object()
 _LINES = JsonLines()
 
@@ -120,6 +121,8 @@ class _FieldMerge:
         if _same(ours, base):
             return theirs, theirs
         if isinstance(ours, dict) and isinstance(theirs, dict):
+            if path == _SHOWN and "checksum" in ours and "checksum" in theirs:
+                return ours, ours  # derived from the session `global`; the next change of it or maintenance renews it
             return self.mapping(base, ours, theirs, path)
         if isinstance(ours, list) and isinstance(theirs, list):
             united = _unite(base if isinstance(base, list) else [], ours, theirs)

@@ -202,7 +202,7 @@ class ArchiveIndex:
                 self.recover(session)
                 yield
         finally:
-            self.store.change_table.mark_changed(session)
+            self.store.mark_changed(session)
 
     @contextmanager
     def locked_root(self, operation: str, timeout_seconds: float | None = None) -> Iterator[None]:

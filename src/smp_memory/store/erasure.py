@@ -65,7 +65,7 @@ def erase(
             for session, ids in targets.items():
                 archives.recover(session)
                 pieces |= _erase_in(archives, session, ids, receipt)
-                store.change_table.mark_changed(session)
+                store.mark_changed(session)
         finally:
             clean = _clean_up(store, targets, receipt)
         digests, failed = renew()

@@ -177,7 +177,7 @@ class FileSession:
                 raise self._store.session_not_found(self.session) from None
             except OSError as error:
                 raise from_os_error(error, self.reader.folder, batches[0].operation_name) from error
-        self._store.change_table.mark_changed(self.session)
+        self._store.mark_changed(self.session)
         if self._sync_later:
             self._store.syncer.sync_later(self.reader.folder, names, self.distrust)
 
@@ -205,6 +205,13 @@ class FileSession:
 
     def run_locked(self, operation: str, work: Callable[[], Any], *, while_converting: bool = False) -> Any:
         """Call `work` under the session's lock, with settled files; `operation` is shown to processes that wait."""
+        try:
+            return self.run_unmarked(operation, work, while_converting=while_converting)
+        finally:
+            (self._store.change_table if while_converting else self._store).mark_changed(self.session)
+
+    def run_unmarked(self, operation: str, work: Callable[[], Any], *, while_converting: bool = False) -> Any:
+        """The same for work that changes no memory."""
         self._store.check_open()
         with self._writing:
             try:
@@ -220,8 +227,6 @@ class FileSession:
                 raise
             except OSError as error:
                 raise from_os_error(error, self.reader.folder, operation) from error
-            finally:
-                self._store.change_table.mark_changed(self.session)
 
     # -- reading
 

@@ -35,7 +35,7 @@ Guarantees of every backend
 
 Operations that a backend may refuse with NotSupported: `convert`, `quarantined_data` and `restore_quarantined`. Those
 that may do nothing: `tidy`, `refresh_overviews`, `refresh_figures`, `unread_sessions`,
-`quarantined`, `shared_records`, `report_…`, `sync`.
+`quarantined`, `shared_memories`, `report_…`, `sync`.
 
 Parts that another backend can use: `store.searcher.Searcher` (every query of `IndexSearcher` over an `index.Index`),
 `store.visible_index` (the same for a viewer), `store.history_index` (an index in RAM of histories), `store.examination`
@@ -454,11 +454,11 @@ class Store(Protocol):
 
     # files of other programs and layouts
 
-    def shared_records(self, type: str | None = None, session: str = "") -> list[Record]:
-        """Memories in the designs' files for all sessions, as memories of `session`."""
+    def shared_memories(self) -> Mapping[str, RecordHistory]:
+        """Memories in the designs' files for all sessions, as memories of the session `global`, by id.
 
-    def shared_count(self, sees: Callable[[Record], bool] | None = None) -> int:
-        """The number of these memories; cheap."""
+        The same object until a file changes; cheap.
+        """
 
     def unread_sessions(self) -> list[UnreadSession]:
         """Sessions in another layout than the store's, which are not read."""

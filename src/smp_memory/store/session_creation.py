@@ -37,7 +37,7 @@ def create_session(store: FileStore, info: SessionInfo) -> FileSession:
         (_create_folder if store.layout.info_file else _create_file)(store, info)
     except OSError as error:
         raise from_os_error(error, store.layout.folder(store.root, info.id), "creating a session") from error
-    store.change_table.mark_changed(info.id)
+    store.mark_changed(info.id)
     event_log.emit("session", event_log.INFO, "session_created", f"Session {info.id} was created.", info.id)
     try:
         store.check_current()  # a conversion that began meanwhile may not have seen it
@@ -153,7 +153,7 @@ def import_session(store: FileStore, info: SessionInfo, entries: list[Entry], qu
     except OSError as error:
         raise from_os_error(error, store.layout.folder(store.root, info.id), "creating a session") from error
     store.check_current()  # a conversion that began meanwhile may not have seen it
-    store.change_table.mark_changed(info.id)
+    store.mark_changed(info.id)
     return store.session(info.id)
 
 

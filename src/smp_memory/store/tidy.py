@@ -30,10 +30,12 @@ from smp_memory.files.entry_fields import fold_entries
 from smp_memory.files.layouts.layout import DERIVED_FIELDS, OVERVIEW_FILES, OVERVIEWS
 from smp_memory.files.yaml_text import emit_mapping
 from smp_memory.model.record import same
+from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.storage_reports import TidyReport
 from smp_memory.overview.activity import agents_of, timeline_of
 from smp_memory.overview.topics import overview_items, topics_of
 from smp_memory.store.rewrite import SessionEdit, entries_of, position_of, rewrite
+from smp_memory.store.shared_files import renew
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -182,6 +184,8 @@ def refresh(files: FileSession, *, dry_run: bool = False) -> bool:
     has_figures = _clean_metadata(files, dry_run)
     if not dry_run:
         _rewrite_overviews(files)
+        if files.session == GLOBAL_SESSION:
+            renew(files.store)
     return has_figures
 
 

@@ -5,7 +5,7 @@
     layouts        no session has files in another layout than the store's, which nothing reads
     unread         files in a session's folder that SMP does not read: a person may believe that their text is remembered
     archives       every byte of every archive is read and compared with its manifest; nothing is unpacked
-    shared         the files for all sessions (`smp_memory.store.foreign_files`) can be read
+    shared         the files for all sessions (`smp_memory.store.shared_files`) can be read
     locks          The kernel releases a lock when its holder dies. A lock held for long belongs to a process that hangs or
                    does something large; if the process named in it is gone, a child of that process holds it.
 
@@ -33,7 +33,8 @@ from smp_memory.model.times import to_moment
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.archive_names import foreign_files
 from smp_memory.store.checks.examination import CONFIGURATION
-from smp_memory.store.foreign_files import all_shared, unread_sessions, unreadable_shared
+from smp_memory.store.foreign_files import unread_sessions
+from smp_memory.store.shared_files import unreadable_shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -196,7 +197,7 @@ class SharedFilesCheck(Check):
     failed = "some files for all sessions cannot be read"
 
     def store(self, subject: FileExamination) -> Iterator[HealthIssue]:
-        number = len(all_shared(subject.store))
+        number = len(subject.store.shared_memories())
         self.summary = counted(number, "memory", "memories") + (
             " in global/ or shared/: context uses them" if number else ""
         )
