@@ -725,7 +725,9 @@ class Memory:
         self._store.sync()
 
     def close(self) -> None:
-        """Sync what is not yet synced and close all files. Safe to call twice."""
+        """Sync what is not yet synced, renew figures and overviews of sessions written here, and close. Safe to call twice."""
+        if not self._store.closed:
+            self._store.refresh_written()
         self._store.close()
 
     def __enter__(self) -> Memory:

@@ -459,6 +459,9 @@ class SqliteStore:
 
     # -- what only a store in files has
 
+    def refresh_written(self) -> None:
+        pass
+
     def shared_memories(self) -> dict[str, Any]:
         return {}
 

@@ -289,7 +289,7 @@ def test_shared_file_that_cannot_be_read_is_named(tmp_path: Path, caplog: pytest
     assert "user-profile.yaml" in caplog.text
 
 
-def test_figures_of_a_head_are_not_kept_when_they_could_be_stale(tmp_path: Path) -> None:
+def test_figures_in_metadata_are_replaced_by_those_of_now(tmp_path: Path) -> None:
     folder = tmp_path / "sessions" / "s1"
     folder.mkdir(parents=True)
     manifest = {
@@ -308,8 +308,9 @@ def test_figures_of_a_head_are_not_kept_when_they_could_be_stale(tmp_path: Path)
         session = memory.session("s1")
         session.change_info(project="books")
         stored = json.loads((folder / "manifest.json").read_text())
-    assert "statistics" not in stored
-    assert "updated_at" not in stored
+    assert (stored["statistics"]["total_messages"], stored["statistics"]["size_bytes"]) == (0, 0)
+    assert stored["statistics"]["as_of"] > "2026-02-03T10:00:00Z"
+    assert stored["updated_at"] is None
     assert (stored["owner_team"], stored["version"], stored["metadata"]["session_type"]) == ("books", "1.0", "audit")
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def topics(scope: Scope) -> Topics:
     """Topics and tags, the weightiest first."""
     every = _all_records(scope)
-    made: Topics = topics_of_records(every, priority=_priority_of(scope), across_sessions=scope.sessions is None)
+    made: Topics = topics_of_records(every, across_sessions=scope.sessions is None)
     return _with_problems(made, every)
 
 

@@ -343,7 +343,10 @@ class FileSession:
         self.run_locked(operation, update)
 
     def write_info(self, info: SessionInfo) -> None:
-        """Replace the metadata. Hold the lock."""
+        """Replace the metadata, with the figures of now. Hold the lock."""
+        from smp_memory.store.tidy import current_figures
+
+        info.figures, info.format = current_figures(self, info), FORMAT
         data = self._store.layout.encode_info(info)
         if self._store.layout.info_file:
             self._store.disk.replace(self.info_path(), data)

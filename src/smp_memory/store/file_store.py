@@ -490,6 +490,14 @@ class FileStore:
         if self.closed:
             raise StoreClosed("This store was closed; open it again with smp_memory.open().", path=self.root)
 
+    def refresh_written(self) -> None:
+        for session in [*self._sessions.values(), *self.dropped]:
+            try:
+                if session.writer.has_known_entries and session.has_valid_settings():
+                    session.refresh_figures()
+            except (OSError, SMPError):
+                continue  # `as_of` says how old they are; maintenance renews them
+
     def close(self) -> None:
         if self.closed:
             return

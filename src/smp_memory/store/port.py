@@ -454,6 +454,9 @@ class Store(Protocol):
 
     # files of other programs and layouts
 
+    def refresh_written(self) -> None:
+        """Renew the figures and overviews in the files of sessions that this process wrote to. Never fails; may do nothing."""
+
     def shared_memories(self) -> Mapping[str, RecordHistory]:
         """Memories in the designs' files for all sessions, as memories of the session `global`, by id.
 

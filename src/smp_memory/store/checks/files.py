@@ -87,7 +87,7 @@ class FormatCheck(Check):
                 self.name,
                 NOTE,
                 f"{count:,} {'session was' if count == 1 else 'sessions were'} written by hand, by another program or by an older SMP: "
-                f"{named(self._older)}. All of it can be read; their metadata gets format {FORMAT} with the next change.",
+                f"{named(self._older)}. All of it can be read; the next `smp maintain` writes format {FORMAT} into their metadata, if there is any.",
                 details=tuple({"session": name} for name in self._older),
             )
 
