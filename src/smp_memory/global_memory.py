@@ -61,10 +61,6 @@ class GlobalMemory:
         """Whether anything was ever written to it."""
         return self._memory.store.has_session(GLOBAL_SESSION)
 
-    def has(self, id: str) -> bool:
-        """Whether the session `global` has this memory, also a deleted one."""
-        return self.exists and self.session.find(id) is not None
-
     @property
     def session(self) -> SessionMemory:
         """The session `global`; created on first use."""
@@ -93,7 +89,7 @@ class GlobalMemory:
         """Records of the session `global`, and those in shared files of the designs whose key it does not have."""
         records = self._own(type)
         keys = {(record.category, record.key) for record in records} if type == "preference" else set()
-        histories = self._memory.store.shared_memories().values()
+        histories = self._memory.store.unindexed_memories([GLOBAL_SESSION]).get(GLOBAL_SESSION, {}).values()
         shared: list[Any] = [history.record(GLOBAL_SESSION) for history in histories if history.first.type == type]
         others = [each for each in shared if type != "preference" or (each.category, each.key) not in keys]
         return [*others, *records]

@@ -6,7 +6,16 @@ import os
 
 from smp_memory import analytics, context, exchange, lifecycle, search
 from smp_memory.discovery import about_others, find_root, is_store, register_opener
-from smp_memory.errors import InvalidConfig, InvalidFormat, InvalidRecord, SMPError, from_os_error, maps_errors
+from smp_memory.errors import (
+    InvalidConfig,
+    InvalidFormat,
+    InvalidRecord,
+    MemoryNotFound,
+    SessionNotFound,
+    SMPError,
+    from_os_error,
+    maps_errors,
+)
 from smp_memory.files.system import RealSystem
 from smp_memory.import_lock import loading
 from smp_memory.incomplete import each_existing
@@ -281,10 +290,13 @@ class Memory:
                 f"ref: {validation.quoted(ref)} is not the name of a memory; give session/ID, such as review/DEC-0001.",
                 field="ref",
             )
-        shared = self._store.shared_memories() if session == GLOBAL_SESSION else {}
-        if memory_id in shared and not self.global_memory.has(memory_id):
-            return shared[memory_id].record(GLOBAL_SESSION)
-        return self.session(session).get(memory_id)
+        try:
+            return self.session(session).get(memory_id)
+        except (MemoryNotFound, SessionNotFound):
+            found = self._store.unindexed_memories([session]).get(session, {}).get(memory_id)
+            if found is None:
+                raise
+            return found.record(session)
 
     # -- searching
 

@@ -309,8 +309,10 @@ class SessionMemory:
         return search.path.query(self.scope, None, {**options, "topic": topic})
 
     def by_agent(self, agent: str, **options: Unpack[QueryOptions]) -> Hits:
-        """Memories of one author."""
-        return search.path.query(self.scope, None, {**options, "agents": agent})
+        """Memories of one author. The session's user and `user` are the same author, as in `agents`."""
+        return search.path.query(
+            self.scope, None, {**options, **search.overviews.by_author(self.scope, agent, options)}
+        )
 
     def by_type(self, type: str, **options: Unpack[QueryOptions]) -> Hits:
         """Memories of one type."""

@@ -462,7 +462,7 @@ class SqliteStore:
     def refresh_written(self) -> None:
         pass
 
-    def shared_memories(self) -> dict[str, Any]:
+    def unindexed_memories(self, sessions: Any = None) -> dict[str, Any]:
         return {}
 
     def unread_sessions(self) -> list[Any]:

@@ -22,7 +22,16 @@ import time
 
 from smp_memory.errors import InvalidRecord, SMPError, StorageCorrupt
 from smp_memory.files import file_state
-from smp_memory.files.codec import CONFLICT, EDITED, SIGNED, TORN, UNSIGNED, torn_offset, unfinished_transaction
+from smp_memory.files.codec import (
+    CONFLICT,
+    EDITED,
+    SIGNED,
+    TORN,
+    UNSIGNED,
+    VERIFIED,
+    torn_offset,
+    unfinished_transaction,
+)
 from smp_memory.files.disk import identity
 from smp_memory.files.entry_fields import decode_entries
 from smp_memory.files.file_state import FileState, assign_ids, assign_times, incomplete_problem, with_relationships
@@ -299,7 +308,7 @@ class SessionReader:
                 if (entry.state != SIGNED or entry.schema > SCHEMA) and reported is None:
                     reported = entry
             if reported is not None:
-                self._report_state(name, reported.state, reported, state)
+                self._report_state(name, reported.state, reported, state, piece.message)
         stored_until = self._stored_until if end <= self._recorded_bytes.get(name, end) else 0
         cut = unfinished_transaction(state.entries[mark:], stored_until) if ends_with_entry else None
         if cut is not None:
@@ -311,14 +320,15 @@ class SessionReader:
         state.line += settled.count(b"\n")
         state.end = end
 
-    def _report_state(self, name: str, piece_state: str, entry: Entry, state: FileState) -> None:
+    def _report_state(self, name: str, piece_state: str, entry: Entry, state: FileState, message: str) -> None:
         reports: list[tuple[str, str, str]] = []
         if entry.lacks:
             state.incomplete.append(entry)
         elif piece_state == EDITED:
             reports.append(("edited", f"{entry.id} was edited by hand.", "note"))
         elif piece_state == UNSIGNED:
-            reports.append(("unsigned", f"{entry.id} has no checksum: a person or another program wrote it.", "note"))
+            what = f": {message}" if message == VERIFIED else " has no checksum: a person or another program wrote it"
+            reports.append(("unsigned", f"{entry.id}{what}.", "note"))
         if entry.schema > SCHEMA:
             message = f"{entry.id} was written by a newer SMP (schema {entry.schema}); fields that this version does not know are kept."
             reports.append(("newer_schema", message, "warning"))

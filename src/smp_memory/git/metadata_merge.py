@@ -91,7 +91,7 @@ def merge_mappings(
 
 def _without_agent_figures(fields: dict[str, Any]) -> dict[str, Any]:
     """Metadata of design 003 without the figures of agents, which are computed anew: lists are united item by item."""
-    session = fields.get("session")
+    session: Any = fields.get("session")
     participants = session.get("participants") if isinstance(session, dict) else None
     if not isinstance(participants, dict) or not isinstance(participants.get("agents"), list):
         return fields

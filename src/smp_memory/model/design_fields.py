@@ -7,7 +7,7 @@ Fields of memories:
     metadata.references                        references
     message, content of a decision, finding, … its text; content of an agent's state: the state
     memory_relationships                       relations: those whose source is the memory itself
-    access_count, last_accessed, decay.…       access: count and last
+    access_count, last_accessed, also in decay access: count and last
 
 Applied to the input of callers and to entries that SMP did not write. A field given in SMP's own form is never overwritten,
 and a value in an unexpected form is left unchanged. See docs/designs.md.
@@ -35,6 +35,7 @@ RELATED = "memory_relationships"  # of design 003
 _FOREIGN = frozenset(
     ("context", "metadata", "references", "message", "access_count", "last_accessed", "decay", RELATED)
 )
+_ACCESS = ("access_count", "last_accessed")
 _NESTED = ("data", "content")  # two of the designs put a type's fields into an inner object
 _ARGUMENTS = ("id", "user", "agents", "project", "tags", "config")
 _NAMES = {
@@ -123,7 +124,7 @@ def _flat(groups: dict[str, Any]) -> Any:
 
 
 def _set_access(data: dict[str, Any]) -> None:
-    """Set `access` from the access fields of a design, which are kept as given."""
+    """Set `access` from the access fields of a design, which it replaces: there is one count, and it grows."""
     inner = data.get("decay")
     decay: dict[str, Any] = inner if isinstance(inner, dict) else {}
     source = data if "access_count" in data else decay
@@ -131,6 +132,12 @@ def _set_access(data: dict[str, Any]) -> None:
     if type(count) is not int or count < 0 or not (last is None or isinstance(last, str)):
         return
     data["access"] = {"count": count, "last": last}
+    rest = {name: value for name, value in source.items() if name not in _ACCESS}
+    if source is data:
+        data.clear()
+        data.update(rest)
+    else:
+        data["decay"] = rest
 
 
 def unwrap_fields(kind: Kind, given: Mapping[str, Any]) -> Mapping[str, Any]:

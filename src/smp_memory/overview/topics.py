@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     Priority = Callable[[Record], float]
 
 VERSION = 1  # of the overviews' format
-_USER = "user"
+USER = "user"
 _DEFAULT_IMPORTANCE = 0.5
 _MAX_TAG = 64
 _AUTHOR_KINDS = ("user", "agent", "system", "tool")
@@ -59,8 +59,8 @@ class OverviewItem:
         self.ref = ref  # its id, or `session/ID` in an overview of several sessions
         self.created = created
         self.updated = record.updated
-        self.author = word(record.author) or _USER
-        if user and self.author == _USER and record.author_kind == _USER:
+        self.author = word(record.author) or USER
+        if user and self.author == USER and record.author_kind == USER:
             self.author = user  # the user of its session
         self.topics = list(_topics_of(record))  # its topic first, then its tags, as written
 

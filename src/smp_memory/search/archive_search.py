@@ -25,7 +25,6 @@ from smp_memory.incomplete import SESSION_GONE, archive_problem, each_existing
 from smp_memory.model.entry import PUT, Entry
 from smp_memory.model.history import PausedCollection, SessionHistory
 from smp_memory.model.hits import Hits
-from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.times import EPOCH, to_text
 from smp_memory.search.ranking import sort_key
 
@@ -68,11 +67,11 @@ if hasattr(os, "register_at_fork"):
 def search_with_archives(
     scope: Scope,
     query: Query,
-    shared: Mapping[str, RecordHistory],
+    others: Mapping[str, Mapping[str, RecordHistory]],
     search_live: Callable[[Scope, Query], Hits],
     search_index: SearchFunction,
 ) -> Hits:
-    """The hits of a query in live sessions, in `shared`, and in cold segments and archives if the query says so.
+    """The hits of a query in live sessions, in `others`, and in cold segments and archives if the query says so.
 
     The two functions are those of the query path.
     """
@@ -88,7 +87,7 @@ def search_with_archives(
     wide = copy.copy(wide)
     wide.sessions = query.sessions
     wide.aggregations = []
-    archived = _search_archived(scope, wide, shared, search_index)
+    archived = _search_archived(scope, wide, others, search_index)
     key = sort_key(query.sort, query.then_by)
     # `merge` keeps the order of each: a page must not depend on how many pages there are
     hits = list(merge(live, archived, key=lambda hit: key(_sortable(hit))))
@@ -103,14 +102,16 @@ def search_with_archives(
     )
     found.warnings = live.warnings
     if query.aggregations:
-        found.warnings.append(f"The aggregations leave out {len(shared)} memories in files for all sessions.")
+        found.warnings.append(
+            f"The aggregations leave out {sum(map(len, others.values()))} memories in files of the designs."
+        )
     found.not_valid = live.not_valid + archived.not_valid
     found.corrected = {**archived.corrected, **live.corrected}
     return found
 
 
 def _search_archived(
-    scope: Scope, query: Query, shared: Mapping[str, RecordHistory], search_index: SearchFunction
+    scope: Scope, query: Query, others: Mapping[str, Mapping[str, RecordHistory]], search_index: SearchFunction
 ) -> Hits:
     store, policy = scope.store, scope.policy()
     cold: dict[str, object] = {}
@@ -123,12 +124,12 @@ def _search_archived(
         found = store.archived_sessions()
         archived = [each for each in found if query.sessions is None or each.session in query.sessions]
     with _building[0]:
-        index = _index_of(scope, query.sessions, cold, archived, shared)
+        index = _index_of(scope, query.sessions, cold, archived, others)
     hits: Hits = index.answer(None, lambda searcher: search_index(query, searcher, policy), viewer=scope.viewer)
     paths = {each.session: each.path for each in archived}
     for hit in hits:
         name = hit.record.session
-        if name != GLOBAL_SESSION or hit.record.id not in shared:
+        if hit.record.id not in others.get(name, {}):
             hit.archived = paths[name] if name in paths else _cold_location(store, name)
     return hits
 
@@ -145,16 +146,16 @@ def _index_of(
     sessions: list[str] | None,
     cold: dict[str, object],
     archived: list[ArchivedSession],
-    shared: Mapping[str, RecordHistory],
+    others: Mapping[str, Mapping[str, RecordHistory]],
 ) -> SearchIndex:
-    """The index of these cold segments, archives and shared memories; the last one is kept until one of them changes."""
+    """The index of these cold segments, archives and other memories; the last one is kept until one of them changes."""
     store, with_summaries = scope.store, scope.viewer is None  # a summary covers private memories, too
     key = (
         with_summaries,
         sessions and tuple(sessions),
         list(cold.items()),
         [(each.session, each.version) for each in archived if each.version is not None],
-        shared,
+        others,
     )
     cached = _cached.get(store)
     if cached is not None and cached[0] == key:
@@ -164,8 +165,8 @@ def _index_of(
         problems: dict[str, list[Problem]] = {name: [] for name in cold}
         in_segments = each_existing(cold, lambda name: store.session(name).cold_history(problems[name]).histories)
         histories: Histories = {**dict(in_segments), **_archived_histories(store, archived, problems, with_summaries)}
-        if shared:
-            histories[GLOBAL_SESSION] = {**histories.get(GLOBAL_SESSION, {}), **shared}
+        for name, memories in others.items():
+            histories[name] = {**histories.get(name, {}), **memories}
         index = store.index_of(histories, problems)
     _cached[store] = (key, index)
     return index

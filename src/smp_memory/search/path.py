@@ -25,7 +25,6 @@ from smp_memory.index.query import MatchColumns, is_loose, matches_spelling, onl
 from smp_memory.index.tokenizer import joined_terms, parse, spellings
 from smp_memory.model.history import PausedCollection
 from smp_memory.model.hits import Hit, Hits
-from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.observation import QUERY, observes
 from smp_memory.search.field_values import aggregate, with_computed
 from smp_memory.search.names import spelled, with_corrections
@@ -89,11 +88,11 @@ def search(scope: Scope, query: Query) -> Hits:
     """Answer a checked query. Hidden memories are left out before the limit is applied, so they take nobody's place."""
     store = scope.store
     store.check_open()
-    shared = store.shared_memories() if query.sessions is None or GLOBAL_SESSION in query.sessions else {}
-    if query.include_archived or shared:
+    others = store.unindexed_memories(query.sessions)
+    if query.include_archived or others:
         from smp_memory.search.archive_search import search_with_archives  # a door: rare, and it unpacks archives
 
-        hits = search_with_archives(scope, query, shared, search_live, search_index)
+        hits = search_with_archives(scope, query, others, search_live, search_index)
     else:
         hits = search_live(scope, query)
     if query.sessions is None and not query.include_archived:

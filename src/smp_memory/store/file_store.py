@@ -88,7 +88,7 @@ class FileStore:
         self.defers_file_checks = False  # see `open_read_only`
         self._config_identity: list[int] = []
         self._archived_count: tuple[object, int] = (None, 0)
-        self._shared_memories: tuple[object, Mapping[str, RecordHistory]] = (None, {})
+        self.known_unindexed: dict[str, tuple[object, Mapping[str, RecordHistory]]] = {}  # see `shared_files`
         self.change_table = ChangeTable(system, os.path.join(root, PRIVATE))
         self.state = state or open_user_state(root, self.disk)
         self.access = AccessLog(self.state)
@@ -156,17 +156,13 @@ class FileStore:
             self._archived_count = (stats, len(ArchiveIndex(self).archived_ids()))
         return self._archived_count[1]
 
-    def shared_memories(self) -> Mapping[str, RecordHistory]:
-        """Read again only when a file has changed."""
-        if not any(self.disk.is_folder(os.path.join(self.root, name)) for name in ("global", "shared")):
+    def unindexed_memories(self, sessions: list[str] | None = None) -> Histories:
+        has_files = any(self.disk.is_folder(os.path.join(self.root, name)) for name in ("global", "shared"))
+        if not has_files and self.layout.name != "log":
             return {}
-        from smp_memory.store.shared_files import SHARED_FILES, shared_histories
+        from smp_memory.store.shared_files import unindexed_memories
 
-        found = [self.disk.stat(os.path.join(self.root, *name.split("/"))) for name in SHARED_FILES]
-        stats = [identity(state) if state is not None else None for state in found]
-        if stats != self._shared_memories[0]:
-            self._shared_memories = (stats, shared_histories(self))
-        return self._shared_memories[1]
+        return unindexed_memories(self, sessions)
 
     def mark_changed(self, session: str) -> None:
         """Tell other processes that a session has changed, and show it in the files for all sessions if it is `global`."""
@@ -491,12 +487,11 @@ class FileStore:
             raise StoreClosed("This store was closed; open it again with smp_memory.open().", path=self.root)
 
     def refresh_written(self) -> None:
-        for session in [*self._sessions.values(), *self.dropped]:
-            try:
-                if session.writer.has_known_entries and session.has_valid_settings():
-                    session.refresh_figures()
-            except (OSError, SMPError):
-                continue  # `as_of` says how old they are; maintenance renews them
+        written = [each for each in (*self._sessions.values(), *self.dropped) if each.writer.has_known_entries]
+        if written:
+            from smp_memory.store.tidy import refresh_all
+
+            refresh_all(written)
 
     def close(self) -> None:
         if self.closed:

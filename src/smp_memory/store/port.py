@@ -35,7 +35,7 @@ Guarantees of every backend
 
 Operations that a backend may refuse with NotSupported: `convert`, `quarantined_data` and `restore_quarantined`. Those
 that may do nothing: `tidy`, `refresh_overviews`, `refresh_figures`, `unread_sessions`,
-`quarantined`, `shared_memories`, `report_…`, `sync`.
+`quarantined`, `unindexed_memories`, `report_…`, `sync`.
 
 Parts that another backend can use: `store.searcher.Searcher` (every query of `IndexSearcher` over an `index.Index`),
 `store.visible_index` (the same for a viewer), `store.history_index` (an index in RAM of histories), `store.examination`
@@ -457,10 +457,10 @@ class Store(Protocol):
     def refresh_written(self) -> None:
         """Renew the figures and overviews in the files of sessions that this process wrote to. Never fails; may do nothing."""
 
-    def shared_memories(self) -> Mapping[str, RecordHistory]:
-        """Memories in the designs' files for all sessions, as memories of the session `global`, by id.
+    def unindexed_memories(self, sessions: list[str] | None = None) -> Histories:
+        """Memories of these sessions, or of all, that are not in the index, by session and id; cheap.
 
-        The same object until a file changes; cheap.
+        Those in the designs' files for all sessions belong to the session `global`, whether it exists or not.
         """
 
     def unread_sessions(self) -> list[UnreadSession]:

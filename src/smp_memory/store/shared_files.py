@@ -9,6 +9,8 @@ list of values below a key is one preference, or one learning for each value. In
 mapping is the author. A key around the whole file such as `preferences` is not part of a name. The files of other programs are never
 changed in what they hold. A file that cannot be read is named in the log and by `smp doctor`.
 
+Design 004 keeps preferences of one session in its metadata (`preferences` in `metadata.json`); they are read in the same way.
+
 Writing. The memories for all sessions are those of the session `global`, which is the truth. In the layouts whose designs have such files,
 the key `smp` of these files shows them:
 
@@ -35,6 +37,7 @@ from datetime import UTC, datetime
 from smp_memory import event_log
 from smp_memory.errors import InvalidRecord, SMPError
 from smp_memory.files.codec import signature
+from smp_memory.files.disk import identity
 from smp_memory.files.journal import write_to_quarantine
 from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_fields
@@ -46,13 +49,14 @@ from smp_memory.model.types import KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     from smp_memory.model.history import SessionHistory
     from smp_memory.model.record import Record
     from smp_memory.store.file_session import FileSession
     from smp_memory.store.file_store import FileStore
+    from smp_memory.store.port import Histories
 
 PROFILE = "user-profile"
 KNOWLEDGE = "agent-knowledge"
@@ -82,8 +86,55 @@ _SECTION = re.compile(rb"^(?:smp|- smp):[^\n]*(?:\n|\Z)(?:[ ][^\n]*(?:\n|\Z)|[ ]
 # -- reading
 
 
-def shared_histories(store: FileStore) -> dict[str, RecordHistory]:
-    """The memories in the existing files, as memories of the session `global`, by id."""
+def unindexed_memories(store: FileStore, sessions: list[str] | None) -> Histories:
+    """Memories of these sessions, or of all, that are in no entries, by session and id; read again only when a file changed."""
+    found: dict[str, Mapping[str, RecordHistory]] = {}
+    if sessions is None or GLOBAL_SESSION in sessions:
+        found[GLOBAL_SESSION] = shared_memories(store)
+    if store.layout.name == "log":
+        found.update(session_preferences(store, store.session_ids() if sessions is None else sessions))
+    return {name: memories for name, memories in found.items() if memories}
+
+
+def shared_memories(store: FileStore) -> Mapping[str, RecordHistory]:
+    """The memories in the existing files, as memories of the session `global`, by id. The same object until a file changes."""
+    stats = [store.disk.stat(os.path.join(store.root, *name.split("/"))) for name in SHARED_FILES]
+    version = [identity(state) if state is not None else None for state in stats]
+    known = store.known_unindexed.get("")
+    if known is None or known[0] != version:
+        known = store.known_unindexed[""] = (version, _read_shared(store))
+    return known[1]
+
+
+def session_preferences(store: FileStore, sessions: Iterable[str]) -> Iterator[tuple[str, Mapping[str, RecordHistory]]]:
+    """The preferences in the metadata of sessions (design 004), by session and id."""
+    for name in sessions:
+        version, known = store.metadata_version(name), store.known_unindexed.get(name)
+        if known is None or known[0] != version:
+            known = store.known_unindexed[name] = (version, _in_metadata(store, name) if version else {})
+        yield name, known[1]
+
+
+def _in_metadata(store: FileStore, session: str) -> dict[str, RecordHistory]:
+    try:
+        info = store.session(session).info()
+    except SMPError:
+        return {}  # `validate` names it
+    given = info.other.get("preferences")
+    if not isinstance(given, dict):
+        return {}
+    found: dict[str, RecordHistory] = {}
+    path = os.path.join(store.layout.folder(store.root, session), store.layout.info_file)
+    for number, fields in enumerate(_SharedReader("preference", names_authors=False).read(given, ()), 1):
+        author = {"author": info.user} if info.user else {}
+        data = {**author, "author_kind": "user", **fields}
+        entry = Entry(PUT, "preference", f"metadata-{number}", info.created_text, data, number, state="unsigned")
+        entry.file = path
+        found[entry.id] = RecordHistory(entry)
+    return found
+
+
+def _read_shared(store: FileStore) -> dict[str, RecordHistory]:
     found: dict[str, RecordHistory] = {}
     for name in SHARED_FILES:
         try:

@@ -27,7 +27,7 @@ import os
 from datetime import UTC, datetime
 from typing import Any
 
-from smp_memory.errors import SessionCorrupt, StorageCorrupt, StorageError
+from smp_memory.errors import SessionCorrupt, SMPError, StorageCorrupt, StorageError
 from smp_memory.files.entry_fields import fold_entries
 from smp_memory.files.layouts.layout import AS_OF, NOTICE, OVERVIEW_FILES, OVERVIEWS
 from smp_memory.files.yaml_text import emit_mapping
@@ -184,6 +184,16 @@ def refresh(files: FileSession, *, dry_run: bool = False) -> bool:
         if files.session == GLOBAL_SESSION:
             renew(files.store)
     return is_stale
+
+
+def refresh_all(sessions: Iterable[FileSession]) -> None:
+    """Refresh sessions as far as possible: `as_of` says how old figures are, and maintenance renews them."""
+    for session in sessions:
+        try:
+            if session.has_valid_settings():
+                refresh(session)
+        except (OSError, SMPError):
+            continue
 
 
 def _renew_figures(files: FileSession, dry_run: bool) -> bool:

@@ -27,7 +27,7 @@ from smp_memory.files.layouts.layout import OVERVIEWS, PRIVATE
 from smp_memory.files.lock import HOLDER_BYTES
 from smp_memory.model import ids
 from smp_memory.model.health import NOTE, PROBLEM, WARNING, Check, HealthIssue, counted, named
-from smp_memory.model.session_info import FORMAT
+from smp_memory.model.session_info import FORMAT, GLOBAL_SESSION
 from smp_memory.model.storage_reports import unread_advice
 from smp_memory.model.times import to_moment
 from smp_memory.store.archive_index import ArchiveIndex
@@ -112,7 +112,8 @@ class OtherLayoutsCheck(Check):
             )
 
 
-_OF_DESIGNS = frozenset(("index.json", "lock", ".lock"))  # made from the memories, or without a meaning here
+_INDEX = "index.json"
+_OF_DESIGNS = frozenset((_INDEX, "lock", ".lock"))  # made from the memories, or without a meaning here
 
 
 class UnreadFilesCheck(Check):
@@ -131,6 +132,10 @@ class UnreadFilesCheck(Check):
                 names.append(name)
             elif name not in (PRIVATE, OVERVIEWS):
                 names += [f"{name}/{inner}" for inner in disk.names(path)]
+        if _INDEX in names:
+            message = f"{_INDEX} in the folder of {session.id} is not kept up to date: SMP neither writes nor reads it."
+            advice = f"For a fresh one: smp index --json --session {session.id}"
+            yield HealthIssue(self.name, NOTE, message, advice, session.id, path=os.path.join(reader.folder, _INDEX))
         unknown = [name for name in names if not _is_known(name, session.id)]
         if unknown:
             message = f"{named(unknown)} in the folder of {session.id} {'is' if len(unknown) == 1 else 'are'} not read."
@@ -197,7 +202,7 @@ class SharedFilesCheck(Check):
     failed = "some files for all sessions cannot be read"
 
     def store(self, subject: FileExamination) -> Iterator[HealthIssue]:
-        number = len(subject.store.shared_memories())
+        number = len(subject.store.unindexed_memories([GLOBAL_SESSION]).get(GLOBAL_SESSION, ()))
         self.summary = counted(number, "memory", "memories") + (
             " in global/ or shared/: context uses them" if number else ""
         )
