@@ -310,9 +310,7 @@ class SessionMemory:
 
     def by_agent(self, agent: str, **options: Unpack[QueryOptions]) -> Hits:
         """Memories of one author. The session's user and `user` are the same author, as in `agents`."""
-        return search.path.query(
-            self.scope, None, {**options, **search.overviews.by_author(self.scope, agent, options)}
-        )
+        return search.path.query(self.scope, None, search.overviews.by_author(self.scope, agent, options))
 
     def by_type(self, type: str, **options: Unpack[QueryOptions]) -> Hits:
         """Memories of one type."""

@@ -11,6 +11,7 @@ import json
 import re
 
 from smp_memory.files.codec import JsonLines
+from smp_memory.files.layouts.layout import DERIVED_FIELDS
 from smp_memory.git.entry_files import CannotMerge
 
 TYPE_CHECKING = False
@@ -87,6 +88,15 @@ def merge_mappings(
     merge = _FieldMerge(first)
     mine, other = merge.mapping(base, ours, theirs, ())
     return mine, other, merge.conflicts
+
+
+def without_figures(fields: dict[str, Any]) -> dict[str, Any]:
+    """Metadata without all figures."""
+    outer = _without_agent_figures(fields)
+    session = outer.get("session")
+    if isinstance(session, dict):
+        return {**outer, "session": {name: value for name, value in session.items() if name not in DERIVED_FIELDS}}
+    return {name: value for name, value in outer.items() if name not in DERIVED_FIELDS}
 
 
 def _without_agent_figures(fields: dict[str, Any]) -> dict[str, Any]:

@@ -96,8 +96,10 @@ def by_author(scope: Scope, agent: str, options: Mapping[str, Any]) -> dict[str,
     """The options of a query for the memories of an author: those of the session's user also say `user`, or nothing."""
     users = {*_users(scope).values(), USER}
     if agent not in users:
-        return {"agents": agent}
-    return {"agents": sorted(users)} if "where" in options else {"where": {"author": {"in": [*sorted(users), None]}}}
+        return {**options, "agents": agent}
+    if "where" in options:
+        return {**options, "agents": sorted(users)}
+    return {**options, "where": {"author": {"in": [*sorted(users), None]}}}
 
 
 def _info(scope: Scope, session: str) -> SessionInfo | None:

@@ -152,6 +152,7 @@ def write_overviews(
     try:
         if disk.is_folder(folder):  # it may have been archived or converted meanwhile
             disk.make_folder(os.path.join(folder, OVERVIEWS))
+            _write_if_changed(disk, os.path.join(folder, OVERVIEWS, ".gitignore"), b"*\n")  # clones make their own
             for name, overview in zip(OVERVIEW_FILES, overviews, strict=True):
                 if _write_if_changed(
                     disk, os.path.join(folder, OVERVIEWS, name), (NOTICE + to_yaml(overview)).encode()
@@ -192,7 +193,7 @@ def refresh_all(sessions: Iterable[FileSession]) -> None:
         try:
             if session.has_valid_settings():
                 refresh(session)
-        except (OSError, SMPError):
+        except (OSError, SMPError, ValueError):
             continue
 
 

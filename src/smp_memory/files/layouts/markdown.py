@@ -97,14 +97,17 @@ class MarkdownLayout(Layout):
     sessions = "active"
     info_file = "metadata.yaml"
     inner_folders = (_STATES, _ARTIFACTS)
-    first_files = tuple(  # empty overviews, as `store.tidy` writes them
-        (f"{OVERVIEWS}/{file}", f"{NOTICE}{name}:\n  version: 1\n  last_updated: null\n{empty}".encode())
-        for file, name, empty in zip(
-            OVERVIEW_FILES,
-            ("topic_index", "timeline_index", "agent_index"),
-            ("  topics: {}\n", "  events: []\n  buckets: {}\n", "  agents: {}\n"),
-            strict=True,
-        )
+    first_files = (  # empty overviews, as `store.tidy` writes them; clones make their own
+        (f"{OVERVIEWS}/.gitignore", b"*\n"),
+        *(
+            (f"{OVERVIEWS}/{file}", f"{NOTICE}{name}:\n  version: 1\n  last_updated: null\n{empty}".encode())
+            for file, name, empty in zip(
+                OVERVIEW_FILES,
+                ("topic_index", "timeline_index", "agent_index"),
+                ("  topics: {}\n", "  events: []\n  buckets: {}\n", "  agents: {}\n"),
+                strict=True,
+            )
+        ),
     )
     field_names = FieldNames(
         time="timestamp",
