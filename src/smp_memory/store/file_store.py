@@ -88,6 +88,11 @@ class FileStore:
         self.defers_file_checks = False  # see `open_read_only`
         self._config_identity: list[int] = []
         self._archived_count: tuple[object, int] = (None, 0)
+        self.preferences: tuple[int, float, dict[str, Mapping[str, RecordHistory]]] = (
+            -1,
+            0.0,
+            {},
+        )  # see `shared_files`
         self.known_unindexed: dict[str, tuple[object, Mapping[str, RecordHistory]]] = {}  # see `shared_files`
         self.change_table = ChangeTable(system, os.path.join(root, PRIVATE))
         self.state = state or open_user_state(root, self.disk)

@@ -32,6 +32,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from datetime import UTC, datetime
 
 from smp_memory import event_log
@@ -49,7 +50,7 @@ from smp_memory.model.types import KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
     from smp_memory.model.history import SessionHistory
@@ -79,6 +80,7 @@ _KEYS = {"preference": "preferences", "learning": "patterns"}
 _AROUND = re.compile(r"(?:^|_)(?:preferences|profile|patterns|knowledge|learnings|entries|items|memories|agents)$")
 _TEXTS = {"learning": ("content", "knowledge", "insight", "description", "text", "value"), "preference": ("content",)}
 _AUTHORS = ("agent", "agent_name", "learned_by")
+_UNCHECKED_SECONDS = 2.0
 _UNREADABLE = (OSError, SMPError, ValueError, TypeError, RecursionError)
 _SECTION = re.compile(rb"^(?:smp|- smp):[^\n]*(?:\n|\Z)(?:[ ][^\n]*(?:\n|\Z)|[ ]*\n(?=[ ]))*", re.MULTILINE)
 
@@ -92,8 +94,18 @@ def unindexed_memories(store: FileStore, sessions: list[str] | None) -> Historie
     if sessions is None or GLOBAL_SESSION in sessions:
         found[GLOBAL_SESSION] = shared_memories(store)
     if store.layout.name == "log":
-        found.update(session_preferences(store, store.session_ids() if sessions is None else sessions))
+        found.update(_all_preferences(store) if sessions is None else session_preferences(store, sessions))
     return {name: memories for name, memories in found.items() if memories}
+
+
+def _all_preferences(store: FileStore) -> dict[str, Mapping[str, RecordHistory]]:
+    """The same for all sessions. Metadata that another program changed in place is read again after some seconds."""
+    folder = store.disk.stat(os.path.join(store.root, store.layout.sessions))
+    changed = folder.st_mtime_ns if folder is not None else 0
+    if store.preferences[:1] != (changed,) or time.monotonic() > store.preferences[1]:
+        found = dict(session_preferences(store, store.layout.names(store.disk, store.root)))
+        store.preferences = (changed, time.monotonic() + _UNCHECKED_SECONDS, found)
+    return store.preferences[2]
 
 
 def shared_memories(store: FileStore) -> Mapping[str, RecordHistory]:
@@ -106,20 +118,25 @@ def shared_memories(store: FileStore) -> Mapping[str, RecordHistory]:
     return known[1]
 
 
-def session_preferences(store: FileStore, sessions: Iterable[str]) -> Iterator[tuple[str, Mapping[str, RecordHistory]]]:
+def session_preferences(store: FileStore, sessions: list[str]) -> Iterator[tuple[str, Mapping[str, RecordHistory]]]:
     """The preferences in the metadata of sessions (design 004), by session and id."""
-    for name in sessions:
-        version, known = store.metadata_version(name), store.known_unindexed.get(name)
+    files = [f"{name}{os.sep}{store.layout.info_file}" for name in sessions]
+    base = os.path.join(store.root, store.layout.sessions)
+    for name, found in zip(sessions, store.disk.system.lstat_below(base, files), strict=True):
+        if found is None:
+            continue
+        version, known = (found.st_ino, found.st_size, found.st_mtime_ns), store.known_unindexed.get(name)
         if known is None or known[0] != version:
-            known = store.known_unindexed[name] = (version, _in_metadata(store, name) if version else {})
-        yield name, known[1]
+            known = store.known_unindexed[name] = (version, _in_metadata(store, name))
+        if known[1]:
+            yield name, known[1]
 
 
 def _in_metadata(store: FileStore, session: str) -> dict[str, RecordHistory]:
     try:
         info = store.session(session).info()
     except SMPError:
-        return {}  # `validate` names it
+        return {}  # not a session, or `validate` names it
     given = info.other.get("preferences")
     if not isinstance(given, dict):
         return {}
