@@ -250,7 +250,7 @@ def test_write_for_all_sessions_is_stored_when_a_shared_file_cannot_be_written(
         assert [each.key for each in memory.global_memory.preferences()] == ["units"]
     assert path.read_text() == "profile: [unclosed\n"
     assert "cross-session-preferences.yaml" in caplog.text
-    assert "shared_files_stale" in [getattr(record, "event", None) for record in caplog.records]
+    assert "shared_files_stale" in [getattr(record, "smp_event", None) for record in caplog.records]
 
 
 def test_concurrent_writers_leave_all_memories_in_the_file(tmp_path: Path) -> None:
