@@ -69,6 +69,7 @@ def tell(layout: str) -> tuple[MemorySystem, smp_memory.Memory]:
     for step in _steps(session):
         clock.pass_seconds(20)
         step()
+    memory.store.refresh_written()  # as `close` does
     return system, memory
 
 
@@ -109,10 +110,10 @@ def _in_one_transaction(session: smp_memory.SessionMemory) -> None:
 
 
 def files_of(system: MemorySystem, folder: str) -> Iterator[str]:
-    """The paths below a folder, but not those of SMP's private folders."""
+    """The paths below a folder, but not those of SMP's private folders and of overviews."""
     for name in sorted(system.listdir(folder)):
         path = f"{folder}/{name}"
-        if name == ".smp":
+        if name in (".smp", "indexes"):
             continue
         if system.lstat(path).st_mode & 0o040000:
             yield from files_of(system, path)

@@ -342,7 +342,7 @@ class AgentMemory:
         """Close a finding or a decision; see `SessionMemory.resolve`."""
         return self._writer.resolve(id, resolution, by=by, status=status, expected_revision=expected_revision, **fields)
 
-    def relate(self, source: Any, target: Any, kind: str = "relates_to", *, by: str | None = None) -> Any:
+    def relate(self, source: Any, target: Any = None, kind: str = "relates_to", *, by: str | None = None) -> Any:
         return self._writer.relate(source, target, kind, by=by)
 
     def unrelate(self, source: Any, target: Any, kind: str = "relates_to", *, by: str | None = None) -> Any:

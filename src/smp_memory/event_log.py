@@ -34,6 +34,7 @@ _ALWAYS_SHOWN = frozenset(  # reported nowhere else; Python prints them to stder
         "reason_redacted",
         "session_brought_back",
         "session_left_out",
+        "shared_files_stale",
         "vectors_missing",
     ]
 )

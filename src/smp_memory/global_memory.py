@@ -5,7 +5,8 @@
     memory.global_memory.undo("LEARN-0001")
 
 They are ordinary memories in a session of their own (`global`), in readable files, as durable as all. The session is created
-with the first write, and never archived automatically. `context` uses its memories in every session.
+with the first write, and never archived automatically. `context` uses its memories in every session. The designs' files for all
+sessions show them, and what other programs wrote there is read as well (`smp_memory.store.shared_files`).
 
 Guarantees: a promoted memory names its origins (`promoted_from`: session, id, revision, who, when) and is related to them
 (`derived_from`). Promoting a memory again, or one of the same text, adds an origin, not a second copy; many
@@ -86,11 +87,15 @@ class GlobalMemory:
 
     def _records(self, type: str) -> list[Any]:
         """Records of the session `global`, and those in shared files of the designs whose key it does not have."""
-        records = self.session.records(type) if self.exists else []
+        records = self._own(type)
         keys = {(record.category, record.key) for record in records} if type == "preference" else set()
-        shared: list[Any] = self._memory.store.shared_records(type, GLOBAL_SESSION)
+        histories = self._memory.store.unindexed_memories([GLOBAL_SESSION]).get(GLOBAL_SESSION, {}).values()
+        shared: list[Any] = [history.record(GLOBAL_SESSION) for history in histories if history.first.type == type]
         others = [each for each in shared if type != "preference" or (each.category, each.key) not in keys]
         return [*others, *records]
+
+    def _own(self, type: str) -> list[Any]:
+        return self.session.records(type) if self.exists else []
 
     # -- writing
 
@@ -181,7 +186,7 @@ class GlobalMemory:
     def _find_promoted(self, record: Record) -> Record | None:
         """The memory for all sessions with the same key or, without a key, the same text."""
         key = record.given.get("key") if record.type == "preference" else None
-        others: list[Any] = self._records("preference" if record.type == "preference" else "learning")
+        others = self._own("preference" if record.type == "preference" else "learning")
         if key is not None:
             matching = (other for other in others if other.key == key)
         else:

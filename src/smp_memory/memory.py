@@ -10,6 +10,8 @@ from smp_memory.errors import (
     InvalidConfig,
     InvalidFormat,
     InvalidRecord,
+    MemoryNotFound,
+    SessionNotFound,
     SMPError,
     StorageError,
     done_before_failure,
@@ -290,7 +292,13 @@ class Memory:
                 f"ref: {validation.quoted(ref)} is not the name of a memory; give session/ID, such as review/DEC-0001.",
                 field="ref",
             )
-        return self.session(session).get(memory_id)
+        try:
+            return self.session(session).get(memory_id)
+        except (MemoryNotFound, SessionNotFound):
+            found = self._store.unindexed_memories([session]).get(session, {}).get(memory_id)
+            if found is None:
+                raise
+            return found.record(session)
 
     # -- searching
 
@@ -674,7 +682,12 @@ class Memory:
         self._store.convert(to, progress)
         self.close()
         try:
-            return Memory(self.root, None, self._arguments, self.scope.clock.source, self._system)
+            converted = Memory(self.root, None, self._arguments, self.scope.clock.source, self._system)
+            if converted.global_memory.exists:
+                converted.store.session(
+                    GLOBAL_SESSION
+                ).refresh_figures()  # other layouts show its memories in other files
+            return converted
         except StorageError as error:
             raise done_before_failure(error, f"{self.root} was converted to {to}", self.root) from error
 
@@ -731,7 +744,9 @@ class Memory:
         self._store.sync()
 
     def close(self) -> None:
-        """Sync what is not yet synced and close all files. Safe to call twice."""
+        """Sync what is not yet synced, renew figures and overviews of sessions written here, and close. Safe to call twice."""
+        if not self._store.closed:
+            self._store.refresh_written()
         self._store.close()
 
     def __enter__(self) -> Memory:

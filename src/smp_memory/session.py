@@ -228,7 +228,7 @@ class SessionMemory:
         """
         return self._writer.resolve(id, resolution, by=by, status=status, expected_revision=expected_revision, **fields)
 
-    def relate(self, source: Any, target: Any, kind: str = "relates_to", *, by: str | None = None) -> Any:
+    def relate(self, source: Any, target: Any = None, kind: str = "relates_to", *, by: str | None = None) -> Any:
         """Relate two memories: `relate("DEC-0002", "FIND-0001", "resolves")`; the target may be `session/ID`."""
         return self._writer.relate(source, target, kind, by=by)
 
@@ -310,8 +310,8 @@ class SessionMemory:
         return search.path.query(self.scope, None, {**options, "topic": topic})
 
     def by_agent(self, agent: str, **options: Unpack[QueryOptions]) -> Hits:
-        """Memories of one author."""
-        return search.path.query(self.scope, None, {**options, "agents": agent})
+        """Memories of one author. The session's user and `user` are the same author, as in `agents`."""
+        return search.path.query(self.scope, None, search.overviews.by_author(self.scope, agent, options))
 
     def by_type(self, type: str, **options: Unpack[QueryOptions]) -> Hits:
         """Memories of one type."""

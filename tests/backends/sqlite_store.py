@@ -459,11 +459,11 @@ class SqliteStore:
 
     # -- what only a store in files has
 
-    def shared_records(self, type: str | None = None, session: str = "") -> list[Any]:
-        return []
+    def refresh_written(self) -> None:
+        pass
 
-    def shared_count(self, sees: Any = None) -> int:
-        return 0
+    def unindexed_memories(self, sessions: Any = None) -> dict[str, Any]:
+        return {}
 
     def unread_sessions(self) -> list[Any]:
         return []

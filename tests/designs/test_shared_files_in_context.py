@@ -1,8 +1,7 @@
-"""Memories in the designs' files for all sessions come into a context; a query says that it did not search them."""
+"""Memories in the designs' files for all sessions come into a context, and queries find them."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,9 @@ from pathlib import Path
 import pytest
 
 import smp_memory
-from smp_memory.store import foreign_files
+from smp_memory.privacy.visibility import Viewer
+from smp_memory.scope import Scope
+from smp_memory.search import path
 
 
 def smp_command(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -55,16 +56,36 @@ def test_own_preference_replaces_the_one_of_the_files_in_a_context(root: Path) -
         assert "dry" not in text
 
 
-def test_query_says_how_many_memories_of_the_files_it_did_not_search(root: Path) -> None:
+def test_query_over_all_sessions_finds_memories_of_the_files(root: Path) -> None:
     with smp_memory.open(root) as memory:
-        assert memory.query("totals").shared_not_searched == 2
-        assert memory.query("totals", include_archived=True).shared_not_searched == 2
-        assert memory.find_similar("totals").shared_not_searched == 2
-        assert memory.create_session("s2").query("totals").shared_not_searched == 0
-    told = smp_command(root, "query", "totals", "--all").stdout
-    assert "2 memories in global/ or shared/ were not searched" in told
-    assert json.loads(smp_command(root, "query", "totals", "--all", "--json").stdout)["shared_not_searched"] == 2
+        memory.create_session("s2").add_decision("Compare the totals of each cart")
+        for options in ({}, {"include_archived": True}, {"sessions": None}):
+            assert {hit.record.text for hit in memory.query("totals", **options)} >= {
+                "Totals differ",
+                "Compare the totals of each cart",
+            }
+        assert [hit.record.session for hit in memory.query("totals differ")][:1] == ["global"]
+        assert [hit.record.text for hit in memory.query(types="learning")] == ["Totals differ"]
+        assert memory.query("totals", count_by="type").counts["type"] == {"learning": 1, "decision": 1}
+        assert memory.query("tone")[0].record.value == "dry"
+        assert "Totals differ" in [hit.record.text for hit in memory.find_similar("totals differ")]
+        assert [hit.record.text for hit in memory.session("s2").query("totals")] == ["Compare the totals of each cart"]
+        found = memory.query("totals differ")[0].record
+        assert memory.get(found.ref).text == found.text
+        assert memory.query(count_by={"field": "importance", "op": "avg"}).warnings
+    assert "Totals differ" in smp_command(root, "query", "totals", "--all").stdout
     assert "tone = dry" in smp_command(root, "context").stdout
+
+
+def test_pages_of_a_query_hold_each_memory_of_the_files_once(root: Path) -> None:
+    with smp_memory.open(root) as memory:
+        session = memory.create_session("s2")
+        for number in range(7):
+            session.add_learning(f"Totals of cart {number}")
+        seen: list[str] = []
+        for offset in range(0, 12, 3):
+            seen += [hit.record.ref for hit in memory.query("totals", limit=3, offset=offset)]
+        assert len(seen) == len(set(seen)) == 8
 
 
 def test_doctor_counts_shared_memories_and_names_unreadable_files(root: Path) -> None:
@@ -86,19 +107,23 @@ def test_private_memory_in_a_shared_file_is_visible_to_its_author_only(tmp_path:
         assert "Totals differ" in str(memory.context("veritas"))
 
 
-def test_query_reads_the_files_for_all_sessions_again_only_when_they_changed(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_private_memory_in_a_shared_file_is_found_by_its_author_only(tmp_path: Path) -> None:
+    (tmp_path / "global").mkdir()
+    (tmp_path / "global" / "learned-patterns.yaml").write_text(
+        'patterns:\n  - pattern: "Totals differ"\n    visibility: private\n    author: veritas\n'
+    )
+    with smp_memory.open(tmp_path) as memory:
+        assert len(memory.query("totals")) == 1
+        for agent, count in (("architect", 0), ("veritas", 1)):
+            scope = Scope(memory.store, None, memory.config, memory.scope.clock, viewer=Viewer(agent))
+            assert len(path.query(scope, "totals", {})) == count
+
+
+def test_change_of_a_shared_file_is_found_by_the_next_query(root: Path) -> None:
     with smp_memory.open(root) as memory:
-        before = memory.query("totals").shared_not_searched
-        reads: list[str] = []
-        original = foreign_files._records
-        monkeypatch.setattr(foreign_files, "_records", lambda *given: reads.append(given[2]) or original(*given))
-        assert memory.query("totals").shared_not_searched == before
-        assert reads == []
+        assert not [hit for hit in memory.query("carts expire") if "expire" in hit.record.text]
         name = "learned-patterns.yaml" if (root / "global").exists() else "agent-knowledge.json"
-        (path,) = root.glob(f"*/{name}")
+        (changed,) = root.glob(f"*/{name}")
         more = 'patterns:\n  - "Totals differ"\n  - "Carts expire"\n'
-        path.write_text(more if name.endswith(".yaml") else '["Totals differ", "Carts expire"]')
-        assert memory.query("totals").shared_not_searched == before + 1
-        assert reads
+        changed.write_text(more if name.endswith(".yaml") else '["Totals differ", "Carts expire"]')
+        assert memory.query("carts expire")[0].record.text == "Carts expire"

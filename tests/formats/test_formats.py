@@ -21,7 +21,7 @@ def files(root: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(root)): path.read_bytes()
         for path in sorted(root.rglob("*"))
-        if path.is_file() and ".smp" not in path.parts
+        if path.is_file() and {".smp", "indexes"}.isdisjoint(path.parts)
     }
 
 

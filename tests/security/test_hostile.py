@@ -118,6 +118,7 @@ def test_a_linked_session_folder_is_no_session(tmp_path: Path, layout: str) -> N
         memory.create_session("s1")
     assert {path.name for path in (place / "moved").iterdir()} <= {
         ".smp",
+        "indexes",
         "manifest.json",
         "metadata.yaml",
         "metadata.json",

@@ -138,12 +138,6 @@ class Highlighter:
 # -- hits
 
 
-def shared_not_searched(memories: int) -> str:
-    """The note that memories in shared files, which are never searched, were left out."""
-    were = "memory in global/ or shared/ was" if memories == 1 else "memories in global/ or shared/ were"
-    return f"{memories:,} {were} not searched; `smp context` uses them."
-
-
 def not_valid_left_out(memories: int) -> str:
     """The note that memories which do not hold now were left out."""
     were = (

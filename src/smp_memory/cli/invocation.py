@@ -353,7 +353,7 @@ class Invocation:
     def close(self) -> None:
         """Close the store; the next use opens it again."""
         if self._memory is not None:
-            self._memory.close()
+            self._memory.store.close()  # without renewing figures, which maintenance does: commands are short
             self._memory = None
 
     def __enter__(self) -> Invocation:

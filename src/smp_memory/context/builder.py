@@ -26,7 +26,6 @@ from smp_memory.context.request import ContextRequest
 from smp_memory.context.visible_sessions import VisibleSessions
 from smp_memory.errors import InvalidQuery
 from smp_memory.index.tokenizer import without_signs
-from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.observation import CONTEXT, observes
 from smp_memory.privacy.visibility import Viewer
@@ -185,7 +184,14 @@ def _build(
     viewer = Viewer(request.agent)
     visible = Scope(scope.store, None, scope.config, scope.clock, viewer=viewer)
     scope.store.check_open()
-    shared = [record for record in scope.store.shared_records(None, GLOBAL_SESSION) if viewer.sees(record)]
+    shared = [
+        record
+        for name, histories in sorted(
+            scope.store.unindexed_memories().items(), key=lambda each: each[0] != request.session
+        )
+        for history in histories.values()
+        if request.visible_sessions.allows(name) and (record := history.record(name)) and viewer.sees(record)
+    ]
 
     def select(searcher: IndexSearcher) -> tuple[str, list[ContextItem], CandidateSearch, list[Lane]]:
         search = CandidateSearch(searcher, request)

@@ -32,6 +32,7 @@ from smp_memory.context.trace import (
     OTHER_LABELS,
     OTHER_USER,
     REPEATED_TEXT,
+    SHARE_USED,
     WEAK,
     ContextTrace,
     TracedMemory,
@@ -139,7 +140,7 @@ def _nothing_because(preview: Preview) -> str:
         return "no memory was found"
     if all(item.reason == BELOW_FLOOR for item in preview.left_out):
         return f"no memory is relevant enough; the floor is {preview.min_relevance:g}"
-    if all(item.reason == NO_ROOM for item in preview.left_out):
+    if all(item.reason in (NO_ROOM, SHARE_USED) for item in preview.left_out):
         return f"no memory fits into {preview.max_tokens:,} tokens"
     return "every memory that was found is left out"
 
@@ -160,7 +161,7 @@ def complete(
     left_out: dict[str, PreviewItem] = {}
     for traced in (*_best_first(trace.offered), *trace.dropped.values()):
         if traced.record is not None and traced.record.ref not in included and traced.record.ref not in left_out:
-            left_out[traced.record.ref] = _left_out(traced, trace, preview)
+            left_out[traced.record.ref] = _left_out(traced, trace, preview, chosen)
     total = 0
     if trace.words:
         hits = owner.hits(trace.words)
@@ -218,18 +219,18 @@ def _included(traced: TracedMemory) -> PreviewItem:
 _WHY = {"matches": "matches the task", "written": "matches the task, and was written down", WEAK: "matches the task, below the floor", "state": "its own state"}  # fmt: skip
 
 
-def _left_out(traced: TracedMemory, trace: ContextTrace, preview: Preview) -> PreviewItem:
+def _left_out(traced: TracedMemory, trace: ContextTrace, preview: Preview, chosen: list[ContextItem]) -> PreviewItem:
     item = _item_of(traced)
     item.reason, item.detail = traced.reason, traced.detail
     if item.reason:
         return item
-    repeats = traced.item.repeats if traced.item is not None else ""
+    repeats = traced.item.repeats or _same_text(traced.item, chosen) if traced.item is not None else ""
     if repeats:
         item.reason, item.detail = REPEATED_TEXT, f"{repeats} says the same"
     elif traced.lane == WEAK and item.relevance is not None and item.relevance < trace.floor:
         item.reason, item.detail = BELOW_FLOOR, below_floor(item.relevance, trace.floor)
     else:
-        item.reason, item.detail = NO_ROOM, _no_room(trace.shares.get(traced.lane), preview.max_tokens)
+        item.reason, item.detail = _no_room(traced, trace.shares.get(traced.lane), preview)
     return item
 
 
@@ -237,10 +238,19 @@ def below_floor(relevance: float, floor: float) -> str:
     return f"relevance {relevance_text(relevance, floor)}, the floor is {floor:g}"
 
 
-def _no_room(share: float | None, max_tokens: int) -> str:
-    if share is None:
-        return f"the budget of {max_tokens:,} tokens was used up"
-    return f"its share of the budget, {int(share * max_tokens):,} of {max_tokens:,} tokens, was used up"
+def _same_text(item: ContextItem, chosen: list[ContextItem]) -> str:
+    """A memory in the context with the same text as one that the budget did not ask for any more."""
+    text = item.text.casefold()
+    return next((each.record.ref for each in chosen if each.text.casefold() == text), "")
+
+
+def _no_room(traced: TracedMemory, share: float | None, preview: Preview) -> tuple[str, str]:
+    """The reason and its detail: the budget is used up, or only the part of it for this kind of memory."""
+    most, line = preview.max_tokens, traced.item.line if traced.item is not None else ""
+    if preview.tokens + count_tokens(line) > most:
+        return NO_ROOM, f"the budget of {most:,} tokens was used up"
+    part = f", {int(share * most):,} of {most:,} tokens," if share is not None else ""
+    return SHARE_USED, f"the share of its kind of memories{part} was used up"
 
 
 def _set_lines(preview: Preview, chosen: list[ContextItem]) -> None:

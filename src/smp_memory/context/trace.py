@@ -30,6 +30,7 @@ EXPIRED = "expired"
 NOT_YET = "not valid yet"
 HIDDEN = "hidden"
 NO_ROOM = "no room"
+SHARE_USED = "share used up"  # of its kind, while there was room for others
 ALREADY_TOLD = "already told"
 SAID_HERE = "said in this conversation"
 OTHER_USER = "other user or project"
@@ -39,7 +40,7 @@ NOT_FOR_AGENT = "not for this agent"
 OTHER_LABELS = "other topic or tags"
 CUT = "cut by limit"
 REASONS = (
-    BELOW_FLOOR, SUPERSEDED, OUTDATED, EXPIRED, NOT_YET, SETTLED, HIDDEN, NO_ROOM, ALREADY_TOLD, SAID_HERE, OTHER_USER, REPEATED_KEY,
+    BELOW_FLOOR, SUPERSEDED, OUTDATED, EXPIRED, NOT_YET, SETTLED, HIDDEN, NO_ROOM, SHARE_USED, ALREADY_TOLD, SAID_HERE, OTHER_USER, REPEATED_KEY,
     REPEATED_TEXT, NOT_FOR_AGENT, OTHER_LABELS, CUT,
 )  # fmt: skip
 

@@ -37,6 +37,8 @@ else:
 SIGNED, EDITED, UNSIGNED = "signed", "edited", "unsigned"  # entries
 DAMAGED, TORN, CONFLICT = "damaged", "torn", "conflict"  # not entries
 
+VERIFIED = "another program wrote it, and its checksum is right"  # the message of an unsigned entry
+
 _TAIL = re.compile(rb"(?:\r?\n)?---[ \t]*\r?(?:\n|\Z)|\r?\n")
 
 
@@ -286,7 +288,9 @@ def _decode_line(text: bytes, start: int, end: int, line: int) -> Piece | None:
             and len(checksum) == _FULL_CHECKSUM_LENGTH
             and _is_full_checksum(checksum, fields, text[:mark])
         ):
-            return _decode_strictly(text, start, end, line, UNSIGNED)  # written by another program, and unchanged since
+            piece = _decode_strictly(text, start, end, line, UNSIGNED)
+            piece.message = piece.message or VERIFIED
+            return piece
     return _decode_strictly(text, start, end, line, EDITED if checksum is not None else UNSIGNED)
 
 
@@ -296,8 +300,10 @@ def _is_full_checksum(checksum: str, fields: Fields, before: bytes) -> bool:
     The design sorts with a list of names given to JavaScript's `JSON.stringify`, which leaves all other names out, also of inner
     objects, and writes 1.0 as 1. Such a checksum says nothing about what it leaves out.
     """
-    forms = (fields, _stringify_form(fields, sorted(fields)))
+    names = sorted(fields)
+    forms = (fields, _stringify_form(fields, names))
     texts = [json.dumps(form, sort_keys=True, ensure_ascii=False, separators=(",", ":")) for form in forms]
+    texts.append(to_json({name: fields[name] for name in names}))  # sorted at the top only
     checksums = [sha256_hex(data) for data in (before, *(text.encode(errors="replace") for text in texts))]
     return checksum.removeprefix("sha256:") in checksums
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 from smp_memory.errors import InvalidRecord
 from smp_memory.files.codec import SIGNED, UNSIGNED
 from smp_memory.model import ids
-from smp_memory.model.design_fields import translate_fields
+from smp_memory.model.design_fields import RELATED, translate_fields, unwrap_fields
 from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
 from smp_memory.model.record import same
 from smp_memory.model.times import parse
@@ -36,9 +36,11 @@ from smp_memory.model.types import COMMON_ALIASES, KINDS, PerKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from smp_memory.files.codec import Fields
+    from smp_memory.model.types import Kind
 
 UID_LIMIT = 32
 LARGEST_NUMBER = 10**12  # of an entry; a larger one is damage
@@ -180,7 +182,7 @@ class FieldNames:
                     )
             memory_id = "" if "id" in lacks else ids.check(memory_id, "id", ids.LIMIT + 8)
             at = "" if "time" in lacks else parse(at, self.time)
-            _check_written_by_hand(kind_name, op, data)
+            _check_written_by_hand(kind_name, op, data, memory_id)
         entry = Entry(
             op,
             kind_name,
@@ -266,13 +268,19 @@ def _integer(value: object) -> int:
     return value if type(value) is int else 0
 
 
-def _check_written_by_hand(kind: str, op: str, data: dict[str, Any]) -> None:
+def _unwrapped(kind: Kind, data: dict[str, Any]) -> Mapping[str, Any]:
+    found = unwrap_fields(kind, data)
+    return data if found is data else {kind.aliases.get(name, name): value for name, value in found.items()}
+
+
+def _check_written_by_hand(kind: str, op: str, data: dict[str, Any], id: str) -> None:
     """Normalise a hand-written entry to what the engine relies on, and reject one without its required field."""
     if op == PUT:
-        found = translate_fields(KINDS[kind], data)
+        found = translate_fields(KINDS[kind], _unwrapped(KINDS[kind], {**data, "id": id} if RELATED in data else data))
         if found is not data:
             data.clear()
             data.update(found)
+            data.pop("id", None)
     if op == PUT and not any(data.get(name) not in (None, "") for group in KINDS[kind].required for name in group):
         raise InvalidRecord(f"{KINDS[kind].text}: required for a {kind}.", field=KINDS[kind].text)
     tags = data.get("tags")

@@ -16,6 +16,7 @@ import re
 from datetime import UTC, datetime
 
 from smp_memory.model import ids
+from smp_memory.model.design_fields import relationship_in
 from smp_memory.model.entry import PUT, transaction_range
 from smp_memory.model.reports import Problem
 from smp_memory.model.times import to_text
@@ -38,7 +39,7 @@ class FileState:
 
     __slots__ = (
         "end", "entries", "epoch", "identity", "incomplete", "line", "metadata_lines", "problems", "recorded_epoch",
-        "unterminated",
+        "relationships", "unterminated",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -55,7 +56,16 @@ class FileState:
         self.metadata_lines: list[
             dict[str, Any]
         ] = []  # the session's metadata, in layouts that keep it among the entries
+        self.relationships: list[tuple[str, dict[str, str]]] = []  # items of design 003 that relate two memories
         self.unterminated = False  # the last line is complete but has no line end
+
+    def add_rejected(self, fields: dict[str, Any], problem: Problem) -> None:
+        """Add an item that is no entry: a relationship, or a problem."""
+        relationship = relationship_in(fields)
+        if relationship is not None:
+            self.relationships.append(relationship)
+        else:
+            self.problems.append(problem)
 
 
 def assign_times(state: FileState) -> None:
@@ -97,6 +107,26 @@ def _next_id(entry: Entry, numbers: dict[str, int]) -> str:
     prefix = KINDS[entry.type].prefix
     numbers[prefix] = numbers.get(prefix, 0) + 1
     return ids.numbered(prefix, numbers[prefix])
+
+
+def with_relationships(states: dict[str, FileState]) -> list[Entry]:
+    """The entries of all files; a new memory that is the source of relationships has them among its relations."""
+    related: dict[str, list[dict[str, str]]] = {}
+    for state in states.values():
+        for source, relation in state.relationships:
+            related.setdefault(source, []).append(relation)
+    return [
+        _related(entry, related[entry.id]) if entry.op == PUT and entry.id in related else entry
+        for state in states.values()
+        for entry in state.entries
+    ]
+
+
+def _related(entry: Entry, relations: list[dict[str, str]]) -> Entry:
+    found = entry.copy()
+    known = found.data.get("relations", [])
+    found.data = {**found.data, "relations": [*known, *(each for each in relations if each not in known)]}
+    return found
 
 
 def incomplete_problem(entry: Entry) -> Problem:

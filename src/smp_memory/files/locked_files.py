@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 
 from smp_memory.errors import DurabilityUnknown, StorageError, StorageFull
 from smp_memory.files import reconciliation
@@ -65,6 +66,7 @@ class LockedFiles:
         self._identities: dict[str, list[int]] = {}  # of the files that were read under this lock
         self._unterminated: set[str] = set()  # files whose last line has no line end
         self._known_entries = KnownEntries(reader)
+        self._to_arrange: dict[str, bool] = {}  # files in a form that cannot be appended to; False: it was tried
         self.completed: list[str] = []  # what was done to incomplete entries, for the report of a repair
         self.changes = 0  # a counter of all writes that this process knows of, its own and others'
 
@@ -109,6 +111,10 @@ class LockedFiles:
             file.close()
             raise StaleFile
         if not file.created and file.identity not in (known[:4] if known else None, self._identities.get(name)):
+            self._to_arrange.pop(name, None)
+            file.close()
+            raise StaleFile
+        if file.identity[1] and self._must_arrange(name, file):
             file.close()
             raise StaleFile
         self._files[name] = file
@@ -119,6 +125,13 @@ class LockedFiles:
         self._check_exists()
         self._disk.make_folder(os.path.dirname(path), within=self._reader.folder)
         return self._disk.open_append(path)
+
+    def _must_arrange(self, name: str, file: OpenFile) -> bool:
+        """Whether a file in another form must be rewritten before an entry can be appended to it; `reconcile` does so."""
+        size, read = file.identity[1], partial(self._disk.read, file.path)
+        if name not in self._to_arrange and self._layout.arranged(name, size, read) is not None:
+            self._to_arrange[name] = True
+        return self._to_arrange.get(name, False)
 
     def _prefix_of(self, name: str, file: OpenFile) -> bytes:
         """The bytes to write before the next entry: the header of a new file, or a missing line end."""
@@ -360,10 +373,16 @@ class LockedFiles:
         return new is not None and old is not None and bool(new.st_size < old.st_size)
 
     def _complete_entries(self) -> bool:
-        """Write ids and times into entries that a person wrote without them; False if there is nothing to do."""
-        if not self._reader.has_incomplete:
+        """Write ids and times into entries that a person wrote without them, and arrange files that are to be written.
+
+        False if there is nothing to do.
+        """
+        names = [name for name, is_open in self._to_arrange.items() if is_open and name not in self._files]
+        if not self._reader.has_incomplete and not names:
             return False
         contents, done = reconciliation.complete_files(self._reader, skip=self._files)
+        contents = contents or reconciliation.arrange_files(self._reader, names)
+        self._to_arrange.update(dict.fromkeys(names, False))
         if not contents:
             return False
         try:

@@ -37,7 +37,6 @@ from smp_memory.files.layouts.layout import (
     PRIVATE,
     QUARANTINE,
     STAGING,
-    without_derived_fields,
 )
 from smp_memory.model import ids
 
@@ -232,7 +231,7 @@ class Review:
     def _add_info(self, content: Content, located: PlannedFile, data: bytes) -> None:
         try:
             info = located.layout.decode_info(data, located.session)
-            fields = {**info.to_dict(), "other": without_derived_fields(info.other)}
+            fields = {**info.to_dict(), "other": info.other}
             content.keys.add(f"{INFO} {_canonical(fields)}")
         except (SMPError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
             content.undecoded.append(data)

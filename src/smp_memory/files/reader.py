@@ -23,7 +23,16 @@ import time
 
 from smp_memory.errors import InvalidRecord, SMPError, StorageCorrupt
 from smp_memory.files import file_state
-from smp_memory.files.codec import CONFLICT, EDITED, SIGNED, TORN, UNSIGNED, torn_offset, unfinished_transaction
+from smp_memory.files.codec import (
+    CONFLICT,
+    EDITED,
+    SIGNED,
+    TORN,
+    UNSIGNED,
+    VERIFIED,
+    torn_offset,
+    unfinished_transaction,
+)
 from smp_memory.files.disk import identity
 from smp_memory.files.entry_fields import decode_entries
 from smp_memory.files.file_state import (
@@ -33,6 +42,7 @@ from smp_memory.files.file_state import (
     hidden_problems,
     incomplete_problem,
     never_complete,
+    with_relationships,
 )
 from smp_memory.files.journal import Journal, Plan
 from smp_memory.files.lock import HOLDER_BYTES, STATE_LIMIT_BYTES, WriterState, decode_state
@@ -320,7 +330,7 @@ class SessionReader:
             try:
                 entries = decode_entries(field_names, piece.fields, kind, piece.state, path, piece.line, last_seq)
             except InvalidRecord as error:
-                state.problems.append(Problem(path, piece.line, "invalid", error.message))
+                state.add_rejected(piece.fields, Problem(path, piece.line, "invalid", error.message))
                 continue
             ends_with_entry, reported = True, None
             last_seq = entries[0].seq  # of a memory with its changes: where it stands
@@ -331,7 +341,7 @@ class SessionReader:
                 if (entry.state != SIGNED or entry.schema > SCHEMA) and reported is None:
                     reported = entry
             if reported is not None:
-                self._report_state(name, reported.state, reported, state)
+                self._report_state(name, reported.state, reported, state, piece.message)
         stored_until = self._stored_until if end <= self._recorded_bytes.get(name, end) else 0
         cut = unfinished_transaction(state.entries[mark:], stored_until) if ends_with_entry else None
         if cut is not None:
@@ -343,14 +353,15 @@ class SessionReader:
         state.line += settled.count(b"\n")
         state.end = end
 
-    def _report_state(self, name: str, piece_state: str, entry: Entry, state: FileState) -> None:
+    def _report_state(self, name: str, piece_state: str, entry: Entry, state: FileState, message: str) -> None:
         reports: list[tuple[str, str, str]] = []
         if entry.lacks:
             state.incomplete.append(entry)
         elif piece_state == EDITED:
             reports.append(("edited", f"{entry.id} was edited by hand.", "note"))
         elif piece_state == UNSIGNED:
-            reports.append(("unsigned", f"{entry.id} has no checksum: a person or another program wrote it.", "note"))
+            what = f": {message}" if message == VERIFIED else " has no checksum: a person or another program wrote it"
+            reports.append(("unsigned", f"{entry.id}{what}.", "note"))
         if entry.schema > SCHEMA:
             message = f"{entry.id} was written by a newer SMP (schema {entry.schema}); fields that this version does not know are kept."
             reports.append(("newer_schema", message, "warning"))
@@ -359,12 +370,13 @@ class SessionReader:
 
     def _rebuild_history(self, fresh: list[Entry], rebuild: bool, plan: Plan | None) -> None:
         incomplete = self.has_incomplete
-        if rebuild or self.is_overlaid or self._is_behind or incomplete:
+        related = any(state.relationships for state in self.states.values())
+        if rebuild or self.is_overlaid or self._is_behind or incomplete or related:
             if incomplete:
                 assign_ids(self.states, self.layout, self._numbers_given_out)
             self.session_history = self.new_history()
             self._is_behind = False
-            fresh = [entry for state in self.states.values() for entry in state.entries]
+            fresh = with_relationships(self.states)
         if plan is not None:
             fresh = fresh + self._entries_of_plan(plan)
         self.is_overlaid = plan is not None

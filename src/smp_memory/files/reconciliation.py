@@ -31,6 +31,7 @@ import os
 import re
 import time
 from collections import deque
+from functools import partial
 
 from smp_memory import event_log
 from smp_memory.errors import StorageError
@@ -47,7 +48,7 @@ from smp_memory.model.types import KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
     from smp_memory.files.lock import WriterState
     from smp_memory.files.reader import SessionReader
@@ -327,6 +328,28 @@ def complete_files(reader: SessionReader, skip: Container[str]) -> tuple[dict[st
                 for entry in state.incomplete
             ]
     return contents, done
+
+
+def arrange_files(reader: SessionReader, names: Iterable[str]) -> dict[str, bytes | None]:
+    """The new content of files in a form that cannot be appended to. The lock is held and the reader has caught up."""
+    contents: dict[str, bytes | None] = {}
+    for name in names:
+        state = reader.states.get(name)
+        if state is None or any(problem.code == "conflict" for problem in state.problems):
+            continue
+        new = reader.layout.arranged(name, state.end, partial(reader.disk.read, os.path.join(reader.folder, name)))
+        if new is not None and _has_same_entries(reader, name, state, new):
+            contents[name] = new
+    return contents
+
+
+def _has_same_entries(reader: SessionReader, name: str, state: FileState, content: bytes) -> bool:
+    decoded = FileState()
+    reader.decode(name, content, decoded)
+    return len(decoded.entries) == len(state.entries) and all(
+        (entry.op, entry.seq, entry.state) == (other.op, other.seq, other.state) and same(entry.data, other.data)
+        for entry, other in zip(decoded.entries, state.entries, strict=True)
+    )
 
 
 def _complete_file(reader: SessionReader, name: str, state: FileState, data: bytes) -> bytes | None:

@@ -30,7 +30,7 @@ any indent; items of SMP are found among them by their begin mark.
       working_memory: {…}
 
 The mapping is read as one unsigned entry: `agent_id` is the agent, `last_updated` the time, `decay` counts as in any memory, and all
-other fields are the state. Later states are appended after it as list items; `repair` turns the mapping into an item as well.
+other fields are the state. The first write to the file turns the mapping into an item of a list (`arranged`).
 
 Guarantees: those of `codec`, for fields with a one-line `id` and a `seq` that is larger than those before it: cut at any byte, such an
 entry is TORN or leaves no trace. An entry of SMP that lost its machine line is EDITED, and TORN only at the end of a file. If its machine
@@ -69,6 +69,7 @@ from smp_memory.files.text_fields import (
 )
 from smp_memory.files.yaml_text import InvalidYaml, emit_mapping, load_mapping, read_item, yaml_library
 from smp_memory.model import ids
+from smp_memory.model.design_fields import RELATED
 
 _ITEM_INDENT, _FIELD_INDENT = "  - ", "    "
 _CLOSING = b"    smp: "
@@ -77,6 +78,12 @@ _BEGINNING_LIMIT_BYTES = 200  # longer than any first line that SMP writes
 _BLANK_LINE = (b"\n\n", b"\n\r\n")
 _CUT_INDENTS = (b" ", b"  ")  # a last line that is only an item's indent
 _CUT_OFF = "the write of this entry was cut off"
+_TOP_LINE = re.compile(
+    rb"^(?![ \t\r\n#]|-[ \r\n]|-\Z)[^\n]*(?:\n|\Z)", re.MULTILINE
+)  # a key, or the limit of a document
+_DOCUMENT_LIMITS = (b"---", b"...")
+_FIRST_DASH = re.compile(rb"^([ ]*)-(?=[ \r\n]|\Z)", re.MULTILINE)
+_SIGNED_END = re.compile(rb"\n    smp: [^\n]*sha256:[0-9a-f]{16}[ ]*\r?\n\Z")
 _USUAL_INDENT_LIMIT = 4  # nested lists of SMP start at column 6; deeper items count only if the file begins with one
 
 
@@ -85,11 +92,11 @@ class YamlList:
 
     def __init__(self, key: str) -> None:
         self._key = key
-        name = re.escape(key.encode())
+        name = re.escape(key.encode()) + b"|" + RELATED.encode()
         self._structure = re.compile(
             rb"^(?:(?P<dash> *)-(?=[ \r\n]|\Z)"
             rb"|(?P<closing> +)smp: (?P<machine>(?:[^\n]* )?)(?P<sum>sha256:[0-9a-f]{16})[ ]*\r?(?:\n|\Z)"
-            rb"|(?P<top>\"?" + name + rb"\"?:[ ]*(?:\[\][ ]*)?(?:#[^\n]*)?|---[ ]*|\.\.\.[ ]*)\r?(?:\n|\Z)"
+            rb"|(?P<top>\"?(?:" + name + rb")\"?:[ ]*(?:\[\][ ]*)?(?:#[^\n]*)?|---[ ]*|\.\.\.[ ]*)\r?(?:\n|\Z)"
             rb"|(?P<other>[A-Za-z_][A-Za-z0-9_-]*:(?=[ \r\n]|\Z)))",
             re.MULTILINE,
         )
@@ -124,6 +131,37 @@ class YamlList:
     def boundary(self, data: bytes) -> int:
         at = data.find(b"\n  - id: ")
         return at + 1 if at >= 0 else -1
+
+    def ends_signed(self, data: bytes) -> bool:
+        """Whether the file ends in an entry of SMP, to which another one can be appended."""
+        return _SIGNED_END.search(data) is not None
+
+    def arranged(self, data: bytes) -> bytes:
+        """The file in the form to which an entry can be appended: the list is last, its items are indented by two.
+
+        Text and comments stay. A file that has that form, or of which it cannot be made, is returned as it is.
+        """
+        if self.ends_signed(data):
+            return data
+        starts = [match.start() for match in _TOP_LINE.finditer(data)]
+        lead = data[: starts[0]] if starts else data
+        sections = [data[start:end] for start, end in zip(starts, [*starts[1:], len(data)], strict=True)]
+        own = next((each for each in sections if self._is_own(each)), b"")
+        others = [each for each in sections if each is not own and (each is sections[0] or not _is_limit(each))]
+        dash = _FIRST_DASH.search(lead)
+        if not own and dash is not None:  # a list without a key
+            own, lead = f"{self._key}:\n".encode() + lead[dash.start() :], lead[: dash.start()]
+        key, _, items = own.partition(b"\n")
+        value, _, comment = key.partition(b":")[2].partition(b"#")
+        if value.strip() not in (b"", b"[]", b"{}", b"~", b"null") or (items.strip() and not _FIRST_DASH.search(items)):
+            return data
+        line = f"{self._key}:".encode() + (b"  #" + comment.rstrip(b"\r") if comment else b"") + b"\n"
+        lines = [each if not each or each.endswith(b"\n") else each + b"\n" for each in (lead, *others)]
+        new = b"".join(lines) + (line if value.strip() or not own else key + b"\n") + _indented(items)
+        return data if new.rstrip() == data.rstrip() else new
+
+    def _is_own(self, section: bytes) -> bool:
+        return section.partition(b":")[0].strip(b"\"' ").decode("utf-8", "replace") == self._key
 
     def _read(self, data: bytes, at_file_start: bool, stored: Stored) -> list[Piece]:
         if at_file_start and self._is_cut_header(data):
@@ -205,6 +243,23 @@ class _Item:
         """The item without a machine line; it ends here or before another key of the file."""
         self.end = self.stop if self.stop >= 0 else end
         return self
+
+
+def _is_limit(section: bytes) -> bool:
+    """Whether this is a line that begins or ends a document, and nothing below it."""
+    return section.startswith(_DOCUMENT_LIMITS) and not section[3:].strip()
+
+
+def _indented(items: bytes) -> bytes:
+    """The items of a list, moved to the column where SMP writes its own."""
+    dash = _FIRST_DASH.search(items)
+    shift = 2 - len(dash[1]) if dash is not None else 0
+    if not shift:
+        return items
+    lines = items.splitlines(keepends=True)
+    if shift > 0:
+        return b"".join(b" " * shift + line if line.strip() else line for line in lines)
+    return b"".join(line[min(-shift, len(line) - len(line.lstrip(b" "))) :] for line in lines)
 
 
 def _id_first(fields: Fields) -> Fields:
@@ -346,6 +401,16 @@ class AgentStateYaml(YamlList):
             piece.start, piece.end = piece.start + end, piece.end + end
             pieces.append(piece)
         return pieces
+
+    def arranged(self, data: bytes) -> bytes:
+        match = _MAPPING.search(data)
+        if match is None:
+            return super().arranged(data)
+        state, *others = self._pieces(data, NOT_KNOWN)
+        if state.fields is None or others:
+            return data
+        text = emit_mapping({name: value for name, value in state.fields.items() if value is not None}, _FIELD_INDENT)
+        return b"%bagent_state:\n\n%b" % (data[: match.start()], (_ITEM_INDENT + text[4:]).encode())
 
 
 def _decode_state(body: bytes, start: int, end: int) -> Piece:

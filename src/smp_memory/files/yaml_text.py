@@ -203,14 +203,19 @@ def yaml_library() -> ModuleType:
     return yaml
 
 
-def load_mapping(data: bytes) -> Fields:
-    """The mapping that a whole file holds; `ValueError` says what is wrong with it."""
+def load_value(data: bytes) -> Any:
+    """The JSON value that a whole file holds; `ValueError` says what is wrong with it."""
     yaml = yaml_library()
     try:
         text = data.removeprefix(_BOM).replace(b"\r\n", b"\n").decode()
     except UnicodeDecodeError:
         raise InvalidYaml("not valid UTF-8") from None
-    fields = read_value(text, yaml)
+    return read_value(text, yaml)
+
+
+def load_mapping(data: bytes) -> Fields:
+    """The mapping that a whole file holds; `ValueError` says what is wrong with it."""
+    fields = load_value(data)
     if fields is not None and not isinstance(fields, dict):
         raise InvalidYaml("not a mapping of fields")
     return fields or {}

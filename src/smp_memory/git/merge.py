@@ -111,6 +111,8 @@ def _codec_of(path: str, ours: bytes, theirs: bytes) -> Codec | None:
     relative = _relative(path)
     layout = MarkdownLayout()
     if relative.endswith(".yaml"):
+        if any(b"\nsmp:\n" in b"\n" + side for side in (ours, theirs)):
+            return None  # a file for all sessions, `smp_memory.store.shared_files`
         keys = set(map(list_key, filter(None, (ours, theirs))))
         if None in keys:
             if len(keys) > 1:

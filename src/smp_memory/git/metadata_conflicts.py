@@ -37,6 +37,7 @@ class MetadataConflict:
         self._other = other
         self._names = names  # of the fields that differ, each with those that it stands in
         self._unreadable = unreadable  # the side that cannot be read
+        self.is_derived = False  # only figures differ, which SMP computes anew
 
     @property
     def is_open(self) -> bool:
@@ -95,9 +96,11 @@ def find_conflict(layout: Layout, data: bytes) -> MetadataConflict | None:
         if side is None or not layout.info_file:
             return None  # in a log one side alone may have metadata
         return MetadataConflict(line, side, side, [], "the side of this clone" if mine is None else "the other side")
-    from smp_memory.git.metadata_merge import merge_mappings
+    from smp_memory.git.metadata_merge import merge_mappings, without_figures
 
-    return MetadataConflict(line, *merge_mappings(_decode_side(layout, base) or {}, mine, other))
+    found = MetadataConflict(line, *merge_mappings(_decode_side(layout, base) or {}, mine, other))
+    found.is_derived = without_figures(mine) == without_figures(other)
+    return found
 
 
 def _sides(data: bytes) -> tuple[bytes, bytes, bytes, int]:

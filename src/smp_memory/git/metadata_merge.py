@@ -11,6 +11,7 @@ import json
 import re
 
 from smp_memory.files.codec import JsonLines
+from smp_memory.files.layouts.layout import DERIVED_FIELDS
 from smp_memory.git.entry_files import CannotMerge
 
 TYPE_CHECKING = False
@@ -23,7 +24,9 @@ DIVIDER = b"=======\n"
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,15}Z")
 _FIGURES = frozenset(["smp", "statistics", "stats", "storage", "numbers"])
 _FIGURE = re.compile(r"seq|generation|format|\w+_(?:count|bytes|turns)|total_\w+")
+_AGENT_FIGURES = ("message_count", "last_active")
 _CREATED = "created_at"
+_SHOWN = ("smp",)  # memories for all sessions in the designs' files, see `smp_memory.store.shared_files`
 _MISSING: Any = object()
 _LINES = JsonLines()
 
@@ -79,11 +82,35 @@ def merge_mappings(
     base: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any], list[tuple[str, ...]]]:
     """The merged fields as ours and as theirs, which differ only in conflicts, and where each conflict is."""
+    base, ours, theirs = map(_without_agent_figures, (base, ours, theirs))
     inner = [side.get("session") if isinstance(side.get("session"), dict) else side for side in (ours, theirs)]
     first = 0 if _creation_key(inner[0]) <= _creation_key(inner[1]) else 1
     merge = _FieldMerge(first)
     mine, other = merge.mapping(base, ours, theirs, ())
     return mine, other, merge.conflicts
+
+
+def without_figures(fields: dict[str, Any]) -> dict[str, Any]:
+    """Metadata without all figures."""
+    outer = _without_agent_figures(fields)
+    session = outer.get("session")
+    if isinstance(session, dict):
+        return {**outer, "session": {name: value for name, value in session.items() if name not in DERIVED_FIELDS}}
+    return {name: value for name, value in outer.items() if name not in DERIVED_FIELDS}
+
+
+def _without_agent_figures(fields: dict[str, Any]) -> dict[str, Any]:
+    """Metadata of design 003 without the figures of agents, which are computed anew: lists are united item by item."""
+    session: Any = fields.get("session")
+    participants = session.get("participants") if isinstance(session, dict) else None
+    if not isinstance(participants, dict) or not isinstance(participants.get("agents"), list):
+        return fields
+    agents = [
+        {name: value for name, value in each.items() if name not in _AGENT_FIGURES} if isinstance(each, dict) else each
+        for each in participants["agents"]
+        if not (isinstance(each, dict) and each.get("listed") is False)
+    ]
+    return {**fields, "session": {**session, "participants": {**participants, "agents": agents}}}
 
 
 def _messages(conflicts: list[tuple[str, ...]]) -> list[str]:
@@ -120,6 +147,8 @@ class _FieldMerge:
         if _same(ours, base):
             return theirs, theirs
         if isinstance(ours, dict) and isinstance(theirs, dict):
+            if path == _SHOWN and "checksum" in ours and "checksum" in theirs:
+                return ours, ours  # derived from the session `global`; the next change of it or maintenance renews it
             return self.mapping(base, ours, theirs, path)
         if isinstance(ours, list) and isinstance(theirs, list):
             united = _unite(base if isinstance(base, list) else [], ours, theirs)

@@ -229,7 +229,7 @@ class _Maintenance:
             if not self._dry_run:
                 self._store.indexer.rebuild()
             yield "rebuilt the index"
-        yield from self._refresh_overviews()
+        self._refresh_overviews()
 
     def _archive(self) -> Iterator[str]:
         for state in due_to_archive(self._store, self._now, self._evidence):
@@ -240,12 +240,12 @@ class _Maintenance:
                 archive_session(self._scope, state.session, state.next.why, BY_MAINTENANCE)
             yield f"archived {state.session}: {state.next.why}"
 
-    def _refresh_overviews(self) -> Iterator[str]:
-        """Renew the figures that a design keeps in files: remove them from metadata, rewrite overview files."""
+    def _refresh_overviews(self) -> None:
+        """Renew what is made from memories: figures in metadata, overview files, files for all sessions."""
         for name in self._store.session_ids():
             session = self._store.session(name)
-            if session.has_valid_settings() and session.refresh_figures(dry_run=self._dry_run):
-                yield f"{name}: figures in its files"
+            if session.has_valid_settings() and not self._dry_run:
+                session.refresh_figures()
 
     def _access(self) -> Iterator[str]:
         used, end = _logged_accesses(self._store)

@@ -5,8 +5,9 @@ Fields of memories:
     context.topic                              topic
     references as an object of lists           references, a plain list
     metadata.references                        references
-    message of a decision, finding, …          its text
-    access_count, last_accessed, decay.…       access: count and last
+    message, content of a decision, finding, … its text; content of an agent's state: the state
+    memory_relationships                       relations: those whose source is the memory itself
+    access_count, last_accessed, also in decay access: count and last
 
 Applied to the input of callers and to entries that SMP did not write. A field given in SMP's own form is never overwritten,
 and a value in an unexpected form is left unchanged. See docs/designs.md.
@@ -30,7 +31,11 @@ if TYPE_CHECKING:
 
     from smp_memory.model.types import Kind
 
-_FOREIGN = frozenset(("context", "metadata", "references", "message", "access_count", "last_accessed", "decay"))
+RELATED = "memory_relationships"  # of design 003
+_FOREIGN = frozenset(
+    ("context", "metadata", "references", "message", "access_count", "last_accessed", "decay", RELATED)
+)
+_ACCESS = ("access_count", "last_accessed")
 _NESTED = ("data", "content")  # two of the designs put a type's fields into an inner object
 _ARGUMENTS = ("id", "user", "agents", "project", "tags", "config")
 _NAMES = {
@@ -51,7 +56,8 @@ _SETTINGS = ("decay_config", "compaction_config", "privacy_config")
 
 def translate_fields(kind: Kind, data: Mapping[str, Any]) -> Mapping[str, Any]:
     """The fields with those of the designs in SMP's form."""
-    if _FOREIGN.isdisjoint(data):
+    has_content = kind.text != "content" and "content" in data
+    if not has_content and _FOREIGN.isdisjoint(data):
         return data
     own = dict(data)
     topic = _inside(own, "context", "topic")
@@ -61,8 +67,13 @@ def translate_fields(kind: Kind, data: Mapping[str, Any]) -> Mapping[str, Any]:
         own["references"] = _flat(own["references"])
     elif own.get("references") is None and isinstance(_inside(own, "metadata", "references"), list):
         own["references"] = list(own["metadata"]["references"])
-    if _is_text_of(kind, own, "message"):
-        own[kind.text] = own.pop("message")
+    for name in ("message", "content"):
+        if _is_text_of(kind, own, name):
+            own[kind.text] = own.pop(name)
+    if has_content and kind.is_named_by_agent and kind.text not in own:
+        own[kind.text] = own.pop("content")
+    if isinstance(own.get(RELATED), list):
+        _set_relations(own)
     if "access" not in own:
         _set_access(own)
     return own
@@ -75,6 +86,26 @@ def _is_text_of(kind: Kind, data: Mapping[str, Any], name: str) -> bool:
     return (
         isinstance(data.get(name), str) and name not in kind.aliases and kind.text in required and not known & required
     )
+
+
+def _set_relations(data: dict[str, Any]) -> None:
+    """Add the relationships of which this memory is the source to its relations."""
+    others, relations = [], data.get("relations") or []
+    for each in data.pop(RELATED):
+        if isinstance(each, dict) and each.get("source") in (None, data.get("id")) and isinstance(relations, list):
+            relations = [*relations, {name: value for name, value in each.items() if name != "source"}]
+        else:
+            others.append(each)
+    data.update({"relations": relations} if relations else {})
+    data.update({RELATED: others} if others else {})
+
+
+def relationship_in(fields: Mapping[str, Any]) -> tuple[str, dict[str, str]] | None:
+    """The source of a relationship that stands in a file as an item of its own, and the relation; None if it is none."""
+    source, target, kind = (fields.get(name) for name in ("source", "target", "relationship"))
+    if not isinstance(source, str) or not isinstance(target, str) or not isinstance(kind, str):
+        return None
+    return source, {"kind": kind, "target": target}
 
 
 def _inside(data: Mapping[str, Any], name: str, inner: str) -> Any:
@@ -93,7 +124,7 @@ def _flat(groups: dict[str, Any]) -> Any:
 
 
 def _set_access(data: dict[str, Any]) -> None:
-    """Set `access` from the access fields of a design, which are kept as given."""
+    """Set `access` from the access fields of a design, which it replaces: there is one count, and it grows."""
     inner = data.get("decay")
     decay: dict[str, Any] = inner if isinstance(inner, dict) else {}
     source = data if "access_count" in data else decay
@@ -101,6 +132,12 @@ def _set_access(data: dict[str, Any]) -> None:
     if type(count) is not int or count < 0 or not (last is None or isinstance(last, str)):
         return
     data["access"] = {"count": count, "last": last}
+    rest = {name: value for name, value in source.items() if name not in _ACCESS}
+    if source is data:
+        data.clear()
+        data.update(rest)
+    else:
+        data["decay"] = rest
 
 
 def unwrap_fields(kind: Kind, given: Mapping[str, Any]) -> Mapping[str, Any]:

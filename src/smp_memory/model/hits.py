@@ -152,7 +152,6 @@ class Hits(list[Hit]):
         self.not_valid = 0  # matches left out because they do not hold at that time; include_expired=True finds them
         self.corrected: dict[str, str] = {}  # unknown words of the text, and the known ones that were searched as well
         self.archived_not_searched = 0  # archived sessions in which nobody looked; include_archived=True does
-        self.shared_not_searched = 0  # memories in files of the designs for all sessions, which `context` uses
         self.warnings: list[str] = []  # that opening the session brought it back from its archive
         self.min_relevance = 0.0  # `recall.min_relevance`: what `confident` asks for
         self.more = more  # whether there are further ones behind these

@@ -17,8 +17,8 @@ class SessionInfo:
     """Participants, project, creation time, context and settings of a session, and the counters that rewrites must keep."""
 
     __slots__ = (
-        "agents", "config", "context", "created_text", "format", "generation", "id", "incomplete", "is_assumed", "numbers",
-        "other", "project", "seq", "status", "tags", "uid", "user",
+        "agents", "config", "context", "created_text", "figures", "format", "generation", "id", "incomplete", "is_assumed",
+        "numbers", "other", "project", "seq", "status", "tags", "uid", "user",
     )  # fmt: skip
 
     def __init__(
@@ -56,9 +56,9 @@ class SessionInfo:
         self.seq = seq
         self.format = format
         self.uid = uid  # random; distinguishes sessions of one name that two clones of a store created
-        self.incomplete = (
-            incomplete or []
-        )  # transactions of which entries were missing when something was written after them
+        # Transactions of which entries were missing when something was written after them.
+        self.incomplete = incomplete or []
+        self.figures: dict[str, Any] = {}  # counts, sizes and times in the form of the layout, as of a time
         self.other = other or {}  # unknown fields, written by hand or by another tool
 
     @property
@@ -85,6 +85,22 @@ class SessionInfo:
 
     def __repr__(self) -> str:
         return f"SessionInfo({self.id}, {self.project or 'no project'}, user {self.user}, agents {self.agents})"
+
+
+class SessionFigures:
+    """Figures of a session for its metadata, at a time."""
+
+    __slots__ = ("agents", "as_of", "bytes", "counts", "last_accessed", "quota_bytes", "updated")
+
+    def __init__(
+        self, counts: dict[str, int], agents: dict[str, dict[str, Any]], updated: str | None, last_accessed: str | None
+    ) -> None:
+        self.counts = counts  # memories by type
+        self.agents = agents  # by name: message_count, last_active
+        self.updated = updated
+        self.last_accessed = last_accessed
+        self.bytes = self.quota_bytes = 0
+        self.as_of = ""
 
 
 GLOBAL_SESSION = "global"  # the session with the memories for all sessions, see `smp_memory.global_memory`

@@ -3,9 +3,9 @@
 Items: nothing raises, whatever the fields hold. Deleted memories are left out. Long text is put on one line and cut with
 an ellipsis; small values are kept as they are. The same memories give the same items in whatever order they come.
 
-A memory mentions its `topic`, its tags, and their parents: `security.login` mentions `security`, too. So a topic's
-memories are those that `by_topic` finds. Spellings that differ in case are one topic, under the most frequent
-spelling.
+A memory mentions its `topic`, its tags, the domains that it applies to (`applies_to.domains`), and their parents:
+`security.login` mentions `security`, too. A turn also mentions a topic whose words are in its text, and the topics of the memories that
+it refers to or that refer to it (`turn_ref`). Spellings that differ in case are one topic, under the most frequent spelling.
 
 Weight, 0 to 1: each mention counts the worth of its memory, which is its priority if a function for it is given, else
 its importance, 0.5 without one. With `worth` the sum of that,
@@ -22,10 +22,12 @@ Non-guarantees: of a memory with very many tags only the most frequent ones coun
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from itertools import combinations
 from math import fsum, log1p
 
+from smp_memory.model import ids
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
 
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     Priority = Callable[[Record], float]
 
 VERSION = 1  # of the overviews' format
-_USER = "user"
+USER = "user"
 _DEFAULT_IMPORTANCE = 0.5
 _MAX_TAG = 64
 _AUTHOR_KINDS = ("user", "agent", "system", "tool")
@@ -57,8 +59,8 @@ class OverviewItem:
         self.ref = ref  # its id, or `session/ID` in an overview of several sessions
         self.created = created
         self.updated = record.updated
-        self.author = word(record.author) or _USER
-        if user and self.author == _USER and record.author_kind == _USER:
+        self.author = word(record.author) or USER
+        if user and self.author == USER and record.author_kind == USER:
             self.author = user  # the user of its session
         self.topics = list(_topics_of(record))  # its topic first, then its tags, as written
 
@@ -114,8 +116,9 @@ def word(value: Any) -> str:
 
 
 def _topics_of(record: Record) -> Iterator[str]:
-    tags = record.tags
-    names = [record.topic, *(tags if isinstance(tags, list) else ())]
+    tags, applies = record.tags, record.given.get("applies_to")
+    domains = applies.get("domains") if isinstance(applies, dict) else None
+    names = [record.topic, *(tags if isinstance(tags, list) else ()), *(domains if isinstance(domains, list) else ())]
     keys = set()
     for name in filter(None, map(word, names)):
         if topic_key(name) not in keys:
@@ -193,6 +196,7 @@ def _is_flat(value: Any, levels: int) -> bool:
 
 # -- topics
 
+_WORD = re.compile(r"[^\W_]+")
 _MAX_TOGETHER = 16  # of one memory's topics; a hundred tags would make five thousand pairs
 _MIN_TOGETHER = 2
 
@@ -281,18 +285,25 @@ def topics_of(items: list[OverviewItem], priority: Priority | None = None) -> To
 class _Mentions:
     """All mentions of one topic."""
 
-    __slots__ = ("_spellings", "_worths", "items", "key", "name", "worth")
+    __slots__ = ("_seen", "_spellings", "_worths", "items", "key", "name", "worth")
 
     def __init__(self, key: str) -> None:
         self.key = key
         self.items: list[OverviewItem] = []
+        self._seen: set[int] = set()
         self._spellings: Counter[str] = Counter()
         self._worths: list[float] = []
 
     def add(self, item: OverviewItem, spelling: str, worth: float) -> None:
         self.items.append(item)
+        self._seen.add(id(item))
         self._spellings[spelling] += 1
         self._worths.append(worth)
+
+    def add_turn(self, item: OverviewItem, worth: float) -> None:
+        if id(item) not in self._seen:
+            self.items.append(item)
+            self.worth += worth
 
     def add_up(self) -> None:
         self.name = min(self._spellings, key=lambda spelling: (-self._spellings[spelling], spelling))
@@ -309,7 +320,37 @@ def _mentions(items: list[OverviewItem], priority: Priority | None) -> dict[str,
             found[key].add(each, spelling, worth)
     for mention in found.values():
         mention.add_up()
+    _add_turns(items, found, priority)
     return found
+
+
+def _add_turns(items: list[OverviewItem], found: dict[str, _Mentions], priority: Priority | None) -> None:
+    """Add the turns that are about a topic without naming it in their fields."""
+    by_word: dict[str, list[tuple[str, set[str]]]] = {}  # topics by their first word, with all their words
+    keys_of: dict[tuple[str, str], list[str]] = {}  # topics by session and id of a memory
+    for key, mention in found.items():
+        words = _WORD.findall(key)
+        by_word.setdefault(words[0] if words else "", []).append((key, set(words)))
+        for item in mention.items:
+            for name in (item.record.id, _turn_id(item.record.given.get("turn_ref"))):
+                keys_of.setdefault((item.record.session, name), []).append(key)
+    for turn in items:
+        if not KINDS[turn.type].is_turn:
+            continue
+        words_said = set(_WORD.findall(turn.record.text.casefold()))
+        said = [key for word in words_said for key, words in by_word.get(word, ()) if words <= words_said]
+        references = turn.record.references if isinstance(turn.record.references, list) else []
+        for name in (turn.record.id, *filter(word, references)):
+            said += keys_of.get((turn.record.session, name), [])
+        for key in sorted(set(said)):
+            found[key].add_turn(turn, turn.worth(priority))
+    order = {id(item): place for place, item in enumerate(items)}
+    for mention in found.values():
+        mention.items.sort(key=lambda item: order[id(item)])
+
+
+def _turn_id(reference: Any) -> str:
+    return ids.numbered("TURN", reference) if type(reference) is int else word(reference)
 
 
 def _mentioned(item: OverviewItem) -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""Search in cold segments and archived sessions, and merge the hits with those of the index.
+"""Search in cold segments, archived sessions and the designs' files for all sessions; merge the hits with those of the index.
 
-Cold segments and archives are not in the index. For a query with `include_archived` they are read into a small index
-in RAM, which is kept until one of their files changes. Archives are unpacked in RAM by the strict reader, the latest
+They are not in the index. Cold segments and archives, for a query with `include_archived`, and the files for all sessions
+are read into a small index in RAM, which is kept until one of their files changes. Archives are unpacked in RAM by the strict reader, the latest
 first, up to `MAX_UNPACKED_BYTES` in all; of the remaining ones, and of a damaged one, only the summary is searched,
 as the memory `ARCHIVE`, and the answer's `problems` name the archive.
 
@@ -67,22 +67,27 @@ if hasattr(os, "register_at_fork"):
 def search_with_archives(
     scope: Scope,
     query: Query,
+    others: Mapping[str, Mapping[str, RecordHistory]],
     search_live: Callable[[Scope, Query], Hits],
     search_index: SearchFunction,
 ) -> Hits:
-    """The hits of a query in live sessions and in cold segments and archives; the two functions are those of the query path."""
+    """The hits of a query in live sessions, in `others`, and in cold segments and archives if the query says so.
+
+    The two functions are those of the query path.
+    """
     store = scope.store
-    if query.aggregations:
+    if query.aggregations and query.include_archived:
         raise InvalidQuery("aggregations: not possible together with include_archived.", field="aggregations")
     end = query.offset + query.limit
     wide = copy.copy(query)
     wide.offset, wide.limit = 0, end
-    if query.sessions is not None:
+    if query.sessions is not None and query.include_archived:
         wide.sessions = [name for name in query.sessions if not store.is_archived(name)]
     live = search_live(scope, wide) if wide.sessions is None or wide.sessions else Hits([])
     wide = copy.copy(wide)
     wide.sessions = query.sessions
-    archived = _search_archived(scope, wide, search_index)
+    wide.aggregations = []
+    archived = _search_archived(scope, wide, others, search_index)
     key = sort_key(query.sort, query.then_by)
     # `merge` keeps the order of each: a page must not depend on how many pages there are
     hits = list(merge(live, archived, key=lambda hit: key(_sortable(hit))))
@@ -93,27 +98,40 @@ def search_with_archives(
         counts=_added(live.counts, archived.counts),
         left_out=[each for each in live.left_out if each.session not in archived_sessions],
         problems=live.problems + archived.problems,
+        aggregations=live.aggregations,
     )
+    found.warnings = live.warnings
+    if query.aggregations:
+        found.warnings.append(
+            f"The aggregations leave out {sum(map(len, others.values()))} memories in files of the designs."
+        )
     found.not_valid = live.not_valid + archived.not_valid
     found.corrected = {**archived.corrected, **live.corrected}
     return found
 
 
-def _search_archived(scope: Scope, query: Query, search_index: SearchFunction) -> Hits:
+def _search_archived(
+    scope: Scope, query: Query, others: Mapping[str, Mapping[str, RecordHistory]], search_index: SearchFunction
+) -> Hits:
     store, policy = scope.store, scope.policy()
-    names = store.session_ids() if query.sessions is None else query.sessions
-    live = [name for name in names if store.has_session(name)]
-    versions = each_existing(live, lambda name: store.session(name).cold_version())
-    cold = {name: version for name, version in versions if version is not None}
-    archived = [each for each in store.archived_sessions() if query.sessions is None or each.session in query.sessions]
-    archived = [each for each in archived if each.version is not None]  # others have no memories
+    cold: dict[str, object] = {}
+    archived: list[ArchivedSession] = []
+    if query.include_archived:
+        names = store.session_ids() if query.sessions is None else query.sessions
+        live = [name for name in names if store.has_session(name)]
+        versions = each_existing(live, lambda name: store.session(name).cold_version())
+        cold = {name: version for name, version in versions if version is not None}
+        found = store.archived_sessions()
+        archived = [each for each in found if query.sessions is None or each.session in query.sessions]
+        archived = [each for each in archived if each.version is not None]  # others have no memories
     with _building[0]:
-        index = _index_of(scope, query.sessions, cold, archived)
+        index = _index_of(scope, query.sessions, cold, archived, others)
     hits: Hits = index.answer(None, lambda searcher: search_index(query, searcher, policy), viewer=scope.viewer)
     paths = {each.session: each.path for each in archived}
     for hit in hits:
         name = hit.record.session
-        hit.archived = paths[name] if name in paths else _cold_location(store, name)
+        if hit.record.id not in others.get(name, {}):
+            hit.archived = paths[name] if name in paths else _cold_location(store, name)
     return hits
 
 
@@ -125,15 +143,20 @@ def _cold_location(store: Store, session: str) -> str:
 
 
 def _index_of(
-    scope: Scope, sessions: list[str] | None, cold: dict[str, object], archived: list[ArchivedSession]
+    scope: Scope,
+    sessions: list[str] | None,
+    cold: dict[str, object],
+    archived: list[ArchivedSession],
+    others: Mapping[str, Mapping[str, RecordHistory]],
 ) -> SearchIndex:
-    """The index of these cold segments and archives; the last one is kept until one of them changes."""
+    """The index of these cold segments, archives and other memories; the last one is kept until one of them changes."""
     store, with_summaries = scope.store, scope.viewer is None  # a summary covers private memories, too
     key = (
         with_summaries,
         sessions and tuple(sessions),
         list(cold.items()),
         [(each.session, each.version) for each in archived],
+        others,
     )
     cached = _cached.get(store)
     if cached is not None and cached[0] == key:
@@ -143,6 +166,8 @@ def _index_of(
         problems: dict[str, list[Problem]] = {name: [] for name in cold}
         in_segments = each_existing(cold, lambda name: store.session(name).cold_history(problems[name]).histories)
         histories: Histories = {**dict(in_segments), **_archived_histories(store, archived, problems, with_summaries)}
+        for name, memories in others.items():
+            histories[name] = {**histories.get(name, {}), **memories}
         index = store.index_of(histories, problems)
     _cached[store] = (key, index)
     return index

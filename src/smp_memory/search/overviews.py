@@ -5,16 +5,19 @@ from __future__ import annotations
 from smp_memory.decay import DecayInputs
 from smp_memory.errors import SessionCorrupt, StorageCorrupt
 from smp_memory.incomplete import each_existing
+from smp_memory.index.documents import text_of
+from smp_memory.index.tokenizer import spellings
 from smp_memory.model.record import Records
-from smp_memory.model.times import to_microseconds
-from smp_memory.overview import activity, summary
+from smp_memory.model.times import to_microseconds, to_text
+from smp_memory.overview import activity, lookup, summary
+from smp_memory.overview.topics import USER
 from smp_memory.overview.topics import topics as topics_of_records
 from smp_memory.search.query import Query
 from smp_memory.search.records import records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any, TypeVar
 
     from smp_memory.model.record import Record
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 def topics(scope: Scope) -> Topics:
     """Topics and tags, the weightiest first."""
     every = _all_records(scope)
-    made: Topics = topics_of_records(every, priority=_priority_of(scope), across_sessions=scope.sessions is None)
+    made: Topics = topics_of_records(every, across_sessions=scope.sessions is None)
     return _with_problems(made, every)
 
 
@@ -60,6 +63,15 @@ def summarize(scope: Scope) -> SessionSummary:
     return _with_problems(made, every)
 
 
+def lookup_index(scope: Scope, session: str) -> dict[str, Any]:
+    """The lookup index of one session, in the form of design 004 in its layout `log`, else of design 001."""
+    at, priority, files = to_text(scope.now()), _priority_of(scope), scope.store.session(session)
+    if scope.config.layout == "log":
+        histories = files.view(lambda session_history: list(session_history.histories.values()))
+        return lookup.entry_index(session, at, histories, priority)
+    return lookup.inverted_index(session, at, records(files), lambda record: sorted(spellings(text_of(record.given))))
+
+
 def _all_records(scope: Scope) -> Records:
     """All records of the scope; reading them does not count as use. In `markdown` the overview files follow."""
     store = scope.store
@@ -78,6 +90,16 @@ def _users(scope: Scope) -> dict[str, str]:
     names = scope.store.session_ids() if scope.sessions is None else scope.sessions
     infos = each_existing(names, lambda name: _info(scope, name))
     return {name: info.user for name, info in infos if info is not None and info.user}
+
+
+def by_author(scope: Scope, agent: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a query for the memories of an author: those of the session's user also say `user`, or nothing."""
+    users = {*_users(scope).values(), USER}
+    if agent not in users:
+        return {**options, "agents": agent}
+    if "where" in options:
+        return {**options, "agents": sorted(users)}
+    return {**options, "where": {"author": {"in": [*sorted(users), None]}}}
 
 
 def _info(scope: Scope, session: str) -> SessionInfo | None:

@@ -1,7 +1,8 @@
 """The query path: from the options of a caller to one page of hits.
 
     query         check the options, search, note which memories were used
-    search        the index caught up with the files, as the viewer may see it (`Scope.answer`); archives if the query says so
+    search        the index caught up with the files, as the viewer may see it (`Scope.answer`); files for all sessions, and archives
+                  if the query says so
     search_index  row conditions → candidates (a text query: from the text index; otherwise: rows by time)
                   → score and priority (`Ranking`) → order → records from the files, checked against the query → page
 
@@ -89,16 +90,15 @@ def search(scope: Scope, query: Query) -> Hits:
     """Answer a checked query. Hidden memories are left out before the limit is applied, so they take nobody's place."""
     store = scope.store
     store.check_open()
-    if query.include_archived:
+    others = store.unindexed_memories(query.sessions)
+    if query.include_archived or others:
         from smp_memory.search.archive_search import search_with_archives  # a door: rare, and it unpacks archives
 
-        hits = search_with_archives(scope, query, search_live, search_index)
+        hits = search_with_archives(scope, query, others, search_live, search_index)
     else:
         hits = search_live(scope, query)
-        if query.sessions is None:
-            hits.archived_not_searched = store.archived_count()
-    if query.sessions is None:
-        hits.shared_not_searched = store.shared_count(scope.sees)
+    if query.sessions is None and not query.include_archived:
+        hits.archived_not_searched = store.archived_count()
     hits.min_relevance = scope.config["recall.min_relevance"]
     if scope.opened is not None:
         hits.warnings += scope.opened.take_warnings()

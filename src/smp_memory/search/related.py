@@ -44,7 +44,6 @@ def find_similar(scope: Scope, what: Any, options: Mapping[str, Any]) -> Hits:
     page.warnings = hits.warnings
     page.not_valid, page.corrected = hits.not_valid, hits.corrected
     page.archived_not_searched = hits.archived_not_searched
-    page.shared_not_searched = hits.shared_not_searched
     if is_tracked:
         scope.note_access(page.records)
     return page

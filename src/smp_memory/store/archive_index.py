@@ -216,7 +216,7 @@ class ArchiveIndex:
                         error, f"Session {session} was moved while {operation}", self.store.root
                     ) from error
         finally:
-            self.store.change_table.mark_changed(session)
+            self.store.mark_changed(session)
 
     def _places(self, session: str) -> tuple[bool, bool, list[str]]:
         """Where sessions of this name are: live, archived, in the trash."""

@@ -66,7 +66,7 @@ def erase(
                 if not archives.is_live(session):
                     intend(store, targets, session)
                 pieces |= _erase_in(archives, session, ids, receipt)
-                store.change_table.mark_changed(session)
+                store.mark_changed(session)
         finally:
             clean = _clean_up(store, targets, receipt)
         digests, failed = renew()

@@ -188,7 +188,7 @@ class FileSession:
                 raise self._store.session_not_found(self.session) from None
             except OSError as error:
                 raise from_os_error(error, self.reader.folder, batches[0].operation_name) from error
-        self._store.change_table.mark_changed(self.session)
+        self._store.mark_changed(self.session)
         if self._sync_later:
             self._store.syncer.sync_later(self.reader.folder, names, self.distrust)
 
@@ -216,6 +216,13 @@ class FileSession:
 
     def run_locked(self, operation: str, work: Callable[[], Any], *, while_converting: bool = False) -> Any:
         """Call `work` under the session's lock, with settled files; `operation` is shown to processes that wait."""
+        try:
+            return self.run_unmarked(operation, work, while_converting=while_converting)
+        finally:
+            (self._store.change_table if while_converting else self._store).mark_changed(self.session)
+
+    def run_unmarked(self, operation: str, work: Callable[[], Any], *, while_converting: bool = False) -> Any:
+        """The same for work that changes no memory."""
         self._store.check_open()
         with self._writing:
             try:
@@ -231,8 +238,6 @@ class FileSession:
                 raise
             except OSError as error:
                 raise from_os_error(error, self.reader.folder, operation) from error
-            finally:
-                self._store.change_table.mark_changed(self.session)
 
     # -- reading
 
@@ -350,7 +355,10 @@ class FileSession:
         self.run_locked(operation, update)
 
     def write_info(self, info: SessionInfo) -> None:
-        """Replace the metadata. Hold the lock."""
+        """Replace the metadata, with the figures of now. Hold the lock."""
+        from smp_memory.store.tidy import current_figures
+
+        info.figures, info.format = current_figures(self, info), FORMAT
         data = self._store.layout.encode_info(info)
         if self._store.layout.info_file:
             self._store.disk.replace(self.info_path(), data)

@@ -28,6 +28,7 @@ from smp_memory.files.layouts.layout import CONFIG_FILE, FLAG, PRIVATE, STAGING
 from smp_memory.files.user_state import open_user_state
 from smp_memory.import_lock import loading
 from smp_memory.model import ids
+from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.store.durability import IntervalSync
 from smp_memory.store.file_session import FileSession
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from smp_memory.files.user_state import UserState
     from smp_memory.model.deletions import Purged, Receipt
     from smp_memory.model.entry import Entry
-    from smp_memory.model.record import Record
+    from smp_memory.model.history import RecordHistory
     from smp_memory.model.reports import Problem
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.model.storage_reports import ArchivedSession, QuarantinedEntry, UnreadSession
@@ -83,7 +84,12 @@ class FileStore:
         self.defers_file_checks = False  # see `open_read_only`
         self._config_identity: list[int] = []
         self._archived_count: tuple[object, int] = (None, 0)
-        self._shared_records: tuple[object, list[Record]] = (None, [])
+        self.preferences: tuple[int, float, dict[str, Mapping[str, RecordHistory]]] = (
+            -1,
+            0.0,
+            {},
+        )  # see `shared_files`
+        self.known_unindexed: dict[str, tuple[object, Mapping[str, RecordHistory]]] = {}  # see `shared_files`
         self.change_table = ChangeTable(self.disk, os.path.join(root, PRIVATE))
         self.state = state or open_user_state(root, self.disk)
         self.access = AccessLog(self.state)
@@ -151,17 +157,21 @@ class FileStore:
             self._archived_count = (stats, len(ArchiveIndex(self).archived_ids()))
         return self._archived_count[1]
 
-    def shared_count(self, sees: Callable[[Record], bool] | None = None) -> int:
-        """Read again only when a file has changed."""
-        from smp_memory.store.foreign_files import SHARED_FILES, SHARED_FOLDERS, all_shared
+    def unindexed_memories(self, sessions: list[str] | None = None) -> Histories:
+        has_files = any(self.disk.is_folder(os.path.join(self.root, name)) for name in ("global", "shared"))
+        if not has_files and self.layout.name != "log":
+            return {}
+        from smp_memory.store.shared_files import unindexed_memories
 
-        if not any(self.disk.is_folder(os.path.join(self.root, name)) for name in SHARED_FOLDERS):
-            return 0
-        found = [self.disk.stat(os.path.join(self.root, *name.split("/"))) for name in SHARED_FILES]
-        stats = [identity(state) if state is not None else None for state in found]
-        if stats != self._shared_records[0]:
-            self._shared_records = (stats, all_shared(self))
-        return sum(1 for record in self._shared_records[1] if sees is None or sees(record))
+        return unindexed_memories(self, sessions)
+
+    def mark_changed(self, session: str) -> None:
+        """Tell other processes that a session has changed, and show it in the files for all sessions if it is `global`."""
+        self.change_table.mark_changed(session)
+        if session == GLOBAL_SESSION:
+            from smp_memory.store.shared_files import renew
+
+            renew(self)
 
     def has_session(self, session: str) -> bool:
         return self.layout.exists(self.disk, self.root, session)
@@ -433,11 +443,6 @@ class FileStore:
 
     # -- files of other programs and layouts, quarantine
 
-    def shared_records(self, type: str | None = None, session: str = "") -> list[Record]:
-        from smp_memory.store.foreign_files import all_shared, shared_records
-
-        return all_shared(self, session) if type is None else shared_records(self, type, session)
-
     def unread_sessions(self) -> list[UnreadSession]:
         from smp_memory.store.foreign_files import unread_sessions
 
@@ -452,6 +457,7 @@ class FileStore:
         from smp_memory.store.convert import convert
 
         convert(self, to, progress)
+        self.mark_changed(GLOBAL_SESSION)
 
     def quarantined(self) -> list[QuarantinedEntry]:
         from smp_memory.store.quarantine import list_quarantined
@@ -483,6 +489,13 @@ class FileStore:
     def check_open(self) -> None:
         if self.closed:
             raise StoreClosed("This store was closed; open it again with smp_memory.open().", path=self.root)
+
+    def refresh_written(self) -> None:
+        written = [each for each in (*self._sessions.values(), *self.dropped) if each.writer.has_known_entries]
+        if written:
+            from smp_memory.store.tidy import refresh_all
+
+            refresh_all(written)
 
     def close(self) -> None:
         if self.closed:

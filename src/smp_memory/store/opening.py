@@ -98,9 +98,15 @@ def open_read_only(
     from smp_memory.store.file_store import FileStore
 
     path, system = os.path.join(root, CONFIG_FILE), RealSystem(root)
-    stored = json.loads(Disk(system).read(path).decode("utf-8-sig"))
+    disk = Disk(system)
+    stored = json.loads(disk.read(path).decode("utf-8-sig")) if disk.exists(path) else {}
     config = Config.build(stored, path, environ=environ, arguments=arguments)
-    store = FileStore(root, layout_named(config.layout), system, config, _refuse_write)
+    layout = config.layout
+    if "layout" not in stored:  # a store of the designs that was never opened
+        from smp_memory.discovery import layout_in_config, recognise
+
+        layout = layout_in_config(stored) or recognise(disk, root) or layout
+    store = FileStore(root, layout_named(layout), system, config, _refuse_write)
     store.defers_file_checks = defers_file_checks
     return store
 

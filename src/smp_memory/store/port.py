@@ -35,7 +35,7 @@ Guarantees of every backend
 
 Operations that a backend may refuse with NotSupported: `convert`, `quarantined_data` and `restore_quarantined`. Those
 that may do nothing: `tidy`, `refresh_overviews`, `refresh_figures`, `recorded_deletions`, `write_deletion_record`, `unread_sessions`,
-`quarantined`, `shared_records`, `report_…`, `sync`.
+`quarantined`, `unindexed_memories`, `report_…`, `sync`.
 
 Parts that another backend can use: `store.searcher.Searcher` (every query of `IndexSearcher` over an `index.Index`),
 `store.visible_index` (the same for a viewer), `store.history_index` (an index in RAM of histories), `store.examination`
@@ -461,11 +461,14 @@ class Store(Protocol):
 
     # files of other programs and layouts
 
-    def shared_records(self, type: str | None = None, session: str = "") -> list[Record]:
-        """Memories in the designs' files for all sessions, as memories of `session`."""
+    def refresh_written(self) -> None:
+        """Renew the figures and overviews in the files of sessions that this process wrote to. Never fails; may do nothing."""
 
-    def shared_count(self, sees: Callable[[Record], bool] | None = None) -> int:
-        """The number of these memories; cheap."""
+    def unindexed_memories(self, sessions: list[str] | None = None) -> Histories:
+        """Memories of these sessions, or of all, that are not in the index, by session and id; cheap.
+
+        Those in the designs' files for all sessions belong to the session `global`, whether it exists or not.
+        """
 
     def unread_sessions(self) -> list[UnreadSession]:
         """Sessions in another layout than the store's, which are not read."""

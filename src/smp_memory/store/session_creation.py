@@ -43,7 +43,7 @@ def create_session(store: FileStore, info: SessionInfo) -> FileSession:
 
 def _opened(store: FileStore, session: str) -> FileSession:
     """A session that was just created."""
-    store.change_table.mark_changed(session)
+    store.mark_changed(session)
     try:
         store.check_current()  # a conversion that began meanwhile may not have seen it
         return store.session(session)
@@ -89,6 +89,9 @@ def _create_folder(store: FileStore, info: SessionInfo) -> None:
     store.make_folder(os.path.join(store.root, PRIVATE))  # of the change table
     disk.make_folder(os.path.join(waiting, PRIVATE), sync=False)
     disk.write_new(os.path.join(waiting, store.layout.info_file), store.layout.encode_info(info))
+    for name, data in store.layout.first_files:  # not synced: maintenance makes them anew
+        disk.make_folder(os.path.dirname(os.path.join(waiting, name)), sync=False)
+        disk.write_new(os.path.join(waiting, name), data, sync=False)
     disk.sync_folder(waiting)
     try:
         if disk.exists(folder):
@@ -169,6 +172,7 @@ def _check_free(store: FileStore, session: str) -> None:
 
 def encode_session(layout: Layout, session: str, info: SessionInfo, entries: list[Entry]) -> dict[str, bytes]:
     """The files of a session in a layout, from its metadata and all its entries in their order."""
+    info.figures = {}  # those of another layout
     parts = {layout.info_file or f"{session}.jsonl": [layout.encode_info(info)]}
     for entry in entries:
         name = layout.file_of(entry, session)

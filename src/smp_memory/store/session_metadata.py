@@ -86,7 +86,7 @@ def _read(session: MetadataOwner, path: str) -> SessionInfo:
     layout: Layout = session.store.layout
     data = session.store.disk.read(path)
     conflict = find_conflict(layout, data)
-    if conflict is not None and conflict.is_open:
+    if conflict is not None and conflict.is_open and not conflict.is_derived:
         _report_conflict(session, path, conflict.line)
     if layout.info_file:
         return decode_metadata(layout, data, session.session, conflict)
@@ -111,7 +111,8 @@ def open_conflict(session: MetadataOwner) -> MetadataConflict | None:
         found = find_conflict(layout, session.store.disk.read(session.info_path()))
     except (FileNotFoundError, StorageCorrupt):
         return None
-    return found if found is not None and (found.is_open or layout.info_file) else None
+    is_open = found is not None and not found.is_derived and (found.is_open or layout.info_file)
+    return found if is_open else None
 
 
 def first_time(reader: SessionReader) -> str:

@@ -110,6 +110,8 @@ def _layout_name(root: str, environ: Mapping[str, str]) -> str:
         stored.pop("converting", None)  # a fact about the files, not a setting
     Config.build(stored, path, environ=environ, arguments={})
     layout = layout_in_config(stored)
+    if layout is None and "layout" not in stored:
+        layout = recognise(Disk(RealSystem(root)), root)
     if layout is None:
         raise InvalidConfig(f"{path} names no layout that this version knows.", path=path)
     return layout

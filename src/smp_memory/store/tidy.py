@@ -1,4 +1,4 @@
-"""Keep the files that people read in order: fold changes in the `markdown` layout, write overviews, remove stale figures.
+"""Keep the files that people read in order: fold changes in the `markdown` layout, write overviews and figures.
 
     under the lock: the memories with changes → one folded entry each, at the position of the first → a rewrite
     indexes/topics.yaml  timeline.yaml  agents.yaml        in the form of design 003
@@ -16,24 +16,29 @@ names, times and ids. A file is written only when its text changed, and atomical
 files then stay as they were. No lock is taken, and no write of a memory waits for this. They are as old as the last call;
 when two processes write one at the same moment, one may give up.
 
-The designs also keep counts, sizes and times in `manifest.json` and `metadata.yaml`. SMP computes them on demand and
-writes none, so `refresh` removes them. The file's modification time is preserved: it is not a use of the session.
+The designs also show counts, sizes and times in `manifest.json`, `metadata.yaml` and `metadata.json`. Every write of the metadata
+renews them, and so do `refresh` (maintenance) and the closing of a store, if they are out of date. `as_of` beside them says when that was.
+SMP never reads them. The file's modification time is preserved: it is not a use of the session.
 """
 
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from typing import Any
 
-from smp_memory.errors import SessionCorrupt, StorageCorrupt, StorageError
+from smp_memory.errors import SessionCorrupt, SMPError, StorageCorrupt, StorageError
 from smp_memory.files.entry_fields import fold_entries
-from smp_memory.files.layouts.layout import DERIVED_FIELDS, OVERVIEW_FILES, OVERVIEWS
+from smp_memory.files.layouts.layout import AS_OF, NOTICE, OVERVIEW_FILES, OVERVIEWS
 from smp_memory.files.yaml_text import emit_mapping
 from smp_memory.model.record import same
+from smp_memory.model.session_info import GLOBAL_SESSION, SessionFigures, SessionInfo
 from smp_memory.model.storage_reports import TidyReport
+from smp_memory.model.times import to_text
 from smp_memory.overview.activity import agents_of, timeline_of
 from smp_memory.overview.topics import overview_items, topics_of
 from smp_memory.store.rewrite import SessionEdit, entries_of, position_of, rewrite
+from smp_memory.store.shared_files import renew
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -128,10 +133,7 @@ def _is_folded(history: RecordHistory) -> bool:
     return all(entry.place == history.first.place for entry in history.entries)
 
 
-# -- overviews and stale figures
-
-
-NOTICE = "# Made by SMP from the memories of this session. Edits here are not read and will be overwritten.\n"
+# -- overviews and figures
 
 
 def to_yaml(value: Overview | Mapping[str, Any]) -> str:
@@ -150,6 +152,7 @@ def write_overviews(
     try:
         if disk.is_folder(folder):  # it may have been archived or converted meanwhile
             disk.make_folder(os.path.join(folder, OVERVIEWS), within=folder)
+            _write_if_changed(disk, os.path.join(folder, OVERVIEWS, ".gitignore"), b"*\n")  # clones make their own
             for name, overview in zip(OVERVIEW_FILES, overviews, strict=True):
                 if _write_if_changed(
                     disk, os.path.join(folder, OVERVIEWS, name), (NOTICE + to_yaml(overview)).encode()
@@ -174,49 +177,99 @@ def _content(disk: Disk, path: str) -> bytes | None:
         return None
 
 
-_AGENT_FIGURES = (b"message_count", b"last_active")
-
-
 def refresh(files: FileSession, *, dry_run: bool = False) -> bool:
-    """Remove stale figures from the metadata, rewrite existing overviews and the deletion record; whether there were such figures."""
-    has_figures = _clean_metadata(files, dry_run)
+    """Renew the figures in the metadata and the overviews; whether the figures in the metadata were out of date."""
+    is_stale = _renew_figures(files, dry_run)
     if not dry_run:
         _rewrite_overviews(files)
+        if files.session == GLOBAL_SESSION:
+            renew(files.store)
         files.write_deletion_record()
-    return has_figures
+    return is_stale
 
 
-def _clean_metadata(files: FileSession, dry_run: bool) -> bool:
-    layout, disk, path = files.store.layout, files.store.disk, files.info_path()
-    if not layout.info_file or not disk.exists(path):
-        return False
-    data = disk.read(path)
-    if not any(name.encode() in data for name in DERIVED_FIELDS) and not any(name in data for name in _AGENT_FIGURES):
+def refresh_all(sessions: Iterable[FileSession]) -> None:
+    """Refresh sessions as far as possible: `as_of` says how old figures are, and maintenance renews them."""
+    for session in sessions:
+        try:
+            if session.has_valid_settings():
+                refresh(session)
+        except (OSError, SMPError, ValueError):
+            continue
+
+
+def _renew_figures(files: FileSession, dry_run: bool) -> bool:
+    disk, path = files.store.disk, files.info_path()
+    if not files.store.layout.info_file or not disk.exists(path):
         return False
     try:
         info = files.info_for_update()
     except (SessionCorrupt, StorageCorrupt):
         return False  # `validate` names it
-    if DERIVED_FIELDS.isdisjoint(info.other) and layout.encode_info(info).count(_AGENT_FIGURES[0]) == data.count(
-        _AGENT_FIGURES[0]
-    ):
+    if _without_time(info.figures) == _without_time(current_figures(files, info)):
         return False
     found = disk.stat(path)
     if not dry_run:
-        files.change_info(info)
+        files.update_info("renewing figures", lambda info: None)
         if found is not None:
             disk.set_modified_time(path, found.st_mtime_ns)
     return True
 
 
+def _without_time(figures: dict[str, Any]) -> dict[str, Any]:
+    """The figures without the time at which they were computed."""
+    return {
+        name: {key: inner for key, inner in value.items() if key != AS_OF} if isinstance(value, dict) else value
+        for name, value in figures.items()
+    }
+
+
+def current_figures(files: FileSession, info: SessionInfo) -> dict[str, Any]:
+    """The figures of a session now, in the form of its layout."""
+    layout = files.store.layout
+    if not layout.info_file:
+        return {}
+    figures: SessionFigures = files.view(lambda session_history: _figures(files, session_history, info))
+    figures.bytes, figures.quota_bytes = sum(files.sizes().values()), files.usable_config().quota_bytes
+    clock: Any = files.store.clock
+    figures.as_of = to_text(clock() if clock is not None else datetime.now(UTC))
+    return layout.figures(figures)
+
+
+def _figures(files: FileSession, session_history: SessionHistory, info: SessionInfo) -> SessionFigures:
+    records = _live_records(files, session_history)
+    counts: dict[str, int] = {}
+    updated = last = None
+    for record in records:
+        counts[record.type] = counts.get(record.type, 0) + 1
+        changed, access = to_text(record.updated), record.given.get("access")
+        used = access.get("last") if isinstance(access, dict) else None
+        updated = max(updated or changed, changed)
+        last = max(last or changed, changed, used if isinstance(used, str) else changed)
+    found = agents_of(overview_items(records, across_sessions=False, users=_users(files, info)))
+    agents = {
+        each.name: {"message_count": each.messages, "last_active": to_text(each.last)}
+        for each in found
+        if each.kind == "agent"
+    }
+    return SessionFigures(counts, agents, updated, last)
+
+
+def _live_records(files: FileSession, session_history: SessionHistory) -> list[Record]:
+    histories = (history for history in session_history.histories.values() if history.deletion is None)
+    return [record for history in histories if (record := history.record(files.session)) is not None]
+
+
+def _users(files: FileSession, info: SessionInfo) -> dict[str, str]:
+    return {files.session: info.user} if info.user else {}
+
+
 def _rewrite_overviews(files: FileSession) -> None:
-    store, folder = files.store, files.reader.folder
-    if store.layout.name != "markdown" or not store.disk.is_folder(os.path.join(folder, OVERVIEWS)):
+    if files.store.layout.name != "markdown":
         return
-
-    def read(session_history: SessionHistory) -> list[Record | None]:
-        histories = session_history.histories.values()
-        return [history.record(files.session) for history in histories if history.deletion is None]
-
-    records = [record for record in files.view(read) if record is not None]
-    write_overviews(store.disk, folder, records)
+    try:
+        users = _users(files, files.info())
+    except (SessionCorrupt, StorageCorrupt):
+        users = {}
+    records = files.view(lambda session_history: _live_records(files, session_history))
+    write_overviews(files.store.disk, files.reader.folder, records, users)

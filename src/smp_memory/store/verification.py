@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from smp_memory import event_log
-from smp_memory.errors import InvalidConfig, SessionCorrupt
+from smp_memory.errors import InvalidConfig, InvalidRecord, SessionCorrupt
 from smp_memory.files.codec import CONFLICT, EDITED, NOT_KNOWN, SIGNED, TORN, Piece
 from smp_memory.files.entry_fields import decode_entries
 from smp_memory.files.journal import MISSING
@@ -293,7 +293,10 @@ class _Repair:
             self._quarantined.append((name, data))
             self._act(name, piece.line, f"{piece.fields.get('id')} of an incomplete transaction quarantined")
             return b""
-        entries = self._entries(name, piece)
+        try:
+            entries = self._entries(name, piece)
+        except InvalidRecord:
+            return data  # an item of design 003 that relates two memories
         if len(entries) > 1:
             return self._folded(name, piece, entries, problems, data)
         if "duplicate_entry" in problems:

@@ -245,8 +245,13 @@ class Writer:
         )
         return self._commit(operation, "resolving")
 
-    def relate(self, source: Any, target: Any, kind: str = "relates_to", *, by: str | None = None) -> Any:
-        """Relate two memories: `relate("DEC-0002", "FIND-0001", "resolves")`; the target may be `session/ID`."""
+    def relate(self, source: Any, target: Any = None, kind: str = "relates_to", *, by: str | None = None) -> Any:
+        """Relate two memories: `relate("DEC-0002", "FIND-0001", "resolves")`; the target may be `session/ID`.
+
+        Also `relate({"source": "DEC-0002", "target": "FIND-0001", "relationship": "resolves"})`.
+        """
+        if isinstance(source, dict):
+            source, target, kind = source.get("source"), source.get("target"), source.get("relationship", kind)
         operation = Relate(
             id_or_operation(source), id_or_operation(target), kind, by or self._author, self._rules.content_limit
         )

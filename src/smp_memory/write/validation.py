@@ -242,7 +242,7 @@ def _relations(field: str, value: Any) -> list[dict[str, Any]]:
     relations = []
     for item in value if isinstance(value, (list, tuple)) else [value]:
         if isinstance(item, dict):
-            kind, target = item.get("kind"), item.get("target")
+            kind, target = item.get("kind", item.get("relationship")), item.get("target")
         elif isinstance(item, (list, tuple)) and len(item) == 2:
             kind, target = item
         else:

@@ -68,7 +68,9 @@ def clone(base: Path, name: str, *changes: Change, at: str = "2026-03-01T10:00:0
 
 def files(root: Path) -> dict[str, bytes]:
     found = [
-        path for path in root.rglob("*") if path.is_file() and ".smp" not in path.parts and path.name != "config.json"
+        path
+        for path in root.rglob("*")
+        if path.is_file() and {".smp", "indexes"}.isdisjoint(path.parts) and path.name != "config.json"
     ]
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in found}
 

@@ -85,6 +85,7 @@ def test_recovery_carries_out_a_committed_journal(tmp_path: Path, monkeypatch: p
         with pytest.raises(Killed), memory.session("review").transaction() as tx:
             tx.add_decision("Committed, but not carried out")
             tx.add_finding("Likewise, in another file")
+        memory.store.close()  # `Memory.close` would renew figures, and carry the plan out before
     plan = Path(memory.root, "sessions/review/.smp/journal.json")
     aged(plan)
     assert [finding.fix for finding in checked(memory.root).of("leftovers")] == ["recovery"]

@@ -38,7 +38,7 @@ def content(system: MemorySystem, session: smp_memory.SessionMemory, name: str) 
 def test_files_hold_the_overviews_and_a_notice() -> None:
     session = told(system := MemorySystem())
     assert write(system, session) == ["topics.yaml", "timeline.yaml", "agents.yaml"]
-    assert Disk(system).names(os.path.join(session.folder, "indexes")) == sorted(OVERVIEW_FILES)
+    assert Disk(system).names(os.path.join(session.folder, "indexes")) == [".gitignore", *sorted(OVERVIEW_FILES)]
     for name, overview in zip(OVERVIEW_FILES, (topics, timeline, agents), strict=True):
         text = content(system, session, name)
         assert text == NOTICE + to_yaml(overview(session.records()))
@@ -112,6 +112,7 @@ def test_failing_disk_call_raises_nothing(error: int, sticky: bool) -> None:
 def test_file_in_place_of_the_folder_raises_nothing() -> None:
     session = told(system := MemorySystem())
     disk = Disk(system)
+    disk.remove_tree(os.path.join(session.folder, "indexes"))
     disk.write_new(os.path.join(session.folder, "indexes"), b"a note")
     assert write(system, session) == []
     disk.remove(os.path.join(session.folder, "indexes"))
@@ -134,7 +135,7 @@ def test_symlink_is_replaced_not_followed(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
     folder = Path(session.folder) / "indexes"
-    folder.mkdir()
+    (folder / "topics.yaml").unlink()
     (folder / "topics.yaml").symlink_to(victim)
     assert write_overviews(Disk(RealSystem()), session.folder, session.records()) == list(OVERVIEW_FILES)
     assert victim.read_text() == "precious"

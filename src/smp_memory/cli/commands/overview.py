@@ -1,4 +1,4 @@
-"""Commands that give an overview: topics, timeline, agents, summary."""
+"""Commands that give an overview: topics, timeline, agents, summary, index."""
 
 from __future__ import annotations
 
@@ -76,6 +76,31 @@ def _topic_table(call: Invocation, topics: list[Any]) -> Iterator[str]:
     yield from table(("weight", "topic", ">memories", "last (UTC)", "subtopics"), rows, call.screen.width)
     yield ""
     yield paint("dim", f"Memories of a topic: smp query --topic {value_text(topics[0].name)}")
+
+
+# -- index
+
+
+def index_arguments(parser: Parser) -> None:
+    add_scope(parser)
+
+
+def run_index(call: Invocation) -> None:
+    """Print a lookup index of a session as JSON, in the form of index.json of the original designs.
+
+    It is made when it is asked for; SMP keeps no index.json and reads none.
+
+    Examples:
+      smp index --json > index.json
+      smp index --session shop
+    """
+    import json
+
+    from smp_memory import search
+
+    session = call.session()
+    found = search.overviews.lookup_index(session.scope, session.id)
+    call.answer(found, json.dumps(found, ensure_ascii=False, indent=2).splitlines())
 
 
 # -- timeline

@@ -21,7 +21,6 @@ from smp_memory.cli.hit_output import (
     not_valid_left_out,
     relation_tree,
     score_parts,
-    shared_not_searched,
     watch_line,
 )
 from smp_memory.cli.render import bar, bars, one_line, paint, plural, safe, time_text
@@ -116,8 +115,6 @@ def _answer(call: Invocation, search: Search, words: str) -> None:
         data["corrected"] = hits.corrected
     if hits.archived_not_searched:
         data["archived_not_searched"] = hits.archived_not_searched
-    if hits.shared_not_searched:
-        data["shared_not_searched"] = hits.shared_not_searched
     if hits.problems:
         data["problems"] = [each.to_dict() for each in hits.problems]
     if hits.warnings:
@@ -146,8 +143,6 @@ def _hits_lines(call: Invocation, hits: Hits, query: QueryOptions, search: Searc
     if hits.archived_not_searched:
         note = archived_not_searched(hits.archived_not_searched)
         yield paint("dim", f"{note} To search them, too: --include-archived")
-    if hits.shared_not_searched:
-        yield paint("dim", shared_not_searched(hits.shared_not_searched))
 
 
 def _count_lines(by: str, counts: dict[str, int], columns: int | None) -> Iterator[str]:

@@ -22,12 +22,13 @@ from smp_memory.files.codec import JsonLines
 from smp_memory.files.entry_fields import FieldNames, fold_entries
 from smp_memory.model import ids
 from smp_memory.model.entry import DELETE, PUT, RESTORE
-from smp_memory.model.session_info import SessionInfo
+from smp_memory.model.session_info import SessionFigures, SessionInfo
 from smp_memory.model.times import parse
 from smp_memory.model.types import KINDS, STEMS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from smp_memory.files.codec import Codec, Fields
@@ -40,13 +41,15 @@ CONFIG_FILE = "config.json"  # in the root of a store
 FLAG = "converting"  # in `config.json` while a store is converted
 STAGING = os.path.join(PRIVATE, FLAG)  # new files of a conversion
 ARCHIVED = "archived"  # the folder of archived sessions
-# Fields that the designs keep in a session's metadata. SMP computes them on request and writes none, because they would become stale.
+# Figures that the designs keep in a session's metadata. Those of SMP say as of when they are; others are not kept.
 DERIVED_FIELDS = frozenset((
     "updated_at", "last_accessed", "statistics", "storage", "decay", "total_entries", "total_size_bytes",
     "last_compaction",
 ))  # fmt: skip
+AS_OF = "as_of"  # beside the figures that SMP writes
 OVERRIDES = ("decay_config", "compaction_config", "privacy_config")  # names of a session's settings in the designs
 OVERVIEWS = "indexes"  # overviews for people, made from the memories; see `smp_memory.store.tidy`
+NOTICE = "# Made by SMP from the memories of this session. Edits here are not read and will be overwritten.\n"
 OVERVIEW_FILES = ("topics.yaml", "timeline.yaml", "agents.yaml")  # in that folder, see `store.tidy`
 
 
@@ -58,6 +61,7 @@ class Layout:
     inner_folders: tuple[str, ...] = ()  # folders inside that of a session that may hold files with entries
     info_file = ""  # the file with a session's metadata; empty: a line among the entries
     field_names: FieldNames
+    first_files: tuple[tuple[str, bytes], ...] = ()  # files of a new session beside its metadata
 
     # -- places
 
@@ -111,6 +115,13 @@ class Layout:
     def codec_of(self, file: str) -> Codec:
         raise NotImplementedError
 
+    def arranged(self, file: str, size: int, read: Callable[[int], bytes]) -> bytes | None:
+        """The content of a file in the form to which an entry can be appended; None if it has that form.
+
+        `read` returns the bytes from an offset on.
+        """
+        return None
+
     def kind_of(self, file: str) -> str | None:
         """The type of all entries of this file; None if each entry has a type field."""
         return None
@@ -137,6 +148,10 @@ class Layout:
 
     # -- the metadata of a session
 
+    def figures(self, found: SessionFigures) -> Fields:
+        """The figures that the design of the layout shows in the metadata."""
+        return {}
+
     def encode_info(self, info: SessionInfo) -> bytes:
         raise NotImplementedError
 
@@ -156,8 +171,10 @@ def engine_fields(info: SessionInfo) -> Fields:
     return fields
 
 
-def without_derived_fields(other: Fields) -> Fields:
-    return {name: value for name, value in other.items() if name not in DERIVED_FIELDS}
+def take_figures(fields: Fields) -> Fields:
+    """Remove the figures from metadata; those that SMP wrote are returned."""
+    found = {name: fields.pop(name) for name in DERIVED_FIELDS if name in fields}
+    return found if any(isinstance(each, dict) and AS_OF in each for each in found.values()) else {}
 
 
 def take_settings(fields: Fields) -> Fields:
@@ -188,7 +205,8 @@ def build_info(
     status: str,
     config: Fields,
 ) -> SessionInfo:
-    return SessionInfo(
+    figures = take_figures(other)
+    info = SessionInfo(
         session,
         parse(created or "1970-01-01T00:00:00Z", "created"),
         user=user,
@@ -206,6 +224,8 @@ def build_info(
         incomplete=[str(mark) for mark in pop_checked(engine, "incomplete", list, [])],
         other=other,
     )
+    info.figures = figures
+    return info
 
 
 def context_fields(info: SessionInfo) -> Fields:
@@ -223,6 +243,7 @@ def context_fields(info: SessionInfo) -> Fields:
     return fields
 
 
+_COUNTED = (("conversation", "messages"), ("decision", "decisions"), ("finding", "findings"))
 _ENDING = ".jsonl"
 _MEMORY, _TOMBSTONES = "memory.jsonl", "tombstones.jsonl"
 _CODEC = JsonLines()
@@ -259,6 +280,11 @@ class JsonlLayout(_JsonLinesLayout):
     def kind_of(self, file: str) -> str | None:
         return STEMS.get(file.removesuffix(_ENDING)) if file.endswith(_ENDING) else None
 
+    def figures(self, found: SessionFigures) -> Fields:
+        statistics: Fields = {f"total_{name}": found.counts.get(type, 0) for type, name in _COUNTED}
+        statistics.update(size_bytes=found.bytes, last_accessed=found.last_accessed, as_of=found.as_of)
+        return {"updated_at": found.updated, "statistics": statistics}
+
     def encode_info(self, info: SessionInfo) -> bytes:
         return _encode_metadata({"session_id": info.id, "created_at": info.created_text}, info, "metadata", "agent_ids")
 
@@ -287,6 +313,15 @@ class LogLayout(_JsonLinesLayout):
 
     def is_session_file(self, name: str, session: str) -> bool:
         return name in (_MEMORY, _TOMBSTONES)
+
+    def figures(self, found: SessionFigures) -> Fields:
+        names = ("conversation", "decision", "finding", "preference")
+        return {
+            "last_accessed": found.last_accessed,
+            "total_entries": sum(found.counts.values()),
+            "total_size_bytes": found.bytes,
+            "statistics": {**{f"{name}s": found.counts.get(name, 0) for name in names}, AS_OF: found.as_of},
+        }
 
     def encode_info(self, info: SessionInfo) -> bytes:
         return _encode_metadata({"session_id": info.id, "created_at": info.created_text}, info, "context", "agent_ids")
@@ -378,7 +413,7 @@ def _encode_metadata(fields: Fields, info: SessionInfo, context_name: str, agent
     fields[context_name] = context_fields(info)
     if info.config:
         fields["config"] = info.config
-    fields.update(without_derived_fields(info.other))
+    fields.update({**info.other, **info.figures})
     fields["smp"] = engine_fields(info)
     return (json.dumps(fields, ensure_ascii=False, indent=2) + "\n").encode()
 

@@ -11,13 +11,16 @@ import os
 from smp_memory.files.codec import DAMAGED, UNSIGNED, Piece
 from smp_memory.files.entry_fields import FieldNames
 from smp_memory.files.layouts.layout import (
+    AS_OF,
+    NOTICE,
+    OVERVIEW_FILES,
+    OVERVIEWS,
     Layout,
     build_info,
     context_fields,
     engine_fields,
     pop_checked,
     take_settings,
-    without_derived_fields,
 )
 from smp_memory.files.markdown_blocks import ABOUT, MarkdownBlocks
 from smp_memory.files.yaml_list import AgentStateYaml, YamlList
@@ -27,15 +30,19 @@ from smp_memory.model.types import KINDS, STEMS, PerKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from smp_memory.files.codec import Codec, Stored
     from smp_memory.files.disk import Disk
     from smp_memory.model.entry import Entry
-    from smp_memory.model.session_info import SessionInfo
+    from smp_memory.model.session_info import SessionFigures, SessionInfo
 
 _STATES, _ARTIFACTS = KINDS["agent_state"].file, KINDS["artifact"].file
 _PARTICIPANTS = "participants"  # other fields of the participants in the metadata
+_AGENTS, _ACTIVITY = "agents", ("message_count", "last_active")  # figures of agents
 _CONVERSATION, _LIST = "conversation.md", ".yaml"
 _USUAL_QUOTA_BYTES = 10 * 1024 * 1024
+_LAST_LINE_BYTES = 1024  # longer than most machine lines
 _NOT_IN_NAMES = {"/", "\\", "\0", ":"}
 _BODY = "content"
 _TITLE = b"# Artifact "  # how the files that SMP writes begin
@@ -90,6 +97,18 @@ class MarkdownLayout(Layout):
     sessions = "active"
     info_file = "metadata.yaml"
     inner_folders = (_STATES, _ARTIFACTS)
+    first_files = (  # empty overviews, as `store.tidy` writes them; clones make their own
+        (f"{OVERVIEWS}/.gitignore", b"*\n"),
+        *(
+            (f"{OVERVIEWS}/{file}", f"{NOTICE}{name}:\n  version: 1\n  last_updated: null\n{empty}".encode())
+            for file, name, empty in zip(
+                OVERVIEW_FILES,
+                ("topic_index", "timeline_index", "agent_index"),
+                ("  topics: {}\n", "  events: []\n  buckets: {}\n", "  agents: {}\n"),
+                strict=True,
+            )
+        ),
+    )
     field_names = FieldNames(
         time="timestamp",
         names={
@@ -135,6 +154,14 @@ class MarkdownLayout(Layout):
         kind = _type_of_list(file)
         return _CODECS[kind] if kind else _STATE
 
+    def arranged(self, file: str, size: int, read: Callable[[int], bytes]) -> bytes | None:
+        codec = self.codec_of(file)
+        if not isinstance(codec, YamlList) or codec.ends_signed(read(max(0, size - _LAST_LINE_BYTES))):
+            return None
+        data = read(0)
+        new = codec.arranged(data)
+        return new if new != data and codec.arranged(new) == new else None
+
     def kind_of(self, file: str) -> str | None:
         if file == _CONVERSATION:
             return "conversation"
@@ -154,17 +181,31 @@ class MarkdownLayout(Layout):
             return f"What {os.path.basename(file)[:-5]} knows, in {session}"
         return f"{file.partition('.')[0].capitalize()} of {session}"
 
+    def figures(self, found: SessionFigures) -> dict[str, object]:
+        used = round(100 * found.bytes / found.quota_bytes, 1) if found.quota_bytes else None
+        storage = {"total_bytes": found.bytes, "quota_bytes": found.quota_bytes, "utilization_pct": used}
+        return {
+            "last_accessed": found.last_accessed,
+            "storage": {**storage, AS_OF: found.as_of},
+            _AGENTS: found.agents,
+        }
+
     def encode_info(self, info: SessionInfo) -> bytes:
         known = info.other.get(_PARTICIPANTS) or {}
-        agents = [{"agent_id": name, **known.get("agents", {}).get(name, {})} for name in info.agents]
+        active = info.figures.get(_AGENTS, {})
+        agents = [
+            {"agent_id": name, **known.get("agents", {}).get(name, {}), **active.get(name, {})} for name in info.agents
+        ]
+        agents += [
+            {"agent_id": name, "listed": False, **each} for name, each in active.items() if name not in info.agents
+        ]
         participants = {**known, "user_id": info.user, "agents": agents}
         session = {"id": info.id, "created_at": info.created_text, "status": info.status, "participants": participants}
         session["context"] = context_fields(info)
         if info.config:
             session["config"] = info.config
-        session.update(
-            {name: value for name, value in without_derived_fields(info.other).items() if name != _PARTICIPANTS}
-        )
+        session.update({name: value for name, value in info.other.items() if name != _PARTICIPANTS})
+        session.update({name: value for name, value in info.figures.items() if name != _AGENTS})
         session["smp"] = engine_fields(info)
         return (
             f"# The head of session {info.id}. SMP format 1; edit it as you like.\n"
@@ -178,31 +219,47 @@ class MarkdownLayout(Layout):
         fields.pop("id", None)
         participants = pop_checked(fields, "participants", dict, {})
         items = pop_checked(participants, "agents", list, [])
-        agents = [item.get("agent_id") if isinstance(item, dict) else item for item in items]
+        agents = [item.get("agent_id") if isinstance(item, dict) else item for item in items if _is_listed(item)]
         created = pop_checked(fields, "created_at", str, None)
         status = pop_checked(fields, "status", str, "active")
         context = pop_checked(fields, "context", dict, {})
         config = {**_quota(fields), **take_settings(fields)}
         engine = pop_checked(fields, "smp", dict, {})
         user = pop_checked(participants, "user_id", str, None)
-        details = {item["agent_id"]: _details(item) for item in items if isinstance(item, dict) and _details(item)}
+        details = {item["agent_id"]: _details(item) for item in items if _is_listed(item) and _details(item)}
         if participants or details:
             fields[_PARTICIPANTS] = {**participants, "agents": details}
-        return build_info(
+        info = build_info(
             session, created, engine, context, fields, user=user, agents=agents, status=status, config=config
         )
+        if info.figures:
+            info.figures[_AGENTS] = {item["agent_id"]: _activity(item) for item in items if _activity(item)}
+        return info
 
 
 def _quota(fields: dict[str, object]) -> dict[str, object]:
     """The session's quota beside the figures of its storage (design 003), which are not kept, as a setting of the session."""
     storage = fields.get("storage")
-    quota = storage.get("quota_bytes") if isinstance(storage, dict) else None
+    quota = storage.get("quota_bytes") if isinstance(storage, dict) and AS_OF not in storage else None
     if type(quota) is not int or quota < 1 or quota == _USUAL_QUOTA_BYTES:
         return {}
     return {"quota_policy": {"max_session_size_bytes": quota}}
 
 
-def _details(agent: dict[str, object]) -> dict[str, object]:
-    """The fields of an agent in the metadata, without its name and without counts that would become stale."""
-    skipped = ("agent_id", "message_count", "last_active")
-    return {name: value for name, value in agent.items() if name not in skipped} if "agent_id" in agent else {}
+def _is_listed(agent: object) -> bool:
+    """Whether an agent belongs to the session, and is not there because of its figures alone."""
+    return not isinstance(agent, dict) or agent.get("listed") is not False
+
+
+def _details(agent: object) -> dict[str, object]:
+    """The fields of an agent in the metadata, without its name and its figures."""
+    if not isinstance(agent, dict) or "agent_id" not in agent:
+        return {}
+    return {name: value for name, value in agent.items() if name not in ("agent_id", *_ACTIVITY)}
+
+
+def _activity(agent: object) -> dict[str, object]:
+    """The figures of an agent in the metadata."""
+    if not isinstance(agent, dict) or "agent_id" not in agent:
+        return {}
+    return {name: agent[name] for name in _ACTIVITY if name in agent}

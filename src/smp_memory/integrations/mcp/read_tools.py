@@ -82,10 +82,6 @@ def recall(caller: Caller, given: arguments.RecallArguments) -> Reply:
     if hits.not_valid:
         lines.append(f"(left out: {hits.not_valid:,} that do not hold now; include_expired)")
     lines += _not_searched(hits.archived_not_searched)
-    if hits.shared_not_searched:
-        lines.append(
-            f"(not searched: {hits.shared_not_searched:,} for all sessions in global/ or shared/, see context)"
-        )
     problems, notices = caller.context.problem_lines(hits.problems)
     data = {
         "items": items,

@@ -5,7 +5,7 @@
     layouts        no session has files in another layout than the store's, which nothing reads
     unread         files in a session's folder that SMP does not read: a person may believe that their text is remembered
     archives       every byte of every archive is read and compared with its manifest; nothing is unpacked
-    shared         the files for all sessions (`smp_memory.store.foreign_files`) can be read
+    shared         the files for all sessions (`smp_memory.store.shared_files`) can be read
     locks          The kernel releases a lock when its holder dies. A lock held for long belongs to a process that hangs or
                    does something large; if the process named in it is gone, a child of that process holds it.
 
@@ -27,14 +27,15 @@ from smp_memory.files.layouts.layout import OVERVIEWS, PRIVATE
 from smp_memory.files.lock import HOLDER_BYTES
 from smp_memory.model import ids
 from smp_memory.model.health import NOTE, PROBLEM, WARNING, Check, HealthIssue, counted, named
-from smp_memory.model.session_info import FORMAT
+from smp_memory.model.session_info import FORMAT, GLOBAL_SESSION
 from smp_memory.model.storage_reports import unread_advice
 from smp_memory.model.times import to_moment
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.archive_names import foreign_summaries
 from smp_memory.store.checks.examination import CONFIGURATION
 from smp_memory.store.deletion_records import foreign_record, record_path, recorded_ids
-from smp_memory.store.foreign_files import all_shared, unread_sessions, unreadable_shared
+from smp_memory.store.foreign_files import unread_sessions
+from smp_memory.store.shared_files import unreadable_shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,7 +88,7 @@ class FormatCheck(Check):
                 self.name,
                 NOTE,
                 f"{count:,} {'session was' if count == 1 else 'sessions were'} written by hand, by another program or by an older SMP: "
-                f"{named(self._older)}. All of it can be read; their metadata gets format {FORMAT} with the next change.",
+                f"{named(self._older)}. All of it can be read; the next `smp maintain` writes format {FORMAT} into their metadata, if there is any.",
                 details=tuple({"session": name} for name in self._older),
             )
 
@@ -112,7 +113,8 @@ class OtherLayoutsCheck(Check):
             )
 
 
-_OF_DESIGNS = frozenset(("index.json", "lock", ".lock"))  # made from the memories, or without a meaning here
+_INDEX = "index.json"
+_OF_DESIGNS = frozenset((_INDEX, "lock", ".lock"))  # made from the memories, or without a meaning here
 
 
 class UnreadFilesCheck(Check):
@@ -131,6 +133,10 @@ class UnreadFilesCheck(Check):
                 names.append(name)
             elif name not in (PRIVATE, OVERVIEWS):
                 names += [f"{name}/{inner}" for inner in disk.names(path)]
+        if _INDEX in names:
+            message = f"{_INDEX} in the folder of {session.id} is not kept up to date: SMP neither writes nor reads it."
+            advice = f"For a fresh one: smp index --json --session {session.id}"
+            yield HealthIssue(self.name, NOTE, message, advice, session.id, path=os.path.join(reader.folder, _INDEX))
         unknown = [name for name in names if not _is_known(name, session.id)]
         if unknown:
             message = f"{named(unknown)} in the folder of {session.id} {'is' if len(unknown) == 1 else 'are'} not read."
@@ -211,7 +217,7 @@ class SharedFilesCheck(Check):
     failed = "some files for all sessions cannot be read"
 
     def store(self, subject: FileExamination) -> Iterator[HealthIssue]:
-        number = len(all_shared(subject.store))
+        number = len(subject.store.unindexed_memories([GLOBAL_SESSION]).get(GLOBAL_SESSION, ()))
         self.summary = counted(number, "memory", "memories") + (
             " in global/ or shared/: context uses them" if number else ""
         )

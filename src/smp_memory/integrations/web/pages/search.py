@@ -207,10 +207,6 @@ def _notes(hits: Hits) -> list[str]:
     ]
     if hits.not_valid:
         said.append(f"{counted(hits.not_valid, 'match', 'matches')} left out: no longer valid, or not yet.")
-    if hits.shared_not_searched:
-        said.append(
-            f"{counted(hits.shared_not_searched, 'memory', 'memories')} in files for all sessions are not searched here, but agents get them."
-        )
     return said + list(hits.warnings)
 
 
