@@ -31,7 +31,9 @@ def _move(path: Path) -> None:
 
 
 def session_path(root: Path) -> Path:
-    return next(path for path in root.rglob(f"{SESSION}*") if ".smp" not in path.parts and path.stem == SESSION)
+    """Its folder or file; the folder `deleted` holds records of deleted memories."""
+    found = (path for path in root.rglob(f"{SESSION}*") if path.stem == SESSION)
+    return next(path for path in found if not {".smp", "deleted"} & {*path.parts})
 
 
 @layouts
