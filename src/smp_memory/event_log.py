@@ -33,6 +33,7 @@ _ALWAYS_SHOWN = frozenset(  # reported nowhere else; Python prints them to stder
         "reason_redacted",
         "session_brought_back",
         "session_left_out",
+        "settings_unusable",
         "vectors_missing",
     ]
 )

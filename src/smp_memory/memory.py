@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 
-from smp_memory import analytics, context, exchange, lifecycle, search
+from smp_memory import analytics, context, event_log, exchange, lifecycle, search
+from smp_memory.config_file import check_setting
+from smp_memory.config_schema import LOWERS
 from smp_memory.discovery import about_others, find_root, is_store, register_opener
 from smp_memory.errors import InvalidConfig, InvalidFormat, InvalidRecord, SMPError, from_os_error, maps_errors
 from smp_memory.files.system import RealSystem
@@ -16,7 +18,7 @@ from smp_memory.model.design_fields import translate_arguments
 from smp_memory.model.session_info import GLOBAL_SESSION, SessionInfo
 from smp_memory.model.times import Clock, parse, to_moment, to_text
 from smp_memory.observation import observed
-from smp_memory.privacy.settings import check_settings, clean_metadata, log_metadata_redaction
+from smp_memory.privacy.settings import checked, clean_metadata, log_metadata_redaction
 from smp_memory.scope import Scope
 from smp_memory.session import SessionMemory
 from smp_memory.store.opening import open_store, ram, scheme_of
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from smp_memory.agent_memory import AgentMemory
     from smp_memory.analytics.curves import DecayCurve
     from smp_memory.analytics.report import Analytics
-    from smp_memory.config import Config
+    from smp_memory.config import Config, HeldSetting
     from smp_memory.context.builder import Context
     from smp_memory.files.system import System
     from smp_memory.global_memory import GlobalMemory
@@ -128,12 +130,14 @@ class Memory:
         self._arguments = {name: value for name, value in (config or {}).items() if name != "layout"}
         self._store, is_new = open_store(root, layout_name, config, system, admit, create=create)
         self._store.clock = clock
-        self.config: Config = self._store.config
-        self.scope = Scope(self._store, None, self.config, Clock(clock))
         if trust or is_new:
             self._trust_if_possible()
+        self.config: Config = self._store.config
+        self.scope = Scope(self._store, None, self.config, Clock(clock))
         if self.config.unused:
             self._store.report_unused_settings()
+        for text in self.config.notices():
+            event_log.emit("settings", event_log.WARNING, "settings_unusable", text)
         if self._store.finish_erasure():
             context.digest.renew_digests(self.scope)
         if clock is None and (system is None or type(system) is RealSystem):
@@ -169,11 +173,16 @@ class Memory:
         return self.scope.now()
 
     def set_config(self, name: str, value: Any) -> None:
-        """Change a setting in config.json, checked first; None removes it. It holds for whoever opens the store next."""
-        self.config[name]  # an unknown one is an error that suggests the right one
-        if name in ("layout", "format"):
-            raise InvalidConfig(f"The setting '{name}' cannot be set; `smp convert` changes the layout.", key=name)
+        """Change a setting in config.json, checked first; None removes it. It holds for whoever opens the store next.
+
+        None also removes a key that SMP does not know, or one with a bad value; for the layout it writes the one that was recognised.
+        """
+        if value is not None:
+            check_setting(name, value)
+            if name in ("layout", "format"):
+                raise InvalidConfig(f"The setting '{name}' cannot be set; `smp convert` changes the layout.", key=name)
         self._store.write_setting(name, value)
+        self.trust_setting("", name, value)
 
     # -- trust
 
@@ -183,11 +192,41 @@ class Memory:
         return self._store.state.is_trusted(self._found_as)
 
     def trust(self) -> None:
-        """Let hooks recall from this store and record to it, for this user on this machine."""
+        """Let hooks recall from this store and record to it, for this user on this machine, with its settings as they are now.
+
+        Settings that were held before count when the store is opened next.
+        """
         try:
-            self._store.state.trust(self._found_as)
+            self._store.state.trust(self._found_as, settings=self._protective_settings(), renew=True)
         except OSError as error:
             raise from_os_error(error, self._store.state.folder, "trusting the store") from error
+
+    def held_settings(self) -> list[HeldSetting]:
+        """The settings of the store and of its sessions that lower protection and do not count before `trust`."""
+        own = (files.config for _, files in each_existing(self._store.session_ids(), self._store.session))
+        return [*self.config.held, *(each for config in own for each in config.held if each.session)]
+
+    def _protective_settings(self) -> dict[str, dict[str, Any]]:
+        """The protective settings of the store, as "", and of its sessions, as they are in the files."""
+        before = (self._store.state.trusted_settings() or {}).get("", {})
+        found = {"": self.config.stated_protection() if self.config.is_file_readable else before}
+        for name, files in each_existing(self._store.session_ids(), self._store.session):
+            found[name] = files.config.stated_protection(session=True)
+        return {name: settings for name, settings in found.items() if settings}
+
+    def trust_setting(self, session: str, name: str, value: Any) -> None:
+        """Record that this user has set or, for None, removed a setting of a session, "" for the store."""
+        if name in LOWERS:
+            before = (self._store.state.trusted_settings() or {}).get(session, {})
+            kept = {key: each for key, each in before.items() if key != name}
+            self._trust_settings(session, kept if value is None else {**kept, name: value})
+
+    def _trust_settings(self, session: str, settings: dict[str, Any]) -> None:
+        self.config.note_trusted(session, settings)
+        try:
+            self._store.state.trust_settings(session, settings)
+        except (OSError, SMPError):
+            pass  # they do not count for other processes, which say so
 
     def distrust(self) -> None:
         """Take that back; the user's index of the store and notes of hooks go with it."""
@@ -203,7 +242,9 @@ class Memory:
 
     def _trust_if_possible(self) -> None:
         try:
-            self._store.state.trust(self._found_as)
+            config = self._store.config
+            if self._store.state.trust(self._found_as, settings={"": config.stated_protection()}) and config.held:
+                self._store.config = config.trusting_file()
         except (OSError, SMPError):
             pass  # no place for the user's state: `smp doctor` says so, and memories can be read and written all the same
 
@@ -230,13 +271,16 @@ class Memory:
         id, user, agents, project, tags, config = given
         fields = validation.session_fields(user, agents, project, tags, context)
         session_id = ids.check(id, "id") if id is not None else f"session-{now:%Y-%m-%d}-{os.urandom(3).hex()}"
-        settings = self.config.override_session(config, session_id) if config else self.config
+        settings = self.config
+        if config:
+            settings = checked(self.config.override_session(config, session_id, strict=True))
         fields, removals = clean_metadata(settings, fields)
         if config:
-            check_settings(settings)
             fields["config"] = validation.plain("config", dict(config))
         created_text = to_text(now) if created is None else parse(created, "created")
         files = self._store.create(SessionInfo(session_id, created_text, **fields))
+        if config:
+            self._trust_settings(session_id, settings.stated_protection(session=True))
         session = SessionMemory(self, OpenSession(self.scope, files, author))
         session.warnings = typos.session_warnings(context)
         session.redacted = log_metadata_redaction(self._store, to_text(now), session_id, author, removals)

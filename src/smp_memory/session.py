@@ -136,7 +136,8 @@ class SessionMemory:
         """Change a setting of this session, checked first; None removes it. It holds for whoever opens the store next."""
         from smp_memory.config_file import set_session_config
 
-        set_session_config(self._files, self._memory.config, name, value)
+        set_session_config(self._files, name, value)
+        self._memory.trust_setting(self.id, name, value)
 
     def change_info(self, **changes: Any) -> SessionInfo:
         """Change the session's metadata: user, agents, project, tags, context."""

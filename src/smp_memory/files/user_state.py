@@ -4,7 +4,8 @@
       key                            32 random bytes that sign this user's journals
       derived/                       files that were converted for a faster start: `tokens-wordllama`
       stores/web-shop-3f2a91c04b7d/  one folder per store, named after the path of its root
-        store.json                   {"root": "…", "id": "…", "trusted": ["…"], "told": true}
+        store.json                   {"root": "…", "id": "…", "trusted": ["…"], "told": true,
+                                      "settings": {"": {"privacy.redaction.off": ["email"]}, "review": {…}}}
         index/  hooks/  compaction/  access.log  clock.json  digests.json  erasing.json  hooks.log  maintenance.json
         session-uses.log
 
@@ -16,6 +17,9 @@ every store. The key is not bound to a path: a store that was moved or copied st
 store. A journal that only appends, and belongs to another user of the machine, counts as authentic (`is_of_another_user`): whoever can
 put it there can append to the files as well, and without it a transaction of that user would be read half. All others without this
 user's code are foreign.
+
+The protective settings that the user trusted are in `settings`: "" has those of `config.json`, the others those of a session's own
+settings. A value in the store's files that lowers protection below them does not count (`Config.held`).
 
 Guarantees: files are 0600 and folders 0700. A folder of another user is not used. State belongs to a path and to the store's random id
 (`.smp/id`): if another store is put in the same place, its state starts empty and it is not trusted.
@@ -42,13 +46,15 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    TrustedSettings = dict[str, dict[str, Any]]
+
 
 VARIABLE = "SMP_STATE_DIR"
 STORE_FILE, ID_FILE = "store.json", "id"
 _PRIVATE = ".smp"
 _KEY_BYTES = 32
 _ID_BYTES = 8
-_SMALL_BYTES = 1 << 16
+_RECORD_BYTES = 1 << 20
 _BLOCK_BYTES = 64  # of SHA-256
 _TIDIED_FILE, _TIDY_EVERY_SECONDS = "tidied", 86_400.0
 _FORGOTTEN_SECONDS = 90 * 86_400  # after which the state of a removed store is deleted
@@ -163,16 +169,38 @@ class UserState:
         known = self._record()
         return known["trusted"] if known is not None and known["id"] == self._store_id() else []
 
-    def trust(self, *paths: str) -> None:
-        """Trust the store at these paths, and at its root."""
-        paths_to_trust = {self._root, *paths}
-        if self._is_inside or paths_to_trust.issubset(self._trusted()):
+    def trust(self, *paths: str, settings: TrustedSettings | None = None, renew: bool = False) -> bool:
+        """Trust the store at these paths, and at its root.
+
+        `settings` are recorded if nothing of the store was trusted before, or with `renew`. Returns whether they were.
+        """
+        paths_to_trust, known_paths = {self._root, *paths}, self._trusted()
+        if self._is_inside or (paths_to_trust.issubset(known_paths) and not renew):
+            return False
+        self._create_id()
+        self.make()
+        known = self._record() or {}
+        known["trusted"] = sorted({*known_paths, *paths_to_trust})
+        if renew or not known_paths:
+            known["settings"] = {**known["settings"], **(settings or {})} if not renew else settings or {}
+        self._write_record({"root": self._root, "id": self._store_id(), **known})
+        return renew or not known_paths
+
+    def trusted_settings(self) -> TrustedSettings | None:
+        """The protective settings that the user trusted, by session, "" for the store; None: all count, nobody else can set them."""
+        if self._is_inside:
+            return None
+        known = self._record()
+        return known["settings"] if known is not None and known["id"] == self._store_id() else {}
+
+    def trust_settings(self, session: str, settings: dict[str, Any]) -> None:
+        """Record the protective settings of a session, "" for the store, because this user has set them."""
+        if self._is_inside or (self.trusted_settings() or {}).get(session, {}) == settings:
             return
         self._create_id()
         self.make()
         known = self._record() or {}
-        known["trusted"] = sorted({*known.get("trusted", ()), *paths_to_trust})
-        self._write_record({"root": self._root, "id": self._store_id(), **known})
+        self._write_record({**known, "settings": {**known["settings"], session: settings}})
 
     def distrust(self) -> None:
         """Revoke trust, and remove everything derived from the store."""
@@ -192,13 +220,17 @@ class UserState:
 
     def _record(self) -> dict[str, Any] | None:
         try:
-            known = json.loads(self.disk.read(self.path(STORE_FILE), 0, _SMALL_BYTES))
+            known = json.loads(self.disk.read(self.path(STORE_FILE), 0, _RECORD_BYTES))
         except (FileNotFoundError, ValueError, RecursionError, SMPError):
             return None
         if not isinstance(known, dict) or known.get("root") != self._root or not isinstance(known.get("id"), str):
             return None
         trusted = known.get("trusted")
-        return {**known, "trusted": trusted if isinstance(trusted, list) else []}
+        settings = known.get("settings")
+        settings = (
+            settings if isinstance(settings, dict) and all(isinstance(each, dict) for each in settings.values()) else {}
+        )
+        return {**known, "trusted": trusted if isinstance(trusted, list) else [], "settings": settings}
 
     def _write_record(self, record: dict[str, Any]) -> None:
         self.disk.replace(self.path(STORE_FILE), (json.dumps(record, indent=2) + "\n").encode())
@@ -350,7 +382,7 @@ def trusted_stores() -> list[str]:
     disk, stores, paths = Disk(RealSystem(home)), os.path.join(home, "stores"), []
     for name in disk.names(stores):
         try:
-            known = json.loads(disk.read(os.path.join(stores, name, STORE_FILE), 0, _SMALL_BYTES))
+            known = json.loads(disk.read(os.path.join(stores, name, STORE_FILE), 0, _RECORD_BYTES))
             paths += [str(path) for path in known["trusted"]]
         except (OSError, SMPError, ValueError, KeyError, TypeError, RecursionError):
             continue
@@ -362,7 +394,7 @@ def forget_removed_stores(disk: Disk, stores: str) -> None:
     for name in disk.names(stores):
         folder = os.path.join(stores, name)
         try:
-            root = json.loads(disk.read(os.path.join(folder, STORE_FILE), 0, _SMALL_BYTES))["root"]
+            root = json.loads(disk.read(os.path.join(folder, STORE_FILE), 0, _RECORD_BYTES))["root"]
             status = disk.stat(os.path.join(folder, STORE_FILE))
             if not isinstance(root, str) or os.path.lexists(root) or status is None:
                 continue

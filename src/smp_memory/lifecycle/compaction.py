@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 
 from smp_memory import event_log
+from smp_memory.config import REMOVE
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SizeLimitExceeded
 from smp_memory.lifecycle.session_size import report, weighed_memories
 from smp_memory.model.history import PausedCollection
@@ -89,6 +90,8 @@ def compact(
     summariser: Summariser | None = None,
 ) -> CompactionReport:
     """Move memories of low priority, old turns and settled findings to the cold segment beside the session."""
+    if not dry_run:
+        session.config.require(REMOVE)
     now, began = session.now(), time.monotonic()
     name, bytes_to_free = _target_bytes(session, target)
     with PausedCollection():

@@ -18,6 +18,7 @@ import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from smp_memory.config import REMOVE
 from smp_memory.errors import SMPError
 from smp_memory.files import archive
 from smp_memory.files.archive import read_archive
@@ -209,8 +210,8 @@ def _purge_archive(
     if TRASH not in copy.summary and not _trash_count(copy):  # packed before summaries had this field
         archives.write_summary(beside, {**copy.summary, TRASH: 0}, path)
         return Purged()
-    config = files.usable_config()
-    if automatic and not config["lifecycle.auto_purge"]:
+    config = files.config
+    if automatic and not (config["lifecycle.auto_purge"] and config.allows(REMOVE)):
         return Purged()
     trash.sign_for(files, store.disk, files.store.disk)
     before = trash.announced_purges(files)

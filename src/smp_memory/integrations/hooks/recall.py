@@ -102,7 +102,7 @@ class Reader:
     def use_config_of(self, session: str) -> None:
         """Use the settings of a session, if it exists and has some."""
         if self.has(session):
-            self.scope.config = self.store.session(session).usable_config()
+            self.scope.config = self.store.session(session).config
 
     def has(self, session: str) -> bool:
         return bool(session) and self.store.has_session(session)

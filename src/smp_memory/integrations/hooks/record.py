@@ -116,7 +116,7 @@ class _Recording:
         """The settings of this conversation's session, or of the store as long as there is none."""
         store = self._memory.store
         exists = session and store.has_session(session)
-        return store.session(session).usable_config() if exists else self._memory.config
+        return store.session(session).config if exists else self._memory.config
 
     def run(self) -> None:
         state, event = self._state, self._event

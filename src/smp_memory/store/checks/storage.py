@@ -16,6 +16,7 @@ import stat as modes
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from smp_memory.config_source import CONVERTING
 from smp_memory.files.disk import TEMPORARY, Disk
 from smp_memory.files.journal import QUARANTINE, Journal
 from smp_memory.files.layouts.layout import PRIVATE
@@ -24,7 +25,7 @@ from smp_memory.model.health import NOTE, WARNING, Check, HealthIssue, counted, 
 from smp_memory.model.storage_reports import DELETED
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.archive_names import ARCHIVE_FOLDERS, folders_of_archives
-from smp_memory.store.file_store import CONFIG_FILE, FLAG
+from smp_memory.store.file_store import CONFIG_FILE
 from smp_memory.store.indexer import FOLDER as INDEX
 
 if TYPE_CHECKING:
@@ -210,8 +211,8 @@ class LeftoversCheck(Check):
     def _whole_store(self, subject: FileExamination) -> Iterator[HealthIssue]:
         private = os.path.join(subject.root, PRIVATE)
         plan = Journal(subject.disk, os.path.join(private, _PLAN), subject.root, "the store")
-        staging = os.path.join(private, FLAG)
-        flag = (subject.stored_config or {}).get(FLAG)
+        staging = os.path.join(private, CONVERTING)
+        flag = isinstance(subject.stored_config, dict) and subject.stored_config.get(CONVERTING)
         if (plan.exists() or subject.disk.exists(staging) or flag) and not subject.is_recent_or_gone(
             subject.config_path
         ):
@@ -288,7 +289,7 @@ def _temporary_of_store(subject: FileExamination) -> Iterator[str]:
 
 def _is_orphaned(subject: FileExamination, private: str, name: str, known: set[str]) -> bool:
     """Whether a private folder belongs to a session that does not exist any more."""
-    if not ids.is_valid(name) or name in known or name in (INDEX, FLAG):
+    if not ids.is_valid(name) or name in known or name in (INDEX, CONVERTING):
         return False
     return subject.disk.exists(os.path.join(private, name, "lock"))
 

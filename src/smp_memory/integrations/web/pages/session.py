@@ -170,7 +170,7 @@ def _metadata(request: PageRequest, session: SessionMemory, shown: TimelinePage)
 
 def _size(request: PageRequest, session: SessionMemory, shown: TimelinePage) -> Html:
     files = session.opened.files
-    used, quota = sum(files.sizes().values()), files.usable_config().quota_bytes
+    used, quota = sum(files.sizes().values()), files.config.quota_bytes
     cold = files.cold_bytes()
     title = join("Size ", el("small", f"{size_text(used)} of {size_text(quota)}", class_="side"))
     beside = el(
