@@ -243,9 +243,13 @@ class Config:
         if self._trusted is not None:
             self._trusted[session] = settings
 
-    def trusting_file(self) -> Config:
-        """The same settings with all values of the file."""
-        return Config(*self._layers, trusted={**(self._trusted or {}), "": self.stated_protection()})
+    def trusting_stated(self, session: str = "") -> Config:
+        """The same settings with all values of the file, or of a session."""
+        if self._trusted is None:
+            return self
+        file, own, environment, arguments = self._layers
+        trusted = {**self._trusted, session: self.stated_protection(session=bool(session))}
+        return Config(file, own, environment, arguments, trusted)
 
     # -- values
 
@@ -359,8 +363,6 @@ def setting_advice(error: InvalidConfig) -> str:
 def _invalid_notice(invalid: list[InvalidConfig], to_agent: bool) -> str:
     needed = {purpose for error in invalid for purpose in needed_for(error)}
     effects = ["the default holds", *(text for purpose, text in _CONSEQUENCES.items() if purpose in needed)]
-    if needed.issuperset((WRITE, RECORD)):
-        effects.remove(_CONSEQUENCES[RECORD])  # it is a write
     effect = " and ".join(filter(None, (", ".join(effects[:-1]), effects[-1])))
     if to_agent:
         keys = ", ".join(dict.fromkeys(str(error.details.get("key") or "the whole config.json") for error in invalid))

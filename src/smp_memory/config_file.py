@@ -10,8 +10,11 @@ from smp_memory.config import Config
 from smp_memory.config_source import (
     CONVERTING,
     WRAPPER,
+    Values,
     canonical_name,
+    collect,
     is_setting,
+    of_store,
     reject_newer_format,
     spellings,
     unknown_setting,
@@ -105,6 +108,7 @@ def check_setting(name: str, value: Any) -> None:
     """Raise InvalidConfig for an unknown setting or a bad value that a caller gives."""
     if not is_setting(name):
         raise unknown_setting(name, "argument")
+    of_store(collect({name: value}, Values("argument"))).raise_first()
     checked(Config.build(None, "", arguments={name: value}))
 
 

@@ -306,7 +306,7 @@ WRITE, REMOVE, RECORD = (
     "remove",
     "record",
 )  # storing anything; compaction, archiving, expiry, purge; recording by hooks
-_ALL = (WRITE, REMOVE, RECORD)
+_ALL = (WRITE, REMOVE)
 # By section: what is refused while a value in it cannot be used. "" is the whole file; a section that is not here has harmless defaults.
 NEEDED_FOR = {
     "": _ALL,

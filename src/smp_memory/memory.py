@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 
-from smp_memory import analytics, context, event_log, exchange, lifecycle, search
+from smp_memory import analytics, context, exchange, lifecycle, search
 from smp_memory.config_file import check_setting
 from smp_memory.config_schema import LOWERS
 from smp_memory.discovery import about_others, find_root, is_store, register_opener
 from smp_memory.errors import InvalidConfig, InvalidFormat, InvalidRecord, SMPError, from_os_error, maps_errors
 from smp_memory.files.system import RealSystem
 from smp_memory.import_lock import loading
-from smp_memory.incomplete import each_existing
+from smp_memory.incomplete import each_existing, report_settings
 from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_arguments
@@ -136,8 +136,7 @@ class Memory:
         self.scope = Scope(self._store, None, self.config, Clock(clock))
         if self.config.unused:
             self._store.report_unused_settings()
-        for text in self.config.notices():
-            event_log.emit("settings", event_log.WARNING, "settings_unusable", text)
+        report_settings(self.config.notices())
         if self._store.finish_erasure():
             context.digest.renew_digests(self.scope)
         if clock is None and (system is None or type(system) is RealSystem):
@@ -241,12 +240,16 @@ class Memory:
             return False
 
     def _trust_if_possible(self) -> None:
+        config, state = self._store.config, self._store.state
         try:
-            config = self._store.config
-            if self._store.state.trust(self._found_as, settings={"": config.stated_protection()}) and config.held:
-                self._store.config = config.trusting_file()
-        except (OSError, SMPError):
-            pass  # no place for the user's state: `smp doctor` says so, and memories can be read and written all the same
+            is_first = state.trust(self._found_as, settings={"": config.stated_protection()})
+        except (
+            OSError,
+            SMPError,
+        ):  # no place for the user's state: `smp doctor` says so, and memories can be read and written
+            is_first = not state.trusted_settings()
+        if is_first and config.held:
+            self._store.config = config.trusting_stated()
 
     # -- sessions
 
@@ -273,7 +276,10 @@ class Memory:
         session_id = ids.check(id, "id") if id is not None else f"session-{now:%Y-%m-%d}-{os.urandom(3).hex()}"
         settings = self.config
         if config:
-            settings = checked(self.config.override_session(config, session_id, strict=True))
+            settings = checked(
+                self.config.override_session(config, session_id, strict=True).trusting_stated(session_id)
+            )
+            settings.own.raise_first()
         fields, removals = clean_metadata(settings, fields)
         if config:
             fields["config"] = validation.plain("config", dict(config))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from smp_memory import event_log
 from smp_memory.config import REMOVE, WRITE
 from smp_memory.errors import SessionArchived, SessionCorrupt, SizeLimitExceeded, StorageCorrupt
+from smp_memory.incomplete import report_settings
 from smp_memory.model.times import to_text
 from smp_memory.observation import observe, write_operation
 from smp_memory.scope import Scope
@@ -112,8 +113,7 @@ class OpenSession:
         if not overrides:
             return self.store_scope.config
         config = self.files.override_settings(self.store_scope.config, overrides)
-        for text in config.notices(session_only=True):
-            event_log.emit("settings", event_log.WARNING, "settings_unusable", text, self.id)
+        report_settings(config.notices(session_only=True), self.id)
         return config
 
     @_Once

@@ -9,16 +9,16 @@ from __future__ import annotations
 import json
 import os
 
-from smp_memory.config import WRITE, Config, setting_advice
+from smp_memory.config import Config, setting_advice
 from smp_memory.config_file import check_removal, read_settings, requested_layout, with_setting
-from smp_memory.config_source import CONVERTING
+from smp_memory.config_source import CONVERTING, unknown_setting
 from smp_memory.discovery import layout_of_store, recognise
 from smp_memory.errors import InvalidConfig, LayoutMismatch, StorageReadOnly, StoreNotFound, from_os_error
 from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import layout_named
 from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.files.lock import SessionLock
-from smp_memory.files.user_state import open_user_state
+from smp_memory.files.user_state import ID_FILE, open_user_state
 from smp_memory.model.session_info import FORMAT
 from smp_memory.privacy.settings import checked
 from smp_memory.store.file_store import CONFIG_FILE, FileStore, has_unfinished_conversion
@@ -59,13 +59,20 @@ def open_file_store(
         settings = checked(
             Config.build(stored, path, environ=os.environ, arguments=config, layout=name, trusted=trusted)
         )
-        if is_new:
-            settings.require(WRITE)
+        if is_new or not _is_own(disk, root, stored):
+            for error in (*settings.invalid, *(unknown_setting(key, f"file {path}") for key in settings.unknown)):
+                raise error
         if stored is None:
             _create_unless_read_only(disk, root, name)
     except OSError as error:
         raise from_os_error(error, root, "opening the store") from error
     return FileStore(root, layout_named(name), system, settings, admit, state), is_new
+
+
+def _is_own(disk: Disk, root: str, stored: dict[str, Any] | InvalidConfig | None) -> bool:
+    """Whether a folder shows that it is a store; a `config.json` alone may belong to another program."""
+    stated = stored if isinstance(stored, dict) else None  # a text that cannot be read proves nothing
+    return layout_of_store(disk, root, stated) is not None or disk.exists(os.path.join(root, PRIVATE, ID_FILE))
 
 
 def _read_config(disk: Disk, root: str) -> dict[str, Any] | InvalidConfig | None:

@@ -41,13 +41,17 @@ class RequestContext:
         self._reported: set[tuple[str, int]] = set()  # problems that the text of an answer named
 
     def problem_lines(self, problems: list[Problem]) -> tuple[list[str] | None, list[str]]:
-        """Unreadable entries for an answer's data, and a line for its text about those that were not reported before."""
-        if not problems:
+        """Unreadable entries and settings for an answer's data, and lines for its text about those that were not reported before."""
+        settings = self.memory.config.notices(to_agent=True)
+        if not problems and not settings:
             return None, []
         fresh = [each for each in problems if (each.path, each.line) not in self._reported]
-        self._reported.update((each.path, each.line) for each in fresh)
+        texts = [text for text in settings if (text, 0) not in self._reported]
+        self._reported.update([*((each.path, each.line) for each in fresh), *((text, 0) for text in texts)])
         lines = [describe([each], to_agent=True) for each in problems[:_MOST_PROBLEMS]]
-        return lines, [f"({describe(fresh, to_agent=True)})"] if fresh else []
+        return [*settings, *lines], [
+            f"({text})" for text in [*texts, *([describe(fresh, to_agent=True)] if fresh else [])]
+        ]
 
     def caller(self, client: str | None) -> Caller:
         """The caller of a request; `client` is the client's name in the protocol."""

@@ -36,7 +36,6 @@ from smp_memory.model.health import (
     HealthIssue,
     StoredContent,
 )
-from smp_memory.model.session_info import FORMAT
 from smp_memory.privacy.settings import checked
 from smp_memory.store.cold_storage import cold_segment_of, decode_cold_entry
 from smp_memory.store.examination import PlainExamination, PlainSessionExamination
