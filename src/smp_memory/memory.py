@@ -6,7 +6,6 @@ import os
 
 from smp_memory import analytics, context, exchange, lifecycle, search
 from smp_memory.config_file import check_setting
-from smp_memory.config_schema import LOWERS
 from smp_memory.discovery import about_others, find_root, is_store, register_opener
 from smp_memory.errors import InvalidConfig, InvalidFormat, InvalidRecord, SMPError, from_os_error, maps_errors
 from smp_memory.files.system import RealSystem
@@ -22,6 +21,7 @@ from smp_memory.privacy.settings import checked, clean_metadata, log_metadata_re
 from smp_memory.scope import Scope
 from smp_memory.session import SessionMemory
 from smp_memory.store.opening import open_store, ram, scheme_of
+from smp_memory.trust import note_setting, note_settings, trust_as_it_is, trust_named
 from smp_memory.write import typos, validation
 from smp_memory.write.operations import admit
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from smp_memory.agent_memory import AgentMemory
     from smp_memory.analytics.curves import DecayCurve
     from smp_memory.analytics.report import Analytics
-    from smp_memory.config import Config, HeldSetting
+    from smp_memory.config import Config
     from smp_memory.context.builder import Context
     from smp_memory.files.system import System
     from smp_memory.global_memory import GlobalMemory
@@ -131,7 +131,7 @@ class Memory:
         self._store, is_new = open_store(root, layout_name, config, system, admit, create=create)
         self._store.clock = clock
         if trust or is_new:
-            self._trust_if_possible()
+            trust_named(self._store, self._found_as)
         self.config: Config = self._store.config
         self.scope = Scope(self._store, None, self.config, Clock(clock))
         if self.config.unused:
@@ -181,7 +181,7 @@ class Memory:
             if name in ("layout", "format"):
                 raise InvalidConfig(f"The setting '{name}' cannot be set; `smp convert` changes the layout.", key=name)
         self._store.write_setting(name, value)
-        self.trust_setting("", name, value)
+        note_setting(self._store, "", name, value)
 
     # -- trust
 
@@ -196,36 +196,9 @@ class Memory:
         Settings that were held before count when the store is opened next.
         """
         try:
-            self._store.state.trust(self._found_as, settings=self._protective_settings(), renew=True)
+            trust_as_it_is(self._store, self._found_as)
         except OSError as error:
             raise from_os_error(error, self._store.state.folder, "trusting the store") from error
-
-    def held_settings(self) -> list[HeldSetting]:
-        """The settings of the store and of its sessions that lower protection and do not count before `trust`."""
-        own = (files.config for _, files in each_existing(self._store.session_ids(), self._store.session))
-        return [*self.config.held, *(each for config in own for each in config.held if each.session)]
-
-    def _protective_settings(self) -> dict[str, dict[str, Any]]:
-        """The protective settings of the store, as "", and of its sessions, as they are in the files."""
-        before = (self._store.state.trusted_settings() or {}).get("", {})
-        found = {"": self.config.stated_protection() if self.config.is_file_readable else before}
-        for name, files in each_existing(self._store.session_ids(), self._store.session):
-            found[name] = files.config.stated_protection(session=True)
-        return {name: settings for name, settings in found.items() if settings}
-
-    def trust_setting(self, session: str, name: str, value: Any) -> None:
-        """Record that this user has set or, for None, removed a setting of a session, "" for the store."""
-        if name in LOWERS:
-            before = (self._store.state.trusted_settings() or {}).get(session, {})
-            kept = {key: each for key, each in before.items() if key != name}
-            self._trust_settings(session, kept if value is None else {**kept, name: value})
-
-    def _trust_settings(self, session: str, settings: dict[str, Any]) -> None:
-        self.config.note_trusted(session, settings)
-        try:
-            self._store.state.trust_settings(session, settings)
-        except (OSError, SMPError):
-            pass  # they do not count for other processes, which say so
 
     def distrust(self) -> None:
         """Take that back; the user's index of the store and notes of hooks go with it."""
@@ -238,18 +211,6 @@ class Memory:
             return self._store.state.mark_notified()
         except (OSError, SMPError):
             return False
-
-    def _trust_if_possible(self) -> None:
-        config, state = self._store.config, self._store.state
-        try:
-            is_first = state.trust(self._found_as, settings={"": config.stated_protection()})
-        except (
-            OSError,
-            SMPError,
-        ):  # no place for the user's state: `smp doctor` says so, and memories can be read and written
-            is_first = not state.trusted_settings()
-        if is_first and config.held:
-            self._store.config = config.trusting_stated()
 
     # -- sessions
 
@@ -286,7 +247,7 @@ class Memory:
         created_text = to_text(now) if created is None else parse(created, "created")
         files = self._store.create(SessionInfo(session_id, created_text, **fields))
         if config:
-            self._trust_settings(session_id, settings.stated_protection(session=True))
+            note_settings(self._store, session_id, settings.stated_protection(session=True))
         session = SessionMemory(self, OpenSession(self.scope, files, author))
         session.warnings = typos.session_warnings(context)
         session.redacted = log_metadata_redaction(self._store, to_text(now), session_id, author, removals)

@@ -19,6 +19,7 @@ from smp_memory.files.layouts import NAMES
 from smp_memory.integrations.hooks import events
 from smp_memory.integrations.hooks.recall import Reader, recall_for_event
 from smp_memory.integrations.mcp.request_context import RequestContext
+from smp_memory.trust import held_settings
 
 PATTERN, OTHER = ({"type": name, "regex": f"{name}-[0-9]{{4}}"} for name in ("ticket", "order"))
 # key: a strict value, a lower one
@@ -142,7 +143,7 @@ def test_settings_that_the_user_sets_count_at_once(project: Project) -> None:
         assert memory.session("s1").config["privacy.redaction.enabled"] is False
         own = memory.create_session("s2", config={"privacy": {"auto_redaction": False}})
         assert own.add_decision("ask bob@example.com").decision == "ask bob@example.com"
-        assert memory.held_settings() == []
+        assert held_settings(memory.store) == []
     assert project.value("privacy.redaction.enabled", "s2") is False
 
 

@@ -205,7 +205,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(("key", "value", "refused"), REFUSALS)
-def test_what_depends_on_a_bad_value_is_refused_until_it_is_unset(
+def test_dependents_of_a_bad_value_are_refused_until_it_is_unset(
     tmp_path: Path, place: str, key: str, value: object, refused: str
 ) -> None:
     store = Store(tmp_path, place)

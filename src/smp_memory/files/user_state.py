@@ -181,8 +181,10 @@ class UserState:
         self.make()
         known = self._record() or {}
         known["trusted"] = sorted({*known_paths, *paths_to_trust})
-        if renew or not known_paths:
-            known["settings"] = {**known["settings"], **(settings or {})} if not renew else settings or {}
+        if renew:
+            known["settings"] = settings or {}
+        elif not known_paths:
+            known["settings"] = {**known.get("settings", {}), **(settings or {})}
         self._write_record({"root": self._root, "id": self._store_id(), **known})
         return renew or not known_paths
 
@@ -200,7 +202,7 @@ class UserState:
         self._create_id()
         self.make()
         known = self._record() or {}
-        self._write_record({**known, "settings": {**known["settings"], session: settings}})
+        self._write_record({**known, "settings": {**known.get("settings", {}), session: settings}})
 
     def distrust(self) -> None:
         """Revoke trust, and remove everything derived from the store."""

@@ -11,6 +11,7 @@ from smp_memory.files.system import RealSystem
 from smp_memory.integrations.hooks.events import CLIENTS
 from smp_memory.integrations.hooks.file_edit import BACKUP, FileEdit, command_here, diff, environment_of
 from smp_memory.integrations.hooks.hosts import AGENTS, PROJECT, USER, InstallTarget, project_folder
+from smp_memory.trust import held_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -311,7 +312,7 @@ def run_trust(call: Invocation) -> None:
         return
     call.mentions_trust = False
     memory = call.memory
-    before, changes = memory.is_trusted, [] if call.options.revoke else memory.held_settings()
+    before, changes = memory.is_trusted, [] if call.options.revoke else held_settings(memory.store)
     if call.options.revoke:
         memory.distrust()
     elif _accepts(call, changes):

@@ -218,10 +218,10 @@ def _settings(call: Invocation) -> Config:
 def _settings_table(call: Invocation, rows: list[dict[str, Any]]) -> Iterator[str]:
     cells = [(row["name"], value_text(row["value"]), row["source"], row["about"]) for row in rows]
     yield from table(("setting", "value", "from", "about"), cells, call.screen.width)
-    config = _settings(call)
-    for text in filter(None, (*config.notices(), config.unused_notice())):
+    unused = _settings(call).unused_notice()
+    if unused:
         yield ""
-        yield safe(text)
+        yield safe(unused)
 
 
 def _checked_name(call: Invocation, name: str) -> str:

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 from smp_memory.agent_memory import AgentMemory
 from smp_memory.current_session import current_session
 from smp_memory.errors import InvalidRecord, SessionNotFound
-from smp_memory.incomplete import describe
+from smp_memory.incomplete import describe, each_existing
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from smp_memory.memory import Memory
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
@@ -40,9 +42,11 @@ class RequestContext:
         self.may_erase = may_erase
         self._reported: set[tuple[str, int]] = set()  # problems that the text of an answer named
 
-    def problem_lines(self, problems: list[Problem]) -> tuple[list[str] | None, list[str]]:
+    def problem_lines(
+        self, problems: list[Problem], of_sessions: Iterable[str] = ()
+    ) -> tuple[list[str] | None, list[str]]:
         """Unreadable entries and settings for an answer's data, and lines for its text about those that were not reported before."""
-        settings = self.memory.config.notices(to_agent=True)
+        settings = [*self.memory.config.notices(to_agent=True), *of_sessions]
         if not problems and not settings:
             return None, []
         fresh = [each for each in problems if (each.path, each.line) not in self._reported]
@@ -85,8 +89,13 @@ class Caller:
 
     def problem_lines(self, sessions: list[str] | None) -> tuple[list[str] | None, list[str]]:
         """Unreadable entries of these sessions (None: all), for an answer's data and its text."""
-        find = self.memory.store.indexer.answer
-        return self.context.problem_lines(find(sessions, lambda searcher: searcher.problems(sessions)))
+        find, store = self.memory.store.indexer.answer, self.memory.store
+        own = (
+            files.config.notices(to_agent=True, session_only=True)
+            for _, files in each_existing(sessions or (), store.session)
+        )
+        problems = find(sessions, lambda searcher: searcher.problems(sessions))
+        return self.context.problem_lines(problems, [text for texts in own for text in texts])
 
     def acting_as(self, author: str | None) -> str | None:
         """The agent whose rights hold: that of the server, else the one that the call names, else the client."""

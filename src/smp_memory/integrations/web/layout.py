@@ -133,8 +133,11 @@ def _audit_banner(request: PageRequest) -> Html | None:
 
 
 def _settings_banner(request: PageRequest) -> Html | None:
+    return settings_banner(request.memory.config.notices())
+
+
+def settings_banner(notices: list[str]) -> Html | None:
     """Settings that cannot be used, or that lower protection and do not count yet."""
-    notices = request.memory.config.notices()
     return el("div", [el("p", text) for text in notices], class_="banner", role="note") if notices else None
 
 

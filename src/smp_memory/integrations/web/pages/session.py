@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from smp_memory.errors import SessionArchived, SessionNotFound, SMPError
 from smp_memory.integrations.web.html import Child, Html, el, join, url
-from smp_memory.integrations.web.layout import heading, page, panel, problems_banner
+from smp_memory.integrations.web.layout import heading, page, panel, problems_banner, settings_banner
 from smp_memory.integrations.web.pages.away import archived_item, deleted_item
 from smp_memory.integrations.web.pages.sessions import STATE_KINDS
 from smp_memory.integrations.web.parts import options, pager, pairs, quota_meter, same_page, stacked_meter, tag, when
@@ -51,6 +51,7 @@ def session_page(request: PageRequest) -> Response:
         name,
         "sessions",
         heading(name, _lead(request, session, shown), _actions(session)),
+        settings_banner(session.config.notices(session_only=True)),
         el(
             "div",
             el("div", _timeline(request, shown, name), class_="column"),
