@@ -83,6 +83,7 @@ class UserState:
         self.disk = disk
         self.folder = folder
         self.on_disk = on_disk  # False: it ends with this process
+        self._trusted_paths: list[str] = []  # as of the last call of `trusted_settings`: opening a store reads them once
         self._is_inside = is_inside  # inside a store that is in RAM as a whole: no other process can have written it
 
     def path(self, *names: str) -> str:
@@ -174,8 +175,11 @@ class UserState:
 
         `settings` are recorded if nothing of the store was trusted before, or with `renew`. Returns whether they were.
         """
-        paths_to_trust, known_paths = {self._root, *paths}, self._trusted()
-        if self._is_inside or (paths_to_trust.issubset(known_paths) and not renew):
+        paths_to_trust = {self._root, *paths}
+        if self._is_inside or (paths_to_trust.issubset(self._trusted_paths) and not renew):
+            return False
+        known_paths = self._trusted()
+        if paths_to_trust.issubset(known_paths) and not renew:
             return False
         self._create_id()
         self.make()
@@ -193,7 +197,11 @@ class UserState:
         if self._is_inside:
             return None
         known = self._record()
-        return known["settings"] if known is not None and known["id"] == self._store_id() else {}
+        if known is None or known["id"] != self._store_id():
+            return {}
+        self._trusted_paths = known["trusted"]
+        settings: TrustedSettings = known["settings"]
+        return settings
 
     def trust_settings(self, session: str, settings: dict[str, Any]) -> None:
         """Record the protective settings of a session, "" for the store, because this user has set them."""
@@ -206,6 +214,7 @@ class UserState:
 
     def distrust(self) -> None:
         """Revoke trust, and remove everything derived from the store."""
+        self._trusted_paths = []
         if not self._is_inside:
             self.disk.remove_tree(self.folder)
 
