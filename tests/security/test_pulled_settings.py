@@ -13,7 +13,7 @@ import pytest
 
 import smp_memory
 from smp_memory.cli.main import main
-from smp_memory.config_schema import LOWERS, SETTINGS
+from smp_memory.config_schema import LOWERS, NEEDED_FOR, SETTINGS
 from smp_memory.errors import InvalidConfig
 from smp_memory.files.layouts import NAMES
 from smp_memory.integrations.hooks import events
@@ -90,6 +90,15 @@ def test_every_protective_setting_is_tested() -> None:
         assert LOWERS[key](strict, lower)
         assert not LOWERS[key](lower, strict)
         assert not LOWERS[key](strict, strict)
+
+
+def test_documentation_names_every_protective_setting_and_every_section_that_something_depends_on() -> None:
+    page = (Path(__file__).parents[2] / "docs/configuration.md").read_text(encoding="utf-8")
+    protective = page[page.index("## Settings that lower protection") :].split("## ")[1]
+    dependents = page[page.index("## Settings that cannot be used") :].split("## ")[1]
+    sections = {key.partition(".")[0] for key in DEFAULTS}
+    assert [key for key in LOWERS if f"`{key}`" not in protective] == []
+    assert [name for name in NEEDED_FOR if name in sections and f"`{name}`" not in dependents] == []
 
 
 @pytest.mark.parametrize("key", STEPS)
