@@ -83,7 +83,9 @@ class UserState:
         self.disk = disk
         self.folder = folder
         self.on_disk = on_disk  # False: it ends with this process
-        self._trusted_paths: list[str] = []  # as of the last call of `trusted_settings`: opening a store reads them once
+        self._trusted_paths: list[
+            str
+        ] = []  # as of the last call of `trusted_settings`: opening a store reads them once
         self._is_inside = is_inside  # inside a store that is in RAM as a whole: no other process can have written it
 
     def path(self, *names: str) -> str:
