@@ -1,18 +1,33 @@
-"""Edit settings: the content of `config.json`, and the overrides in the metadata of a session."""
+"""Read and edit settings: the content of `config.json`, and the overrides in the metadata of a session."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 
-from smp_memory.config import WRAPPER, canonical_name
+from smp_memory.config import Config
+from smp_memory.config_source import (
+    CONVERTING,
+    WRAPPER,
+    Values,
+    canonical_name,
+    collect,
+    is_setting,
+    of_store,
+    reject_newer_format,
+    spellings,
+    unknown_setting,
+)
+from smp_memory.errors import InvalidConfig
 from smp_memory.files.layouts import NAMES
+from smp_memory.privacy.settings import checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any, Protocol
 
-    from smp_memory.config import Config
     from smp_memory.model.session_info import SessionInfo
 
     class ConfigurableSession(Protocol):
@@ -23,39 +38,84 @@ if TYPE_CHECKING:
         def update_info(self, operation: str, change: Callable[[SessionInfo], None]) -> None: ...
 
 
+_LAYOUT_IN_TEXT = re.compile(rb'"layout"\s*:\s*"([a-z]{1,20})"')
+
+
+def read_settings(read: Callable[[], bytes], path: str) -> dict[str, Any] | InvalidConfig | None:
+    """The content of `config.json`, or the reason why it cannot be used; None if there is none. Raises FormatTooNew."""
+    try:
+        data = read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        stored = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        return _unreadable(path, f"not valid JSON: {error}", data, getattr(error, "lineno", 0))
+    if not isinstance(stored, dict):
+        return _unreadable(path, "must be a JSON object", data)
+    stored = with_store_facts_at_top(stored)
+    reject_newer_format(stored, path)
+    return stored
+
+
+def _unreadable(path: str, problem: str, data: bytes, line: int = 0) -> InvalidConfig:
+    found = _LAYOUT_IN_TEXT.search(data)
+    where = f"{path}:{line}" if line else path
+    layout = found[1].decode() if found else None
+    return InvalidConfig(f"{where}: {problem}.", key="", source=f"file {path}", path=path, line=line, layout=layout)
+
+
 def with_store_facts_at_top(stored: dict[str, Any]) -> dict[str, Any]:
     """Move layout, format and conversion state out of the wrapping object, so that they are at the top level of the file."""
     inner = stored.get(WRAPPER)
     if not isinstance(inner, dict):
         return stored
-    facts = {name: inner[name] for name in ("layout", "format", "converting") if name in inner and name not in stored}
+    facts = {name: inner[name] for name in ("layout", "format", CONVERTING) if name in inner and name not in stored}
     return {**facts, **stored, WRAPPER: {name: value for name, value in inner.items() if name not in facts}}
 
 
 def with_setting(stored: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
-    """A copy of the settings with one changed or, for None, removed."""
-    from copy import deepcopy
-
-    changed: dict[str, Any] = deepcopy(stored)
-    inner = changed[WRAPPER] if isinstance(changed.get(WRAPPER), dict) else changed
-    _remove(inner, name)
+    """A copy of the settings with one changed or, for None, removed. All other keys stay, also unknown ones."""
+    changed = _removed(stored, name)
+    if isinstance(changed.get(WRAPPER), dict):
+        changed[WRAPPER] = inner = _removed(changed[WRAPPER], name)
+    else:
+        inner = changed
     if value is not None:
         *sections, last = name.split(".")
         for section in sections:
-            inner = inner.setdefault(section, {})
+            below = inner.get(section)
+            inner[section] = inner = dict(below) if isinstance(below, dict) else {}
         inner[last] = value
     return changed
 
 
-def _remove(settings: dict[str, Any], name: str, prefix: str = "") -> None:
-    """Remove a setting in any notation: nested, dotted, or under an alias."""
-    for key, value in list(settings.items()):
-        if canonical_name(prefix + key) == name:
-            del settings[key]
-        elif isinstance(value, dict):
-            _remove(value, name, f"{prefix}{key}.")
-            if not value:
-                del settings[key]
+def _removed(settings: dict[str, Any], name: str, prefix: str = "") -> dict[str, Any]:
+    """A copy without a setting in any notation: nested, dotted, or under an alias."""
+    kept: dict[str, Any] = {}
+    for key, value in settings.items():
+        path = f"{prefix}{key}"
+        if name in (path, canonical_name(path)):
+            continue
+        may_contain = any(each.startswith(f"{path}.") for each in spellings(name))
+        inner = _removed(value, name, f"{path}.") if isinstance(value, dict) and may_contain else value
+        if inner or inner == value:  # a section that became empty goes
+            kept[key] = inner
+    return kept
+
+
+def check_setting(name: str, value: Any) -> None:
+    """Raise InvalidConfig for an unknown setting or a bad value that a caller gives."""
+    if not is_setting(name):
+        raise unknown_setting(name, "argument")
+    of_store(collect({name: value}, Values("argument"))).raise_first()
+    checked(Config.build(None, "", arguments={name: value}))
+
+
+def check_removal(stored: dict[str, Any], name: str) -> None:
+    """Raise InvalidConfig if there is neither such a setting nor such a key in the settings."""
+    if with_setting(stored, name, None) == stored and not is_setting(name):
+        raise unknown_setting(name, "argument")
 
 
 def requested_layout(config: Mapping[str, Any] | None) -> str:
@@ -64,12 +124,15 @@ def requested_layout(config: Mapping[str, Any] | None) -> str:
     return str(layout) if layout in NAMES else "jsonl"
 
 
-def set_session_config(files: ConfigurableSession, config: Config, name: str, value: Any) -> None:
+def set_session_config(files: ConfigurableSession, name: str, value: Any) -> None:
     """Set or, for None, remove one override under the session's lock. Raises InvalidConfig, and then changes nothing."""
-    config.source(name)  # raises for an unknown name, with a suggestion
+    if value is not None:
+        check_setting(name, value)
+        Config.build(None, "").override_session({name: value}, files.session, strict=True)
 
     def change(info: SessionInfo) -> None:
+        if value is None:
+            check_removal(info.config, name)
         info.config = with_setting(info.config, name, value)
-        config.override_session(info.config, files.session)
 
     files.update_info("changing the session's settings", change)

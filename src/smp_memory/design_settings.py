@@ -7,12 +7,19 @@ under SMP's own name takes precedence. See docs/designs.md.
 
 from __future__ import annotations
 
+from smp_memory.model.types import KINDS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 _TYPES = {"conversation": "conversation", "decision": "decision", "finding": "finding", "preference": "preference"}
 _PLURALS = {"decisions": "decision", "findings": "finding", "preferences": "preference"}
+_RULES = {
+    "conversation_turns": "conversation",
+    **_PLURALS,
+    "agent_states": "agent_state",
+}  # names in `decay_rules` of 003
 _HALF_LIVES = ("conversation", "decision", "finding", "other")
 _NEVER_HOURS = 10_000_000  # the longest half-life
 
@@ -43,6 +50,7 @@ _SAME = {
     **{f"decay_config.{name}.decay_rate": f"decay.rates.{name}" for name in _TYPES},
     **{f"decay_config.{name}.half_life_hours": f"decay.half_life_hours.{name}" for name in _TYPES},
     **{f"decay.type_specific.{name}.half_life_hours": f"decay.half_life_hours.{name}" for name in _TYPES},
+    **{f"decay_rules.{name}.decay_rate": f"decay.rates.{kind}" for name, kind in _RULES.items()},
 }
 _SHARES = {"storage.compaction_threshold": 1, "compaction_config.threshold": 1, "compaction.keep_percentage": -1}
 _COMPUTED = (
@@ -51,6 +59,34 @@ _COMPUTED = (
     "quota_policy.max_session_size_bytes",
     "decay_config.half_life_hours",
     *(f"decay.type_specific.{name}.decay_enabled" for name in _TYPES),
+)
+# The rules of 003 are sentences: the numbers in these become settings, each of the others must be one of `_KEPT_RULES`.
+_NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)"
+_SENTENCES = (
+    (rf"remove decayed memories \(priority < {_NUMBER}\)", "compaction.faded_below"),
+    (rf"summarize old conversation \(> {_NUMBER} days\)", "compaction.old_turns_days"),
+    (rf"last {_NUMBER} hours of conversation", "compaction.keep_turns_hours"),
+    (rf"memories with priority > {_NUMBER}", "compaction.keep_priority"),
+    (rf"memories accessed in last {_NUMBER} hours", "compaction.keep_used_hours"),
+)
+_KEPT_RULES = (
+    "archive resolved findings",
+    "compress agent state history",
+    "remove duplicate index entries",
+    "active decisions (not resolved)",
+    "open findings (not resolved)",
+    "explicit user preferences",
+    "user-pinned memories",
+)
+_TRIGGERS = {  # action: the share of the quota from which it runs, the share that it frees
+    "gentle compaction": ("storage.warning_percent", "storage.gentle_percent"),
+    "aggressive compaction": ("storage.critical_percent", "storage.forced_percent"),
+}
+_RULE_LISTS = (
+    "compaction_rules.automatic_triggers",
+    "compaction_rules.compaction_operations.priority_order",
+    "compaction_rules.preservation_rules.never_remove",
+    "compaction_rules.preservation_rules.always_preserve",
 )
 # Known, without effect in SMP; with the values that match what SMP does, which are not reported.
 _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
@@ -82,12 +118,19 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "performance.lazy_load": (True,),
     "performance.cache_size": (),
     "performance.index_in_memory": (),
+    "compaction_rules.manual_triggers": ([{"command": "compact_session", "user_initiated": True}],),
+    **{
+        f"decay_rules.{name}.{field}": (KINDS[kind].decay[at],)
+        for name, kind in _RULES.items()
+        for at, field in ((0, "base_priority"), (2, "access_boost"))
+    },
+    **dict.fromkeys((f"decay_rules.{name}.{field}" for name in _RULES for field in ("note", "special_rules")), ()),
     "quota_policy.size_calculation.include": (),
     "quota_policy.size_calculation.exclude": (),
     "integrity.enable_checksums": (True,),
     "integrity.checksum_algorithm": ("sha256",),
 }
-_KEYS = frozenset((*_SAME, *_COMPUTED, *_WITHOUT_EFFECT))
+_KEYS = frozenset((*_SAME, *_COMPUTED, *_WITHOUT_EFFECT, *_RULE_LISTS))
 _SECTIONS = frozenset(key[:at] for key in _KEYS for at, character in enumerate(key) if character == ".")
 
 
@@ -114,6 +157,8 @@ class DesignSettings:
         elif path in _WITHOUT_EFFECT:
             if value not in _WITHOUT_EFFECT[path]:
                 self.unused.append(path)
+        elif path in _RULE_LISTS:
+            return self._add_rules(path, value)
         elif path.endswith(".decay_enabled"):
             return self._add_decay_switch(path, value)
         elif isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e12:
@@ -130,6 +175,18 @@ class DesignSettings:
         kind = path.split(".")[2]
         if not value:
             self.translated[f"decay.half_life_hours.{kind}"] = path, _NEVER_HOURS
+        return None
+
+    def _add_rules(self, path: str, value: Any) -> str | None:
+        rules = list(value.values()) if isinstance(value, dict) else value
+        if not isinstance(rules, list):
+            return "a list of rules"
+        for rule in rules:
+            found = _trigger(rule) if isinstance(rule, dict) else _sentence(rule)
+            if found is None:
+                self.unused.append(path)
+            for name, number in found or ():
+                self.translated[name] = path, number
         return None
 
     def finish(self, own: dict[str, Any]) -> dict[str, tuple[str, Any]]:
@@ -160,9 +217,23 @@ class DesignSettings:
         return [(f"decay.half_life_hours.{name}", number) for name in _HALF_LIVES]
 
 
-def report(unused: list[tuple[str, str]]) -> str:
-    """One line about settings without an effect."""
-    keys = ", ".join(key for _, key in unused)
-    return (
-        f"Settings of a design that have no effect in SMP ({unused[0][0]}): {keys}. They are kept; see docs/designs.md."
-    )
+def _sentence(rule: Any) -> list[tuple[str, float]] | None:
+    """The setting that a rule of 003 states; empty: SMP does so; None: SMP does not know it."""
+    import re  # rare, and slow to load
+
+    text = rule.strip().lower() if isinstance(rule, str) else ""
+    for pattern, name in _SENTENCES:
+        found = re.fullmatch(pattern, text)
+        if found:
+            return [(name, float(found[1]))]
+    return [] if text in _KEPT_RULES else None
+
+
+def _trigger(rule: dict[str, Any]) -> list[tuple[str, float]] | None:
+    """The settings of a trigger: `{"condition": "size > 80% of quota", "action": …, "target_reduction": "10% of current size"}`."""
+    import re  # rare, and slow to load
+
+    names = _TRIGGERS.get(str(rule.get("action")).strip().lower())
+    limit = re.fullmatch(rf"size > {_NUMBER}% of quota", str(rule.get("condition")).strip().lower())
+    freed = re.fullmatch(rf"{_NUMBER}% of current size", str(rule.get("target_reduction")).strip().lower())
+    return [(names[0], float(limit[1])), (names[1], float(freed[1]))] if names and limit and freed else None

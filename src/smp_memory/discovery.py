@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from smp_memory.errors import SessionExists, SessionNotFound
+from smp_memory.errors import InvalidConfig, SessionExists, SessionNotFound
 from smp_memory.model import ids
 from smp_memory.ownership import config_bytes, is_ours
 
@@ -159,19 +159,18 @@ def is_store(root: str) -> bool:
 
 def _stated_layout(root: str) -> str | None:
     """The layout that a folder's `config.json` names or implies; the `config.json` of a `memory/` folder may belong to another program."""
-    data = config_bytes(root)
-    if b'"layout"' not in data and b'"memory_config"' not in data and b'"root_directory"' not in data:
-        return None
-    import json
+    data, layout = config_bytes(root), None
+    if b'"layout"' in data or b'"memory_config"' in data or b'"root_directory"' in data:
+        import json
 
-    try:
-        stored = json.loads(data.decode("utf-8-sig"))
-    except (
-        ValueError,
-        RecursionError,
-    ):  # a damaged configuration of an SMP store: found here, rejected when it is opened
-        return "jsonl" if os.path.exists(os.path.join(root, ".smp", "id")) else None
-    return layout_in_config(stored) if isinstance(stored, dict) else None
+        try:
+            stored = json.loads(data.decode("utf-8-sig"))
+            layout = layout_in_config(stored) if isinstance(stored, dict) else None
+        except (ValueError, RecursionError):
+            pass
+    if layout is None and data and os.path.exists(os.path.join(root, ".smp", "id")):
+        return "jsonl"  # a damaged configuration of an SMP store; which layout it has is found out when it is opened
+    return layout
 
 
 def layout_in_config(stored: dict[str, Any]) -> str | None:
@@ -187,6 +186,14 @@ def layout_in_config(stored: dict[str, Any]) -> str | None:
     if isinstance(storage, dict) and "root_directory" in storage and isinstance(stored.get("decay"), dict):
         return "log"
     return None
+
+
+def layout_of_store(disk: Disk, root: str, stored: dict[str, Any] | InvalidConfig | None) -> str | None:
+    """The layout that the content of `config.json` names, also a damaged one, else that of the sessions."""
+    stated = stored.details.get("layout") if isinstance(stored, InvalidConfig) else (stored or {}).get("layout")
+    if isinstance(stated, str) and stated in _LAYOUTS:
+        return stated
+    return recognise(disk, root) or (layout_in_config(stored) if isinstance(stored, dict) else None)
 
 
 def recognise(disk: Disk, root: str) -> str | None:

@@ -40,12 +40,24 @@ _ALWAYS_SHOWN = frozenset(  # reported nowhere else; Python prints them to stder
 )
 
 
-def emit(component: str, level: int, event: str, message: str, session: str | None = None, **figures: Any) -> None:
-    """Log an event. The message must not contain content of memories; `figures` are numbers, names of kinds, paths of files."""
+def emit(
+    component: str,
+    level: int,
+    event: str,
+    message: str,
+    session: str | None = None,
+    *,
+    shown: bool = False,
+    **figures: Any,
+) -> None:
+    """Log an event. The message must not contain content of memories; `figures` are numbers, names of kinds, paths of files.
+
+    `shown`: it is printed without a configured handler, like those in `_ALWAYS_SHOWN`.
+    """
     metrics.EVENTS.add((component, event))
     if component == "corruption":
         metrics.CORRUPTION.add((event,))
-    is_always_shown = level >= WARNING and event in _ALWAYS_SHOWN
+    is_always_shown = shown or (level >= WARNING and event in _ALWAYS_SHOWN)
     if not is_always_shown and "logging" not in sys.modules:
         return
     logger = _logger(component)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,160}")  # of a file; any other could hold instructions to an agent
 ARCHIVE_CODE = "archive_unreadable"
-UNREADABLE = "entries_unreadable"  # the log event
+UNREADABLE, SETTINGS = "entries_unreadable", "settings_unusable"  # the log events
 
 _logged: set[tuple[str, int, str]] = set()
 _reported: dict[tuple[str, int, str], Problem] = {}
@@ -57,6 +57,14 @@ def report(problems: list[Problem]) -> list[Problem]:
         metrics.CORRUPTION.add((UNREADABLE,), len(fresh))
         _log(fresh)
     return problems
+
+
+def report_settings(notices: list[str], session: str | None = None) -> None:
+    """Log settings that cannot be used or do not count (`Config.notices`), each once per process; the command line prints them itself."""
+    for text in notices:
+        if (text, 0, SETTINGS) not in _logged:
+            _logged.add((text, 0, SETTINGS))
+            event_log.emit("settings", event_log.WARNING, SETTINGS, text, session, shown=not caller_reports)
 
 
 def take_reported() -> list[Problem]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from smp_memory import analytics, context, exchange, lifecycle, search
+from smp_memory.config_file import check_setting
 from smp_memory.discovery import about_others, find_root, is_store, register_opener
 from smp_memory.errors import (
     InvalidConfig,
@@ -20,17 +21,18 @@ from smp_memory.errors import (
 )
 from smp_memory.files.system import RealSystem
 from smp_memory.import_lock import loading
-from smp_memory.incomplete import each_existing
+from smp_memory.incomplete import each_existing, report_settings
 from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_arguments
 from smp_memory.model.session_info import GLOBAL_SESSION, SessionInfo
 from smp_memory.model.times import Clock, parse, to_moment, to_text
 from smp_memory.observation import observed
-from smp_memory.privacy.settings import check_settings, clean_metadata, log_metadata_redaction
+from smp_memory.privacy.settings import checked, clean_metadata, log_metadata_redaction
 from smp_memory.scope import Scope
 from smp_memory.session import SessionMemory
 from smp_memory.store.opening import open_store, ram, scheme_of
+from smp_memory.trust import note_setting, note_settings, trust_as_it_is, trust_named
 from smp_memory.write import typos, validation
 from smp_memory.write.operations import admit
 
@@ -139,12 +141,13 @@ class Memory:
         self._arguments = {name: value for name, value in (config or {}).items() if name != "layout"}
         self._store, is_new = open_store(root, layout_name, config, system, admit, create=create)
         self._store.clock = clock
+        if trust or is_new:
+            trust_named(self._store, self._found_as)
         self.config: Config = self._store.config
         self.scope = Scope(self._store, None, self.config, Clock(clock))
-        if trust or is_new:
-            self._trust_if_possible()
         if self.config.unused:
             self._store.report_unused_settings()
+        report_settings(self.config.notices())
         if self._store.finish_erasure():
             context.digest.renew_digests(self.scope)
         if clock is None and (system is None or type(system) is RealSystem):
@@ -180,11 +183,16 @@ class Memory:
         return self.scope.now()
 
     def set_config(self, name: str, value: Any) -> None:
-        """Change a setting in config.json, checked first; None removes it. It holds for whoever opens the store next."""
-        self.config[name]  # an unknown one is an error that suggests the right one
-        if name in ("layout", "format"):
-            raise InvalidConfig(f"The setting '{name}' cannot be set; `smp convert` changes the layout.", key=name)
+        """Change a setting in config.json, checked first; None removes it. It holds for whoever opens the store next.
+
+        None also removes a key that SMP does not know, or one with a bad value; for the layout it writes the one that was recognised.
+        """
+        if value is not None:
+            check_setting(name, value)
+            if name in ("layout", "format"):
+                raise InvalidConfig(f"The setting '{name}' cannot be set; `smp convert` changes the layout.", key=name)
         self._store.write_setting(name, value)
+        note_setting(self._store, "", name, value)
 
     # -- trust
 
@@ -194,9 +202,12 @@ class Memory:
         return self._store.state.is_trusted(self._found_as)
 
     def trust(self) -> None:
-        """Let hooks recall from this store and record to it, for this user on this machine."""
+        """Let hooks recall from this store and record to it, for this user on this machine, with its settings as they are now.
+
+        Settings that were held before count when the store is opened next.
+        """
         try:
-            self._store.state.trust(self._found_as)
+            trust_as_it_is(self._store, self._found_as)
         except OSError as error:
             raise from_os_error(error, self._store.state.folder, "trusting the store") from error
 
@@ -211,12 +222,6 @@ class Memory:
             return self._store.state.mark_notified()
         except (OSError, SMPError):
             return False
-
-    def _trust_if_possible(self) -> None:
-        try:
-            self._store.state.trust(self._found_as)
-        except (OSError, SMPError):
-            pass  # no place for the user's state: `smp doctor` says so, and memories can be read and written all the same
 
     # -- sessions
 
@@ -241,13 +246,19 @@ class Memory:
         id, user, agents, project, tags, config = given
         fields = validation.session_fields(user, agents, project, tags, context)
         session_id = ids.check(id, "id") if id is not None else f"session-{now:%Y-%m-%d}-{os.urandom(3).hex()}"
-        settings = self.config.override_session(config, session_id) if config else self.config
+        settings = self.config
+        if config:
+            settings = checked(
+                self.config.override_session(config, session_id, strict=True).trusting_stated(session_id)
+            )
+            settings.own.raise_first()
         fields, removals = clean_metadata(settings, fields)
         if config:
-            check_settings(settings)
             fields["config"] = validation.plain("config", dict(config))
         created_text = to_text(now) if created is None else parse(created, "created")
         files = self._store.create(SessionInfo(session_id, created_text, **fields))
+        if config:
+            note_settings(self._store, session_id, settings.stated_protection(session=True))
         session = SessionMemory(self, OpenSession(self.scope, files, author))
         session.warnings = typos.session_warnings(context)
         session.redacted = log_metadata_redaction(self._store, to_text(now), session_id, author, removals)

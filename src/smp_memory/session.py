@@ -14,6 +14,7 @@ from smp_memory.lifecycle.open_session import OpenSession
 from smp_memory.model.times import to_text
 from smp_memory.privacy.settings import clean_metadata, log_metadata_redaction
 from smp_memory.search import records
+from smp_memory.trust import set_session_setting
 from smp_memory.write import validation
 from smp_memory.write.operations import id_of
 from smp_memory.write.path import Transaction, Writer, additions
@@ -135,9 +136,7 @@ class SessionMemory:
 
     def set_config(self, name: str, value: Any) -> None:
         """Change a setting of this session, checked first; None removes it. It holds for whoever opens the store next."""
-        from smp_memory.config_file import set_session_config
-
-        set_session_config(self._files, self._memory.config, name, value)
+        set_session_setting(self._session.store, self._files, name, value)
 
     def change_info(self, **changes: Any) -> SessionInfo:
         """Change the session's metadata: user, agents, project, tags, context."""

@@ -14,7 +14,6 @@ from smp_memory import incomplete
 from smp_memory.config import Config
 from smp_memory.errors import (
     DuplicateId,
-    InvalidConfig,
     MemoryNotFound,
 )
 from smp_memory.model.content_checks import content_problems
@@ -31,6 +30,7 @@ from smp_memory.model.storage_reports import (
 )
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.policies.purge import AnnouncedPurge, PurgeCheck
+from smp_memory.privacy.settings import checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,20 +116,8 @@ class SqliteSession:
             self._config = self.override_settings(self._store.config, own) if own else self._store.config
         return self._config
 
-    def has_valid_settings(self) -> bool:
-        try:
-            return self.config is not None
-        except InvalidConfig:
-            return False
-
-    def usable_config(self) -> Config:
-        return self.config if self.has_valid_settings() else self._store.config
-
     def override_settings(self, config: Config, own: dict[str, Any]) -> Config:
-        try:
-            return config.override_session(own, self.session)
-        except InvalidConfig as error:
-            raise InvalidConfig(f"{error.message} It is set in {self.location}.", **error.details) from None
+        return checked(config.override_session(own, self.session, self.location))
 
     # -- writing
 

@@ -25,6 +25,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.config import Config
+from smp_memory.config_file import check_removal
 from smp_memory.errors import (
     LayoutMismatch,
     NotSupported,
@@ -373,7 +374,7 @@ class SqliteStore:
     ) -> Iterator[tuple[str, Any]]:
         for each in self.archived_sessions():
             found = self.archived_copy(each.session)
-            config = found.usable_config()
+            config = found.config
             if automatic and not config["lifecycle.auto_purge"]:
                 continue
             days = kept if kept is not None else timedelta(days=config["lifecycle.purge_days"])
@@ -441,9 +442,8 @@ class SqliteStore:
 
     def write_setting(self, name: str, value: Any) -> None:
         with self.transaction():
-            stored = {**stored_settings(self._db), name: value}
-            Config.build({key: each for key, each in stored.items() if each is not None}, self.path)
             if value is None:
+                check_removal(stored_settings(self._db), name)
                 self.run("DELETE FROM setting WHERE name = ?", name)
             else:
                 self.run("INSERT OR REPLACE INTO setting VALUES (?, ?)", name, json.dumps(value))

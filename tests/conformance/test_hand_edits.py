@@ -664,7 +664,7 @@ def test_store_on_read_only_media_can_be_read(open_place: Path, layout: str, mad
     assert after == before
 
 
-def test_invalid_setting_in_metadata_blocks_writes_to_that_session_only(tmp_path: Path, layout: str) -> None:
+def test_bad_setting_in_metadata_blocks_what_depends_on_it_in_that_session_only(tmp_path: Path, layout: str) -> None:
     """`session list`, `repair`, `stats` and maintenance of the whole store failed by it, and `validate` said nothing."""
     memory = smp_memory.open(tmp_path, layout=layout, config={"retention": {"enabled": True}})
     old = "2020-01-01T00:00:00Z"
@@ -678,18 +678,19 @@ def test_invalid_setting_in_metadata_blocks_writes_to_that_session_only(tmp_path
         for path in tmp_path.rglob("*")
         if path.is_file() and b"retention" in path.read_bytes() and "kept" in str(path)
     )
-    edit(head, "enabled", "enabledd")
+    edit(head, "false", "5")
     memory = smp_memory.open(tmp_path, config={"retention": {"enabled": True}})
     session = memory.session("kept")
-    with pytest.raises(InvalidConfig, match="enabledd.*" + head.name):
-        session.add_decision("x")
-    assert (session.stats().memories, len(memory.standings()), len(session.records())) == (1, 2, 1)
+    with pytest.raises(InvalidConfig, match=r"retention\.enabled.*" + head.name):
+        session.compact()
+    session.add_decision("x")
+    assert (session.stats().memories, len(memory.standings()), len(session.records())) == (2, 2, 2)
     for report in (session.validate(), session.repair()):
         assert [(each.code, Path(each.path)) for each in report.problems if each.severity == "error"] == [
             ("settings", head)
         ]
     did = memory.maintain(only=["retention", "quota", "archive", "access"])
     assert did.ok
-    assert (len(memory.session("kept").records()), len(memory.session("other").records())) == (1, 0)
+    assert (len(memory.session("kept").records()), len(memory.session("other").records())) == (2, 0)
     memory = memory.convert("log" if layout != "log" else "single")
     assert memory.session("kept").records()

@@ -117,7 +117,7 @@ def test_store_with_broken_config_is_found(
     config = next(tmp_path.rglob("config.json"))
     config.write_text("{broken")
     capsys.readouterr()
-    assert "config.json is not valid JSON" in run(capsys, code=NOT_WELL)
+    assert "config.json:1: not valid JSON" in run(capsys, code=NOT_WELL)
     assert layout in capsys.readouterr().out + run(capsys, code=NOT_WELL)
 
 
@@ -200,7 +200,7 @@ def test_invalid_environment_variable_is_named(store: Path) -> None:
         text=True,
         check=False,
     )
-    assert "Correct or unset the environment variable SMP_HOOKS_RECALL." in done.stdout
+    assert "Correct or unset SMP_HOOKS_RECALL." in done.stdout
 
 
 def test_doctor_counts_the_memories_that_smp_alone_counts(

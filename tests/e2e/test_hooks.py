@@ -442,11 +442,14 @@ def test_prompt_is_recorded_when_a_lock_is_held_for_seconds(
 
 
 @pytest.mark.parametrize("value", ["nein", "2", "disabled"])
-def test_log_of_failures_names_the_variable_with_a_bad_value(project: Project, value: str) -> None:
-    project.may_fail = True
-    done = project.call(Host(project).payload("prompt", prompt=ASKED), "--wait", SMP_HOOKS_RECALL=value)
-    assert (done.returncode, project.turns()) == (0, [])
-    assert project.failures[-1]["error"] == "InvalidConfig E_CONFIG_INVALID SMP_HOOKS_RECALL"
+def test_start_names_a_setting_with_a_bad_value_and_nothing_is_recorded(project: Project, value: str) -> None:
+    project.decide(OAUTH)
+    host = Host(project)
+    done = project.call(host.payload("start", source="startup"), "--wait", SMP_HOOKS_RECALL=value)
+    assert "hooks.recall" in Host.injected(done.stdout)
+    assert "SMP records" not in Host.injected(done.stdout)
+    project.call(host.payload("prompt", prompt=ASKED), "--wait", SMP_HOOKS_RECALL=value)
+    assert project.turns() == []
 
 
 def test_start_does_not_say_that_it_records_when_recording_is_off(project: Project) -> None:
@@ -490,7 +493,7 @@ def test_a_damaged_store_does_not_stop_the_host(project: Project, damage: str) -
         assert not done.stdout or json.loads(done.stdout)
     for failure in project.failures if damage != "private" else []:
         assert set(failure) == {"at", "client", "event", "error"}
-    assert damage not in ("config", "newer format") or len(project.failures) >= 3
+    assert damage not in ("config", "newer format") or project.failures
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -118,26 +118,32 @@ def test_smp_alone_shows_damaged_settings_as_a_problem(store: Path, cli: Termina
 
 
 @pytest.mark.parametrize(
-    ("settings", "problem"),
+    ("settings", "notice"),
     [
-        ("", "not a plain file with valid JSON"),
-        ("[]", "must be an object"),
-        ('{"layout": "jsonl", "format": 99}', "format 99"),
-        ('{"layout": "jsonl", "hooks": {"command": "x"}}', "hooks.command"),
+        ("", "not valid JSON"),
+        ("[]", "must be a JSON object"),
+        ('{"layout": "jsonl", "hooks": {"recall": "x"}}', "hooks.recall"),
     ],
 )
 @pytest.mark.parametrize("is_indexed", [True, False])
-def test_smp_alone_shows_settings_that_no_command_can_use_as_a_problem(
-    store: Path, cli: Terminal, settings: str, problem: str, is_indexed: bool
+def test_smp_alone_names_settings_that_cannot_be_used(
+    store: Path, cli: Terminal, settings: str, notice: str, is_indexed: bool
 ) -> None:
     if is_indexed:
         cli.ok()
     (store / "config.json").write_text(settings)
     data = cli.json()
-    assert problem in data["problem"]
-    assert "memories" not in data
+    assert notice in data["notices"][0]
+    assert data["memories"] > 0
     assert data["next"][0]["command"] == "smp doctor"
-    assert problem in cli.ok()
+    assert notice in cli.ok()
+
+
+def test_smp_alone_shows_a_newer_format_as_a_problem(store: Path, cli: Terminal) -> None:
+    (store / "config.json").write_text('{"layout": "jsonl", "format": 99}')
+    data = cli.json()
+    assert "format 99" in data["problem"]
+    assert "memories" not in data
 
 
 def test_smp_alone_shows_settings_behind_a_link_as_a_problem(store: Path, cli: Terminal, project: Path) -> None:

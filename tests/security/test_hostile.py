@@ -274,11 +274,13 @@ def test_harmful_entries_are_reported_and_affect_no_other(tmp_path: Path, layout
 @pytest.mark.parametrize(
     "harm", ["{" * 100_000, BOMB, '{"layout": "jsonl", "n": ' + "9" * 5000 + "}", "[]", "null", "\xff", ""]
 )
-def test_a_harmful_config_is_an_error_that_names_it(tmp_path: Path, harm: str) -> None:
+def test_harmful_config_is_named_and_nothing_is_written(tmp_path: Path, harm: str) -> None:
     filled(tmp_path, "jsonl").memory.close()
     (tmp_path / "config.json").write_bytes(harm.encode("latin-1"))
+    memory = smp_memory.open(tmp_path)
+    assert "config.json" in memory.config.notices()[0]
     with pytest.raises(smp_memory.errors.InvalidConfig, match=r"config\.json"):
-        smp_memory.open(tmp_path)
+        memory.create_session("another")
 
 
 @layouts

@@ -83,6 +83,7 @@ def test_settings_from_file_environment_and_argument(tmp_path: Path, monkeypatch
     path.write_text(
         json.dumps({"layout": "jsonl", "format": 1, "durability": "interval", "storage": {"max_content_kb": 5}})
     )
+    smp_memory.open(tmp_path).trust()  # because an edit of the file may have come from elsewhere
     assert smp_memory.open(tmp_path).config.durability == "interval"
     monkeypatch.setenv("SMP_DURABILITY", "os")
     assert smp_memory.open(tmp_path).config.durability == "os"
@@ -92,10 +93,12 @@ def test_settings_from_file_environment_and_argument(tmp_path: Path, monkeypatch
     assert smp_memory.open(tmp_path).config.content_limit_bytes == 6 * 1024
     smp_memory.open(tmp_path).set_config("storage.max_content_kb", None)
     assert smp_memory.open(tmp_path).config.content_limit_bytes == 1024 * 1024
-    for bad in ('{"layout": "jsonl", "nonsense": 1}', '{"layout": "parchment"}', "{", "[]", '{"durability": 5}'):
+    for bad in ('{"layout": "parchment"}', "{", "[]", '{"durability": 5}'):
         path.write_text(bad)
-        with pytest.raises(InvalidConfig):
-            smp_memory.open(tmp_path)
+        memory = smp_memory.open(tmp_path)
+        assert str(path) in str(memory.config.invalid[0])
+        with pytest.raises(InvalidConfig, match="nothing is written"):
+            memory.create_session()
         assert path.read_text() == bad
 
 
@@ -114,6 +117,9 @@ def test_setting_can_be_changed_in_every_form_of_the_file(tmp_path: Path, writte
     """Settings under another name, or with dots in the middle, were then given twice, and refused."""
     smp_memory.open(tmp_path).close()
     (tmp_path / "config.json").write_text(json.dumps({"layout": "jsonl", "format": 1, **written}))
+    with smp_memory.open(tmp_path) as memory:
+        assert [each.key for each in memory.config.held][:1] == ["privacy.redaction.enabled"]
+        memory.trust()
     with smp_memory.open(tmp_path) as memory:
         assert memory.config["privacy.redaction.enabled"] is False
         memory.set_config("privacy.redaction.enabled", True)

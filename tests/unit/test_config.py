@@ -57,9 +57,12 @@ def variable(path):
 
 
 def refused(build, *arguments, **keywords):
-    with pytest.raises(InvalidConfig) as caught:
-        build(*arguments, **keywords)
-    return caught.value
+    """The error for a value that cannot be used: raised for an argument, kept with the settings from elsewhere."""
+    try:
+        found = build(*arguments, **keywords)
+    except InvalidConfig as error:
+        return error
+    return found.invalid[0]
 
 
 SOURCES = {
@@ -130,6 +133,7 @@ def test_defaults():
                 "finding": 0.04,
                 "preference": 0.02,
                 "agent_state": 0.06,
+                "artifact": 0.04,
             },
             "floors": {
                 "conversation": 0.1,
@@ -232,8 +236,7 @@ def test_switch_in_the_environment_accepts_usual_words(word, written):
 
 @pytest.mark.parametrize("word", ["nein", "2", "disabled", "-1", "tru"])
 def test_bad_switch_in_the_environment_is_an_error_that_names_the_variable(word):
-    with pytest.raises(InvalidConfig, match="SMP_HOOKS_RECORD"):
-        from_environment("hooks.record", word)
+    assert "SMP_HOOKS_RECORD" in str(refused(from_environment, "hooks.record", word))
 
 
 def test_arguments_above_environment_above_session_above_file():
@@ -554,14 +557,22 @@ def test_process_environment_is_not_read(monkeypatch):
         ("", None),
     ],
 )
-def test_an_unknown_key_is_named_with_the_nearest_known_one(build, path, suggestion):
+def test_unknown_key_is_reported_or_in_an_argument_an_error_with_the_nearest_known_one(build, path, suggestion):
+    if build is not from_argument:
+        config = build(path, 1)
+        [(source, key)] = config.unused
+        assert (source, [key]) == (SOURCES[build], config.unknown)
+        assert path.startswith(key)
+        assert not config.invalid
+        assert config.rows() == Config.build(None, FILE).rows()
+        return
     error = refused(build, path, 1)
-    assert error.key == ".".join(path.split(".")[:2])
+    assert path.startswith(error.key)
     assert error.source == SOURCES[build]
-    assert error.suggestion == suggestion
+    assert error.suggestion == suggestion or "." in path
     assert error.key in str(error)
     assert SOURCES[build] in str(error)
-    assert (f"Did you mean '{suggestion}'?" if suggestion else "Known settings: layout, ") in str(error)
+    assert (f"Did you mean '{error.suggestion}'?" if error.suggestion else "Known settings: layout, ") in str(error)
 
 
 @pytest.mark.parametrize("key", ["root_path", "root_directory", "encoding", "format"])
@@ -569,8 +580,8 @@ def test_design_keys_without_effect_are_reported(key):
     assert from_file(f"storage.{key}", "x").unused == [(f"file {FILE}", f"storage.{key}")]
 
 
-def test_empty_unknown_section_is_an_error():
-    assert refused(Config.build, {"zzz": {}}, FILE).key == "zzz"
+def test_empty_unknown_section_is_reported():
+    assert Config.build({"zzz": {}}, FILE).unknown == ["zzz"]
 
 
 def test_an_empty_known_section_is_fine():
@@ -592,8 +603,7 @@ def test_the_whole_must_be_an_object(whole):
 
 
 def test_key_that_is_not_text_is_unknown():
-    assert refused(Config.build, {1: 2}, FILE).key == "1"
-    assert refused(Config.build, {None: 2}, FILE).key == "None"
+    assert Config.build({1: 2, None: 3}, FILE).unknown == ["1", "None"]
 
 
 def test_dotted_names_are_understood():
@@ -627,14 +637,17 @@ def test_a_deeply_nested_object_is_an_unknown_key_and_no_stack_overflow():
         bomb = {}
         for _ in range(100_000):
             bomb = {name: bomb}
-        refused(Config.build, bomb, FILE)
+        config = Config.build(bomb, FILE)
+        assert len(config.unknown) == 1
+        assert config.rows() == Config.build(None, FILE).rows()
         while bomb:  # freed level by level: the destructor would otherwise recurse
             bomb = bomb.popitem()[1]
 
 
 def test_a_long_value_is_cut_in_the_message():
     assert len(str(refused(from_file, "durability", "x" * 1_000_000))) < 400
-    assert len(str(refused(from_file, "z" * 1_000_000, 1))) < 1000
+    assert len(from_file("z" * 1_000_000, 1).unused_notice()) < 1000
+    assert len(str(refused(from_argument, "z" * 1_000_000, 1))) < 1000
 
 
 # -- the designs' form of the file
@@ -670,8 +683,8 @@ def test_the_wrapper_must_hold_an_object(value):
     refused(Config.build, {"memory_config": value}, FILE)
 
 
-def test_unknown_keys_in_the_wrapper_are_errors():
-    assert refused(Config.build, {"memory_config": {"zzz": 1}}, FILE).key == "zzz"
+def test_unknown_keys_in_the_wrapper_are_reported():
+    assert Config.build({"memory_config": {"zzz": 1}}, FILE).unknown == ["zzz"]
 
 
 def test_known_version_of_the_design_is_not_reported():
@@ -722,7 +735,7 @@ def test_repr_shows_values_that_differ_from_the_default():
 
 
 def test_errors_can_be_pickled():
-    error = refused(from_file, "durabilty", 1)
+    error = refused(from_argument, "durabilty", 1)
     again = pickle.loads(pickle.dumps(error))
     assert isinstance(again, SMPError)
     assert (str(again), again.key, again.suggestion) == (str(error), error.key, error.suggestion)
@@ -740,7 +753,8 @@ def test_building_loads_nothing_heavy():
     assert set(run.stdout.split()) - {"__future__", "errno"} == {
         "smp_memory.config",
         "smp_memory.errors",
-        "smp_memory.config_values",
+        "smp_memory.config_schema",
+        "smp_memory.config_source",
         "smp_memory.model",
         "smp_memory.model.types",
     }
@@ -779,15 +793,14 @@ def test_value_that_is_not_a_pattern_is_rejected(value):
 
 @pytest.mark.parametrize("text", ["x", "[" * 100_000, "[1,"])
 def test_environment_value_that_is_not_json_is_rejected(text):
-    with pytest.raises(InvalidConfig) as caught:
-        Config.build(None, FILE, environ={"SMP_PRIVACY_REDACTION_PATTERNS": text})
-    assert caught.value.key == "privacy.redaction.patterns"
+    error = refused(Config.build, None, FILE, environ={"SMP_PRIVACY_REDACTION_PATTERNS": text})
+    assert error.key == "privacy.redaction.patterns"
 
 
 def test_setting_name_of_a_design_is_accepted():
     assert Config.build({"privacy": {"auto_redaction": False}}, FILE)["privacy.redaction.enabled"] is False
-    with pytest.raises(InvalidConfig):
-        Config.build({"privacy": {"auto_redaction": False, "redaction": {"enabled": True}}}, FILE)
+    twice = {"privacy": {"auto_redaction": False, "redaction": {"enabled": True}}}
+    assert "twice" in str(refused(Config.build, twice, FILE))
 
 
 def test_wrapper_may_contain_layout_and_format(tmp_path):
@@ -807,5 +820,5 @@ def test_wrapper_may_contain_layout_and_format(tmp_path):
     with pytest.raises(FormatTooNew):
         smp_memory.open(tmp_path)
     stored.write_text(json.dumps({"layout": "log", "memory_config": {"layout": "log"}}))
-    with pytest.raises(InvalidConfig, match="twice"):
-        smp_memory.open(tmp_path)
+    with smp_memory.open(tmp_path) as memory:
+        assert "twice" in str(memory.config.invalid[0])

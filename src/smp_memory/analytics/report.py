@@ -83,7 +83,7 @@ def analytics(
 
 def _config(scope: Scope, names: list[str] | None) -> Config:
     """The settings of the one session that is meant, else of the scope."""
-    return scope.store.session(names[0]).usable_config() if names is not None and len(names) == 1 else scope.config
+    return scope.store.session(names[0]).config if names is not None and len(names) == 1 else scope.config
 
 
 @maps_errors
@@ -284,7 +284,7 @@ def _read_forecast(reader: FactReader) -> forecast.Forecast:
 
 def _session_forecast(reader: FactReader, state: SessionState, created: list[int]) -> forecast.SessionForecast:
     files = reader.scope.store.session(state.session)
-    config = files.usable_config()
+    config = files.config
     size = sum(files.sizes().values())
     full_in = _days_until_full(reader, state.session, size, config, created)
     move = state.next
@@ -327,7 +327,7 @@ def _trash(reader: FactReader) -> list[forecast.PurgeForecast]:
 
     def trash_of(name: str) -> list[Trashed]:
         files = scope.store.session(name)
-        return lifecycle.deletion.session_trash(files, files.usable_config())
+        return lifecycle.deletion.session_trash(files, files.config)
 
     found = [
         forecast.PurgeForecast(each.record.ref, each.at, each.purged_from)

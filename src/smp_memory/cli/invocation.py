@@ -59,6 +59,7 @@ class Invocation:
         self._memory: Memory | None = None
         self._default_session: str | None = None
         self.mentions_trust = True
+        self._notified: set[str] = set()
 
     # -- the store
 
@@ -78,6 +79,7 @@ class Invocation:
             incomplete.take_reported()
             self._memory = open_memory(self.root, create=False)
             self._notify_untrusted(self._memory)
+            self._notify_settings(self._memory.config.notices())
         return self._memory
 
     def _notify_untrusted(self, memory: Memory) -> None:
@@ -87,6 +89,13 @@ class Invocation:
                 "You have not trusted this store yet, so hooks neither recall from it nor record to it. "
                 "If it is yours or your team's: smp trust"
             )
+
+    def _notify_settings(self, notices: list[str]) -> None:
+        """Print settings that cannot be used or do not count yet, each once."""
+        for text in notices:
+            if text not in self._notified:
+                self._notified.add(text)
+                self.notify(text)
 
     def use_store(self, memory: Memory) -> None:
         """Use this store from now on; close the one that was in use."""
@@ -107,7 +116,9 @@ class Invocation:
         """The session of this name, else of --session or SMP_SESSION, else the last written, else (`create`) a new one."""
         name = name or self.session_name or self._find_default_session()
         if name is not None:
-            return self.memory.session(name, author=self.author)
+            session = self.memory.session(name, author=self.author)
+            self._notify_settings(session.opened.files.config.notices(session_only=True))
+            return session
         if not create:
             raise SessionNotFound(self.no_session_message())
         session = self.memory.create_session(author=self.author)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 
+from smp_memory.config import WRITE
 from smp_memory.errors import MemoryNotFound, SMPError, UserError
 from smp_memory.exchange import file_format
 from smp_memory.exchange.export import (
@@ -124,6 +125,8 @@ def redact(scope: Scope, preview: bool, reason: str | None) -> list[RedactionRep
     done: list[RedactionReport] = []
     for session in _sessions(scope):
         try:
+            if not preview:
+                session.config.require(WRITE)
             found = session.redact(redactor_even_if_off(session.config), preview=preview)
         except SESSION_GONE as error:
             _without(scope, [session], error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 
+from smp_memory.config import WRITE
 from smp_memory.errors import InvalidFormat, InvalidRecord, SessionExists, SMPError, from_os_error
 from smp_memory.exchange import file_format
 from smp_memory.exchange.export import format_named, numbered, restoring
@@ -17,7 +18,7 @@ from smp_memory.model import ids
 from smp_memory.model.entry import CHANGE, PUT, Entry
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.ids import new_uid
-from smp_memory.privacy.settings import check_settings, redactor_of
+from smp_memory.privacy.settings import checked, redactor_of
 from smp_memory.write import validation
 
 TYPE_CHECKING = False
@@ -94,7 +95,10 @@ def _validate(config: Config, session: Exported, name: str) -> list[RedactedSpan
     removals: list[RedactedSpan] = []
     try:
         validation.plain("metadata", {**info.to_dict(), "other": info.other})
-        check_settings(config.override_session(info.config, info.id))
+        config.require(WRITE)
+        own = checked(config.override_session(info.config, info.id)).own
+        if own.invalid:
+            raise own.invalid[0]
         redactor = redactor_of(config)
         if redactor is not None:
             cleaned, removals = redactor.redact_fields(

@@ -3,12 +3,16 @@
     $SMP_STATE_DIR, else $XDG_STATE_HOME/smp, else ~/.local/state/smp          (Windows: %LOCALAPPDATA%/smp)
       derived/                       files that were converted for a faster start: `tokens-wordllama`
       stores/web-shop-3f2a91c04b7d/  one folder per store, named after the path of its root
-        store.json                   {"root": "…", "id": "…", "trusted": ["…"], "told": true}
+        store.json                   {"root": "…", "id": "…", "trusted": ["…"], "told": true,
+                                      "settings": {"": {"privacy.redaction.off": ["email"]}, "review": {…}}}
         index/  hooks/  compaction/  purges/  plans/  access.log  clock.json  digests.json  erasing.json  hooks.log
         maintenance.json  session-uses.log
 
 A store may come with a repository that a stranger wrote. What SMP derives from memories, and what it records for itself, is therefore
 never read from the store: a planted index, hook state or list of digests has no effect.
+
+The protective settings that the user trusted are in `settings`: "" has those of `config.json`, the others those of a session's own
+settings. A value in the store's files that lowers protection below them does not count (`Config.held`).
 
 Guarantees: files are 0600 and folders 0700. A folder of another user is not used. State belongs to a path and to the store's random id
 (`.smp/id`): if another store is put in the same place, its state starts empty and it is not trusted.
@@ -35,12 +39,14 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    TrustedSettings = dict[str, dict[str, Any]]
+
 
 VARIABLE = "SMP_STATE_DIR"
 STORE_FILE, ID_FILE = "store.json", "id"
 _PRIVATE = ".smp"
 _ID_BYTES = 8
-_SMALL_BYTES = 1 << 16
+_RECORD_BYTES = 1 << 20
 _TIDIED_FILE, _TIDY_EVERY_SECONDS = "tidied", 86_400.0
 _FORGOTTEN_SECONDS = 90 * 86_400  # after which the state of a removed store is deleted
 
@@ -68,6 +74,9 @@ class UserState:
         self.disk = disk
         self.folder = folder
         self.on_disk = on_disk  # False: it ends with this process
+        self._trusted_paths: list[
+            str
+        ] = []  # as of the last call of `trusted_settings`: opening a store reads them once
         self._is_inside = is_inside  # inside a store that is in RAM as a whole: no other process can have written it
 
     def path(self, *names: str) -> str:
@@ -90,6 +99,13 @@ class UserState:
             disk.replace(path, data)
             if durable:
                 disk.sync_folder(os.path.dirname(self.folder))
+        except OSError as error:
+            raise self._not_writable(error) from error
+
+    def _make(self) -> None:
+        """Create the folder, or raise that it cannot be written."""
+        try:
+            self.make()
         except OSError as error:
             raise self._not_writable(error) from error
 
@@ -167,22 +183,51 @@ class UserState:
         known = self._record()
         return known["trusted"] if known is not None and known["id"] == self._store_id() else []
 
-    def trust(self, *paths: str) -> None:
-        """Trust the store at these paths, and at its root."""
+    def trust(self, *paths: str, settings: TrustedSettings | None = None, renew: bool = False) -> bool:
+        """Trust the store at these paths, and at its root.
+
+        `settings` are recorded if nothing of the store was trusted before, or with `renew`. Returns whether they were.
+        """
         paths_to_trust = {self._root, *paths}
-        if self._is_inside or paths_to_trust.issubset(self._trusted()):
+        if self._is_inside or (paths_to_trust.issubset(self._trusted_paths) and not renew):
+            return False
+        known_paths = self._trusted()
+        if paths_to_trust.issubset(known_paths) and not renew:
+            return False
+        self._create_id()
+        self._make()
+        known = self._record() or {}
+        known["trusted"] = sorted({*known_paths, *paths_to_trust})
+        if renew:
+            known["settings"] = settings or {}
+        elif not known_paths:
+            known["settings"] = {**known.get("settings", {}), **(settings or {})}
+        self._write_record({"root": self._root, "id": self._store_id(), **known})
+        return renew or not known_paths
+
+    def trusted_settings(self) -> TrustedSettings | None:
+        """The protective settings that the user trusted, by session, "" for the store; None: all count, nobody else can set them."""
+        if self._is_inside:
+            return None
+        known = self._record()
+        if known is None or known["id"] != self._store_id():
+            return {}
+        self._trusted_paths = known["trusted"]
+        settings: TrustedSettings = known["settings"]
+        return settings
+
+    def trust_settings(self, session: str, settings: dict[str, Any]) -> None:
+        """Record the protective settings of a session, "" for the store, because this user has set them."""
+        if self._is_inside or (self.trusted_settings() or {}).get(session, {}) == settings:
             return
         self._create_id()
-        try:
-            self.make()
-        except OSError as error:
-            raise self._not_writable(error) from error
+        self._make()
         known = self._record() or {}
-        known["trusted"] = sorted({*known.get("trusted", ()), *paths_to_trust})
-        self._write_record({"root": self._root, "id": self._store_id(), **known})
+        self._write_record({**known, "settings": {**known.get("settings", {}), session: settings}})
 
     def distrust(self) -> None:
         """Revoke trust, and remove everything derived from the store."""
+        self._trusted_paths = []
         if not self._is_inside:
             self.disk.remove_tree(self.folder)
 
@@ -199,13 +244,17 @@ class UserState:
 
     def _record(self) -> dict[str, Any] | None:
         try:
-            known = json.loads(self.disk.read(self.path(STORE_FILE), 0, _SMALL_BYTES))
+            known = json.loads(self.disk.read(self.path(STORE_FILE), 0, _RECORD_BYTES))
         except (FileNotFoundError, ValueError, RecursionError, SMPError):
             return None
         if not isinstance(known, dict) or known.get("root") != self._root or not isinstance(known.get("id"), str):
             return None
         trusted = known.get("trusted")
-        return {**known, "trusted": trusted if isinstance(trusted, list) else []}
+        settings = known.get("settings")
+        settings = (
+            settings if isinstance(settings, dict) and all(isinstance(each, dict) for each in settings.values()) else {}
+        )
+        return {**known, "trusted": trusted if isinstance(trusted, list) else [], "settings": settings}
 
     def _write_record(self, record: dict[str, Any]) -> None:
         self.disk.replace(self.path(STORE_FILE), (json.dumps(record, indent=2) + "\n").encode())
@@ -364,7 +413,7 @@ def trusted_stores() -> list[str]:
     disk, stores, paths = Disk(RealSystem(home)), os.path.join(home, "stores"), []
     for name in disk.names(stores):
         try:
-            known = json.loads(disk.read(os.path.join(stores, name, STORE_FILE), 0, _SMALL_BYTES))
+            known = json.loads(disk.read(os.path.join(stores, name, STORE_FILE), 0, _RECORD_BYTES))
             paths += [str(path) for path in known["trusted"]]
         except (OSError, SMPError, ValueError, KeyError, TypeError, RecursionError):
             continue
@@ -376,7 +425,7 @@ def forget_removed_stores(disk: Disk, stores: str) -> None:
     for name in disk.names(stores):
         folder = os.path.join(stores, name)
         try:
-            root = json.loads(disk.read(os.path.join(folder, STORE_FILE), 0, _SMALL_BYTES))["root"]
+            root = json.loads(disk.read(os.path.join(folder, STORE_FILE), 0, _RECORD_BYTES))["root"]
             status = disk.stat(os.path.join(folder, STORE_FILE))
             if not isinstance(root, str) or os.path.lexists(root) or status is None:
                 continue

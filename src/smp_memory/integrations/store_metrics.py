@@ -181,7 +181,7 @@ def _sizes(memory: Memory) -> Part:
             cold += files.cold_bytes()
         except SESSION_GONE:
             continue  # archived or deleted meanwhile; it is counted there
-        config = files.usable_config()
+        config = files.config
         live += used
         shares.append(used / config.quota_bytes)
         near += shares[-1] * 100 >= config["storage.warning_percent"]

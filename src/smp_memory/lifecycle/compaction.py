@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 
 from smp_memory import event_log
+from smp_memory.config import REMOVE
 from smp_memory.errors import (
     CompactionFailed,
     Corrupt,
@@ -98,6 +99,8 @@ def compact(
     summariser: Summariser | None = None,
 ) -> CompactionReport:
     """Move memories of low priority, old turns and settled findings to the cold segment beside the session."""
+    if not dry_run:
+        session.config.require(REMOVE)
     now, began = session.now(), time.monotonic()
     try:
         name, bytes_to_free = _target_bytes(session, target)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from smp_memory import search
+from smp_memory.config import REMOVE
 from smp_memory.errors import InvalidQuery, InvalidRecord, MemoryNotFound
 from smp_memory.incomplete import each_existing
 from smp_memory.lifecycle import clock_state
@@ -223,6 +224,8 @@ def purge(
     report = Purged()
 
     def purge_one(session: OpenSession) -> None:
+        if min_age is None:
+            session.config.require(REMOVE)
         retention = _retention(session.config) if min_age is None else min_age
 
         def audit(ids: list[str]) -> bool:

@@ -24,7 +24,8 @@ import time
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.errors import InvalidConfig, InvalidRecord, SMPError, StorageCorrupt
+from smp_memory.config import REMOVE, WRITE
+from smp_memory.errors import InvalidRecord, SMPError, StorageCorrupt
 from smp_memory.lifecycle import clock_state
 from smp_memory.lifecycle.compaction import compact
 from smp_memory.lifecycle.deletion import delete, purge
@@ -211,13 +212,11 @@ class _Maintenance:
                 yield f"compacted {name}: {_memories(len(report.removed))}, {report.freed_bytes:,} bytes"
 
     def _sessions_with_config(self) -> Iterator[tuple[str, Config]]:
-        """The sessions with their settings. Sessions with invalid settings are skipped."""
+        """The sessions with their settings. Those with a setting that cannot be used and that removal depends on are skipped."""
         for name in self._store.session_ids():
-            try:
-                config = self._store.session(name).config
-            except InvalidConfig:
-                continue  # `smp validate` and `smp doctor` report it
-            yield name, config
+            config = self._store.session(name).config
+            if config.allows(REMOVE):  # else `smp validate` and `smp doctor` report it
+                yield name, config
 
     def _decay(self) -> Iterator[str]:
         self._store.access.flush()
@@ -244,7 +243,7 @@ class _Maintenance:
         """Renew what is made from memories: figures in metadata, overview files, files for all sessions."""
         for name in self._store.session_ids():
             session = self._store.session(name)
-            if session.has_valid_settings() and not self._dry_run:
+            if session.config.allows(WRITE) and not self._dry_run:
                 session.refresh_figures()
 
     def _access(self) -> Iterator[str]:
@@ -253,7 +252,7 @@ class _Maintenance:
             yield from (f"{name}: uses of {_memories(len(those))}" for name, those in used.items())
             return
         for name, those in used.items():
-            if not self._store.session(name).has_valid_settings():
+            if not self._store.session(name).config.allows(WRITE):
                 continue
             count = _flush_access_counts(open_session(self._scope, name), those)
             if count:
@@ -294,7 +293,8 @@ class _Maintenance:
         if distrust(self._now, self._evidence) or self._dry_run:
             return
         for name in self._store.indexer.answer(None, _sessions_with_deleted):
-            if not lifecycle_times(self._store, name).auto_purge:
+            config = self._store.session(name).config
+            if not config["lifecycle.auto_purge"] or not config.allows(REMOVE):
                 continue
             done = purge(open_session(self._scope, name).scope, None, BY_MAINTENANCE, self._now, self._evidence)
             if done.ids:
@@ -311,9 +311,9 @@ class _Maintenance:
         self._store.audit.note("purge_session", at=at, by=BY_MAINTENANCE, session=deleted.session, count=1)
 
     def _purge_sessions(self) -> Iterator[str]:
-        times = lifecycle_times(self._store)
+        times, is_allowed = lifecycle_times(self._store), self._store.config.allows(REMOVE)
         for deleted in self._store.deleted_sessions():
-            if deleted.is_foreign:
+            if deleted.is_foreign or not is_allowed:
                 continue
             marks = state_marks(deleted, self._now)
             transition = due_transition(None, self._now, marks, times, self._evidence)

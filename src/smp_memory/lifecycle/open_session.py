@@ -7,7 +7,9 @@ are added to the records: warnings, redactions, how full the session is.
 from __future__ import annotations
 
 from smp_memory import event_log
+from smp_memory.config import REMOVE, WRITE
 from smp_memory.errors import SessionArchived, SessionCorrupt, SizeLimitExceeded, SMPError, StorageCorrupt
+from smp_memory.incomplete import report_settings
 from smp_memory.model.times import to_text
 from smp_memory.observation import observe, write_operation
 from smp_memory.scope import Scope
@@ -82,6 +84,7 @@ class OpenSession:
         self.files = files
         self.id = files.session
         self.author = optional_text("author", author)
+        self._is_writable = False  # until its settings are checked, at the first write
         self.warnings: list[str] = []  # for example that opening it restored it from its archive
 
     def take_warnings(self) -> list[str]:
@@ -110,8 +113,11 @@ class OpenSession:
             overrides = self.files.info().config
         except (SessionCorrupt, StorageCorrupt):
             overrides = {}
-        config = self.store_scope.config
-        return self.files.override_settings(config, overrides) if overrides else config
+        if not overrides:
+            return self.store_scope.config
+        config = self.files.override_settings(self.store_scope.config, overrides)
+        report_settings(config.notices(session_only=True), self.id)
+        return config
 
     @_Once
     def content_limit(self) -> int:
@@ -173,6 +179,9 @@ class OpenSession:
         observe(write_operation(operations, atomic), self, self._commit, operations, name, atomic)
 
     def _commit(self, operations: list[Operation], name: str, atomic: bool) -> None:
+        if not self._is_writable:
+            self.config.require(WRITE)
+            self._is_writable = True
         files = self.files
         try:
             files.commit(self._batch(operations, name, atomic))
@@ -183,7 +192,7 @@ class OpenSession:
             files.commit(self._batch(operations, name, atomic))
             operations[0].warnings = (*operations[0].warnings, warning)
         except SizeLimitExceeded as error:
-            if "used" not in error.details or not self.config["compaction.enabled"]:
+            if "used" not in error.details or not self._may_compact():
                 raise  # one memory alone is too large, or compaction is switched off
             from smp_memory.lifecycle.compaction import make_room
 
@@ -200,10 +209,13 @@ class OpenSession:
             self._note_use_after_import(operations)
         if files.size_bytes >= self.warning_bytes:
             self._warn_of_quota(operations)
-            if self.config["compaction.enabled"]:
+            if self._may_compact():
                 from smp_memory.lifecycle.background_compaction import compact_later
 
                 compact_later(self)
+
+    def _may_compact(self) -> bool:
+        return self.config["compaction.enabled"] and self.config.allows(REMOVE)
 
     def _batch(self, operations: list[Operation], name: str, atomic: bool) -> Batch:
         batch = Batch(self.id, operations, self.store_scope.clock.text(), atomic, name)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from smp_memory.config import REMOVE
 from smp_memory.errors import SMPError
 from smp_memory.incomplete import each_existing
 from smp_memory.model.times import EPOCH, to_moment, to_text
@@ -146,7 +147,7 @@ def due_to_archive(store: Store, now: datetime, evidence: Evidence = NO_EVIDENCE
     """The sessions that maintenance may archive now."""
     found = []
     times = usage(store)
-    for name, is_valid in each_existing(times, lambda name: store.session(name).has_valid_settings()):
+    for name, is_valid in each_existing(times, lambda name: store.session(name).config.allows(REMOVE)):
         used = times[name]
         if not is_valid:
             continue  # its settings may forbid it
@@ -160,7 +161,7 @@ def due_to_archive(store: Store, now: datetime, evidence: Evidence = NO_EVIDENCE
 
 def lifecycle_times(store: Store, session: str | None = None) -> SessionTimes:
     """The lifecycle settings of a session, or of the store."""
-    config = store.config if session is None else store.session(session).usable_config()
+    config = store.config if session is None else store.session(session).config
     return SessionTimes.of(config.section("lifecycle"))
 
 

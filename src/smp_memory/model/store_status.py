@@ -21,4 +21,5 @@ class StoreStatus:
         self.open_findings: dict[str, int] = {}  # by severity; an empty name for those without one
         self.unreadable = 0  # entries that cannot be read
         self.last_session: tuple[str, int] | None = None  # its id, and its last write in microseconds since 1970
+        self.notices: list[str] = []  # settings that cannot be used or do not count yet
         self.newest: list[Record] = []  # the newest first

@@ -1,11 +1,13 @@
 """Redaction according to the settings of a store: choose the redactor, clean session metadata and reasons, log redactions.
 
-Guarantees: nothing is loaded before the first write; with redaction off nothing is loaded or done. A wrong setting is an
-`InvalidConfig` naming it when the store is opened, not when the first secret is written.
+Guarantees: nothing is loaded before the first write; with redaction off nothing is loaded or done. A wrong setting is
+found when the store is opened, not when the first secret is written.
 """
 
 from __future__ import annotations
 
+from smp_memory.config import WRITE
+from smp_memory.errors import InvalidConfig
 from smp_memory.import_lock import loading
 from smp_memory.privacy.fence import strip_metadata, strip_reason
 
@@ -54,14 +56,20 @@ _cache: dict[str, Redactor] = {}
 _MAX_CACHED = 100
 
 
-def check_settings(config: Config) -> None:
-    """Raise InvalidConfig for unusable redaction settings; the built-in rules need no check."""
-    if config[_OFF] or config[_PATTERNS]:
-        redactor_even_if_off(config)
+def checked(config: Config) -> Config:
+    """The settings without redaction settings that cannot be used; those become `config.invalid`. Raises for an argument."""
+    while config[_OFF] or config[_PATTERNS]:  # the built-in rules need no check
+        try:
+            redactor_even_if_off(config)
+            break
+        except InvalidConfig as error:
+            config = config.without(str(error.details["key"]), error.message)
+    return config
 
 
 def clean_metadata(config: Config, metadata: dict[str, Any]) -> tuple[dict[str, Any], list[RedactedSpan]]:
     """Session metadata without recalled text and secrets. Mail addresses of participants are kept as names."""
+    config.require(WRITE)
     metadata = strip_metadata(metadata)
     texts = {name: metadata[name] for name in ("project", "tags", "context") if metadata.get(name)}
     redactor = redactor_of(config) if texts else None
@@ -73,6 +81,8 @@ def clean_metadata(config: Config, metadata: dict[str, Any]) -> tuple[dict[str, 
 
 def clean_reason(config: Config, reason: str | None) -> tuple[str | None, dict[str, int]]:
     """Why something was done, as it may be stored: without recalled text and without secrets; how many of each kind went."""
+    if reason:
+        config.require(WRITE)
     reason = strip_reason(reason)
     redactor = redactor_of(config) if reason else None
     if redactor is None or type(reason) is not str:

@@ -126,7 +126,7 @@ def stats(files: SessionStore) -> Stats:
     """Counts by type, bytes by file, how full it is, first and last write."""
     figures: dict[str, Any] = files.view(_figures)
     sizes = files.sizes()
-    quota = files.usable_config().quota_bytes
+    quota = files.config.quota_bytes
     total = sum(sizes.values())
     return Stats(
         {

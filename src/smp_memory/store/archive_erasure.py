@@ -16,6 +16,7 @@ import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from smp_memory.config import REMOVE
 from smp_memory.errors import SMPError
 from smp_memory.files import archive
 from smp_memory.files.disk import TEMPORARY
@@ -168,8 +169,8 @@ def _purge_archive(
     if TRASH not in copy.summary and not _trash_count(copy):  # packed before summaries had this field
         archives.write_summary(beside, {**copy.summary, TRASH: 0}, path)
         return Purged()
-    config = files.usable_config()
-    if automatic and not config["lifecycle.auto_purge"]:
+    config = files.config
+    if automatic and not (config["lifecycle.auto_purge"] and config.allows(REMOVE)):
         return Purged()
     files.state = store.state
     time_kept = timedelta(days=config["lifecycle.purge_days"]) if kept is None else kept

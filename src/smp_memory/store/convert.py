@@ -14,8 +14,11 @@ from __future__ import annotations
 import json
 import os
 
-from smp_memory.config_file import with_store_facts_at_top
+from smp_memory.config import WRITE
+from smp_memory.config_file import read_settings
+from smp_memory.config_source import CONVERTING
 from smp_memory.errors import (
+    InvalidConfig,
     SessionCorrupt,
     StorageCorrupt,
     StorageError,
@@ -27,7 +30,7 @@ from smp_memory.errors import (
 from smp_memory.files.cold_segment import FILE as COLD
 from smp_memory.files.journal import Journal, Plan
 from smp_memory.files.layouts import layout_named
-from smp_memory.files.layouts.layout import CONFIG_FILE, FLAG, OVERVIEW_FILES, OVERVIEWS, PRIVATE, QUARANTINE, STAGING
+from smp_memory.files.layouts.layout import CONFIG_FILE, OVERVIEW_FILES, OVERVIEWS, PRIVATE, QUARANTINE, STAGING
 from smp_memory.files.lock import SessionLock
 from smp_memory.files.plan_review import LOCK_FILES, review_conversion
 from smp_memory.files.reader import SessionReader
@@ -73,6 +76,7 @@ def _no_progress(session: str) -> None:
 
 
 def _convert(store: FileStore, target: Layout, to: str, progress: Callable[[str], None]) -> None:
+    store.config.require(WRITE)
     disk, root = store.disk, store.root
     disk.make_folder(os.path.join(root, PRIVATE))
     lock = _root_lock(disk, root)
@@ -173,18 +177,18 @@ def _nothing_to_append(name: str, data: bytes) -> bool:
 
 
 def _read_config(disk: Disk, root: str) -> dict[str, Any]:
-    try:
-        stored = json.loads(disk.read(os.path.join(root, CONFIG_FILE)).decode("utf-8-sig"))
-    except FileNotFoundError:
-        return {}  # removed by a person; opening the store creates it again
-    return with_store_facts_at_top(stored) if isinstance(stored, dict) else {}
+    path = os.path.join(root, CONFIG_FILE)
+    stored = read_settings(lambda: disk.read(path), path)
+    if isinstance(stored, InvalidConfig):
+        raise stored
+    return stored or {}  # removed by a person; opening the store creates it again
 
 
 def _set_flag(disk: Disk, root: str, on: bool) -> None:
     stored = _read_config(disk, root)
     if on:
-        stored[FLAG] = True
-    elif stored.pop(FLAG, None) is None:
+        stored[CONVERTING] = True
+    elif stored.pop(CONVERTING, None) is None:
         return
     disk.replace(os.path.join(root, CONFIG_FILE), _as_json(stored))
 
@@ -195,7 +199,7 @@ def _as_json(fields: dict[str, Any]) -> bytes:
 
 def _stage_config(disk: Disk, root: str, to: str, plan: Plan) -> None:
     stored = {**_read_config(disk, root), "layout": to, "format": FORMAT}
-    stored.pop(FLAG, None)
+    stored.pop(CONVERTING, None)
     _stage_file(disk, root, CONFIG_FILE, _as_json(stored), plan)
 
 

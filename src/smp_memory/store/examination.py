@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from smp_memory.errors import InvalidConfig, SMPError
+from smp_memory.errors import SMPError
 from smp_memory.model.health import COLD, ENTRY, METADATA, StoredContent
 
 if TYPE_CHECKING:
@@ -104,14 +104,11 @@ class PlainSessionExamination:
 
     @property
     def config(self) -> Config:
-        """The settings of this session; its own overrides are left out if they are invalid."""
+        """The settings of this session."""
         if self._config is None:
             overrides = self.info.config if self.info is not None else None
-            store_config = self.subject.config
-            try:
-                self._config = store_config.override_session(overrides, self.id) if overrides else store_config
-            except InvalidConfig:
-                self._config = store_config
+            config = self.subject.config
+            self._config = self.files.override_settings(config, overrides) if overrides else config
         return self._config
 
     def validate(self) -> Report:

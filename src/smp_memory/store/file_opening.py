@@ -9,22 +9,18 @@ from __future__ import annotations
 import json
 import os
 
-from smp_memory.config import Config, reject_newer_format
-from smp_memory.config_file import requested_layout, with_setting, with_store_facts_at_top
-from smp_memory.discovery import layout_in_config, recognise
-from smp_memory.errors import (
-    InvalidConfig,
-    LayoutMismatch,
-    StorageReadOnly,
-    StoreNotFound,
-    from_os_error,
-)
+from smp_memory.config import Config, setting_advice
+from smp_memory.config_file import check_removal, read_settings, requested_layout, with_setting
+from smp_memory.config_source import CONVERTING, unknown_setting
+from smp_memory.discovery import layout_of_store, recognise
+from smp_memory.errors import InvalidConfig, LayoutMismatch, StorageReadOnly, StoreNotFound, from_os_error
 from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import layout_named
-from smp_memory.files.layouts.layout import CONFIG_FILE, FLAG, PRIVATE
+from smp_memory.files.layouts.layout import CONFIG_FILE, PRIVATE
 from smp_memory.files.lock import SessionLock
+from smp_memory.files.user_state import ID_FILE, open_user_state
 from smp_memory.model.session_info import FORMAT
-from smp_memory.privacy.settings import check_settings
+from smp_memory.privacy.settings import checked
 from smp_memory.store.file_store import FileStore, has_unfinished_conversion
 
 TYPE_CHECKING = False
@@ -48,49 +44,46 @@ def open_file_store(
     disk = Disk(system)
     try:
         stored = _read_config(disk, root)
-        if has_unfinished_conversion(disk, root) or (stored and FLAG in stored):
+        if has_unfinished_conversion(disk, root) or (isinstance(stored, dict) and CONVERTING in stored):
             from smp_memory.store.convert import finish_if_possible
 
             finish_if_possible(disk, root)
             stored = _read_config(disk, root)
-            if stored:
-                stored.pop(FLAG, None)
         is_new = stored is None and recognise(disk, root) is None
         if is_new and not create:
             raise StoreNotFound(f"There is no store in {root}. `smp init` makes one.", path=root)
         name = _layout_name(disk, root, stored, layout, requested_layout(config))
         path = os.path.join(root, CONFIG_FILE)
-        settings = Config.build({**(stored or {}), "layout": name}, path, environ=os.environ, arguments=config)
-        check_settings(settings)
+        state = open_user_state(root, disk)
+        trusted = state.trusted_settings()
+        settings = checked(
+            Config.build(stored, path, environ=os.environ, arguments=config, layout=name, trusted=trusted)
+        )
+        if is_new or not _is_own(disk, root, stored):
+            for error in (*settings.invalid, *(unknown_setting(key, f"file {path}") for key in settings.unknown)):
+                raise error
         if stored is None:
             _create_unless_read_only(disk, root, name)
     except OSError as error:
         raise from_os_error(error, root, "opening the store") from error
-    return FileStore(root, layout_named(name), system, settings, admit), is_new
+    return FileStore(root, layout_named(name), system, settings, admit, state), is_new
 
 
-def _read_config(disk: Disk, root: str) -> dict[str, Any] | None:
+def _is_own(disk: Disk, root: str, stored: dict[str, Any] | InvalidConfig | None) -> bool:
+    """Whether a folder shows that it is a store; a `config.json` alone may belong to another program."""
+    stated = stored if isinstance(stored, dict) else None  # a text that cannot be read proves nothing
+    return layout_of_store(disk, root, stated) is not None or disk.exists(os.path.join(root, PRIVATE, ID_FILE))
+
+
+def _read_config(disk: Disk, root: str) -> dict[str, Any] | InvalidConfig | None:
     path = os.path.join(root, CONFIG_FILE)
-    try:
-        stored = json.loads(disk.read(path).decode("utf-8-sig"))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (ValueError, RecursionError) as error:
-        raise InvalidConfig(
-            f"{path}: not valid JSON: {error}. Correct it; your memories are not affected.", path=path
-        ) from None
-    if not isinstance(stored, dict):
-        raise InvalidConfig(f"{path}: must be a JSON object.", path=path)
-    stored = with_store_facts_at_top(stored)
-    reject_newer_format(stored, path)
-    return stored
+    return read_settings(lambda: disk.read(path), path)
 
 
 def _layout_name(
-    disk: Disk, root: str, stored: dict[str, Any] | None, requested: str | None, default: str = "jsonl"
+    disk: Disk, root: str, stored: dict[str, Any] | InvalidConfig | None, requested: str | None, default: str = "jsonl"
 ) -> str:
-    stored = stored or {}
-    found = stored.get("layout") or recognise(disk, root) or layout_in_config(stored)
+    found = layout_of_store(disk, root, stored)
     if requested is not None:
         layout_named(requested)
     if found is not None and requested is not None and found != requested:
@@ -121,7 +114,7 @@ def _create(disk: Disk, root: str, name: str) -> None:
         disk.link_new(temporary, path)
     except FileExistsError:  # another process created it first
         disk.remove(temporary)
-        _layout_name(disk, root, _read_config(disk, root) or {}, name)
+        _layout_name(disk, root, _read_config(disk, root), name)
     disk.sync_folder(root)
 
 
@@ -134,8 +127,13 @@ def write_setting(store: FileStore, name: str, value: Any) -> None:
     lock = SessionLock(disk, os.path.join(store.root, PRIVATE), f"the store {store.root}")
     lock.acquire(store.config.lock_timeout_seconds)
     try:
-        stored = with_setting(_read_config(disk, store.root) or {}, name, value)
-        check_settings(Config.build(stored, path))
+        stored = _read_config(disk, store.root) or {}
+        if isinstance(stored, InvalidConfig):
+            raise InvalidConfig(f"{stored.message} {setting_advice(stored)}", **stored.details)
+        if value is None:
+            check_removal(stored, name)
+            value = {"layout": store.layout_name, "format": FORMAT}.get(name)
+        stored = with_setting(stored, name, value)
         disk.replace(path, (json.dumps(stored, ensure_ascii=False, indent=2) + "\n").encode())
     except OSError as error:
         raise from_os_error(error, path, "changing the configuration") from error

@@ -15,7 +15,6 @@ from functools import partial
 
 from smp_memory import event_log, incomplete
 from smp_memory.errors import (
-    InvalidConfig,
     MemoryNotFound,
     SessionCorrupt,
     SessionNotFound,
@@ -30,6 +29,7 @@ from smp_memory.files.reader import SessionReader
 from smp_memory.files.user_state import PlanApproval
 from smp_memory.files.writer import SessionWriter
 from smp_memory.model.session_info import FORMAT
+from smp_memory.privacy.settings import checked
 from smp_memory.store import session_metadata
 from smp_memory.store.durability import GroupCommit
 
@@ -135,7 +135,7 @@ class FileSession:
 
     @property
     def config(self) -> Config:
-        """The store's settings overridden by the session's own, as they were at its first write."""
+        """The store's settings overridden by the session's own, as they were when they were first asked for."""
         if self._config is None:
             config = self._store.config
             info = self._info_or_none() if self._may_have_settings() else None
@@ -150,22 +150,8 @@ class FileSession:
         return self._config
 
     def override_settings(self, config: Config, own: dict[str, Any]) -> Config:
-        """The settings overridden by the session's own; the error for an invalid one names the file."""
-        try:
-            return config.override_session(own, self.session)
-        except InvalidConfig as error:
-            where = f"It is set in {self.info_path()}; correct it there. Until then the session is read-only."
-            raise InvalidConfig(f"{error.message} {where}", **{**error.details, "path": self.info_path()}) from None
-
-    def has_valid_settings(self) -> bool:
-        try:
-            return self.config is not None
-        except InvalidConfig:
-            return False
-
-    def usable_config(self) -> Config:
-        """The session's settings, or the store's if they are invalid. Nothing is removed on the ground of the latter."""
-        return self.config if self.has_valid_settings() else self._store.config
+        """The settings overridden by the session's own; errors name the file."""
+        return checked(config.override_session(own, self.session, self.info_path()))
 
     def _may_have_settings(self) -> bool:
         """Whether the metadata must be decoded for settings: decoding YAML costs 50 ms."""
@@ -227,7 +213,7 @@ class FileSession:
         with self._writing:
             try:
                 self._make_private()
-                timeout = self.usable_config().lock_timeout_seconds
+                timeout = self.config.lock_timeout_seconds
                 return self.writer.run_locked(operation, timeout, work, check=not while_converting)
             except FileNotFoundError:
                 raise self._store.session_not_found(self.session) from None

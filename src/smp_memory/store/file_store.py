@@ -7,13 +7,13 @@ Non-guarantees: several machines on one network folder (use PostgreSQL for that)
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import weakref
 from itertools import islice
 
-from smp_memory.config_file import with_store_facts_at_top
+from smp_memory.config_file import read_settings
+from smp_memory.config_source import CONVERTING
 from smp_memory.errors import (
     LayoutMismatch,
     LockTimeout,
@@ -24,7 +24,8 @@ from smp_memory.errors import (
 )
 from smp_memory.files.activity import SESSION_USES, AccessLog, ChangeTable
 from smp_memory.files.disk import Disk, identity, moved_store_error
-from smp_memory.files.layouts.layout import CONFIG_FILE, FLAG, PRIVATE, STAGING
+from smp_memory.files.layouts import NAMES
+from smp_memory.files.layouts.layout import CONFIG_FILE, PRIVATE, STAGING
 from smp_memory.files.user_state import open_user_state
 from smp_memory.import_lock import loading
 from smp_memory.model import ids
@@ -260,15 +261,16 @@ class FileStore:
         if now == self._config_identity:
             return
         stored = self._stored_config()
-        if stored.get(FLAG) and self._finish_conversion():
+        if stored.get(CONVERTING) and self._finish_conversion():
             return self.check_current()
-        if (stored.get("layout") or self.layout.name) != self.layout.name:
+        layout = stored.get("layout")
+        if layout in NAMES and layout != self.layout.name:
             raise LayoutMismatch(
-                f"{self.root} was converted to the layout {stored['layout']}; open it again. Nothing was written.",
+                f"{self.root} was converted to the layout {layout}; open it again. Nothing was written.",
                 path=self.root,
-                layout=stored["layout"],
+                layout=layout,
             )
-        if stored.get(FLAG):
+        if stored.get(CONVERTING):
             raise LockTimeout(
                 f"{self.root} is being converted to another layout; try again in a moment. Nothing was written.",
                 path=self.root,
@@ -276,11 +278,9 @@ class FileStore:
         self._config_identity = now
 
     def _stored_config(self) -> dict[str, Any]:
-        try:
-            stored = json.loads(self.disk.read(os.path.join(self.root, CONFIG_FILE)).decode("utf-8-sig"))
-        except (FileNotFoundError, ValueError, RecursionError):
-            return {}  # a person is editing it; the layout cannot have changed without a whole file
-        return with_store_facts_at_top(stored) if isinstance(stored, dict) else {}
+        path = os.path.join(self.root, CONFIG_FILE)
+        stored = read_settings(lambda: self.disk.read(path), path)
+        return stored if isinstance(stored, dict) else {}  # else a person is editing it; the layout cannot have changed
 
     def _finish_conversion(self) -> bool:
         """Finish a conversion that died while this store was open; False if one is running."""
@@ -304,10 +304,8 @@ class FileStore:
         return missing_session_error(self, session)
 
     def report_unused_settings(self) -> None:
-        """Log which settings of a design have no effect; once per store and set of keys."""
-        from smp_memory.design_settings import report
-
-        self._report_once(_UNUSED_SETTINGS, report(self.config.unused))
+        """Log which keys of the settings have no effect; once per store and set of keys."""
+        self._report_once(_UNUSED_SETTINGS, self.config.unused_notice())
 
     def report_other_stores(self, line: str) -> None:
         """Log that the project has other stores, which are not read; once per store and set of others."""

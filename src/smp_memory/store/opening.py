@@ -87,26 +87,24 @@ def open_read_only(
     removed, but a file that another program changed in place only if all files were not checked for ten minutes. The caller
     has them checked afterwards, by a query of a store that was opened in another way.
     """
-    import json
     import os
 
     from smp_memory.config import Config
+    from smp_memory.config_file import read_settings
+    from smp_memory.discovery import layout_of_store
     from smp_memory.files.disk import Disk
     from smp_memory.files.layouts import layout_named
     from smp_memory.files.layouts.layout import CONFIG_FILE
     from smp_memory.files.system import RealSystem
+    from smp_memory.files.user_state import open_user_state
     from smp_memory.store.file_store import FileStore
 
-    path, system = os.path.join(root, CONFIG_FILE), RealSystem(root)
-    disk = Disk(system)
-    stored = json.loads(disk.read(path).decode("utf-8-sig")) if disk.exists(path) else {}
-    config = Config.build(stored, path, environ=environ, arguments=arguments)
-    layout = config.layout
-    if "layout" not in stored:  # a store of the designs that was never opened
-        from smp_memory.discovery import layout_in_config, recognise
-
-        layout = layout_in_config(stored) or recognise(disk, root) or layout
-    store = FileStore(root, layout_named(layout), system, config, _refuse_write)
+    path, disk = os.path.join(root, CONFIG_FILE), Disk(RealSystem(root))
+    stored, state = read_settings(lambda: disk.read(path), path), open_user_state(root, disk)
+    layout = layout_of_store(disk, root, stored) or "jsonl"
+    trusted = state.trusted_settings()
+    config = Config.build(stored, path, environ=environ, arguments=arguments, layout=layout, trusted=trusted)
+    store = FileStore(root, layout_named(layout), disk.system, config, _refuse_write, state)
     store.defers_file_checks = defers_file_checks
     return store
 
@@ -124,7 +122,7 @@ def examine_store(root: str, now: datetime, *, environ: Mapping[str, str], quick
 
 
 def store_status(root: str, environ: Mapping[str, str]) -> StoreStatus:
-    """The state of the store in a folder at a glance, fast and without opening it. Raises SMPError if its settings cannot be used."""
+    """The state of the store in a folder at a glance, fast and without opening it. Raises SMPError if it cannot be read."""
     from smp_memory.store.status import read_status
 
     return read_status(root, environ)

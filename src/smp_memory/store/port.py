@@ -135,15 +135,10 @@ class SessionStore(Protocol):
 
     @property
     def config(self) -> Config:
-        """The store's settings overridden by the session's own. Raises InvalidConfig if they are invalid."""
-
-    def has_valid_settings(self) -> bool: ...
-
-    def usable_config(self) -> Config:
-        """The session's settings, or the store's if they are invalid."""
+        """The store's settings overridden by the session's own, as they were when they were first asked for."""
 
     def override_settings(self, config: Config, own: dict[str, Any]) -> Config:
-        """The settings overridden by `own`; the error for an invalid one says where it is set."""
+        """The settings overridden by `own`; errors in `Config.invalid` say where a setting is."""
 
     # writing
 
@@ -448,13 +443,16 @@ class Store(Protocol):
     # settings and notices
 
     def write_setting(self, name: str, value: Any) -> None:
-        """Change one stored setting, checked first; None removes it. It holds for whoever opens the store next."""
+        """Change one stored setting, which was checked; None removes it, and raises InvalidConfig for an unknown one that is not stored.
+
+        It holds for whoever opens the store next.
+        """
 
     def configured_at(self) -> float | None:
         """When the settings were last written, in seconds since the epoch; None if that is not known."""
 
     def report_unused_settings(self) -> None:
-        """Log which settings of a design have no effect; once per store and set of keys."""
+        """Log which keys of the settings have no effect; once per store and set of keys."""
 
     def report_other_stores(self, line: str) -> None:
         """Log that the project has other stores, which are not read; once per store and set of others."""
@@ -826,7 +824,14 @@ class StateFiles(Protocol):
 
     def is_trusted(self, path: str | None = None) -> bool: ...
 
-    def trust(self, *paths: str) -> None: ...
+    def trust(self, *paths: str, settings: dict[str, dict[str, Any]] | None = None, renew: bool = False) -> bool:
+        """Trust the store; record its protective settings if nothing was trusted before, or with `renew`. Returns whether they were."""
+
+    def trusted_settings(self) -> dict[str, dict[str, Any]] | None:
+        """The protective settings that the user trusted, by session, "" for the store; None: all count."""
+
+    def trust_settings(self, session: str, settings: dict[str, Any]) -> None:
+        """Record the protective settings of a session, "" for the store, because this user has set them."""
 
     def distrust(self) -> None: ...
 

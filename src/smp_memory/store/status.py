@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 import os
 
-from smp_memory.discovery import is_named, layout_in_config, recognise
-from smp_memory.errors import InvalidConfig, SMPError
+from smp_memory.config import Config
+from smp_memory.config_file import read_settings
+from smp_memory.discovery import is_named, layout_of_store
+from smp_memory.errors import SMPError
 from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import layout_named
 from smp_memory.files.span_reader import SpanReader
@@ -23,7 +25,6 @@ from smp_memory.index.rows import POSITION_BITS, PROBLEMS, IndexUnusable
 from smp_memory.index.snapshot import IndexSnapshot
 from smp_memory.model import ids
 from smp_memory.model.store_status import StoreStatus
-from smp_memory.ownership import config_bytes
 from smp_memory.store.change_detection import StatCache
 from smp_memory.store.record_reader import PlaceReader
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
     from smp_memory.files.layouts.layout import Layout
+    from smp_memory.files.user_state import UserState
     from smp_memory.index.rows import Row
     from smp_memory.model.record import Record
 
@@ -63,11 +65,12 @@ class StoreFiles:
 
 
 def read_status(root: str, environ: Mapping[str, str]) -> StoreStatus:
-    """The status of the store in a folder. Raises SMPError if its settings cannot be used."""
-    files = StoreFiles(root, layout_named(_layout_name(root, environ)))
-    state = open_user_state(root, files.disk)
+    """The status of the store in a folder. Raises SMPError if it cannot be read."""
+    layout, config, state = _settings(root, environ)
+    files = StoreFiles(root, layout_named(layout))
     is_trusted = is_named(root, environ) or state.is_trusted(root)
     status = StoreStatus(root, files.layout.name, is_trusted)
+    status.notices = config.notices()
     base = state.path(INDEX_FOLDER)
     if _fill(status, files, base, may_catch_up=state.on_disk):
         _catch_up(root, environ)
@@ -91,30 +94,12 @@ def _fill(status: StoreStatus, files: StoreFiles, base: str, *, may_catch_up: bo
     return False
 
 
-def _layout_name(root: str, environ: Mapping[str, str]) -> str:
-    """The layout of the store. Raises SMPError if its settings cannot be used: then no other command can use the store."""
-    data, path = config_bytes(root), os.path.join(root, CONFIG_FILE)
-    if not data and not os.path.lexists(path):
-        return recognise(Disk(RealSystem(root)), root) or "jsonl"
-    try:
-        stored = json.loads(data.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise InvalidConfig(
-            f"{path}: not a plain file with valid JSON. Correct it; your memories are not affected.", path=path
-        ) from error
-    from smp_memory.config import Config
-    from smp_memory.config_file import with_store_facts_at_top
-
-    if isinstance(stored, dict):
-        stored = with_store_facts_at_top(stored)
-        stored.pop("converting", None)  # a fact about the files, not a setting
-    Config.build(stored, path, environ=environ, arguments={})
-    layout = layout_in_config(stored)
-    if layout is None and "layout" not in stored:
-        layout = recognise(Disk(RealSystem(root)), root)
-    if layout is None:
-        raise InvalidConfig(f"{path} names no layout that this version knows.", path=path)
-    return layout
+def _settings(root: str, environ: Mapping[str, str]) -> tuple[str, Config, UserState]:
+    """The layout of the store, its settings, and the user's state of it. Raises SMPError if `config.json` is not a plain file."""
+    path, disk = os.path.join(root, CONFIG_FILE), Disk(RealSystem(root))
+    stored, state = read_settings(lambda: disk.read(path), path), open_user_state(root, disk)
+    layout = layout_of_store(disk, root, stored) or "jsonl"
+    return layout, Config.build(stored, path, environ=environ, layout=layout, trusted=state.trusted_settings()), state
 
 
 def _changed_sessions(files: StoreFiles, snapshot: IndexSnapshot) -> tuple[list[str], list[str]]:
@@ -183,7 +168,7 @@ _ARCHIVES = {
 
 def session_names(root: str) -> list[tuple[str, str]]:
     """The names of a store's sessions with their state: session, archived, deleted."""
-    files = StoreFiles(root, layout_named(_layout_name(root, {})))
+    files = StoreFiles(root, layout_named(_settings(root, {})[0]))
     found = dict.fromkeys(files.session_ids(), "session")
     for folder, state in _ARCHIVES.items():
         for name in files.disk.names(os.path.join(root, folder)):

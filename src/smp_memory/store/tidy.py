@@ -27,6 +27,7 @@ import os
 from datetime import UTC, datetime
 from typing import Any
 
+from smp_memory.config import WRITE
 from smp_memory.errors import SessionCorrupt, SMPError, StorageCorrupt, StorageError
 from smp_memory.files.entry_fields import fold_entries
 from smp_memory.files.layouts.layout import AS_OF, NOTICE, OVERVIEW_FILES, OVERVIEWS
@@ -192,7 +193,7 @@ def refresh_all(sessions: Iterable[FileSession]) -> None:
     """Refresh sessions as far as possible: `as_of` says how old figures are, and maintenance renews them."""
     for session in sessions:
         try:
-            if session.has_valid_settings():
+            if session.config.allows(WRITE):
                 refresh(session)
         except (OSError, SMPError, ValueError):
             continue
@@ -230,7 +231,7 @@ def current_figures(files: FileSession, info: SessionInfo) -> dict[str, Any]:
     if not layout.info_file:
         return {}
     figures: SessionFigures = files.view(lambda session_history: _figures(files, session_history, info))
-    figures.bytes, figures.quota_bytes = sum(files.sizes().values()), files.usable_config().quota_bytes
+    figures.bytes, figures.quota_bytes = sum(files.sizes().values()), files.config.quota_bytes
     clock: Any = files.store.clock
     figures.as_of = to_text(clock() if clock is not None else datetime.now(UTC))
     return layout.figures(figures)

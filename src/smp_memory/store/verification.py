@@ -12,7 +12,8 @@ import time
 from typing import TYPE_CHECKING
 
 from smp_memory import event_log
-from smp_memory.errors import InvalidConfig, InvalidRecord, SessionCorrupt
+from smp_memory.config import setting_advice
+from smp_memory.errors import InvalidRecord, SessionCorrupt
 from smp_memory.files.codec import CONFLICT, EDITED, NOT_KNOWN, SIGNED, TORN, Piece
 from smp_memory.files.entry_fields import decode_entries
 from smp_memory.files.journal import MISSING
@@ -66,11 +67,12 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
     problems += _metadata_conflict(session)
     problems += archive_problems(session)
     try:
-        session.override_settings(store.config, session.info().config)
+        wrong = session.override_settings(store.config, session.info().config).own.invalid
+        problems += [
+            Problem(session.info_path(), 0, "settings", f"{each.message} {setting_advice(each)}") for each in wrong
+        ]
     except SessionCorrupt as error:
         problems.append(Problem(str(error.details.get("path", "")), 0, "head", error.message))
-    except InvalidConfig as error:
-        problems.append(Problem(str(error.details.get("path", "")), 0, "settings", error.message))
     problems.sort(key=lambda problem: (problem.path, problem.line))
     damaged = [problem for problem in problems if problem.severity == "error"]
     if damaged:

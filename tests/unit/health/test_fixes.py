@@ -191,8 +191,9 @@ def test_failing_fix_is_reported_and_others_run(tmp_path: Path) -> None:
     Path(state_folder(memory.root), "index/gone-0a1b2c3d").mkdir(mode=0o700)
     aged(Path(state_folder(memory.root), "index/gone-0a1b2c3d"))
     config = Path(memory.root, "config.json")
-    config.write_text('{"layout": "jsonl", "format": 1, "durabilty": "os"}')
+    config.unlink()
+    config.mkdir()
     report = checked(memory.root, fix=True)
     assert [(fixed.name, fixed.ok) for fixed in report.fixed] == [("permissions", True), ("index", False)]
-    assert "durabilty" in report.fixed[1].did[0]
+    assert "config.json" in report.fixed[1].did[0]
     assert [finding.check for finding in report.findings] == ["configuration", "leftovers"]

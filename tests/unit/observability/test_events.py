@@ -94,6 +94,16 @@ def test_reason_redacted(emitted: Emitted) -> None:
     assert sum(figures["kinds"].values()) == 1
 
 
+def test_settings_unusable_once_per_process(tmp_path: Path, emitted: Emitted) -> None:
+    with smp_memory.open(tmp_path) as memory:
+        memory.create_session("s1")
+    (tmp_path / "config.json").write_text(f'{{"layout": "jsonl", "format": 1, "decay": "{tmp_path.name}"}}')
+    for _ in range(2):
+        with smp_memory.open(tmp_path) as memory:
+            memory.session("s1").add_decision(MARK)
+    assert len(emitted("settings_unusable")) == 1
+
+
 def test_audit_failed(emitted: Emitted, monkeypatch: pytest.MonkeyPatch) -> None:
     with smp_memory.open(":memory:") as memory:
 

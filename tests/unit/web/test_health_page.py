@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+import smp_memory
 from smp_memory.integrations.web.pages import health
 from smp_memory.memory import Memory
+from smp_memory.model.session_info import SessionInfo
 from tests.unit.web.inspector_client import Clock, InspectorClient
 
 
@@ -137,3 +139,23 @@ def test_empty_store_is_well(client: InspectorClient) -> None:
     page = client.get("/health")
     assert page.status == 200
     assert "Nothing was deleted, erased or exported yet" in page.text
+
+
+def test_every_page_names_settings_that_cannot_be_used_or_that_wait_for_trust(memory: Memory) -> None:
+    memory.create_session("review").add_turn("user", "a")
+    stored = (
+        '{"layout": "jsonl", "format": 1, "decay": {"policy": "fast"}, "privacy": {"redaction": {"enabled": false}}}'
+    )
+    Path(memory.root, "config.json").write_text(stored)
+    with smp_memory.open(memory.root) as reopened:
+
+        def change(info: SessionInfo) -> None:
+            info.config = {"storage": {"max_content_kb": "large"}}
+
+        reopened.store.session("review").update_info("a test", change)
+        client = InspectorClient(reopened)
+        for path in ("/", "/sessions", "/health", "/session/review"):
+            text = client.get(path).text
+            assert "decay.policy" in text
+            assert "privacy.redaction.enabled true → false" in text
+            assert path != "/session/review" or "storage.max_content_kb" in text

@@ -11,6 +11,7 @@ from smp_memory.files.system import RealSystem
 from smp_memory.integrations.hooks.events import CLIENTS
 from smp_memory.integrations.hooks.file_edit import BACKUP, FileEdit, command_here, diff, environment_of
 from smp_memory.integrations.hooks.hosts import AGENTS, PROJECT, USER, InstallTarget, project_folder
+from smp_memory.trust import held_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
+    from smp_memory.config import HeldSetting
     from smp_memory.integrations.hooks.hosts import Host
 
 HOSTS = (*AGENTS, "bmad")
@@ -310,6 +312,9 @@ def run_trust(call: Invocation) -> None:
     them. Read them first (smp list, smp query, an editor). Trust belongs to a store at its path: after it was moved or
     replaced, trust it again.
 
+    Trust covers the settings as they are. If the store's files, after a `git pull` or an edit, lower protection (less redaction,
+    earlier removal, more that is told or recorded), the trusted values hold until you run `smp trust` again, which shows the change.
+
     Examples:
       smp trust
       smp trust --list
@@ -321,18 +326,35 @@ def run_trust(call: Invocation) -> None:
         return
     call.mentions_trust = False
     memory = call.memory
-    before = memory.is_trusted
+    before, changes = memory.is_trusted, [] if call.options.revoke else held_settings(memory.store)
     if call.options.revoke:
         memory.distrust()
-    else:
+    elif _accepts(call, changes):
         memory.trust()
         if not memory.store.state.on_disk:
             raise UserError(
                 "Trust cannot be stored: your home folder belongs to another user or is not writable. "
                 "Set SMP_STATE_DIR to a folder of your own."
             )
+    else:
+        raise UserError("Nothing was changed: the settings that you trusted before still hold.")
     data = {"root": memory.root, "trusted": not call.options.revoke, "changed": before == call.options.revoke}
+    if changes:
+        data["settings"] = [
+            {"session": each.session or None, "key": each.key, "before": each.trusted, "now": each.stated}
+            for each in changes
+        ]
     call.answer(data, _trust_lines(data))
+
+
+def _accepts(call: Invocation, changes: list[HeldSetting]) -> bool:
+    """Show the settings that lower protection, old → new; a person at a terminal is asked."""
+    if not changes:
+        return True
+    call.notify("These settings lower protection and count from now on:")
+    for each in changes:
+        call.notify(f"  {each}" + (f" (session {each.session})" if each.session else ""))
+    return not call.is_interactive or call.confirm("Trust them?")
 
 
 def _trusted_stores() -> list[dict[str, Any]]:

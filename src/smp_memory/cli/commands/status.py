@@ -71,7 +71,7 @@ def show_status(words: list[str]) -> None:
 
 def collect_status(named_root: str | None) -> dict[str, Any]:
     """The status as plain values. A store that is missing or cannot be read is part of the answer, not an error."""
-    data: dict[str, Any] = {"root": None, "layout": None, "trusted": None, "problem": None}
+    data: dict[str, Any] = {"root": None, "layout": None, "trusted": None, "problem": None, "notices": []}
     try:
         root = os.path.abspath(named_root) if named_root else find_root(None)
         data["root"] = root
@@ -104,6 +104,7 @@ def _figures(status: StoreStatus) -> dict[str, Any]:
         "root": status.root,
         "layout": status.layout,
         "trusted": status.is_trusted,
+        "notices": status.notices,
         "sessions": status.sessions,
         "indexed": status.is_indexed,
         "changed_sessions": status.changed,
@@ -148,6 +149,8 @@ def _next_steps(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "smp doctor", "see what cannot be read, and what helps"
     if data["problem"]:
         return
+    if data["notices"]:
+        yield "smp doctor", "see which settings do not count, and what helps"
     if not data["trusted"]:
         yield "smp trust", "let hooks use this store, if it is yours or your team's"
     if not data["memories"] and not data["changed_sessions"]:
@@ -195,6 +198,7 @@ def _store_lines(data: dict[str, Any]) -> Iterator[str]:
         return
     trusted = "trusted" if data["trusted"] else paint("yellow", "not trusted: hooks do not use it")
     yield f"{paint('bold', shown)}  {data['layout']}, {trusted}"
+    yield from (paint("yellow", safe(text)) for text in data["notices"])
     if data["indexed"]:
         yield f"{plural(data['sessions'], 'session')}, {plural(data['memories'], 'memory')}{_types(data)}"
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from smp_memory.cli.arguments import parse_assignment
-from smp_memory.cli.render import paint, plural, table, value_text
+from smp_memory.cli.render import paint, plural, safe, table, value_text
 from smp_memory.config import DEFAULT_ROOTS, SETTINGS
 from smp_memory.discovery import is_store, reject_linked_root, store_in
 
@@ -218,12 +218,10 @@ def _settings(call: Invocation) -> Config:
 def _settings_table(call: Invocation, rows: list[dict[str, Any]]) -> Iterator[str]:
     cells = [(row["name"], value_text(row["value"]), row["source"], row["about"]) for row in rows]
     yield from table(("setting", "value", "from", "about"), cells, call.screen.width)
-    unused = _settings(call).unused
+    unused = _settings(call).unused_notice()
     if unused:
-        from smp_memory.design_settings import report
-
         yield ""
-        yield report(unused)
+        yield safe(unused)
 
 
 def _checked_name(call: Invocation, name: str) -> str:

@@ -17,6 +17,7 @@ import json
 import os
 from stat import S_ISDIR
 
+from smp_memory.config_source import CONVERTING
 from smp_memory.errors import InvalidFormat
 from smp_memory.files.codec import JsonLines
 from smp_memory.files.entry_fields import FieldNames, fold_entries
@@ -38,8 +39,7 @@ if TYPE_CHECKING:
 PRIVATE = ".smp"  # SMP's own folder: locks, journal, quarantine. It holds no memories but those in quarantine.
 QUARANTINE = "quarantine"  # in that folder: what could not be read, or was set aside
 CONFIG_FILE = "config.json"  # in the root of a store
-FLAG = "converting"  # in `config.json` while a store is converted
-STAGING = os.path.join(PRIVATE, FLAG)  # new files of a conversion
+STAGING = os.path.join(PRIVATE, CONVERTING)  # new files of a conversion
 ARCHIVED = "archived"  # the folder of archived sessions
 # Figures that the designs keep in a session's metadata. Those of SMP say as of when they are; others are not kept.
 DERIVED_FIELDS = frozenset((

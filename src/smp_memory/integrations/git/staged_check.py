@@ -11,14 +11,16 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.config import Config
-from smp_memory.config_file import with_store_facts_at_top
-from smp_memory.errors import InvalidRecord, UserError
-from smp_memory.files.disk import TEMPORARY
-from smp_memory.files.layouts import NAMES, layout_named
+from smp_memory.config_file import read_settings
+from smp_memory.discovery import layout_of_store
+from smp_memory.errors import InvalidRecord
+from smp_memory.files.disk import TEMPORARY, Disk
+from smp_memory.files.layouts import layout_named
 from smp_memory.files.layouts.layout import PRIVATE
+from smp_memory.files.system import RealSystem
 from smp_memory.model.types import markdown_folders
-from smp_memory.ownership import config_bytes
-from smp_memory.privacy.settings import redactor_even_if_off
+from smp_memory.privacy.settings import checked, redactor_even_if_off
+from smp_memory.store.opening import user_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,13 +67,12 @@ def _is_private(path: str, below: str) -> bool:
 
 
 def _settings(root: str) -> tuple[Layout, Redactor]:
-    path = os.path.join(root, _CONFIG)
-    try:
-        stored = with_store_facts_at_top(json.loads(config_bytes(root).decode("utf-8-sig")))
-    except (ValueError, RecursionError, AttributeError):
-        raise UserError(f"{path} cannot be read, so the files of the store cannot be checked.", path=path) from None
-    config = Config.build(stored, path, environ=os.environ)
-    return layout_named(config.layout if config.layout in NAMES else "jsonl"), redactor_even_if_off(config)
+    path, disk = os.path.join(root, _CONFIG), Disk(RealSystem(root))
+    stored = read_settings(lambda: disk.read(path), path)
+    trusted = user_state(root).trusted_settings()
+    layout = layout_of_store(disk, root, stored) or "jsonl"
+    config = checked(Config.build(stored, path, environ=os.environ, layout=layout, trusted=trusted))
+    return layout_named(layout), redactor_even_if_off(config)
 
 
 def _problems_in(path: str, data: bytes, layout: Layout, redactor: Redactor) -> Iterator[StagedProblem]:

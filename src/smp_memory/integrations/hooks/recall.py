@@ -15,6 +15,7 @@ import os
 from functools import partial
 
 from smp_memory import incomplete, search
+from smp_memory.config import RECORD
 from smp_memory.discovery import folder_of_store
 from smp_memory.integrations.hooks import session_state
 from smp_memory.integrations.hooks.events import AGENT_START, PROMPT, START
@@ -102,7 +103,7 @@ class Reader:
     def use_config_of(self, session: str) -> None:
         """Use the settings of a session, if it exists and has some."""
         if self.has(session):
-            self.scope.config = self.store.session(session).usable_config()
+            self.scope.config = self.store.session(session).config
 
     def has(self, session: str) -> bool:
         return bool(session) and self.store.has_session(session)
@@ -156,9 +157,15 @@ def _at_start(reader: Reader, event: HookEvent, state: HookSession, session: str
     tokens = max(budget - _NOTICE_TOKENS, 0)
     injected = set(state.injected) if is_resumed else set()
     context = _context(reader, state, tokens, turns=0 if is_resumed else _START_TURNS, exclude=injected)
-    notices = [] if is_resumed else [_recording_notice(session) if reader.config["hooks.record"] else ""]
+    notices = (
+        []
+        if is_resumed
+        else [_recording_notice(session) if reader.config["hooks.record"] and reader.config.allows(RECORD) else ""]
+    )
     if context.problems and not is_resumed:
         notices.append(_unreadable_notice(context))
+    if not is_resumed:
+        notices += [f"SMP: {text}" for text in reader.config.notices(to_agent=True)]
     if event.source in ("", "startup", "clear"):
         notices.append(_without_memories_notice(reader))
     return HookRecall("\n\n".join(part for part in (context.text, *notices) if part), context.ids, context)

@@ -20,6 +20,7 @@ import os
 import time
 
 from smp_memory import incomplete
+from smp_memory.config import RECORD
 from smp_memory.discovery import folder_of_store
 from smp_memory.errors import InvalidRecord, SessionExists, SessionNotFound
 from smp_memory.integrations.hooks import events, session_state
@@ -104,7 +105,8 @@ class _Recording:
         self._states = states
         self._injected = injected
         self._state = state = states.load(event.session)
-        self._is_recording = bool(self._session_config(state.session)["hooks.record"])
+        config = self._session_config(state.session)
+        self._is_recording = bool(config["hooks.record"]) and config.allows(RECORD)
         state.mark_delivered(notices or [])
         if state.client and not event.is_client_certain:
             event.client = state.client
@@ -116,7 +118,7 @@ class _Recording:
         """The settings of this conversation's session, or of the store as long as there is none."""
         store = self._memory.store
         exists = session and store.has_session(session)
-        return store.session(session).usable_config() if exists else self._memory.config
+        return store.session(session).config if exists else self._memory.config
 
     def run(self) -> None:
         state, event = self._state, self._event

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 from smp_memory.agent_memory import AgentMemory
 from smp_memory.current_session import current_session
 from smp_memory.errors import InvalidRecord, SessionNotFound
-from smp_memory.incomplete import describe
+from smp_memory.incomplete import describe, each_existing
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from smp_memory.memory import Memory
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
@@ -40,14 +42,20 @@ class RequestContext:
         self.may_erase = may_erase
         self._reported: set[tuple[str, int]] = set()  # problems that the text of an answer named
 
-    def problem_lines(self, problems: list[Problem]) -> tuple[list[str] | None, list[str]]:
-        """Unreadable entries for an answer's data, and a line for its text about those that were not reported before."""
-        if not problems:
+    def problem_lines(
+        self, problems: list[Problem], of_sessions: Iterable[str] = ()
+    ) -> tuple[list[str] | None, list[str]]:
+        """Unreadable entries and settings for an answer's data, and lines for its text about those that were not reported before."""
+        settings = [*self.memory.config.notices(to_agent=True), *of_sessions]
+        if not problems and not settings:
             return None, []
         fresh = [each for each in problems if (each.path, each.line) not in self._reported]
-        self._reported.update((each.path, each.line) for each in fresh)
+        texts = [text for text in settings if (text, 0) not in self._reported]
+        self._reported.update([*((each.path, each.line) for each in fresh), *((text, 0) for text in texts)])
         lines = [describe([each], to_agent=True) for each in problems[:_MOST_PROBLEMS]]
-        return lines, [f"({describe(fresh, to_agent=True)})"] if fresh else []
+        return [*settings, *lines], [
+            f"({text})" for text in [*texts, *([describe(fresh, to_agent=True)] if fresh else [])]
+        ]
 
     def caller(self, client: str | None) -> Caller:
         """The caller of a request; `client` is the client's name in the protocol."""
@@ -81,8 +89,13 @@ class Caller:
 
     def problem_lines(self, sessions: list[str] | None) -> tuple[list[str] | None, list[str]]:
         """Unreadable entries of these sessions (None: all), for an answer's data and its text."""
-        find = self.memory.store.indexer.answer
-        return self.context.problem_lines(find(sessions, lambda searcher: searcher.problems(sessions)))
+        find, store = self.memory.store.indexer.answer, self.memory.store
+        own = (
+            files.config.notices(to_agent=True, session_only=True)
+            for _, files in each_existing(sessions or (), store.session)
+        )
+        problems = find(sessions, lambda searcher: searcher.problems(sessions))
+        return self.context.problem_lines(problems, [text for texts in own for text in texts])
 
     def acting_as(self, author: str | None) -> str | None:
         """The agent whose rights hold: that of the server, else the one that the call names, else the client."""

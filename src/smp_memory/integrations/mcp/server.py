@@ -67,7 +67,13 @@ def create_server(context: RequestContext) -> Server[Any]:
         "smp",
         version=smp_memory.__version__,
         title="Session Memory Persistence",
-        instructions=INSTRUCTIONS if context.memory.is_trusted else f"{INSTRUCTIONS}\n\n{UNTRUSTED}",
+        instructions="\n\n".join(
+            [
+                INSTRUCTIONS,
+                *([] if context.memory.is_trusted else [UNTRUSTED]),
+                *context.memory.config.notices(to_agent=True),
+            ]
+        ),
         **_tool_handlers(context, Threads()),
         **_resource_handlers(context, Threads()),
     )

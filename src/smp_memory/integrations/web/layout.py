@@ -37,6 +37,7 @@ def page(
         _header(request, current),
         _notice(request),
         _audit_banner(request),
+        _settings_banner(request),
         el("main", *content, id="main", class_="wide" if wide else None, tabindex="-1"),
         _help(),
         el("dialog", id="dialog", aria_label="Action"),
@@ -129,6 +130,15 @@ def _audit_banner(request: PageRequest) -> Html | None:
     """That something was done and could not be noted in the audit log; until the next note succeeds."""
     failure = request.memory.store.audit.failure
     return el("div", el("p", failure), class_="banner", role="alert") if failure else None
+
+
+def _settings_banner(request: PageRequest) -> Html | None:
+    return settings_banner(request.memory.config.notices())
+
+
+def settings_banner(notices: list[str]) -> Html | None:
+    """Settings that cannot be used, or that lower protection and do not count yet."""
+    return el("div", [el("p", text) for text in notices], class_="banner", role="note") if notices else None
 
 
 def form(request: PageRequest, action: str, *content: Child, **attributes: object) -> Html:

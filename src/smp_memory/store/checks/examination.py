@@ -10,25 +10,35 @@ Non-guarantees: a store of a newer format is not read any further, because the s
 from __future__ import annotations
 
 import errno
-import json
 import os
-import re
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from smp_memory.config import Config
-from smp_memory.config_file import with_store_facts_at_top
+from smp_memory.config import WRITE, Config, needed_for, setting_advice
+from smp_memory.config_file import read_settings
+from smp_memory.config_source import safe, suggestion
+from smp_memory.discovery import layout_of_store
 from smp_memory.errors import FormatTooNew, InvalidConfig, SMPError, StorageError
 from smp_memory.files.cold_segment import decode_cold_entry
 from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import NAMES, layout_named
-from smp_memory.files.layouts.layout import CONFIG_FILE, FLAG
+from smp_memory.files.layouts.layout import CONFIG_FILE
 from smp_memory.files.layouts.layout import QUARANTINE as QUARANTINE_FOLDER
 from smp_memory.files.reader import SessionReader
 from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import open_user_state
-from smp_memory.model.health import COLD, ENTRY, METADATA, PROBLEM, QUARANTINE, WARNING, HealthIssue, StoredContent
-from smp_memory.model.session_info import FORMAT
+from smp_memory.model.health import (
+    COLD,
+    ENTRY,
+    METADATA,
+    NOTE,
+    PROBLEM,
+    QUARANTINE,
+    WARNING,
+    HealthIssue,
+    StoredContent,
+)
+from smp_memory.privacy.settings import checked
 from smp_memory.store.cold_storage import cold_segment_of
 from smp_memory.store.examination import PlainExamination, PlainSessionExamination
 from smp_memory.store.file_store import FileStore
@@ -47,9 +57,7 @@ if TYPE_CHECKING:
 
 CONFIGURATION = "configuration"
 _PEOPLE = ("user_id", "agent_ids", "config")  # metadata in which a mail address is a name, not a secret
-_LAYOUT_IN_TEXT = re.compile(rb'"layout"\s*:\s*"([a-z]{1,20})"')
 _RECENT_SECONDS = 60
-_MAX_INVALID_SETTINGS = 50  # removed one by one
 
 
 class FileExamination(PlainExamination):
@@ -75,15 +83,9 @@ class FileExamination(PlainExamination):
         self.config_issues: list[HealthIssue] = []
         self.config_path = os.path.join(root, CONFIG_FILE)
         self.stored_config = self._read_stored_config()
-        self.layout_name = self._layout_name()
-        stored_layout = (self.stored_config or {}).get("layout", self.layout_name)
-        if stored_layout != self.layout_name:
-            self._add_config_issue(
-                "config.json names an unknown layout, so the store cannot be opened.",
-                f'The files have this layout: "layout": "{self.layout_name}".',
-            )
-        config = self._load_config(environ, arguments)
+        self.layout_name = layout_of_store(self.disk, root, self.stored_config) or self._detect_layout()
         self.state = _read_only_state(open_user_state(root, Disk(system)))
+        config = self._load_config(environ, arguments)
         layout = layout_named(self.layout_name)
         super().__init__(FileStore(root, layout, self.disk.system, config, _reject_write, self.state), now, quick=quick)
 
@@ -111,39 +113,17 @@ class FileExamination(PlainExamination):
 
     # -- the settings that are valid
 
-    def _read_stored_config(self) -> dict[str, Any] | None:
-        """The content of `config.json`; None if it is missing or cannot be used."""
+    def _read_stored_config(self) -> dict[str, Any] | InvalidConfig | None:
+        """The content of `config.json`; None if it is missing or cannot be read."""
         try:
-            data = self.disk.read(self.config_path)
-        except FileNotFoundError:
-            return None
+            return read_settings(lambda: self.disk.read(self.config_path), self.config_path)
+        except FormatTooNew as error:
+            self.is_too_new = True
+            self._add_config_issue(error.message, "Install a newer SMP; nothing else was checked.")
         except (OSError, SMPError) as error:
-            self._add_config_issue(
-                f"config.json cannot be read: {_reason(error)}.", "Make it a plain file that you may read."
-            )
-            return None
-        try:
-            stored = json.loads(data.decode("utf-8-sig"))
-        except (ValueError, RecursionError) as error:
-            self._layout_in_text = _LAYOUT_IN_TEXT.search(data)
-            self._add_config_issue(
-                "config.json is not valid JSON, so the store cannot be opened. The memories are not affected.",
-                f'Correct it in an editor, or replace it by {{"layout": "{self._layout_name()}", "format": {FORMAT}}}.',
-                getattr(error, "lineno", 0),
-            )
-            return None
-        if not isinstance(stored, dict):
-            self._add_config_issue("config.json is not a JSON object, so the store cannot be opened.", "Correct it.")
-            return None
-        return with_store_facts_at_top(stored)
-
-    _layout_in_text: re.Match[bytes] | None = None
-
-    def _layout_name(self) -> str:
-        name = (getattr(self, "stored_config", None) or {}).get("layout")
-        if name is None and self._layout_in_text is not None:
-            name = self._layout_in_text[1].decode()
-        return name if name in NAMES else self._detect_layout()
+            message = f"config.json cannot be read: {_reason(error)}."
+            self._add_config_issue(message, "Make it a plain file that you may read.")
+        return None
 
     def _detect_layout(self) -> str:
         """The layout in which most sessions are found."""
@@ -159,35 +139,15 @@ class FileExamination(PlainExamination):
         return max(NAMES, key=lambda name: (sessions(name), name == "jsonl"))
 
     def _load_config(self, environ: Mapping[str, str], arguments: Mapping[str, Any] | None) -> Config:
-        """The settings without the invalid ones, each of which becomes an issue."""
-        stored: dict[str, Any] = json.loads(json.dumps(self.stored_config or {}))
-        stored.pop(FLAG, None)
-        given, variables = dict(arguments or {}), dict(environ)
-        for _ in range(_MAX_INVALID_SETTINGS):
-            try:
-                return Config.build(
-                    {**stored, "layout": self.layout_name}, self.config_path, None, "", variables, given
-                )
-            except InvalidConfig as error:
-                self._add_invalid_setting(error)
-                if not _remove_setting(str(error.details.get("key", "")), stored, given, variables):
-                    break
-            except FormatTooNew as error:
-                self.is_too_new = True
-                self._add_config_issue(error.message, "Install a newer SMP; nothing else was checked.")
-                break
-            except SMPError:
-                break
-        return Config.build({"layout": self.layout_name, "format": FORMAT}, self.config_path)
-
-    def _add_invalid_setting(self, error: InvalidConfig) -> None:
-        key, source = str(error.details.get("key", "")), str(error.details.get("source", ""))
-        kind, _, name = source.partition(" ")
-        advice = {
-            "file": f"Correct {key} in config.json, or remove it.",
-            "environment": f"Correct or unset the environment variable {name}.",
-        }
-        self._add_config_issue(f"{error.message} The store cannot be opened.", advice.get(kind, ""))
+        """The settings; each that cannot be used, has no effect or does not count becomes an issue."""
+        stored, trusted = self.stored_config, self.state.trusted_settings()
+        config = checked(
+            Config.build(
+                *(stored, self.config_path, None, "", environ, arguments), layout=self.layout_name, trusted=trusted
+            )
+        )
+        self.config_issues += _setting_issues(config, config.invalid, config.unknown, PROBLEM, path=self.config_path)
+        return config
 
     def _add_config_issue(self, message: str, advice: str, line: int = 0) -> None:
         self.config_issues.append(
@@ -215,16 +175,10 @@ class FileSessionExamination(PlainSessionExamination):
     def metadata_path(self) -> str:
         return os.path.join(self.reader.folder, self.reader.layout.info_file or f"{self.id}.jsonl")
 
-    def config_issue(self) -> HealthIssue | None:
-        """The issue for invalid settings of the session itself, if there are any."""
-        info = self.info
-        try:
-            if info is not None and info.config:
-                self.subject.config.override_session(info.config, self.id)
-        except InvalidConfig as error:
-            advice = "Correct the settings in the session's metadata."
-            return HealthIssue(CONFIGURATION, WARNING, error.message, advice, self.id, path=self.metadata_path)
-        return None
+    def config_issues(self) -> Iterator[HealthIssue]:
+        """The issues of the session's own settings."""
+        own = self.config.own
+        yield from _setting_issues(self.config, own.invalid, own.unknown, WARNING, self.id, self.metadata_path)
 
     def validate(self) -> Report:
         return validate(self.files, self.reader)
@@ -282,26 +236,26 @@ def _reject_write(session: str, used: int, new: int, quota: int) -> None:
     raise AssertionError("health checks do not write")
 
 
-def _remove_setting(key: str, stored: dict[str, Any], given: dict[str, Any], variables: dict[str, str]) -> bool:
-    """Remove a setting from every source that has it; False if none has."""
-    removed = variables.pop("SMP_" + key.upper().replace(".", "_"), None) is not None
-    for settings in (stored, stored.get("memory_config"), given):
-        removed = _remove_key(settings, key) or removed
-    return removed
-
-
-def _remove_key(settings: Any, key: str) -> bool:
-    if not isinstance(settings, dict):
-        return False
-    if key in settings:
-        del settings[key]
-        return True
-    for name in list(settings):
-        if key.startswith(f"{name}."):
-            if not isinstance(settings[name], dict) or not _remove_key(settings[name], key[len(name) + 1 :]):
-                del settings[name]
-            return True
-    return False
+def _setting_issues(
+    config: Config, invalid: list[InvalidConfig], unknown: list[str], severity: str, session: str = "", path: str = ""
+) -> Iterator[HealthIssue]:
+    """The issues of a store's settings or of a session's own: values that cannot be used, unknown keys, values that wait for trust."""
+    for error in invalid:
+        effect = "The default holds" + (", and nothing is written." if WRITE in needed_for(error) else ".")
+        line = int(str(error.details.get("line", 0)))
+        yield HealthIssue(
+            CONFIGURATION, severity, f"{error.message} {effect}", setting_advice(error), session, path=path, line=line
+        )
+    for key in unknown:
+        near = suggestion(key)
+        message = f"{safe(key)} is not a setting of SMP; it is kept and has no effect."
+        yield HealthIssue(CONFIGURATION, NOTE, message, f"Did you mean {near}?" if near else "", session, path=path)
+    for each in config.held:
+        if each.session == session:
+            message = f"{each} lowers protection, came with the store's files and does not count yet."
+            yield HealthIssue(
+                CONFIGURATION, WARNING, message, "If you changed it or agree: smp trust", session, path=path
+            )
 
 
 def _reason(error: Exception) -> str:

@@ -50,9 +50,7 @@ class ConfigurationCheck(Check):
     fails_from = WARNING
 
     def session(self, session: FileSessionExamination) -> Iterator[HealthIssue]:
-        issue = session.config_issue()
-        if issue is not None:
-            yield issue
+        yield from session.config_issues()
 
     def store(self, subject: FileExamination) -> Iterator[HealthIssue]:
         yield from subject.config_issues

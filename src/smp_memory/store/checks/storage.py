@@ -16,8 +16,9 @@ import stat as modes
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from smp_memory.config_source import CONVERTING
 from smp_memory.files.disk import TEMPORARY, Disk
-from smp_memory.files.layouts.layout import CONFIG_FILE, FLAG, PRIVATE, QUARANTINE
+from smp_memory.files.layouts.layout import CONFIG_FILE, PRIVATE, QUARANTINE
 from smp_memory.model import ids
 from smp_memory.model.health import NOTE, WARNING, Check, HealthIssue, counted, limited, named
 from smp_memory.model.storage_reports import DELETED
@@ -209,8 +210,8 @@ class LeftoversCheck(Check):
     def _whole_store(self, subject: FileExamination) -> Iterator[HealthIssue]:
         private = os.path.join(subject.root, PRIVATE)
         plan = root_journal(subject.disk, subject.root)
-        staging = os.path.join(private, FLAG)
-        flag = (subject.stored_config or {}).get(FLAG)
+        staging = os.path.join(private, CONVERTING)
+        flag = isinstance(subject.stored_config, dict) and subject.stored_config.get(CONVERTING)
         if (plan.exists() or subject.disk.exists(staging) or flag) and not subject.is_recent_or_gone(
             subject.config_path
         ):
@@ -287,7 +288,7 @@ def _temporary_of_store(subject: FileExamination) -> Iterator[str]:
 
 def _is_orphaned(subject: FileExamination, private: str, name: str, known: set[str]) -> bool:
     """Whether a private folder belongs to a session that does not exist any more."""
-    if not ids.is_valid(name) or name in known or name in (INDEX, FLAG):
+    if not ids.is_valid(name) or name in known or name in (INDEX, CONVERTING):
         return False
     return subject.disk.exists(os.path.join(private, name, "lock"))
 

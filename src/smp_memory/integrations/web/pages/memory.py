@@ -192,7 +192,7 @@ def _fading(request: PageRequest, found: LocatedMemory) -> Html | None:
         found.record,
         request.memory.scope.policy(),
         request.now,
-        threshold=found.session.opened.files.usable_config()["compaction.faded_below"],
+        threshold=found.session.opened.files.config["compaction.faded_below"],
         history=found.history if found.record.revision <= _DRAWN_REVISIONS else None,
         uses=uses,
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from smp_memory.errors import SessionArchived, SessionNotFound, SMPError
 from smp_memory.integrations.web.html import Child, Html, el, join, url
-from smp_memory.integrations.web.layout import heading, page, panel, problems_banner
+from smp_memory.integrations.web.layout import heading, page, panel, problems_banner, settings_banner
 from smp_memory.integrations.web.pages.away import archived_item, deleted_item
 from smp_memory.integrations.web.pages.sessions import STATE_KINDS
 from smp_memory.integrations.web.parts import options, pager, pairs, quota_meter, same_page, stacked_meter, tag, when
@@ -51,6 +51,7 @@ def session_page(request: PageRequest) -> Response:
         name,
         "sessions",
         heading(name, _lead(request, session, shown), _actions(session)),
+        settings_banner(session.config.notices(session_only=True)),
         el(
             "div",
             el("div", _timeline(request, shown, name), class_="column"),
@@ -170,7 +171,7 @@ def _metadata(request: PageRequest, session: SessionMemory, shown: TimelinePage)
 
 def _size(request: PageRequest, session: SessionMemory, shown: TimelinePage) -> Html:
     files = session.opened.files
-    used, quota = sum(files.sizes().values()), files.usable_config().quota_bytes
+    used, quota = sum(files.sizes().values()), files.config.quota_bytes
     cold = files.cold_bytes()
     title = join("Size ", el("small", f"{size_text(used)} of {size_text(quota)}", class_="side"))
     beside = el(

@@ -326,7 +326,7 @@ def _open(name: str, figures: Figures) -> Html | None:
 def _size(request: PageRequest, name: str) -> Child:
     try:
         files = request.memory.store.session(name)
-        return quota_meter(sum(files.sizes().values()), files.usable_config().quota_bytes)
+        return quota_meter(sum(files.sizes().values()), files.config.quota_bytes)
     except SMPError as error:
         return el("span", "unknown", title=error.message)
 

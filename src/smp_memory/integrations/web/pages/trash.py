@@ -169,7 +169,7 @@ def _deadlines(memory: Memory) -> Callable[[Record], datetime | None]:
 
     def of_session(name: str) -> Callable[[Record], datetime | None]:
         files = memory.store.session(name)
-        config, announced = files.usable_config(), files.announced_purges()
+        config, announced = files.config, files.announced_purges()
         kept = timedelta(days=float(config["lifecycle.purge_days"]))
         if not config["lifecycle.auto_purge"]:
             return lambda record: None
