@@ -22,6 +22,7 @@ Arguments of `create_session`, which may also come as one object, `create_sessio
 from __future__ import annotations
 
 from smp_memory.errors import InvalidRecord
+from smp_memory.model.field_rules import LARGEST_NUMBER, is_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,9 +99,8 @@ def _set_access(data: dict[str, Any]) -> None:
     decay: dict[str, Any] = inner if isinstance(inner, dict) else {}
     source = data if "access_count" in data else decay
     count, last = source.get("access_count"), source.get("last_accessed")
-    if type(count) is not int or count < 0 or not (last is None or isinstance(last, str)):
-        return
-    data["access"] = {"count": count, "last": last}
+    if type(count) is int and 0 <= count <= LARGEST_NUMBER and (last is None or is_time(last)):
+        data["access"] = {"count": count, "last": last}
 
 
 def unwrap_fields(kind: Kind, given: Mapping[str, Any]) -> Mapping[str, Any]:

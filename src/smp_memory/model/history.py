@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 
+from smp_memory.errors import InvalidRecord
 from smp_memory.model import ids
 from smp_memory.model.clone_merge import (
     RENAME,
@@ -23,6 +24,7 @@ from smp_memory.model.clone_merge import (
     only_ids,
 )
 from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_maintenance, is_revision, transaction_range
+from smp_memory.model.field_rules import check_fields
 from smp_memory.model.record import CLASSES, Record, copied, same
 from smp_memory.model.reports import Problem
 from smp_memory.model.types import KINDS, PREFIXES
@@ -273,7 +275,8 @@ class SessionHistory:
             self._report(entry, "orphan", f"{action} of {entry.id}, which does not exist.", "warning")
             self.orphans.setdefault(entry.id, []).append(entry)
             return
-        entry.type = history.first.type  # missing in a deletion that was typed by hand
+        if entry.type != history.first.type and not self._has_type(entry, history.first.type):
+            return
         if entry.seq <= history.entries[-1].seq and _has_copy(history.entries, entry):
             message = f"this change of {entry.id} is a second, identical copy; it counts once."
             self._report(entry, "duplicate_entry", message, "note")
@@ -283,6 +286,16 @@ class SessionHistory:
         if is_revision(entry):
             self._check_change(entry, history)
         history.append(entry)
+
+    def _has_type(self, entry: Entry, type: str) -> bool:
+        """Give an entry the type of its memory; a deletion that was typed by hand has none. False if its values do not fit."""
+        try:
+            check_fields(type, entry.data)
+        except InvalidRecord as error:
+            self._report(entry, "invalid", error.message, "error")
+            return False
+        entry.type = type
+        return True
 
     def _check_change(self, entry: Entry, history: RecordHistory) -> None:
         if entry.revision > history.revision + 1:
