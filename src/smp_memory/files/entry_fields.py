@@ -25,15 +25,17 @@ Non-guarantees: the order of fields; a transaction mark (a rewrite removes it fr
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from smp_memory.errors import InvalidRecord
 from smp_memory.files.codec import SIGNED, UNSIGNED
 from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_fields
 from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
 from smp_memory.model.record import same
-from smp_memory.model.field_rules import LARGEST_NUMBER, check_fields, is_time, text
+from smp_memory.model.field_rules import LARGEST_NUMBER, check_fields, text
 from smp_memory.model.times import parse
-from smp_memory.model.types import COMMON_ALIASES, KINDS, PerKind
+from smp_memory.model.types import COMMON_ALIASES, KINDS, SCHEMA, PerKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from smp_memory.files.codec import Fields
 
 UID_LIMIT = 32
+fromisoformat = datetime.fromisoformat
+_ID_LIMIT = ids.LIMIT + 8
 _MARK_LIMIT = 40  # characters of the mark of a transaction
 _TIME_LENGTHS = (len("2026-01-31T14:30:00Z"), len("2026-01-31T14:30:00.123456Z"))
 _ENTRY_FIELDS = frozenset(
@@ -178,18 +182,20 @@ class FieldNames:
                     field=lacks[0],
                 )
             data = _translated(kind_name, data)
+        _check(op, kind_name, data)
+        schema = fields.get("schema")
         entry = Entry(
             op,
             kind_name,
-            "" if "id" in lacks else ids.check(memory_id, "id", ids.LIMIT + 8),
-            "" if "time" in lacks else _time(at, self.time),
+            "" if lacks and "id" in lacks else ids.check(memory_id, "id", _ID_LIMIT),
+            "" if lacks and "time" in lacks else _time(at, self.time),
             data,
             seq=seq if type(seq) is int and 0 <= seq <= LARGEST_NUMBER else last_seq,
             tx=_transaction(fields["tx"]) if "tx" in fields else "",
-            by=by,
-            uid=_uid(uid),
+            by=by if by is None or type(by) is str else text("by", by),
+            uid=_uid(uid) if uid else "",
             revision=_integer(fields["revision"]) if "revision" in fields else 0,
-            schema=_integer(fields.get("schema")),
+            schema=SCHEMA if schema == SCHEMA else _integer(schema),
             state=state,
             file=file,
             line=line,
@@ -198,7 +204,6 @@ class FieldNames:
             entry.lacks = lacks
         if "uids" in fields and isinstance(fields["uids"], dict):
             entry.uids = {id: _uid(uid) for id, uid in fields["uids"].items()}
-        _check(entry)
         return entry
 
     def _parts(self, fields: Fields, kind: str) -> tuple[str, Any, Any, dict[str, Any]]:
@@ -256,26 +261,27 @@ def _is_bare_deletion(fields: Fields) -> bool:
     return "type" not in fields and bool(fields.get("deleted") or "reason" in fields) and fields.keys() <= _TOMBSTONE
 
 
-def _check(entry: Entry) -> None:
-    """Check the values of an entry, whatever its checksum; raises InvalidRecord. All code behind it relies on the result."""
-    check_fields(entry.type, entry.data)
-    if entry.op == PUT:
-        kind = KINDS[entry.type]
-        if not entry.data.get(kind.text) and not any(
-            entry.data.get(name) not in (None, "") for group in kind.required for name in group
+def _check(op: str, kind_name: str, data: dict[str, Any]) -> None:
+    """Check the fields of an entry, whatever its checksum; raises InvalidRecord. All code behind it relies on the result."""
+    check_fields(kind_name, data)
+    if op == PUT:
+        kind = KINDS[kind_name]
+        if not data.get(kind.text) and not any(
+            data.get(name) not in (None, "") for group in kind.required for name in group
         ):
             raise InvalidRecord(f"{kind.text}: required for a {kind.name}.", field=kind.text)
-        return
-    if entry.by is not None and type(entry.by) is not str:
-        entry.by = text("by", entry.by)
-    if entry.op != CHANGE and "reason" in entry.data:
-        entry.data["reason"] = text("reason", entry.data["reason"])
+    elif op != CHANGE and "reason" in data:
+        data["reason"] = text("reason", data["reason"])
 
 
 def _time(value: object, field: str) -> str:
     """The canonical text of a time; SMP writes no other, so that most need no parsing but the check."""
-    if type(value) is str and len(value) in _TIME_LENGTHS and value[-1] == "Z" and is_time(value):
-        return value
+    if type(value) is str and len(value) in _TIME_LENGTHS and value[-1] == "Z":
+        try:
+            fromisoformat(value)
+            return value
+        except ValueError:
+            pass
     return parse(value, field)
 
 
@@ -400,7 +406,7 @@ def unfold_entry(
     later = [_step(step, first, values, names, state) for step in reversed(steps)]
     entries = [first, *reversed(later)]
     for part, entry in enumerate(entries):
-        _check(entry)
+        _check(entry.op, entry.type, entry.data)
         entry.part = part
         if part and not entry.seq:  # a person changed the machine line
             entry.seq = entries[part - 1].seq
@@ -421,7 +427,8 @@ def _step(step: Fields, first: Entry, values: dict[str, Any], names: FieldNames,
     elif "reason" in step:
         data = {"reason": step["reason"]}
     entry = Entry(op, first.type, first.id, _time(at, "history"), data, _integer(step.get("seq")))
-    entry.by, entry.uid = step.get("by"), first.uid
+    by = step.get("by")
+    entry.by, entry.uid = None if by is None else text("by", by), first.uid
     entry.revision, entry.schema = _integer(step.get("revision")), _integer(step.get("schema"))
     if isinstance(step.get("uids"), dict):
         entry.uids = {id: _uid(uid) for id, uid in step["uids"].items()}

@@ -33,6 +33,7 @@ DEPTH_LIMIT = 28  # every layout has room for them: what is around a field takes
 INTEGER_BITS_LIMIT = 2000  # 600 digits; Python itself refuses to write and read much longer ones
 LARGEST_NUMBER = 10**12  # of an entry, a revision or a count; a larger one is damage
 _SCALARS = (str, bool, int, float)
+_TEXT = frozenset((str,))
 
 
 def check_fields(kind: str, data: dict[str, Any]) -> None:
@@ -40,13 +41,14 @@ def check_fields(kind: str, data: dict[str, Any]) -> None:
 
     A field that only other types have is the caller's own and keeps any value.
     """
-    rules = _RULES_OF[kind]
     for name, value in data.items():
-        if type(value) is str:
-            if name in _NOT_TEXT and name in rules:
-                data[name] = rules[name](name, value)
-        elif value is not None:
-            data[name] = rules.get(name, check_json)(name, value)
+        found = type(value)
+        if (
+            (found is not str or name in _NOT_TEXT)
+            and value is not None
+            and (found is not list or name not in _LISTS or not _TEXT.issuperset(map(type, value)))
+        ):
+            data[name] = _RULES_OF[kind].get(name, check_json)(name, value)
 
 
 def text(field: str, value: Any) -> str:
@@ -62,7 +64,7 @@ def text(field: str, value: Any) -> str:
 
 def texts(field: str, value: Any) -> list[str]:
     """A list of texts; a single value becomes one, and an object the list of its names."""
-    if type(value) is list and all(type(item) is str for item in value):
+    if type(value) is list and _TEXT.issuperset(map(type, value)):
         return value
     items = value if type(value) in (list, dict) else [value]
     return [text(field, item) for item in items if item is not None]
@@ -151,3 +153,4 @@ RULES: dict[str, Callable[[str, Any], Any]] = {
 }
 _RULES_OF = PerKind(lambda kind: {name: rule for name, rule in RULES.items() if name in kind.rank or name == "author"})
 _NOT_TEXT = frozenset(("tags", "aliases", "relations", "access"))  # a text is not the form of these
+_LISTS = frozenset(name for name, rule in RULES.items() if rule in (_tags, texts, _names))
