@@ -75,7 +75,15 @@ VALUES: dict[str, Any] = {
     "mixed list": [1, None, "DEC-0001", {"a": 1}, [2], True, 1.5],
     "empty object": {},
     "object": {"a": {}},
-    "object with known names": {"count": "many", "last": 7, "kind": 3, "target": [7], "status": {"a": 1}, "topic": [], "references": 7},
+    "object with known names": {
+        "count": "many",
+        "last": 7,
+        "kind": 3,
+        "target": [7],
+        "status": {"a": 1},
+        "topic": [],
+        "references": 7,
+    },
     "list of objects": [{"kind": 7, "target": {}}, {"kind": "resolves", "target": "DEC-0001"}, {"at": 7, "agent": []}],
     "access with a wrong time": {"count": 3, "last": "yesterday"},
     "access with a huge count": {"count": 10**40, "last": "2026-01-01T00:00:00Z"},
@@ -83,7 +91,16 @@ VALUES: dict[str, Any] = {
     "very deep": _nested(4000),
 }
 MACHINE = ("id", "seq", "tx", "type", "session_id", "uid", "uids", "schema", "revision", "extra", "smp", "history", "data", "content", "metadata", "decay", "access_count", "last_accessed", "message")  # fmt: skip
-OTHER_FIELDS = ("supersedes", "superseded_by", "inputs", "disagreed_by", "concluded_by", "promoted_from", "unknown", "expires")
+OTHER_FIELDS = (
+    "supersedes",
+    "superseded_by",
+    "inputs",
+    "disagreed_by",
+    "concluded_by",
+    "promoted_from",
+    "unknown",
+    "expires",
+)
 TEXTS = {"conversation": {"role": "user"}, "preference": {"key": "style", "value": "plain"}, "agent_state": {"agent": "dev"}, "artifact": {"name": "plan.md"}}  # fmt: skip
 
 
@@ -112,7 +129,11 @@ class Planter:
 
     def _data(self, kind: str) -> dict[str, Any]:
         text = f"{PLANTED} {self.number} deploy"
-        return {"author": "dev", **TEXTS.get(kind, {}), KINDS[kind].text: {"task": text} if kind == "agent_state" else text}
+        return {
+            "author": "dev",
+            **TEXTS.get(kind, {}),
+            KINDS[kind].text: {"task": text} if kind == "agent_state" else text,
+        }
 
     def _entry(self, op: str, kind: str, id: str, data: dict[str, Any]) -> Entry:
         self.number += 1
@@ -125,7 +146,8 @@ class Planter:
         fields = names.encode(entry, SESSION)
         target = names._to_file[entry.type].get(name, names.time if name == "created" else name)
         inner = fields.get("changes") if entry.op == CHANGE else fields.get(names.nest)
-        if isinstance(inner, dict) and name in (*KINDS[entry.type].rank, *OTHER_FIELDS) and name not in names.outside:
+        own = (*OTHER_FIELDS, *KINDS[entry.type].rank, *(KINDS["decision"].rank if entry.op == CHANGE else ()))
+        if isinstance(inner, dict) and name in own and name not in names.outside:
             inner[target] = value
         else:
             fields[target] = value
@@ -177,8 +199,12 @@ def make_store(root: Path, layout: str) -> None:
         for name in (OTHER, SESSION):
             session = memory.create_session(name, user="ada", agents=["dev"], project="shop", tags=["web"])
             turn = session.add_turn("user", "Always deploy with the green button, please.")
-            decision = session.add_decision("Deploy on Monday with Postgres", author="dev", rationale="calm", tags=["ops"], topic="deploy")
-            finding = session.add_finding("Deploy fails without an index", severity="high", author="dev", turn_ref=turn.id)
+            decision = session.add_decision(
+                "Deploy on Monday with Postgres", author="dev", rationale="calm", tags=["ops"], topic="deploy"
+            )
+            finding = session.add_finding(
+                "Deploy fails without an index", severity="high", author="dev", turn_ref=turn.id
+            )
             session.relate(decision.id, finding.id, "resolves")
             session.add_preference("editor", "vim")
             session.add_learning("Deploy needs the green button", author="dev")
@@ -208,7 +234,7 @@ def _exhaust(value: Any) -> None:
                 json.dumps(record.to_dict(), ensure_ascii=False).encode()
                 for name in ("text", "created", "updated", "author_kind", "confidence_value", "tags", "status"):
                     getattr(record, name, None)
-                repr(record), hash(record)
+                repr(record)
 
 
 QUERIES: list[tuple[str | None, dict[str, Any]]] = [
@@ -253,7 +279,7 @@ def library_reads(memory: Any) -> Iterator[Call]:
     for agent, task in (("dev", "deploy"), (None, PLANTED), ("stranger", "deploy the button"), (None, None)):
         yield "context", lambda agent=agent, task=task: memory.context(agent, task=task, max_tokens=4000).text
         yield "preview", lambda agent=agent, task=task: memory.preview(agent, task=task)
-    yield "doctor", lambda: memory.doctor()
+    yield "doctor", memory.doctor
     yield "doctor quick", lambda: memory.doctor(quick=True)
     yield "maintain dry", lambda: memory.maintain(dry_run=True)
     yield "purge", lambda: memory.purge(older_than=0)
@@ -270,11 +296,12 @@ def library_reads(memory: Any) -> Iterator[Call]:
     yield "as_of", lambda: session.as_of("2026-06-01").records()
     yield "compact dry", lambda: session.compact(dry_run=True)
     yield "tidy dry", lambda: session.tidy(dry_run=True)
-    yield "anonymised", lambda: session.anonymised()
+    yield "anonymised", session.anonymised
     yield "watch", lambda: list(memory.watch("deploy", timeout=0, pause=0.01))
     agent = session.agent("dev")
-    for name in ("records", "state", "working_memory", "user_preferences", "deleted", "duplicates", "topics", "agents", "summarize", "timeline", "export", "conversation_context"):  # fmt: skip
+    for name in ("records", "working_memory", "user_preferences", "deleted", "duplicates", "topics", "agents", "summarize", "timeline", "export", "conversation_context"):  # fmt: skip
         yield f"agent.{name}", getattr(agent, name)
+    yield "agent.state", lambda: agent.state
     yield "agent.query", lambda: agent.query("deploy", limit=100)
     yield "agent.context", lambda: agent.context("deploy").text
     yield "agent.relevant", lambda: (agent.relevant_decisions("deploy"), agent.relevant_findings("deploy"))
@@ -313,9 +340,9 @@ def library_writes(memory: Any) -> Iterator[Call]:
     yield "promote", lambda: [memory.global_memory.promote(f"{SESSION}/{id}") for id in planted[:3]]
     yield "delete by query", lambda: session.delete(topic="changed")
     yield "erase", lambda: session.erase(planted[-1]) if planted else None
-    yield "redact", lambda: memory.redact()
+    yield "redact", memory.redact
     yield "tidy", session.tidy
-    yield "compact", lambda: session.compact()
+    yield "compact", session.compact
     yield "archived", session.archived
     yield "maintain", memory.maintain
     yield "maintain later", lambda: memory.maintain(now="2027-11-01T00:00:00Z")
@@ -368,7 +395,7 @@ MCP_CALLS: list[tuple[str, dict[str, Any]]] = [
 PAGES = (
     "/", "/search?q=deploy", f"/search?q={PLANTED}", "/sessions", f"/session/{SESSION}", f"/session/{OTHER}", "/timeline",
     f"/timeline?session={SESSION}", "/trash", "/health", "/health?check=full", "/export", "/maintain",
-    f"/memory/{SESSION}/DEC-0001", f"/?task=deploy&agent=dev", *(f"/analytics?part={part}" for part in PARTS),
+    f"/memory/{SESSION}/DEC-0001", "/?task=deploy&agent=dev", *(f"/analytics?part={part}" for part in PARTS),
 )  # fmt: skip
 
 
@@ -405,7 +432,7 @@ class Failures(list[str]):
                 self._add(call[0], error)
 
     def _add(self, name: str, error: Exception) -> None:
-        frames = [each for each in traceback.extract_tb(error.__traceback__)]
+        frames = list(traceback.extract_tb(error.__traceback__))
         ours = [each for each in frames if "/smp_memory/" in each.filename]
         last = (ours or frames)[-1]
         place = f"{last.filename.rpartition('/smp_memory/')[2]}:{last.lineno}"

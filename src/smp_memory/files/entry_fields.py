@@ -32,8 +32,8 @@ from smp_memory.files.codec import SIGNED, UNSIGNED
 from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_fields
 from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
-from smp_memory.model.record import same
 from smp_memory.model.field_rules import LARGEST_NUMBER, check_fields, text
+from smp_memory.model.record import same
 from smp_memory.model.times import parse
 from smp_memory.model.types import COMMON_ALIASES, KINDS, SCHEMA, PerKind
 
@@ -170,7 +170,7 @@ class FieldNames:
                 raise InvalidRecord(f"type: {kind_name[:80]!r} is not a type of memory.", field="type")
             kind_name = "conversation"  # tombstones of designs 000 and 004 have no type; the memory itself has it
             fields = {"deleted": True, **fields}
-        memory_id, seq, uid = fields.get("id"), fields.get("seq"), fields.get("uid", "")
+        memory_id, seq, uid, schema = fields.get("id"), fields.get("seq"), fields.get("uid"), fields.get("schema")
         op, at, by, data = self._parts(fields, kind_name)
         lacks: tuple[str, ...] = ()
         if state != SIGNED and op == PUT:
@@ -183,18 +183,14 @@ class FieldNames:
                 )
             data = _translated(kind_name, data)
         _check(op, kind_name, data)
-        schema = fields.get("schema")
         entry = Entry(
             op,
             kind_name,
             "" if lacks and "id" in lacks else ids.check(memory_id, "id", _ID_LIMIT),
             "" if lacks and "time" in lacks else _time(at, self.time),
             data,
-            seq=seq if type(seq) is int and 0 <= seq <= LARGEST_NUMBER else last_seq,
-            tx=_transaction(fields["tx"]) if "tx" in fields else "",
-            by=by if by is None or type(by) is str else text("by", by),
+            seq if type(seq) is int and 0 <= seq <= LARGEST_NUMBER else last_seq,
             uid=_uid(uid) if uid else "",
-            revision=_integer(fields["revision"]) if "revision" in fields else 0,
             schema=SCHEMA if schema == SCHEMA else _integer(schema),
             state=state,
             file=file,
@@ -202,6 +198,11 @@ class FieldNames:
         )
         if lacks:
             entry.lacks = lacks
+        if op != PUT:
+            entry.by = by if by is None else text("by", by)
+            entry.revision = _integer(fields.get("revision"))
+        if "tx" in fields:
+            entry.tx = _transaction(fields["tx"])
         if "uids" in fields and isinstance(fields["uids"], dict):
             entry.uids = {id: _uid(uid) for id, uid in fields["uids"].items()}
         return entry

@@ -93,7 +93,8 @@ def _access(field: str, value: Any) -> dict[str, Any]:
             f'{field}: must be a count from 0 and a time, such as {{"count": 3, "last": "2026-01-31T14:30:00Z"}}.',
             field=field,
         )
-    return check_json(field, found)
+    check_json(field, found)
+    return {**found, "count": count, "last": last}
 
 
 def relations(field: str, value: Any) -> list[dict[str, str]]:
@@ -136,7 +137,7 @@ def check_json(field: str, value: Any, depth: int = 0) -> Any:
 
 
 def _kind(value: object) -> str:
-    return {list: "a list", dict: "an object"}.get(type(value), type(value).__name__)
+    return "a list" if type(value) is list else "an object" if type(value) is dict else type(value).__name__
 
 
 _TEXTS = ("author", "author_kind", "topic", "role", "agent", "rationale", "visibility", "trust", "idempotency_key")

@@ -26,6 +26,8 @@ _LONGEST_DEVICE = 4
 
 def check(value: object, field: str, limit: int = LIMIT) -> str:
     """Return the id, or raise InvalidRecord naming the field."""
+    if type(value) is str and is_valid(value, limit):
+        return value
     if not isinstance(value, str):
         raise InvalidRecord(f"{field}: must be text, not {type(value).__name__}.", field=field)
     if not is_valid(value, limit):

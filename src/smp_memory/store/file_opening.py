@@ -75,7 +75,7 @@ def open_file_store(
 def _read_config(disk: Disk, root: str) -> dict[str, Any] | None:
     path = os.path.join(root, CONFIG_FILE)
     try:
-        stored = json.loads(disk.read(path).decode("utf-8-sig"))
+        stored = json.loads(disk.read_small(path).decode("utf-8-sig"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, RecursionError) as error:

@@ -274,7 +274,7 @@ class FileStore:
 
     def _stored_config(self) -> dict[str, Any]:
         try:
-            stored = json.loads(self.disk.read(os.path.join(self.root, CONFIG_FILE)).decode("utf-8-sig"))
+            stored = json.loads(self.disk.read_small(os.path.join(self.root, CONFIG_FILE)).decode("utf-8-sig"))
         except (FileNotFoundError, ValueError, RecursionError):
             return {}  # a person is editing it; the layout cannot have changed without a whole file
         return with_store_facts_at_top(stored) if isinstance(stored, dict) else {}

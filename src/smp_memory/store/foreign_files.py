@@ -28,6 +28,7 @@ from smp_memory.model import ids
 from smp_memory.model.clone_merge import in_order
 from smp_memory.model.design_fields import translate_fields
 from smp_memory.model.entry import PUT, Entry
+from smp_memory.model.field_rules import check_fields
 from smp_memory.model.record import CLASSES
 from smp_memory.model.times import parse, to_text
 from smp_memory.model.types import KINDS
@@ -207,7 +208,7 @@ def unreadable_shared(store: FileStore) -> Iterator[tuple[str, str]]:
 
 def _records(store: FileStore, path: str, name: str, type: str, session: str) -> list[Record]:
     stem, _, ending = os.path.basename(name).partition(".")
-    data = store.disk.read(path)
+    data = store.disk.read_small(path)
     stat = store.disk.stat(path)
     written = to_text(datetime.fromtimestamp(stat.st_mtime if stat is not None else 0, UTC))
     content = json.loads(data.decode("utf-8-sig")) if ending == "json" else _yaml(data)
@@ -219,6 +220,7 @@ def _records(store: FileStore, path: str, name: str, type: str, session: str) ->
         at = given.pop("created", None)
         if stem == PROFILE:
             given["category"] = PROFILE
+        check_fields(type, given)
         entry = Entry(PUT, type, id, _time(at, written), given, seq=number, state="unsigned", file=name)
         records.append(CLASSES[type](session, entry, given, entry, 1, None))
     return records

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Planned = tuple[str, str, Check]  # the caller's name of a field, SMP's name, the check of its value
 
 _UNCOUNTED, _UNCOUNTED_BYTES = ("author", "author_kind", "role", "kind"), 1024  # who said it does not count as content
+METADATA_LIMIT_BYTES = 256 << 10  # of the context of a session
 GIVEN_BY_SMP = frozenset(["session", "session_id", "type", "revision", "schema", "checksum", "updated", "updated_by"])
 
 
@@ -377,5 +378,16 @@ def session_fields(
         "agents": [_text("agents", name) for name in names],
         "project": None if project is None else _text("project", project),
         "tags": tag_list("tags", tags or ()),
-        "context": plain("context", _mapping("context", context)),
+        "context": _limited("context", plain("context", _mapping("context", context))),
     }
+
+
+def _limited(field: str, value: Any) -> Any:
+    """A value of a session's metadata, which are read whole up to a limit."""
+    if _size_of(value) > METADATA_LIMIT_BYTES:
+        raise SizeLimitExceeded(
+            f"{field}: larger than {METADATA_LIMIT_BYTES >> 10} KiB; store it as a memory.",
+            field=field,
+            limit=METADATA_LIMIT_BYTES,
+        )
+    return value
