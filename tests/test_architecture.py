@@ -39,7 +39,7 @@ LINES = 450
 MAY_BE_LONGER = {
     "config.py": 480,  # a line for each setting
     "files/memory_system.py": 500,
-    "files/disk.py": 520,  # the only module that changes files, with its retries
+    "files/disk.py": 540,  # the only module that changes files, with its retries
     "files/system.py": 500,  # every primitive, for three operating systems
     "index/rows.py": 500,  # every table of the index
     "store/indexer.py": 470,

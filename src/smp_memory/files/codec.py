@@ -190,7 +190,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-_scan_once = json.JSONDecoder(parse_constant=_no_constant).scan_once  # `raw_decode` without its wrapper
+_raw_decode = json.JSONDecoder(parse_constant=_no_constant).raw_decode
 _strict = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
 
 
@@ -278,8 +278,8 @@ def _decode_line(text: bytes, start: int, end: int, line: int) -> Piece | None:
     """The entry that fills this line; None if it is not a JSON value."""
     try:
         decoded = text.decode().strip(" \t\r")
-        fields, stop = _scan_once(decoded, 0)
-    except (ValueError, RecursionError, StopIteration):
+        fields, stop = _raw_decode(decoded)
+    except (ValueError, RecursionError):
         return None
     if stop < len(decoded):
         return None

@@ -203,7 +203,12 @@ class Disk:
         finally:
             self.system.close(descriptor)
         if offset + len(data) > limit_bytes:
-            raise too_large_error(path, limit_bytes)
+            raise StorageCorrupt(
+                f"{path} is larger than {limit_bytes >> 20} MiB, the most that SMP reads of such a file. If it is yours, move a "
+                "part of it away.",
+                path=path,
+                limit=limit_bytes,
+            )
         return data
 
     def read_open(self, descriptor: int, offset: int, size: int = -1) -> bytes:
@@ -481,14 +486,6 @@ def _not_plain_error(path: str) -> StorageCorrupt:
         f"{path} is not a plain file with one name; SMP does not touch it. If it is a link, or has a second name "
         "(a hard link, as some backups make them), put a copy in its place.",
         path=path,
-    )
-
-
-def too_large_error(path: str, limit_bytes: int) -> StorageCorrupt:
-    return StorageCorrupt(
-        f"{path} is larger than {limit_bytes >> 20} MiB, the most that SMP reads of such a file. If the file is yours, move a part of it away.",
-        path=path,
-        limit=limit_bytes,
     )
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from smp_memory.model.entry import Entry
+
 DEPTH_LIMIT = 28  # every layout has room for them: what is around a field takes up to four levels more
 INTEGER_BITS_LIMIT = 2000  # 600 digits; Python itself refuses to write and read much longer ones
 LARGEST_NUMBER = 10**12  # of an entry, a revision or a count; a larger one is damage
@@ -49,6 +51,16 @@ def check_fields(kind: str, data: dict[str, Any]) -> None:
             and (found is not list or name not in _LISTS or not _TEXT.issuperset(map(type, value)))
         ):
             data[name] = _RULES_OF[kind].get(name, check_json)(name, value)
+
+
+def set_type(entry: Entry, type: str) -> str:
+    """Give an entry the type of its memory, which a typed deletion lacks. Returns what is wrong with its values for that type."""
+    try:
+        check_fields(type, entry.data)
+    except InvalidRecord as error:
+        return error.message
+    entry.type = type
+    return ""
 
 
 def text(field: str, value: Any) -> str:
