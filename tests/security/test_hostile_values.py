@@ -76,7 +76,7 @@ def test_every_value_in_every_field_costs_its_entry_only(tmp_path: Path, layout:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("created", 1770000000), ("created", "yesterday"), ("relations", 7), ("access", "often"), ("author", {"a": 1}), ("id", 7)],
+    [("created", 1770000000), ("created", "yesterday"), ("relations", 7), ("tags", [[1]]), ("author", {"a": 1}), ("id", 7)],
 )  # fmt: skip
 @pytest.mark.parametrize("layout", ["jsonl", "log", "single"])
 def test_signed_entry_with_a_wrong_value_is_reported_with_its_line(

@@ -6,7 +6,7 @@ that a person may type in another form become the form that the rest of the code
     author, topic, role, …                    text; a number or a word such as `true` becomes text
     tags, aliases, approved_by, …             a list of texts; a single value becomes a list
     relations                                 a list of {kind, target}
-    access                                    {count, last}: a count from 0, and a time or null
+    access                                    {count, last}: a count from 0, and a time or null; a wrong one becomes 0 or null
     key                                       text or another scalar
 
 Fields without a rule (also status, severity, references, valid_until) keep any JSON value; their readers accept every one. Of all
@@ -97,16 +97,12 @@ def _scalar(field: str, value: Any) -> Any:
 
 
 def _access(field: str, value: Any) -> dict[str, Any]:
-    """How often and when last a memory was used."""
-    found = {"count": value, "last": None} if type(value) is int else value
-    count, last = (found.get("count", 0), found.get("last")) if type(found) is dict else (None, None)
-    if type(count) is not int or not 0 <= count <= LARGEST_NUMBER or not (last is None or is_time(last)):
-        raise InvalidRecord(
-            f'{field}: must be a count from 0 and a time, such as {{"count": 3, "last": "2026-01-31T14:30:00Z"}}.',
-            field=field,
-        )
+    """How often and when last a memory was used. A wrong count or time counts as none: it must not cost the memory."""
+    found = value if type(value) is dict else {"count": value}
+    count, last = found.get("count"), found.get("last")
+    known = type(count) is int and 0 <= count <= LARGEST_NUMBER
     check_json(field, found)
-    return {**found, "count": count, "last": last}
+    return {**found, "count": count if known else 0, "last": last if is_time(last) else None}
 
 
 def relations(field: str, value: Any) -> list[dict[str, str]]:
