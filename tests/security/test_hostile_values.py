@@ -186,7 +186,7 @@ def test_file_beyond_the_limit_is_reported_and_other_files_are_read(tmp_path: Pa
         assert memory.query("deploy").ids
 
 
-def test_session_beyond_the_limit_costs_itself_only(tmp_path: Path) -> None:
+def test_session_beyond_the_limit_is_an_error_and_others_can_be_asked_by_name(tmp_path: Path) -> None:
     root = tmp_path / "store"
     hostile_values.make_store(root, "jsonl")
     for name in ("findings.jsonl", "decisions.jsonl", "learnings.jsonl"):
