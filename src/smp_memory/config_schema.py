@@ -235,7 +235,7 @@ SETTINGS = (
     Setting("durability", "always", ChoiceOf("always", "interval", "os"), "When a write is synced to disk."),
     Setting("sync_interval_seconds", 1.0, Positive(60), "How often the disk is synced when durability is interval."),
     Setting("concurrency.lock_timeout_ms", 5000, Whole(0, 600_000), "How long a writer waits for another one."),
-    Setting("storage.max_session_size_mb", 10, Positive(10_240), "The maximum size of a session, in MiB."),
+    Setting("storage.max_session_size_mb", 10, Positive(250), "The maximum size of a session, in MiB."),
     Setting("storage.max_content_kb", 1024, Whole(1, 1024), "The maximum size of one memory, in KiB."),
     Setting("storage.warning_percent", 80, Between(1, 100), "The share of its quota from which a session is compacted gently."),
     Setting("storage.critical_percent", 95, Between(1, 100), "The share from which it is compacted in any case."),

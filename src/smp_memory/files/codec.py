@@ -166,6 +166,9 @@ _SIGNATURE = b',"checksum":"'
 _CONFLICT_MARKERS = (b"<<<<<<<", b"=======", b">>>>>>>", b"|||||||")
 _FULL_CHECKSUM_LENGTH = len("sha256:") + 64
 _BOM = b"\xef\xbb\xbf"
+LINE_LIMIT_BYTES = 16 << 20  # of an entry; with every character escaped, one of the largest allowed memories has 7 MiB
+_SALVAGE_WORK_PER_BYTE = 50
+_ESCAPE = b"\\u"
 
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
 _make_encoder = getattr(json.encoder, "c_make_encoder", None)
@@ -211,6 +214,11 @@ class JsonLines:
             last = stop < 0
             if last:
                 stop = end
+            if stop - start > LINE_LIMIT_BYTES:
+                message = f"longer than {LINE_LIMIT_BYTES >> 20} MiB, the most that SMP reads of one entry"
+                pieces.append(Piece(offset + start, offset + stop, line, DAMAGED, None, message))
+                start, line = stop + 1, line + 1
+                continue
             text = data[start:stop]
             piece = _decode_line(text, offset + start, offset + stop, line)
             if piece is not None:
@@ -241,11 +249,12 @@ class JsonLines:
             self._salvage(text, start, line, last, pieces)
 
     def _salvage(self, text: bytes, start: int, line: int, last: bool, pieces: list[Piece]) -> None:
-        """Find complete signed objects inside a line that is not one."""
-        rest = 0
+        """Find complete signed objects inside a line that is not one. The work is bounded."""
+        rest, work = 0, _SALVAGE_WORK_PER_BYTE * len(text)
         position = text.find(_START)
-        while position >= 0:
+        while position >= 0 and work > 0:
             end = _signed_end(text, position)
+            work -= (end or len(text)) - position
             piece = _decode_line(text[position:end], start + position, start + end, line) if end else None
             if piece is None or piece.state != SIGNED:
                 position = text.find(_START, position + 1)
@@ -282,6 +291,9 @@ def _decode_line(text: bytes, start: int, end: int, line: int) -> Piece | None:
     if checksum is not None:
         mark = text.rfind(_SIGNATURE)
         if mark >= 0 and signature(text[:mark]) == checksum:
+            # `\\u` is a control character or, not written by SMP, half a surrogate pair; one byte is found much faster than two
+            if b"\\" in text and _ESCAPE in text:
+                return _decode_strictly(text, start, end, line, SIGNED)
             return Piece(start, end, line, SIGNED, fields)
         if (
             isinstance(checksum, str)

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 TEMPORARY = ".smp-new"  # the ending of unfinished files; no reader reads them
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # opening a pipe that somebody planted must not wait for ever
 _CHUNK = 1 << 20
+FILE_LIMIT_BYTES = 256 << 20  # of a file that is read whole; larger than a session may be configured to grow
+SMALL_FILE_LIMIT_BYTES = 4 << 20  # of session metadata, settings and shared files of the designs
 TICK_NS = 50_000_000  # more than the coarsest clock of a file system that SMP is used on
 
 
@@ -180,21 +182,35 @@ class Disk:
         status = self.stat(path)
         return status is not None and modes.S_ISDIR(status.st_mode)
 
-    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        """The bytes of a file from an offset on. Raises FileNotFoundError only if it does not exist."""
+    def read(self, path: str, offset: int = 0, size: int = -1, limit_bytes: int = FILE_LIMIT_BYTES) -> bytes:
+        """The bytes of a file from an offset on. Raises FileNotFoundError only if it does not exist, StorageCorrupt beyond the limit."""
         try:
-            return self.read_once(path, offset, size)
+            return self.read_once(path, offset, size, limit_bytes)
         except FileNotFoundError:
             raise
         except OSError as error:
-            return retry_mapped(error, path, "reading a file", lambda: self.read_once(path, offset, size))
+            return retry_mapped(error, path, "reading a file", lambda: self.read_once(path, offset, size, limit_bytes))
 
-    def read_once(self, path: str, offset: int, size: int) -> bytes:
+    def read_small(self, path: str) -> bytes:
+        """The same of session metadata, settings and shared files of the designs."""
+        return self.read(path, limit_bytes=SMALL_FILE_LIMIT_BYTES)
+
+    def read_once(self, path: str, offset: int, size: int, limit_bytes: int = FILE_LIMIT_BYTES) -> bytes:
         descriptor = self.open_read(path)
         try:
-            return self.read_open(descriptor, offset, size)
+            if size >= 0:
+                return self.read_open(descriptor, offset, size)
+            data = self.read_open(descriptor, offset, max(0, limit_bytes - offset) + 1)
         finally:
             self.system.close(descriptor)
+        if offset + len(data) > limit_bytes:
+            raise StorageCorrupt(
+                f"{path} is larger than {limit_bytes >> 20} MiB, the most that SMP reads of such a file. If it is yours, move a "
+                "part of it away.",
+                path=path,
+                limit=limit_bytes,
+            )
+        return data
 
     def read_open(self, descriptor: int, offset: int, size: int = -1) -> bytes:
         """The same of an open file, also where one pread returns less than the file has. Raises OSError."""

@@ -25,14 +25,17 @@ Non-guarantees: the order of fields; a transaction mark (a rewrite removes it fr
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from smp_memory.errors import InvalidRecord
 from smp_memory.files.codec import SIGNED, UNSIGNED
 from smp_memory.model import ids
 from smp_memory.model.design_fields import RELATED, translate_fields, unwrap_fields
 from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
+from smp_memory.model.field_rules import LARGEST_NUMBER, check_fields, text
 from smp_memory.model.record import same
 from smp_memory.model.times import parse
-from smp_memory.model.types import COMMON_ALIASES, KINDS, PerKind
+from smp_memory.model.types import COMMON_ALIASES, KINDS, SCHEMA, PerKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +46,10 @@ if TYPE_CHECKING:
     from smp_memory.model.types import Kind
 
 UID_LIMIT = 32
-LARGEST_NUMBER = 10**12  # of an entry; a larger one is damage
+fromisoformat = datetime.fromisoformat
+_ID_LIMIT = ids.LIMIT + 8
+_MARK_LIMIT = 40  # characters of the mark of a transaction
+_TIME_LENGTHS = (len("2026-01-31T14:30:00Z"), len("2026-01-31T14:30:00.123456Z"))
 _ENTRY_FIELDS = frozenset(
     ["id", "seq", "tx", "type", "session_id", "uid", "uids", "schema", "revision", "updated", "updated_by", "changes"]
 )
@@ -156,51 +162,49 @@ class FieldNames:
     # -- from the file
 
     def decode(self, fields: Fields, kind_hint: str | None, state: str, file: str, line: int, last_seq: int) -> Entry:
-        """The entry in these fields. Raises InvalidRecord that names what is wrong with a hand-written one.
+        """The entry in these fields. Raises InvalidRecord that names what is wrong with it, whatever its checksum.
 
         A new memory that a person wrote may have no id and no time: `Entry.lacks` names what is missing, and the reader assigns it.
         """
-        trusted = state == "signed"
         kind_name = kind_hint or str(fields.get("type", ""))
         if kind_name not in KINDS:
             if not _is_bare_deletion(fields):
-                raise InvalidRecord(f"type: {kind_name!r} is not a type of memory.", field="type")
+                raise InvalidRecord(f"type: {kind_name[:80]!r} is not a type of memory.", field="type")
             kind_name = "conversation"  # tombstones of designs 000 and 004 have no type; the memory itself has it
             fields = {"deleted": True, **fields}
-        memory_id = fields.get("id")
-        seq, uid = fields.get("seq"), fields.get("uid", "")
+        memory_id, seq, uid, schema = fields.get("id"), fields.get("seq"), fields.get("uid"), fields.get("schema")
         op, at, by, data = self._parts(fields, kind_name)
         lacks: tuple[str, ...] = ()
-        if not trusted:
-            if op == PUT:
-                lacks = tuple(name for name, value in (("id", memory_id), ("time", at)) if value is None or value == "")
-                if lacks and state != "unsigned":  # SMP wrote it with both, so it is damaged, not a new memory
-                    raise InvalidRecord(
-                        f"{lacks[0]}: missing in an entry with a checksum. Write it again, or remove the checksum if the "
-                        "entry is new.",
-                        field=lacks[0],
-                    )
-            memory_id = "" if "id" in lacks else ids.check(memory_id, "id", ids.LIMIT + 8)
-            at = "" if "time" in lacks else parse(at, self.time)
-            _check_written_by_hand(kind_name, op, data, memory_id)
+        if state != SIGNED and op == PUT:
+            lacks = tuple(name for name, value in (("id", memory_id), ("time", at)) if value is None or value == "")
+            if lacks and state != UNSIGNED:  # SMP wrote it with both, so it is damaged, not a new memory
+                raise InvalidRecord(
+                    f"{lacks[0]}: missing in an entry with a checksum. Write it again, or remove the checksum if the "
+                    "entry is new.",
+                    field=lacks[0],
+                )
+            data = _translated(kind_name, data, memory_id)
+        _check(op, kind_name, data)
         entry = Entry(
             op,
             kind_name,
-            str(memory_id),
-            at,
+            "" if lacks and "id" in lacks else ids.check(memory_id, "id", _ID_LIMIT),
+            "" if lacks and "time" in lacks else _time(at, self.time),
             data,
-            seq=seq if type(seq) is int and seq <= LARGEST_NUMBER else last_seq,
-            tx=str(fields["tx"]) if "tx" in fields else "",
-            by=by,
-            uid=uid if type(uid) is str and len(uid) <= UID_LIMIT else "",
-            revision=_integer(fields["revision"]) if "revision" in fields else 0,
-            schema=_integer(fields.get("schema")),
+            seq if type(seq) is int and 0 <= seq <= LARGEST_NUMBER else last_seq,
+            uid=_uid(uid) if uid else "",
+            schema=SCHEMA if schema == SCHEMA else _integer(schema),
             state=state,
             file=file,
             line=line,
         )
         if lacks:
             entry.lacks = lacks
+        if op != PUT:
+            entry.by = by if by is None else text("by", by)
+            entry.revision = _integer(fields.get("revision"))
+        if "tx" in fields:
+            entry.tx = _transaction(fields["tx"])
         if "uids" in fields and isinstance(fields["uids"], dict):
             entry.uids = {id: _uid(uid) for id, uid in fields["uids"].items()}
         return entry
@@ -260,12 +264,41 @@ def _is_bare_deletion(fields: Fields) -> bool:
     return "type" not in fields and bool(fields.get("deleted") or "reason" in fields) and fields.keys() <= _TOMBSTONE
 
 
+def _check(op: str, kind_name: str, data: dict[str, Any]) -> None:
+    """Check the fields of an entry, whatever its checksum; raises InvalidRecord. All code behind it relies on the result."""
+    check_fields(kind_name, data)
+    if op == PUT:
+        kind = KINDS[kind_name]
+        if not data.get(kind.text) and not any(
+            data.get(name) not in (None, "") for group in kind.required for name in group
+        ):
+            raise InvalidRecord(f"{kind.text}: required for a {kind.name}.", field=kind.text)
+    elif op != CHANGE and "reason" in data:
+        data["reason"] = text("reason", data["reason"])
+
+
+def _time(value: object, field: str) -> str:
+    """The canonical text of a time; SMP writes no other, so that most need no parsing but the check."""
+    if type(value) is str and len(value) in _TIME_LENGTHS and value[-1] == "Z":
+        try:
+            fromisoformat(value)
+            return value
+        except ValueError:
+            pass
+    return parse(value, field)
+
+
+def _transaction(value: object) -> str:
+    mark = value if type(value) is str else str(value) if type(value) is int else ""
+    return mark if len(mark) <= _MARK_LIMIT else ""
+
+
 def _uid(value: object) -> str:
-    return value if isinstance(value, str) and len(value) <= UID_LIMIT else ""
+    return value if type(value) is str and len(value) <= UID_LIMIT and (value.isalnum() or not value) else ""
 
 
 def _integer(value: object) -> int:
-    return value if type(value) is int else 0
+    return value if type(value) is int and 0 <= value <= LARGEST_NUMBER else 0
 
 
 def _unwrapped(kind: Kind, data: dict[str, Any]) -> Mapping[str, Any]:
@@ -273,41 +306,15 @@ def _unwrapped(kind: Kind, data: dict[str, Any]) -> Mapping[str, Any]:
     return data if found is data else {kind.aliases.get(name, name): value for name, value in found.items()}
 
 
-def _check_written_by_hand(kind: str, op: str, data: dict[str, Any], id: str) -> None:
-    """Normalise a hand-written entry to what the engine relies on, and reject one without its required field."""
-    if op == PUT:
-        found = translate_fields(KINDS[kind], _unwrapped(KINDS[kind], {**data, "id": id} if RELATED in data else data))
-        if found is not data:
-            data.clear()
-            data.update(found)
-            data.pop("id", None)
-    if op == PUT and not any(data.get(name) not in (None, "") for group in KINDS[kind].required for name in group):
-        raise InvalidRecord(f"{KINDS[kind].text}: required for a {kind}.", field=KINDS[kind].text)
-    tags = data.get("tags")
-    if isinstance(tags, str):
-        data["tags"] = [tag.strip() for tag in tags.split(",") if tag.strip()]
-    if isinstance(data.get("access"), int):
-        data["access"] = {"count": data["access"], "last": None}
-    if isinstance(data.get("references"), str):
-        data["references"] = [data["references"]]
-    if "relations" in data:
-        data["relations"] = _relations(data["relations"])
-
-
-def _relations(value: Any) -> list[Any]:
-    """`[{kind: resolves, target: FIND-0001}]` from any accepted form: a list of ids, or `{resolves: FIND-0001}`."""
-    if isinstance(value, dict) and "target" not in value:
-        value = [{"kind": kind, "target": target} for kind, target in value.items()]
-    relations = []
-    for item in value if isinstance(value, list) else [value]:
-        fields = item if isinstance(item, dict) else {"target": item}
-        kind = fields.get("kind", fields.get("relationship", "relates_to"))
-        target = fields.get("target")
-        for each in target if isinstance(target, list) else [target]:
-            if not isinstance(kind, str) or not isinstance(each, str):
-                raise InvalidRecord("relations: each needs a kind and a target, such as DEC-0001.", field="relations")
-            relations.append({"kind": kind, "target": each})
-    return relations
+def _translated(kind: str, data: dict[str, Any], id: Any) -> dict[str, Any]:
+    """The fields of a new memory that SMP did not write, with those of the designs in SMP's form."""
+    given = {**data, "id": id} if RELATED in data else data
+    found = dict(translate_fields(KINDS[kind], _unwrapped(KINDS[kind], given)))
+    if RELATED in data:
+        found.pop("id", None)
+    if isinstance(found.get("references"), str):
+        found["references"] = [found["references"]]
+    return found
 
 
 # -- folded entries
@@ -383,7 +390,7 @@ def _is_equal(entry: Entry, other: Entry) -> bool:
 def decode_entries(
     names: FieldNames, fields: Fields, kind: str | None, state: str, file: str, line: int, last_seq: int
 ) -> list[Entry]:
-    """The entries in the fields of one piece. Raises InvalidRecord for an invalid hand-written one."""
+    """The entries in the fields of one piece. Raises InvalidRecord for one with a value that SMP cannot use."""
     if names.folds and state != UNSIGNED and _is_folded(fields):
         return unfold_entry(names, fields, kind, state, file, line, last_seq)
     return [names.decode(fields, kind, state, file, line, last_seq)]
@@ -410,6 +417,7 @@ def unfold_entry(
     later = [_step(step, first, values, names, state) for step in reversed(steps)]
     entries = [first, *reversed(later)]
     for part, entry in enumerate(entries):
+        _check(entry.op, entry.type, entry.data)
         entry.part = part
         if part and not entry.seq:  # a person changed the machine line
             entry.seq = entries[part - 1].seq
@@ -429,12 +437,12 @@ def _step(step: Fields, first: Entry, values: dict[str, Any], names: FieldNames,
         _apply(values, before)
     elif "reason" in step:
         data = {"reason": step["reason"]}
-    moment = str(at) if state == SIGNED else parse(at, "history")
-    entry = Entry(op, first.type, first.id, moment, data, _integer(step.get("seq")))
-    entry.by, entry.uid = step.get("by"), first.uid
+    entry = Entry(op, first.type, first.id, _time(at, "history"), data, _integer(step.get("seq")))
+    by = step.get("by")
+    entry.by, entry.uid = None if by is None else text("by", by), first.uid
     entry.revision, entry.schema = _integer(step.get("revision")), _integer(step.get("schema"))
     if isinstance(step.get("uids"), dict):
-        entry.uids = {str(id): str(uid) for id, uid in step["uids"].items()}
+        entry.uids = {id: _uid(uid) for id, uid in step["uids"].items()}
     entry.state, entry.file, entry.line = state, first.file, first.line
     _restore_state(entry, step)
     return entry

@@ -33,7 +33,7 @@ from smp_memory.files.codec import (
     torn_offset,
     unfinished_transaction,
 )
-from smp_memory.files.disk import identity
+from smp_memory.files.disk import FILE_LIMIT_BYTES, identity
 from smp_memory.files.entry_fields import decode_entries
 from smp_memory.files.file_state import (
     FileState,
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
 _READ_LIMIT = 200
 _LARGE_BYTES = 1 << 18
+SESSION_LIMIT_BYTES = 2 * FILE_LIMIT_BYTES  # of all files of a session
 
 
 class SessionReader:
@@ -180,6 +181,17 @@ class SessionReader:
             state = self.disk.stat(self._path(name, plan))
             if state is not None:
                 found[name] = identity(state)
+        if sum(known[1] for known in found.values()) > SESSION_LIMIT_BYTES and not any(
+            known[1] > FILE_LIMIT_BYTES
+            for known in found.values()  # such a file is reported and not read
+        ):
+            raise StorageCorrupt(
+                f"The files of session {self.session} in {self.folder} hold more than {SESSION_LIMIT_BYTES >> 20} MiB, the most that "
+                "SMP reads of a session. If they are yours, move a part of them away.",
+                path=self.folder,
+                session=self.session,
+                limit=SESSION_LIMIT_BYTES,
+            )
         return found
 
     def _names(self, plan: Plan | None) -> list[str]:
@@ -275,7 +287,8 @@ class SessionReader:
         except FileNotFoundError:
             return []  # removed just now: the next attempt does not find it
         except StorageCorrupt as error:
-            data, problem = b"", Problem(self._full_path(name), 0, "not_a_file", error.message)
+            code = "too_large" if "limit" in error.details else "not_a_file"
+            data, problem = b"", Problem(self._full_path(name), 0, code, error.message)
         self.states[name] = state
         if problem is not None:
             state.problems.append(problem)
@@ -312,6 +325,7 @@ class SessionReader:
         path = self._full_path(name)
         has_metadata_lines, field_names = not self.layout.info_file, self.layout.field_names
         ends_with_entry = False  # whether the last piece of the file is an entry
+        add_entry, add_start = state.entries.append, starts.append
         for piece in pieces:
             if piece.state == TORN or piece.start >= torn:
                 end = int(min(piece.start, torn))
@@ -336,8 +350,8 @@ class SessionReader:
             last_seq = entries[0].seq  # of a memory with its changes: where it stands
             for entry in entries:
                 entry.place = (piece.start, piece.end)
-                state.entries.append(entry)
-                starts.append(piece.start)
+                add_entry(entry)
+                add_start(piece.start)
                 if (entry.state != SIGNED or entry.schema > SCHEMA) and reported is None:
                     reported = entry
             if reported is not None:
@@ -461,7 +475,7 @@ class SessionReader:
         layout = self.layout
         try:
             if layout.info_file:
-                encoded = [self.disk.read(os.path.join(self.folder, layout.info_file))]
+                encoded = [self.disk.read_small(os.path.join(self.folder, layout.info_file))]
             else:
                 encoded = [json.dumps(line).encode() for state in self.states.values() for line in state.metadata_lines]
             return [decode_metadata(layout, data, self.session) for data in encoded]

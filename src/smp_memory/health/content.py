@@ -64,6 +64,7 @@ _ADVICE = {
     "same_preference": "Delete the one that you do not want.",
     "unreadable_validity": "Write a day or a time, or remove the field.",
     "not_a_file": "Put a plain file in its place.",
+    "too_large": "If the file is yours, move a part of it into another session; if not, remove it.",
     "missing_entries": "Restore them from git or a backup, if they were removed by mistake.",
     "missing_after_change": "Append what is in this file to the one it came from, or delete it.",
     _COLD_DAMAGED: "Restore the file from a backup; smp list --archived --session {} lists what can still be read.",

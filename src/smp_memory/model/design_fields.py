@@ -23,6 +23,7 @@ Arguments of `create_session`, which may also come as one object, `create_sessio
 from __future__ import annotations
 
 from smp_memory.errors import InvalidRecord
+from smp_memory.model.field_rules import LARGEST_NUMBER, is_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _set_access(data: dict[str, Any]) -> None:
     decay: dict[str, Any] = inner if isinstance(inner, dict) else {}
     source = data if "access_count" in data else decay
     count, last = source.get("access_count"), source.get("last_accessed")
-    if type(count) is not int or count < 0 or not (last is None or isinstance(last, str)):
+    if type(count) is not int or not 0 <= count <= LARGEST_NUMBER or not (last is None or is_time(last)):
         return
     data["access"] = {"count": count, "last": last}
     rest = {name: value for name, value in source.items() if name not in _ACCESS}

@@ -23,6 +23,7 @@ from smp_memory.model.clone_merge import (
     only_ids,
 )
 from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_maintenance, is_revision, transaction_range
+from smp_memory.model.field_rules import set_type
 from smp_memory.model.record import CLASSES, Record, copied, same
 from smp_memory.model.reports import Problem
 from smp_memory.model.types import KINDS, PREFIXES
@@ -200,9 +201,8 @@ class SessionHistory:
             self._add(entry)
         for name, put in names.unsettled.items():
             self._report_duplicate_id(name, put)
-        self.problems += [
-            problem for history in self.histories.values() for problem in conflicting_changes(history.entries)
-        ]
+        for history in self.histories.values():
+            self.problems += conflicting_changes(history.entries)
         self._is_rebuilding, self._is_in_order = False, True
 
     def _add(self, entry: Entry) -> None:
@@ -273,7 +273,9 @@ class SessionHistory:
             self._report(entry, "orphan", f"{action} of {entry.id}, which does not exist.", "warning")
             self.orphans.setdefault(entry.id, []).append(entry)
             return
-        entry.type = history.first.type  # missing in a deletion that was typed by hand
+        if entry.type != history.first.type and (problem := set_type(entry, history.first.type)):
+            self._report(entry, "invalid", problem, "error")
+            return
         if entry.seq <= history.entries[-1].seq and _has_copy(history.entries, entry):
             message = f"this change of {entry.id} is a second, identical copy; it counts once."
             self._report(entry, "duplicate_entry", message, "note")
@@ -306,9 +308,8 @@ class SessionHistory:
         for name, put in self.names.unsettled.items():
             history = self.histories[name]
             uid, at = self.names.uid_of(put), history.entries[-1].at
-            rename = Entry(CHANGE, put.type, put.id, at, {RENAME: name}, seq + len(renames) + 1, uid=uid)
-            rename.revision = history.revision
-            renames.append(rename)
+            number, revision = seq + len(renames) + 1, history.revision
+            renames.append(Entry(CHANGE, put.type, put.id, at, {RENAME: name}, number, uid=uid, revision=revision))
         return renames
 
     def numbers_of(self, mark: str) -> set[int]:

@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
 LIMIT = 64
 STATE_PREFIX = "STATE-"
-_ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 _LETTERS = str.maketrans("0123456789", "ghijklmnop")  # no quotes needed in YAML
 _DEVICES = frozenset(["con", "prn", "aux", "nul"] + [f"{name}{n}" for name in ("com", "lpt") for n in range(10)])
+_LONGEST_DEVICE = 4
 
 
 def check(value: object, field: str, limit: int = LIMIT) -> str:
     """Return the id, or raise InvalidRecord naming the field."""
+    if type(value) is str and is_valid(value, limit):
+        return value
     if not isinstance(value, str):
         raise InvalidRecord(f"{field}: must be text, not {type(value).__name__}.", field=field)
     if not is_valid(value, limit):
@@ -38,7 +40,10 @@ def check(value: object, field: str, limit: int = LIMIT) -> str:
 
 
 def is_valid(value: str, limit: int = LIMIT) -> bool:
-    return 0 < len(value) <= limit and value[0] != "-" and _ALLOWED.issuperset(value) and value.lower() not in _DEVICES
+    if not (0 < len(value) <= limit and value.isascii() and value[0] != "-"):
+        return False
+    rest = value.replace("-", "").replace("_", "")
+    return (rest.isalnum() or not rest) and (len(value) > _LONGEST_DEVICE or value.lower() not in _DEVICES)
 
 
 @lru_cache(maxsize=2000)  # stores use few distinct tags

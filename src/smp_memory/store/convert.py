@@ -178,7 +178,7 @@ def _nothing_to_append(name: str, data: bytes) -> bool:
 
 def _read_config(disk: Disk, root: str) -> dict[str, Any]:
     path = os.path.join(root, CONFIG_FILE)
-    stored = read_settings(lambda: disk.read(path), path)
+    stored = read_settings(lambda: disk.read_small(path), path)
     if isinstance(stored, InvalidConfig):
         raise stored
     return stored or {}  # removed by a person; opening the store creates it again

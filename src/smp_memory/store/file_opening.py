@@ -77,7 +77,7 @@ def _is_own(disk: Disk, root: str, stored: dict[str, Any] | InvalidConfig | None
 
 def _read_config(disk: Disk, root: str) -> dict[str, Any] | InvalidConfig | None:
     path = os.path.join(root, CONFIG_FILE)
-    return read_settings(lambda: disk.read(path), path)
+    return read_settings(lambda: disk.read_small(path), path)
 
 
 def _layout_name(

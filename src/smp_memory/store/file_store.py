@@ -279,7 +279,7 @@ class FileStore:
 
     def _stored_config(self) -> dict[str, Any]:
         path = os.path.join(self.root, CONFIG_FILE)
-        stored = read_settings(lambda: self.disk.read(path), path)
+        stored = read_settings(lambda: self.disk.read_small(path), path)
         return stored if isinstance(stored, dict) else {}  # else a person is editing it; the layout cannot have changed
 
     def _finish_conversion(self) -> bool:

@@ -100,7 +100,7 @@ def open_read_only(
     from smp_memory.store.file_store import FileStore
 
     path, disk = os.path.join(root, CONFIG_FILE), Disk(RealSystem(root))
-    stored, state = read_settings(lambda: disk.read(path), path), open_user_state(root, disk)
+    stored, state = read_settings(lambda: disk.read_small(path), path), open_user_state(root, disk)
     layout = layout_of_store(disk, root, stored) or "jsonl"
     trusted = state.trusted_settings()
     config = Config.build(stored, path, environ=environ, arguments=arguments, layout=layout, trusted=trusted)

@@ -84,7 +84,7 @@ def load(session: MetadataOwner) -> SessionInfo:
 
 def _read(session: MetadataOwner, path: str) -> SessionInfo:
     layout: Layout = session.store.layout
-    data = session.store.disk.read(path)
+    data = (session.store.disk.read_small if layout.info_file else session.store.disk.read)(path)
     conflict = find_conflict(layout, data)
     if conflict is not None and conflict.is_open and not conflict.is_derived:
         _report_conflict(session, path, conflict.line)
@@ -140,7 +140,7 @@ def read_info(disk: Disk, layout: Layout, reader: SessionReader) -> SessionInfo:
     if layout.info_file and not disk.exists(path):
         info = SessionInfo(reader.session, UNKNOWN)
     elif layout.info_file:
-        info = layout.decode_info(disk.read(path), reader.session)
+        info = layout.decode_info(disk.read_small(path), reader.session)
     else:
         lines = [line for state in reader.states.values() for line in state.metadata_lines]
         info = layout.decode_info(json.dumps(lines[-1] if lines else {}).encode(), reader.session)
@@ -161,7 +161,7 @@ def describe_metadata(store: Any, reader: SessionReader, saved: str, now_ns: int
     if saved and json.loads(saved)[0] == version:
         return saved
     try:
-        data = store.disk.read(os.path.join(reader.folder, layout.info_file))
+        data = store.disk.read_small(os.path.join(reader.folder, layout.info_file))
         info = layout.decode_info(data, reader.session) if find_conflict(layout, data) is None else None
         if info is None or info.format > FORMAT or store.metadata_version(reader.session) != version:
             return ""

@@ -43,6 +43,7 @@ from smp_memory.files.journal import write_to_quarantine
 from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_fields
 from smp_memory.model.entry import PUT, Entry
+from smp_memory.model.field_rules import check_fields
 from smp_memory.model.history import RecordHistory
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.times import parse, to_text
@@ -180,7 +181,7 @@ def _entries_of(store: FileStore, name: str) -> list[Entry]:
     found = store.disk.stat(path)
     if found is None:
         return []
-    data = store.disk.read(path)
+    data = store.disk.read_small(path)
     if name.endswith(".yaml") and not _SECTION.sub(b"", data).strip():
         return []  # nothing but SMP's own part: the YAML library need not be loaded
     written, stem = (
@@ -194,6 +195,7 @@ def _entries_of(store: FileStore, name: str) -> list[Entry]:
         id = given_id if isinstance(given_id, str) and ids.is_valid(given_id) else f"{stem}-{number}"
         if stem == PROFILE:
             fields["category"] = PROFILE
+        check_fields(SHARED_FILES[name], fields)
         entry = Entry(PUT, SHARED_FILES[name], id, _time(at, written), fields, seq=number, state="unsigned", file=path)
         entries.append(entry)
     return entries

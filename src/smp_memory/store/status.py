@@ -97,7 +97,7 @@ def _fill(status: StoreStatus, files: StoreFiles, base: str, *, may_catch_up: bo
 def _settings(root: str, environ: Mapping[str, str]) -> tuple[str, Config, UserState]:
     """The layout of the store, its settings, and the user's state of it. Raises SMPError if `config.json` is not a plain file."""
     path, disk = os.path.join(root, CONFIG_FILE), Disk(RealSystem(root))
-    stored, state = read_settings(lambda: disk.read(path), path), open_user_state(root, disk)
+    stored, state = read_settings(lambda: disk.read_small(path), path), open_user_state(root, disk)
     layout = layout_of_store(disk, root, stored) or "jsonl"
     return layout, Config.build(stored, path, environ=environ, layout=layout, trusted=state.trusted_settings()), state
 

@@ -109,8 +109,8 @@ class Writer:
         self._set_author_kind(data)
         return data
 
-    def _default_author(self, role: str | None) -> str | None:
-        if role is None:
+    def _default_author(self, role: Any) -> str | None:
+        if not isinstance(role, str):  # a field of another type that is called so may hold any value
             return self._author
         if role == "user":
             return self._rules.user or "user"

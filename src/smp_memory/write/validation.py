@@ -13,6 +13,7 @@ from math import isfinite
 from smp_memory.errors import InvalidRecord, SizeLimitExceeded
 from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_fields, unwrap_fields
+from smp_memory.model.field_rules import DEPTH_LIMIT, INTEGER_BITS_LIMIT, RULES
 from smp_memory.model.times import VALID_FROM, VALID_UNTIL, check_validity, day_or_time, parse
 from smp_memory.model.types import CONFIDENCE_WORDS, Kind, PerKind, kind_of
 
@@ -24,9 +25,8 @@ if TYPE_CHECKING:
     Check = Callable[[str, Any], Any]
     Planned = tuple[str, str, Check]  # the caller's name of a field, SMP's name, the check of its value
 
-DEPTH_LIMIT = 28  # every layout has room for them: what is around a field takes up to four levels more
 _UNCOUNTED, _UNCOUNTED_BYTES = ("author", "author_kind", "role", "kind"), 1024  # who said it does not count as content
-INTEGER_BITS_LIMIT = 2000  # 600 digits; Python itself refuses to write and read much longer ones
+METADATA_LIMIT_BYTES = 256 << 10  # of the context of a session
 GIVEN_BY_SMP = frozenset(["session", "session_id", "type", "revision", "schema", "checksum", "updated", "updated_by"])
 
 
@@ -321,12 +321,14 @@ _CHECKS = {
 TEXT_CHECKS = (_text, plain)  # checks that return a valid text unchanged
 
 # The checks by type, for its fields and the common ones; a field of another type counts as the caller's own.
-_CHECKS_OF = PerKind(lambda kind: {name: _check_of(kind, name) for name in ("id", "created", *kind.rank)})
+_CHECKS_OF = PerKind(lambda kind: {name: _check_of(kind, name) for name in ("id", "created", "author", *kind.rank)})
 
 
 def _check_of(kind: Kind, name: str) -> Check:
     if name == kind.text and not kind.is_named_by_agent:  # a state may be any value
         return _text
+    if name in RULES and name not in _CHECKS:  # what is stored can be read again
+        return lambda field, value: RULES[name](field, plain(field, value))
     return _CHECKS.get(name, plain)
 
 
@@ -376,5 +378,16 @@ def session_fields(
         "agents": [_text("agents", name) for name in names],
         "project": None if project is None else _text("project", project),
         "tags": tag_list("tags", tags or ()),
-        "context": plain("context", _mapping("context", context)),
+        "context": _limited("context", plain("context", _mapping("context", context))),
     }
+
+
+def _limited(field: str, value: Any) -> Any:
+    """A value of a session's metadata, which are read whole up to a limit."""
+    if _size_of(value) > METADATA_LIMIT_BYTES:
+        raise SizeLimitExceeded(
+            f"{field}: larger than {METADATA_LIMIT_BYTES >> 10} KiB; store it as a memory.",
+            field=field,
+            limit=METADATA_LIMIT_BYTES,
+        )
+    return value

@@ -23,6 +23,7 @@ from smp_memory.files.codec import JsonLines
 from smp_memory.files.entry_fields import FieldNames, fold_entries
 from smp_memory.model import ids
 from smp_memory.model.entry import DELETE, PUT, RESTORE
+from smp_memory.model.field_rules import LARGEST_NUMBER
 from smp_memory.model.session_info import SessionFigures, SessionInfo
 from smp_memory.model.times import parse
 from smp_memory.model.types import KINDS, STEMS
@@ -206,6 +207,7 @@ def build_info(
     config: Fields,
 ) -> SessionInfo:
     figures = take_figures(other)
+    numbers = pop_checked(engine, "numbers", dict, {})
     info = SessionInfo(
         session,
         parse(created or "1970-01-01T00:00:00Z", "created"),
@@ -216,9 +218,9 @@ def build_info(
         context={**context, **pop_checked(context, "context", dict, {})} if "context" in context else context,
         config=config,
         status=status,
-        generation=pop_checked(engine, "generation", int, 0),
-        numbers=pop_checked(engine, "numbers", dict, {}),
-        seq=pop_checked(engine, "seq", int, 0),
+        generation=_number("generation", pop_checked(engine, "generation", int, 0)),
+        numbers={prefix: _number(f"numbers.{prefix}", each) for prefix, each in numbers.items()},
+        seq=_number("seq", pop_checked(engine, "seq", int, 0)),
         format=pop_checked(engine, "format", int, 0),
         uid=pop_checked(engine, "uid", str, ""),
         incomplete=[str(mark) for mark in pop_checked(engine, "incomplete", list, [])],
@@ -226,6 +228,12 @@ def build_info(
     )
     info.figures = figures
     return info
+
+
+def _number(field: str, value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= LARGEST_NUMBER:
+        raise InvalidFormat(f"{field}: expected a number from 0, found {repr(value)[:80]}.", field=field)
+    return value
 
 
 def context_fields(info: SessionInfo) -> Fields:

@@ -68,7 +68,7 @@ def _is_private(path: str, below: str) -> bool:
 
 def _settings(root: str) -> tuple[Layout, Redactor]:
     path, disk = os.path.join(root, _CONFIG), Disk(RealSystem(root))
-    stored = read_settings(lambda: disk.read(path), path)
+    stored = read_settings(lambda: disk.read_small(path), path)
     trusted = user_state(root).trusted_settings()
     layout = layout_of_store(disk, root, stored) or "jsonl"
     config = checked(Config.build(stored, path, environ=os.environ, layout=layout, trusted=trusted))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SESSION = "knowledge-graph"
-_SETTINGS = {"compaction": {"enabled": False}, "storage": {"max_session_size_mb": 10240}}  # a graph is not compacted
+_SETTINGS = {"compaction": {"enabled": False}, "storage": {"max_session_size_mb": 250}}  # a graph is not compacted
 _MOST_RETRIES = 50
 
 

@@ -116,7 +116,7 @@ class FileExamination(PlainExamination):
     def _read_stored_config(self) -> dict[str, Any] | InvalidConfig | None:
         """The content of `config.json`; None if it is missing or cannot be read."""
         try:
-            return read_settings(lambda: self.disk.read(self.config_path), self.config_path)
+            return read_settings(lambda: self.disk.read_small(self.config_path), self.config_path)
         except FormatTooNew as error:
             self.is_too_new = True
             self._add_config_issue(error.message, "Install a newer SMP; nothing else was checked.")
