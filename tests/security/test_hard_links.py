@@ -15,7 +15,6 @@ from smp_memory.errors import SMPError
 from smp_memory.files.archive_format import JOURNAL
 from smp_memory.files.cold_segment import FILE as COLD
 from smp_memory.files.layouts import NAMES, layout_named
-from smp_memory.store.trash import PURGE_FILE
 from tests.crash.scenarios import depth
 from tests.store_operations import OPERATIONS, SESSION, files_below, filled_store
 from tests.user_state import state_folder
@@ -78,7 +77,7 @@ def test_file_with_a_second_name_is_never_written(
     filled_store(root, layout).close()
     state = state_folder(root)
     of_state |= {path.relative_to(state).as_posix() for path in files_below(state)}
-    of_store |= {layout_named(layout).private("", SESSION) + f"/{name}" for name in (JOURNAL, COLD, PURGE_FILE)}
+    of_store |= {layout_named(layout).private("", SESSION) + f"/{name}" for name in (JOURNAL, COLD)}
     paths = sorted([*(root / name for name in of_store), *(state / name for name in of_state)])
     shutil.copytree(root, tmp_path / "kept")
     shutil.copytree(state, tmp_path / "kept state")

@@ -13,6 +13,7 @@ import pytest
 
 import smp_memory
 from smp_memory.errors import SMPError
+from smp_memory.files import file_state
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.model.entry import CHANGE, DELETE, RESTORE
 from smp_memory.model.types import KINDS
@@ -186,17 +187,28 @@ def test_file_beyond_the_limit_is_reported_and_other_files_are_read(tmp_path: Pa
         assert memory.query("deploy").ids
 
 
-def test_session_beyond_the_limit_is_an_error_and_others_can_be_asked_by_name(tmp_path: Path) -> None:
+def test_session_beyond_the_limit_costs_its_largest_files_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "store"
     hostile_values.make_store(root, "jsonl")
-    for name in ("findings.jsonl", "decisions.jsonl", "learnings.jsonl"):
-        with (root / "sessions" / SESSION / name).open("ab") as file:
-            file.truncate(200 << 20)
+    monkeypatch.setattr(file_state, "SESSION_LIMIT_BYTES", 1 << 20)
+    findings = root / "sessions" / SESSION / "findings.jsonl"
+    with findings.open("ab") as file:
+        file.truncate(2 << 20)
+    before = findings.read_bytes()
+    for lock in root.rglob("lock"):
+        lock.unlink()  # as in a clone
     with smp_memory.open(root) as memory:
-        with pytest.raises(SMPError, match="512 MiB"):
-            memory.session(SESSION).records()
-        assert memory.session(OTHER).get("DEC-0001").text.startswith("Deploy")
-        assert memory.query("deploy", sessions=OTHER).ids
+        session = memory.session(SESSION)
+        assert session.get("DEC-0001").text.startswith("Deploy")
+        assert memory.query("deploy").ids
+        assert memory.context(task="deploy")
+        [problem] = [each for each in session.validate().problems if each.severity == "error"]
+        assert (problem.code, Path(problem.path).name) == ("too_large", "findings.jsonl")
+        for write in (lambda: session.add_decision("refused"), session.repair, lambda: session.compact(1 << 30)):
+            with pytest.raises(SMPError, match="1 MiB"):
+                write()
+        memory.session(OTHER).add_decision("accepted")
+    assert findings.read_bytes() == before
 
 
 @pytest.mark.parametrize("layout", ["jsonl", "single"])

@@ -183,11 +183,11 @@ def test_damaged_state_is_no_evidence_and_destroys_nothing(machine: Machine, tex
     assert machine.state()["deleted"] == ["gone"]
 
 
-def test_announcement_of_an_older_version_is_repeated(machine: Machine) -> None:
+def test_announcement_without_the_passed_time_is_repeated(machine: Machine) -> None:
     """It does not say how much time had passed, so a day cannot be counted from it."""
     session = machine.memory.session("used")
     assert session.purge(older_than=0).announced == ["used/DEC-0002"]
-    path = next(machine.root.rglob("purge.json"))
+    path = Path(machine.memory.store.state.path("purges", "used.json"))
     noted = json.loads(path.read_text())
     noted["announced"] = {name: fields[:2] for name, fields in noted["announced"].items()}
     path.write_text(json.dumps(noted))

@@ -15,6 +15,8 @@ import json
 import re
 from datetime import UTC, datetime
 
+from smp_memory.errors import StorageCorrupt
+from smp_memory.files.disk import FILE_LIMIT_BYTES
 from smp_memory.model import ids
 from smp_memory.model.design_fields import relationship_in
 from smp_memory.model.entry import PUT, transaction_range
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from smp_memory.model.history import SessionHistory
 
 _NS = 1_000_000_000
+SESSION_LIMIT_BYTES = 2 * FILE_LIMIT_BYTES  # of all files of a session
 
 
 class FileState:
@@ -135,6 +138,30 @@ def incomplete_problem(entry: Entry) -> Problem:
         f"{entry.id} was typed in by hand and has no {what} in the file yet; the next write or `smp repair` adds it."
     )
     return Problem(entry.file, entry.line, "typed", message, "note", entry.id)
+
+
+# -- sessions that are too large
+
+
+def beyond_limit(sizes: dict[str, int]) -> set[str]:
+    """The largest files, so many that the rest can be read. Files beyond the limit of a file are not read anyway."""
+    sizes = {name: size for name, size in sizes.items() if size <= FILE_LIMIT_BYTES}
+    total, found = sum(sizes.values()), set()
+    for name in sorted(sizes, key=lambda name: -sizes[name]) if total > SESSION_LIMIT_BYTES else ():
+        if total > SESSION_LIMIT_BYTES:
+            found.add(name)
+            total -= sizes[name]
+    return found
+
+
+def session_too_large(folder: str, session: str) -> StorageCorrupt:
+    return StorageCorrupt(
+        f"The files of session {session} hold more than {SESSION_LIMIT_BYTES >> 20} MiB, the most that SMP reads of a session, so the "
+        "largest are not read. Move a part of them away.",
+        path=folder,
+        session=session,
+        limit=SESSION_LIMIT_BYTES,
+    )
 
 
 # -- incomplete transactions

@@ -33,15 +33,17 @@ from smp_memory.files.codec import (
     torn_offset,
     unfinished_transaction,
 )
-from smp_memory.files.disk import FILE_LIMIT_BYTES, identity
+from smp_memory.files.disk import identity
 from smp_memory.files.entry_fields import decode_entries
 from smp_memory.files.file_state import (
     FileState,
     assign_ids,
     assign_times,
+    beyond_limit,
     hidden_problems,
     incomplete_problem,
     never_complete,
+    session_too_large,
     with_relationships,
 )
 from smp_memory.files.journal import Journal, Plan
@@ -62,7 +64,6 @@ if TYPE_CHECKING:
 
 _READ_LIMIT = 200
 _LARGE_BYTES = 1 << 18
-SESSION_LIMIT_BYTES = 2 * FILE_LIMIT_BYTES  # of all files of a session
 
 
 class SessionReader:
@@ -84,6 +85,7 @@ class SessionReader:
         self.hidden: dict[
             str, int
         ] = {}  # marks of incomplete transactions, with the number of entries that are missing
+        self.too_large: set[str] = set()  # files that are not read, because the session has more than it may have
         self.is_overlaid = False  # part of what was read is in a committed plan, not yet in its file
         self._is_behind = False  # the session_history lacks entries of `states`, because a read failed
         self._stored_until = 0  # entries up to this number were written completely, by the writer state of this boot
@@ -181,17 +183,7 @@ class SessionReader:
             state = self.disk.stat(self._path(name, plan))
             if state is not None:
                 found[name] = identity(state)
-        if sum(known[1] for known in found.values()) > SESSION_LIMIT_BYTES and not any(
-            known[1] > FILE_LIMIT_BYTES
-            for known in found.values()  # such a file is reported and not read
-        ):
-            raise StorageCorrupt(
-                f"The files of session {self.session} in {self.folder} hold more than {SESSION_LIMIT_BYTES >> 20} MiB, the most that "
-                "SMP reads of a session. If they are yours, move a part of them away.",
-                path=self.folder,
-                session=self.session,
-                limit=SESSION_LIMIT_BYTES,
-            )
+        self.too_large = beyond_limit({name: known[1] for name, known in found.items()})
         return found
 
     def _names(self, plan: Plan | None) -> list[str]:
@@ -280,6 +272,8 @@ class SessionReader:
         """Read a file from where its state ends. A read that fails leaves no state."""
         problem = None
         try:
+            if name in self.too_large:
+                raise session_too_large(self.folder, self.session)
             try:
                 data = self.disk.read(self._path(name, plan), state.end)
             except FileNotFoundError:  # moved to its place just now

@@ -222,17 +222,12 @@ def _is_root() -> bool:
 
 
 def _create_for_owner(name: str, flags: int, mode: int, folder: int | None) -> int:
-    if not flags & os.O_EXCL:
-        try:
-            return os.open(name, flags & ~os.O_CREAT, mode, dir_fd=folder)
-        except FileNotFoundError:
-            pass
     try:
         descriptor = os.open(name, flags | os.O_EXCL, mode, dir_fd=folder)
     except FileExistsError:
         if flags & os.O_EXCL:
             raise
-        return os.open(name, flags & ~os.O_CREAT, mode, dir_fd=folder)  # another process was faster
+        return os.open(name, flags, mode, dir_fd=folder)
     _give_to_owner(descriptor, name, folder)
     return descriptor
 

@@ -18,6 +18,7 @@ import time
 from smp_memory.errors import DurabilityUnknown, SMPError, StorageError, from_os_error
 from smp_memory.files import reconciliation
 from smp_memory.files.disk import TEMPORARY, identity
+from smp_memory.files.file_state import session_too_large
 from smp_memory.files.lock import WriterState
 from smp_memory.files.locked_files import LockedFiles, StaleFile
 from smp_memory.git.metadata_conflicts import find_conflict
@@ -294,6 +295,8 @@ class SessionWriter(LockedFiles):
     def _reconcile_once(self, *, may_wait: bool) -> bool:
         """One attempt; False if a file changed meanwhile, because only what was read may be recorded."""
         session_history = self._reader.catch_up()
+        if self._reader.too_large:
+            raise session_too_large(self._reader.folder, self._reader.session)
         info = self._info()
         self._record_incomplete(info)
         allocator = IdAllocator(max(self._writer_state.seq, session_history.seq), self._writer_state.numbers)

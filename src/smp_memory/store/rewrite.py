@@ -201,6 +201,8 @@ class _Rewriting:
         """The new metadata, with the numbers that must never be reused."""
         info, writer = self._session.info_for_update(), self._session.writer
         info.generation += 1
+        if self._edit.destroys:
+            info.figures = {}  # they name authors; maintenance and closing renew them
         info.seq = max(info.seq, writer.seq)
         info.numbers = {**info.numbers, **writer.numbers}
         return self._layout.encode_info(info)

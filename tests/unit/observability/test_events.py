@@ -15,7 +15,7 @@ import pytest
 
 import smp_memory
 from smp_memory import event_log, index
-from smp_memory.errors import SessionArchived, SessionExists, StorageError
+from smp_memory.errors import SessionArchived, SessionExists, StorageError, StorageReadOnly
 from smp_memory.files import reconciliation
 from smp_memory.files.disk import Disk
 from smp_memory.files.journal import Journal, Plan
@@ -144,8 +144,12 @@ def test_not_compared(emitted: Emitted, monkeypatch: pytest.MonkeyPatch) -> None
     assert len(emitted("not_compared")) == 1
 
 
+def accepting(plan: Plan, is_approved: bool) -> Any:
+    return SimpleNamespace(accepted=plan, skipped_sources=[], is_rejected=False)
+
+
 def test_journal_completed(tmp_path: Path, emitted: Emitted) -> None:
-    journal = Journal(disk(tmp_path), str(tmp_path / "journal"), str(tmp_path), "s1")
+    journal = Journal(disk(tmp_path), str(tmp_path / "journal"), str(tmp_path), accepting)
     (tmp_path / "new").write_bytes(MARK.encode())
     plan = Plan()
     plan.moves.append(("new", "file"))
@@ -155,8 +159,52 @@ def test_journal_completed(tmp_path: Path, emitted: Emitted) -> None:
     assert emitted("journal_completed") == [{"path": journal.path}]
 
 
+def test_plan_set_aside(tmp_path: Path, emitted: Emitted) -> None:
+    def rejecting(plan: Plan, is_approved: bool) -> Any:
+        return SimpleNamespace(accepted=plan, skipped_sources=[], is_rejected=True)
+
+    journal = Journal(disk(tmp_path), str(tmp_path / "journal"), str(tmp_path), rejecting)
+    plan = Plan()
+    plan.appends.append(("file", 0, MARK.encode()))
+    journal.commit(plan)
+    journal.recover(lambda *_: False)
+    assert not (tmp_path / "file").exists()
+    assert emitted("plan_set_aside") == [{"path": journal.path}]
+
+
+def test_intent_not_stored(tmp_path: Path, emitted: Emitted, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = smp_memory.open(tmp_path / "store").create_session("s1")
+    session.add_decision(MARK)
+    with smp_memory.open(tmp_path / "store", trust=False) as memory:
+        monkeypatch.setattr(type(memory.store.state), "write", _refused)
+        assert memory.session("s1").erase(["DEC-0001"]).ids == ["s1/DEC-0001"]
+    assert emitted("intent_not_stored") == [{}]
+
+
+def _refused(*arguments: Any, **options: Any) -> None:
+    raise StorageReadOnly("the state folder cannot be written")
+
+
+def test_leftover(tmp_path: Path, emitted: Emitted, monkeypatch: pytest.MonkeyPatch) -> None:
+    with smp_memory.open(tmp_path / "one") as memory:
+        memory.create_session("s1").add_decision(MARK)
+        memory.export(tmp_path / "export.jsonl")
+    remove = Disk.remove_tree
+
+    def failing(self: Disk, path: str) -> None:
+        if ".smp" in path and "one" not in path:
+            raise PermissionError(13, "denied", path)
+        remove(self, path)
+
+    with smp_memory.open(tmp_path / "two") as memory:
+        monkeypatch.setattr(Disk, "remove_tree", failing)
+        memory.import_(tmp_path / "export.jsonl")
+        assert [record.text for record in memory.session("s1").records()] == [MARK]
+    assert len(emitted("leftover")) == 1
+
+
 def test_changed_file_set_aside(tmp_path: Path, emitted: Emitted) -> None:
-    journal = Journal(disk(tmp_path), str(tmp_path / "journal"), str(tmp_path), "s1")
+    journal = Journal(disk(tmp_path), str(tmp_path / "journal"), str(tmp_path), accepting)
     journal._copy_to_quarantine("decisions.jsonl", MARK.encode())
     assert emitted("changed_file_set_aside") == [{"path": str(tmp_path / "decisions.jsonl")}]
 
