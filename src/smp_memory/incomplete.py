@@ -116,6 +116,10 @@ def _advice(problem: Problem) -> str:
         return f"`smp session restore {problem.archived}` tries to restore the session; if the file is damaged, restore it from a backup."
     if problem.code == "cold_damaged" and problem.archived is None:
         return "It is in the cold segment. `smp list --archived` lists what can be read there; restore the rest from a backup."
+    if problem.code == "too_large":
+        return "Move it, or a part of it, away."
+    if problem.code == "incomplete_transaction":
+        return "It is shown when the missing entries arrive; `smp repair` moves it to quarantine."
     if problem.archived is None:
         return "Correct the line, or quarantine it with `smp repair`."
     return f"It is kept in the archive as it is. To correct it, restore the session first: `smp session restore {problem.archived}`."

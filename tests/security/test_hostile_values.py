@@ -204,7 +204,7 @@ def test_session_beyond_the_limit_costs_its_largest_files_only(tmp_path: Path, m
         assert memory.context(task="deploy")
         [problem] = [each for each in session.validate().problems if each.severity == "error"]
         assert (problem.code, Path(problem.path).name) == ("too_large", "findings.jsonl")
-        for write in (lambda: session.add_decision("refused"), session.repair, lambda: session.compact(1 << 30)):
+        for write in (lambda: session.add_decision("refused"), session.repair):
             with pytest.raises(SMPError, match="1 MiB"):
                 write()
         memory.session(OTHER).add_decision("accepted")
