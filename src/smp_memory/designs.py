@@ -309,7 +309,11 @@ class MemoryManager:
 
     def _all_of(self, type: str, args: tuple[Any, ...], filters: dict[str, Any]) -> list[Record]:
         session, more = self._at(args, 0, 1)
-        return session.query(**{"sort": "oldest", "limit": 10_000, **_options(more, filters), "types": type}).records
+        options = _options(more, filters)
+        fields = {name: options.pop(name) for name in ("severity", "status", "category") if name in options}
+        if fields:
+            options["where"] = {**options.get("where", {}), **fields}
+        return session.query(**{"sort": "oldest", "limit": 10_000, **options, "types": type}).records
 
     def summarize_session(self, *session: Any) -> Any:
         return self._at(session, 0)[0].summarize()

@@ -148,6 +148,8 @@ class Memory:
         if self.config.unused:
             self._store.report_unused_settings()
         report_settings(self.config.notices())
+        for name in self._store.sessions_with_deletion_records():
+            lifecycle.open_session.open_session(self.scope, name)  # hides what another program has deleted
         if self._store.finish_erasure():
             context.digest.renew_digests(self.scope)
         if clock is None and (system is None or type(system) is RealSystem):

@@ -25,6 +25,16 @@ def is_ours(root: str, folder: str) -> bool:
         return False
 
 
+def merged_by(root: str) -> str:
+    """How git merges a store: by SMP's "driver", as "text", or "" outside of a git work tree."""
+    folder = os.path.realpath(root)
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        folder, below = os.path.dirname(folder), folder
+        if folder == below:
+            return ""
+    return "driver" if b"merge=smp" in plain_bytes(os.path.join(folder, ".gitattributes"), _LIMIT_BYTES) else "text"
+
+
 def config_bytes(root: str) -> bytes:
     """The bytes of a store's `config.json`; empty if it is not a plain file."""
     try:

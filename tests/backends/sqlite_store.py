@@ -183,6 +183,9 @@ class SqliteStore:
     def session_ids(self) -> list[str]:
         return [id for (id,) in self.all("SELECT id FROM session WHERE state = 'active' ORDER BY id")]
 
+    def sessions_with_deletion_records(self) -> list[str]:
+        return []
+
     def has_one_session(self) -> bool:
         return len(self.session_ids()) == 1
 

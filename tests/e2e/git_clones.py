@@ -94,7 +94,7 @@ class Clone:
         return {
             path.relative_to(self.root).as_posix(): path.read_bytes()
             for path in sorted(self.root.rglob("*"))
-            if path.is_file() and ".smp" not in path.parts
+            if path.is_file() and not {".smp", "indexes"} & {*path.parts}
         }
 
     def opened(self) -> smp_memory.SessionMemory:

@@ -82,7 +82,7 @@ def merge_mappings(
     base: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any], list[tuple[str, ...]]]:
     """The merged fields as ours and as theirs, which differ only in conflicts, and where each conflict is."""
-    base, ours, theirs = map(_without_agent_figures, (base, ours, theirs))
+    base, ours, theirs = map(without_figures, (base, ours, theirs))  # they are computed anew
     inner = [side.get("session") if isinstance(side.get("session"), dict) else side for side in (ours, theirs)]
     first = 0 if _creation_key(inner[0]) <= _creation_key(inner[1]) else 1
     merge = _FieldMerge(first)

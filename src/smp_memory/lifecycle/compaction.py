@@ -13,6 +13,7 @@ from smp_memory.config import REMOVE
 from smp_memory.errors import (
     CompactionFailed,
     Corrupt,
+    DurabilityUnknown,
     InvalidRecord,
     MemoryNotFound,
     SizeLimitExceeded,
@@ -107,6 +108,8 @@ def compact(
         with PausedCollection():
             planned, revisions = _plan(session, bytes_to_free, now, summariser)
             done = None if dry_run else _move_entries(session, planned, revisions)
+    except DurabilityUnknown:
+        raise  # the memories may be moved already
     except (Corrupt, StorageError, OSError) as error:
         raise _failure(session, error) from error
     if done is not None and (done.removed or done.histories):

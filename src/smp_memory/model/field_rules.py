@@ -7,7 +7,8 @@ that a person may type in another form become the form that the rest of the code
     tags, aliases, approved_by, …             a list of texts; a single value becomes a list
     relations                                 a list of {kind, target}
     access                                    {count, last}: a count from 0, and a time or null; a wrong one becomes 0 or null
-    key                                       text or another scalar
+    key, trust                                text or another scalar
+    visibility                                text; anything else is `private`
 
 Fields without a rule (also status, severity, references, valid_until) keep any JSON value; their readers accept every one. Of all
 values the numbers are finite and have at most `INTEGER_BITS_LIMIT` bits, and lists and objects are nested `DEPTH_LIMIT` levels deep
@@ -96,6 +97,11 @@ def _scalar(field: str, value: Any) -> Any:
     return check_json(field, value)
 
 
+def _visibility(field: str, value: Any) -> str:
+    """A value that is no text shows the memory to its author only."""
+    return value if type(value) is str else "private"
+
+
 def _access(field: str, value: Any) -> dict[str, Any]:
     """How often and when last a memory was used. A wrong count or time counts as none: it must not cost the memory."""
     found = value if type(value) is dict else {"count": value}
@@ -148,7 +154,7 @@ def _kind(value: object) -> str:
     return "a list" if type(value) is list else "an object" if type(value) is dict else type(value).__name__
 
 
-_TEXTS = ("author", "author_kind", "topic", "role", "agent", "rationale", "visibility", "trust", "idempotency_key")
+_TEXTS = ("author", "author_kind", "topic", "role", "agent", "rationale", "idempotency_key")
 RULES: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(_TEXTS, text),
     "tags": _tags,
@@ -159,6 +165,8 @@ RULES: dict[str, Callable[[str, Any], Any]] = {
     "relations": relations,
     "access": _access,
     "key": _scalar,
+    "trust": _scalar,
+    "visibility": _visibility,
 }
 _RULES_OF = PerKind(lambda kind: {name: rule for name, rule in RULES.items() if name in kind.rank or name == "author"})
 _NOT_TEXT = frozenset(("tags", "aliases", "relations", "access"))  # a text is not the form of these

@@ -18,7 +18,7 @@
 
 SMP's own record is made from the session's files after each deletion, restoration and purge, and by maintenance; nobody reads it, and
 `ArchiveIndex.recover` removes it. A full or read-only disk is no error. A record of another program is never changed;
-the memories that it names and the session still has are `recorded_deletions`, once: one that was deleted or restored here before is not named again.
+In a git work tree none is written, because two clones would conflict about it. The memories that a foreign one names and the session still has are `recorded_deletions`, once: one that was deleted or restored here before is not named again.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from smp_memory.model import ids
 from smp_memory.model.entry import DELETE, RESTORE
 from smp_memory.model.storage_reports import RecordedDeletion
 from smp_memory.model.times import to_moment, to_text
+from smp_memory.ownership import merged_by
 from smp_memory.store import archive_names
 from smp_memory.store.archive_index import ArchiveIndex
 
@@ -91,6 +92,8 @@ def recorded_deletions(session: FileSession) -> list[RecordedDeletion]:
 def write_record(session: FileSession) -> None:
     """Write SMP's own record, or remove it if no memory is deleted. Does nothing beside a record of another program."""
     store = session.store
+    if merged_by(store.root):
+        return  # two clones would conflict about it
     archives = ArchiveIndex(store)
     path = record_path(store.root, session.session)
     try:

@@ -54,7 +54,7 @@ def open_file_store(
             raise StoreNotFound(f"There is no store in {root}. `smp init` makes one.", path=root)
         name = _layout_name(disk, root, stored, layout, requested_layout(config))
         path = os.path.join(root, CONFIG_FILE)
-        state = open_user_state(root, disk)
+        state = open_user_state(root, Disk(system, root))
         trusted = state.trusted_settings()
         settings = checked(
             Config.build(stored, path, environ=os.environ, arguments=config, layout=name, trusted=trusted)

@@ -30,6 +30,7 @@ from smp_memory.files.user_state import open_user_state
 from smp_memory.import_lock import loading
 from smp_memory.model import ids
 from smp_memory.model.session_info import GLOBAL_SESSION
+from smp_memory.model.storage_reports import DELETED
 from smp_memory.store.durability import IntervalSync
 from smp_memory.store.file_session import FileSession
 
@@ -137,6 +138,10 @@ class FileStore:
     def session_ids(self) -> list[str]:
         self.check_open()
         return self.layout.session_ids(self.disk, self.root)
+
+    def sessions_with_deletion_records(self) -> list[str]:
+        names = self.disk.names(os.path.join(self.root, DELETED)) if self.layout.name == "markdown" else []
+        return [name for name in names if self.has_session(name) and self.session(name).recorded_deletions()]
 
     def has_one_session(self) -> bool:
         names = self.layout.names(self.disk, self.root)

@@ -317,6 +317,9 @@ class Store(Protocol):
     def session_ids(self) -> list[str]:
         """The live sessions, sorted."""
 
+    def sessions_with_deletion_records(self) -> list[str]:
+        """Live sessions with memories that a record of another program names as deleted."""
+
     def has_one_session(self) -> bool:
         """Whether there is exactly one live session; cheap."""
 

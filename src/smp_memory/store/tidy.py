@@ -38,6 +38,7 @@ from smp_memory.model.storage_reports import TidyReport
 from smp_memory.model.times import to_text
 from smp_memory.overview.activity import agents_of, timeline_of
 from smp_memory.overview.topics import overview_items, topics_of
+from smp_memory.ownership import merged_by
 from smp_memory.store.rewrite import SessionEdit, entries_of, position_of, rewrite
 from smp_memory.store.shared_files import renew
 
@@ -209,6 +210,8 @@ def _renew_figures(files: FileSession, dry_run: bool) -> bool:
         return False  # `validate` names it
     if _without_time(info.figures) == _without_time(current_figures(files, info)):
         return False
+    if disk.read(path) != files.store.layout.encode_info(info):
+        return False  # of another program, or with comments of a person: figures are no reason to rewrite it
     found = disk.stat(path)
     if not dry_run:
         files.update_info("renewing figures", lambda info: None)
@@ -228,7 +231,7 @@ def _without_time(figures: dict[str, Any]) -> dict[str, Any]:
 def current_figures(files: FileSession, info: SessionInfo) -> dict[str, Any]:
     """The figures of a session now, in the form of its layout."""
     layout = files.store.layout
-    if not layout.info_file:
+    if not layout.info_file or merged_by(files.store.root) == "text":  # as text every merge would conflict about them
         return {}
     figures: SessionFigures = files.view(lambda session_history: _figures(files, session_history, info))
     figures.bytes, figures.quota_bytes = sum(files.sizes().values()), files.config.quota_bytes

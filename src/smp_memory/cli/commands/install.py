@@ -302,6 +302,7 @@ def trust_arguments(parser: Parser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--revoke", action="store_true", help="revoke trust, and remove what was derived from the store")
     what.add_argument("--list", action="store_true", help="list the stores that you trust")
+    parser.add_argument("--yes", action="store_true", help="accept settings that lower protection without a question")
 
 
 def run_trust(call: Invocation) -> None:
@@ -348,13 +349,17 @@ def run_trust(call: Invocation) -> None:
 
 
 def _accepts(call: Invocation, changes: list[HeldSetting]) -> bool:
-    """Show the settings that lower protection, old → new; a person at a terminal is asked."""
+    """Show the settings that lower protection, old → new, and ask; without a terminal only `--yes` accepts them."""
     if not changes:
         return True
-    call.notify("These settings lower protection and count from now on:")
+    call.notify("These settings would lower protection:")
     for each in changes:
         call.notify(f"  {each}" + (f" (session {each.session})" if each.session else ""))
-    return not call.is_interactive or call.confirm("Trust them?")
+    if not call.is_interactive and not call.options.yes:
+        raise UserError(
+            "Nothing was changed: there is no terminal to ask at. To accept these settings: smp trust --yes"
+        )
+    return call.options.yes or call.confirm("Accept them?")
 
 
 def _trusted_stores() -> list[dict[str, Any]]:

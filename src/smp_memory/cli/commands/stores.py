@@ -7,6 +7,7 @@ import os
 from smp_memory.cli.arguments import parse_assignment
 from smp_memory.cli.render import paint, plural, safe, table, value_text
 from smp_memory.config import DEFAULT_ROOTS, SETTINGS
+from smp_memory.config_source import BY_PATH
 from smp_memory.discovery import is_store, reject_linked_root, store_in
 
 TYPE_CHECKING = False
@@ -197,6 +198,9 @@ def run_config(call: Invocation) -> None:
         (call.session() if call.session_name is not None else call.memory).set_config(name, value)
         call.close()  # reopened below: show the value that the next process will get
         options.key = name
+        if options.unset and name not in BY_PATH:
+            call.answer({"name": name, "removed": True}, [f"{safe(name)} was removed from the file."])
+            return
     rows = [dict(zip(("name", "value", "source", "about"), row, strict=True)) for row in _settings(call).rows()]
     if options.key is None:
         call.answer(rows, _settings_table(call, rows))

@@ -338,7 +338,6 @@ class LogLayout(_JsonLinesLayout):
         return _decode_metadata(data, session, "context", "agent_ids")
 
 
-_NO_MEMORY: Fields = {"data": {}, "priority": 0, "access": 0}  # of lines that are no memories
 _FIGURES = ("priority", "access")
 
 
@@ -350,13 +349,18 @@ class _SingleNames(FieldNames):
         if entry.op == PUT:
             fields["priority"], fields["access"] = _figures(entry)
         elif entry.op != DELETE:
-            fields.update(_NO_MEMORY)
+            fields.update(_no_memory())
         return fields
 
     def decode(self, fields: Fields, kind_hint: str | None, state: str, file: str, line: int, last_seq: int) -> Entry:
         if "schema" in fields:
             fields = {name: value for name, value in fields.items() if name not in _FIGURES}
         return super().decode(fields, kind_hint, state, file, line, last_seq)
+
+
+def _no_memory() -> Fields:
+    """What programs of design 000 read in a line that is no memory."""
+    return {"data": {}, "priority": 0, "access": 0}
 
 
 def _figures(entry: Entry) -> tuple[float, int]:
@@ -404,12 +408,12 @@ class SingleLayout(_JsonLinesLayout):
 
     def encode_info(self, info: SessionInfo) -> bytes:
         metadata = json.loads(_encode_metadata({"created_at": info.created_text}, info, "context", "agent_ids"))
-        return _CODEC.encode({"id": info.id, "type": "session", **metadata, **_NO_MEMORY})
+        return _CODEC.encode({"id": info.id, "type": "session", **metadata, **_no_memory()})
 
     def decode_info(self, data: bytes, session: str) -> SessionInfo:
         """From the fields of the metadata line, as JSON."""
         fields = json.loads(data)
-        for name in ("id", "type", *_NO_MEMORY):
+        for name in ("id", "type", *_no_memory()):
             fields.pop(name, None)
         return _decode_metadata(json.dumps(fields).encode(), session, "context", "agent_ids")
 

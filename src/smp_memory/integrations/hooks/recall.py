@@ -74,6 +74,8 @@ class Reader:
         if store is None:
             incomplete.caller_reports = True  # in the notice at the start of a session; a hook prints nothing else
             store = open_read_only(root, environ, {"track_access": False}, defers_file_checks=defers_file_checks)
+            if store.sessions_with_deletion_records():
+                _hide_recorded_deletions(root)
         self.store = store
         self.scope = Scope(store, None, store.config, clock or Clock(), viewer=Viewer(None))
         self.trace: ContextTrace | None = None  # gets what is considered and left out; None: nobody asks
@@ -369,3 +371,10 @@ def _for_agent(reader: Reader, event: HookEvent, state: HookSession) -> HookReca
     # An agent has a conversation of its own: what it gets does not count as injected into this one, so no refs are returned.
     context = _context(reader, state, budget, turns=0, agent=agent, task=task)
     return HookRecall(context.text, context=context)
+
+
+def _hide_recorded_deletions(root: str) -> None:
+    """Open the store for writing, which hides the memories that another program has deleted. Rare."""
+    from smp_memory.memory import open_memory
+
+    open_memory(root, create=False, trust=False).close()

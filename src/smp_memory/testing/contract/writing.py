@@ -62,7 +62,7 @@ class WritingContract(ContractFixture):
         session = self.new_session()
         extra = {
             "priority": 0.9,
-            "decay": {"priority": 1.0, "access_count": 3, "empty": {}, "none": None, "list": [1, [2, [3, []]], {}]},
+            "decay": {"priority": 1.0, "empty": {}, "none": None, "list": [1, [2, [3, []]], {}]},
             "Odd Key!": "x",
             "ключ": ["я"],
             "with.dots": 1,
