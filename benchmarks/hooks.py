@@ -40,7 +40,7 @@ _MEMORIES, _SESSIONS = 100_000, 10
 def fill(root: str, memories: int) -> None:
     """A store with so many memories, and an index that knows them."""
     texts = Texts()
-    settings = {"durability": "os", "privacy": {"redaction": {"enabled": False}}, "storage": {"max_session_size_mb": 1000}}  # fmt: skip
+    settings = {"durability": "os", "privacy": {"redaction": {"enabled": False}}, "storage": {"max_session_size_mb": 250}}  # fmt: skip
     with smp_memory.open(root, config=settings) as memory:
         for number in range(_SESSIONS):
             session = memory.create_session(f"session-2026-01-{number + 1:02d}")

@@ -242,7 +242,7 @@ def newest(plan: Plan) -> Iterator[Row]:
 
 _WRITER = """\
 import sys, smp_memory
-session = smp_memory.open({root!r}, config={{"storage": {{"max_session_size_mb": 4096}}}}).session("session-0000")
+session = smp_memory.open({root!r}, config={{"storage": {{"max_session_size_mb": 250}}}}).session("session-0000")
 for line in sys.stdin:
     session.add_decision(line.strip()); print("done", flush=True)
 """

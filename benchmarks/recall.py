@@ -46,7 +46,7 @@ _QUICK_PROJECTS, _QUICK_FLOORS, _QUICK_BUDGETS = 2, (0.2, 0.5), (800,)
 _SIZE_PROJECTS = 3
 _CONFIG = {
     "durability": "os",
-    "storage": {"max_session_size_mb": 4096},
+    "storage": {"max_session_size_mb": 250},
     "hooks": {"record": False},
 }
 

@@ -32,7 +32,7 @@ FIGURES = ("any@1", "any@5", "any@10", "mrr")
 _SHORTEST, _LONGEST = 3, 40  # words of a sentence
 _SENTENCES = (1, 3)
 _PEOPLE = ("Arvo", "Benita", "Corrin", "Delphi", "Esko", "Fenna", "Gisli", "Hedda", "Ilmar", "Jorun")
-_CONFIG = {"durability": "os", "storage": {"max_session_size_mb": 4096}}
+_CONFIG = {"durability": "os", "storage": {"max_session_size_mb": 250}}
 
 
 def curve(folder: str, sizes: list[int], semantic: str, first: int | None = None) -> dict[int, dict[str, float]]:

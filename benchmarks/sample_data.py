@@ -99,7 +99,7 @@ def open_store(root: str, layout: str, durability: str = "always", semantic: str
     settings = {
         "durability": durability,
         "search": {"semantic": semantic},
-        "storage": {"max_session_size_mb": 4096},
+        "storage": {"max_session_size_mb": 250},
         "concurrency": {"lock_timeout_ms": 60_000},
     }
     return smp_memory.open(root, layout=layout, config=settings)

@@ -38,7 +38,7 @@ PATH_CALLS = {"write_text", "write_bytes", "touch", "symlink_to", "hardlink_to"}
 LINES = 450
 MAY_BE_LONGER = {
     "files/memory_system.py": 500,
-    "files/disk.py": 545,  # the only module that changes files, with its retries
+    "files/disk.py": 560,  # the only module that changes files, with its retries
     "files/system.py": 515,  # every primitive, for three operating systems
     "index/rows.py": 530,  # every table of the index
     "store/archive_index.py": 470,  # every place of a session that is not live
@@ -47,10 +47,12 @@ MAY_BE_LONGER = {
     "store/port.py": 920,  # one document with every operation of a backend
     "store/file_store.py": 540,  # the operations of a store in files
     "store/file_session.py": 545,  # and of a session
-    "files/reader.py": 480,
+    "files/reader.py": 490,
+    "files/entry_fields.py": 455,
+    "files/locked_files.py": 460,
     "model/history.py": 460,
     "designs.py": 460,  # every method of five designs
-    "memory.py": 760,  # one facade with every method of a store
+    "memory.py": 780,  # one facade with every method of a store
     "session.py": 580,  # and of a session
     "lifecycle/deletion.py": 500,
     "search/filters.py": 470,

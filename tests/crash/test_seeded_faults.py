@@ -331,9 +331,9 @@ def _not_locked(self: SessionLock, timeout_seconds: float, notes: bytes = b"") -
     return bool(notes) and self._is_unchanged(notes)
 
 
-def _empty_if_unreadable(self: Disk, path: str, offset: int = 0, size: int = -1) -> bytes:
+def _empty_if_unreadable(self: Disk, path: str, *where: int, **limits: int) -> bytes:
     try:
-        return _read(self, path, offset, size)
+        return _read(self, path, *where, **limits)
     except StorageError:
         return b""
 
@@ -567,7 +567,9 @@ VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
     ),
     "readers show an unfinished transaction over several files": (
         lambda: broken(
-            patch.object(Journal, "load", _nothing), patch.object(SessionWriter, "recover", SessionWriter.reconcile)
+            patch.object(Journal, "load", _nothing),
+            patch.object(SessionWriter, "recover", SessionWriter.reconcile),
+            patch.object(SessionReader, "_hide_incomplete_transactions", lambda self: False),
         ),
         other_reader,
         "jsonl",

@@ -60,6 +60,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "redact": ("--all", "--preview"),
     "audit": (),
     "doctor": (),
+    "index": ("--session", "shop"),
     "validate": (),
     "repair": ("--all",),
     "quarantine": (),

@@ -48,7 +48,7 @@ ALL_NAMES = sorted(
 )
 names = st.one_of(st.sampled_from(ALL_NAMES), texts)
 kinds = st.sampled_from(sorted(KINDS))
-TIME = "2026-01-11T14:30:05.25Z"
+TIME = "2026-01-11T14:30:05.250000Z"
 
 
 # -- dialects and codecs

@@ -265,7 +265,6 @@ HOSTILE: dict[str, tuple[Any, int]] = {
     "an id that is none": (setting(2, id=["DEC-0001"]), 3),
     "a head of lists": (setting(0, context=[1]), 1),
     "tags that are none": (setting(0, tags=[{}]), 1),
-    "an unknown setting": (setting(0, config={"colour": "red"}), 1),
     "a setting of the whole store": (setting(0, config={"layout": "log"}), 1),
     "a wrong pattern": (
         setting(0, config={"privacy": {"redaction": {"patterns": [{"type": "x", "regex": "(a+)+b"}]}}}),

@@ -195,10 +195,21 @@ def _entries_of(store: FileStore, name: str) -> list[Entry]:
         id = given_id if isinstance(given_id, str) and ids.is_valid(given_id) else f"{stem}-{number}"
         if stem == PROFILE:
             fields["category"] = PROFILE
-        check_fields(SHARED_FILES[name], fields)
+        _settle(SHARED_FILES[name], fields)
         entry = Entry(PUT, SHARED_FILES[name], id, _time(at, written), fields, seq=number, state="unsigned", file=path)
         entries.append(entry)
     return entries
+
+
+def _settle(type: str, fields: dict[str, Any]) -> None:
+    """Keep a value that its field cannot hold as text: no value of such a file gets lost."""
+    for _ in range(len(fields) + 1):
+        try:
+            check_fields(type, fields)
+            return
+        except InvalidRecord as error:
+            name = str(error.details["field"])
+            fields[name] = json.dumps(fields[name], ensure_ascii=False, default=str)
 
 
 def _load(data: bytes, name: str) -> Any:

@@ -76,6 +76,7 @@ def _clean(session: FileSession, redactor: Redactor) -> RedactionReport:
 
     session.run_locked("redacting", under_lock)
     if work.found:
+        session.write_deletion_record()  # it repeats reasons
         clean_index(store, {})  # removed, because free pages of its files may hold the text
         store.state.remove(ERASING)
     return work.found

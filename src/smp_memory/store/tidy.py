@@ -24,6 +24,7 @@ SMP never reads them. The file's modification time is preserved: it is not a use
 from __future__ import annotations
 
 import os
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -42,6 +43,7 @@ from smp_memory.ownership import merged_by
 from smp_memory.store.rewrite import SessionEdit, entries_of, position_of, rewrite
 from smp_memory.store.shared_files import renew
 
+_COMMENT = re.compile(rb"^(?:[^\"']*\s)?#", re.M)
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -210,8 +212,8 @@ def _renew_figures(files: FileSession, dry_run: bool) -> bool:
         return False  # `validate` names it
     if _without_time(info.figures) == _without_time(current_figures(files, info)):
         return False
-    if disk.read(path) != files.store.layout.encode_info(info):
-        return False  # of another program, or with comments of a person: figures are no reason to rewrite it
+    if path.endswith(".yaml") and _COMMENT.search(disk.read(path).partition(b"\n")[2]):
+        return False  # figures are no reason to lose somebody's comments; the first line is SMP's own
     found = disk.stat(path)
     if not dry_run:
         files.update_info("renewing figures", lambda info: None)

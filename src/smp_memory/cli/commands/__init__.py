@@ -50,7 +50,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
             "timeline": ("overview", "Show memories by hour or day"),
             "agents": ("overview", "Show the authors, with counts and topics"),
             "summary": ("overview", "Show the most important memories on a page"),
-            "index": ("overview", "Print a lookup index of a session as JSON, for other programs"),
+            "index": ("overview", "Print a lookup index of a session as JSON"),
             "analytics": ("analytics", "Show what is used, trends, impact, forecasts, decay rates"),
             "stats": ("sessions", "Show counts and sizes"),
         },

@@ -91,7 +91,7 @@ def run_index(call: Invocation) -> None:
     It is made when it is asked for; SMP keeps no index.json and reads none.
 
     Examples:
-      smp index --json > index.json
+      smp index --json
       smp index --session shop
     """
     import json

@@ -184,6 +184,12 @@ def take_settings(fields: Fields) -> Fields:
     return {**{name: fields.pop(name) for name in OVERRIDES if isinstance(fields.get(name), dict)}, **config}
 
 
+def settings_fields(config: Fields) -> Fields:
+    """A session's settings as fields of its metadata; those of a design stay in their own places."""
+    own = {name: value for name, value in config.items() if name not in OVERRIDES}
+    return {**{name: config[name] for name in OVERRIDES if name in config}, **({"config": own} if own else {})}
+
+
 def pop_checked(fields: Fields, name: str, kind: type, default: Any) -> Any:
     """Remove and return a value of fields that a person may have edited; a wrong type is an error that names the field."""
     value = fields.pop(name, None)
@@ -423,8 +429,7 @@ def _encode_metadata(fields: Fields, info: SessionInfo, context_name: str, agent
     fields[agents_name] = list(info.agents)
     fields["status"] = info.status
     fields[context_name] = context_fields(info)
-    if info.config:
-        fields["config"] = info.config
+    fields.update(settings_fields(info.config))
     fields.update({**info.other, **info.figures})
     fields["smp"] = engine_fields(info)
     return (json.dumps(fields, ensure_ascii=False, indent=2) + "\n").encode()

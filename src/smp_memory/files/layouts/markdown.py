@@ -20,6 +20,7 @@ from smp_memory.files.layouts.layout import (
     context_fields,
     engine_fields,
     pop_checked,
+    settings_fields,
     take_settings,
 )
 from smp_memory.files.markdown_blocks import ABOUT, MarkdownBlocks
@@ -202,8 +203,7 @@ class MarkdownLayout(Layout):
         participants = {**known, "user_id": info.user, "agents": agents}
         session = {"id": info.id, "created_at": info.created_text, "status": info.status, "participants": participants}
         session["context"] = context_fields(info)
-        if info.config:
-            session["config"] = info.config
+        session.update(settings_fields(info.config))
         session.update({name: value for name, value in info.other.items() if name != _PARTICIPANTS})
         session.update({name: value for name, value in info.figures.items() if name != _AGENTS})
         session["smp"] = engine_fields(info)
