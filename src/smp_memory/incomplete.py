@@ -119,7 +119,7 @@ def _advice(problem: Problem) -> str:
     if problem.code == "too_large":
         return "Move it, or a part of it, away."
     if problem.code == "incomplete_transaction":
-        return "It is shown when the missing entries arrive; `smp repair` moves it to quarantine."
+        return "Pull or copy the rest of the session: then it is shown. If that is lost, `smp repair` moves it to quarantine."
     if problem.archived is None:
         return "Correct the line, or quarantine it with `smp repair`."
     return f"It is kept in the archive as it is. To correct it, restore the session first: `smp session restore {problem.archived}`."

@@ -33,6 +33,7 @@ from tests.crash.scenarios import (
     depth,
     files_below,
     open_on,
+    patch,
     read,
     scenario_named,
     some,
@@ -179,6 +180,45 @@ def test_hidden_part_of_a_transaction_is_reported_and_shown_when_the_rest_arrive
     assert len({record.id for record in memory.session("s1").records()}) == 3
     assert {hit.record.text for hit in memory.query("half")} == {"First half", "Second half"}
     assert memory.session("s1").validate().ok
+
+
+@pytest.mark.parametrize("layout", ["jsonl", "markdown"])
+def test_transaction_of_the_same_shape_does_not_complete_an_incomplete_one(tmp_path: Path, layout: str) -> None:
+    """An agent repeats what failed: the numbers of the hidden entries, and of those that are missing, stay taken."""
+
+    def transact(session: smp_memory.SessionMemory) -> None:
+        with session.transaction() as tx:
+            tx.add_decision("A decision")
+            tx.add_finding("A finding", severity="low")
+
+    session = smp_memory.open(tmp_path, layout=layout).create_session("s1")
+    session.add_turn("user", "before")
+    transact(session)
+    next(tmp_path.rglob("findings.*")).unlink()
+    for path in [path for path in tmp_path.rglob(".smp/*") if path.name in ("lock", "queue", "journal.json")]:
+        path.unlink()
+    transact(smp_memory.open(tmp_path).session("s1"))
+    found = [record.text for record in smp_memory.open(tmp_path).session("s1").records()]
+    assert sorted(found) == ["A decision", "A finding", "before"]
+    transact(smp_memory.open(tmp_path).session("s1"))
+    assert len(smp_memory.open(tmp_path).session("s1").records("decision")) == 2
+
+
+def test_entry_added_to_an_old_file_after_a_conversion_was_killed_can_be_imported(tmp_path: Path) -> None:
+    scenario = scenario_named("jsonl", "convert to log")
+    killed = [
+        crash for crash in crashes_of(scenario) if "/store/.smp/journal.json" in files_below(crash.machine.kill_state())
+    ]
+    for crash in some(killed, "import after a conversion", depth(3, 1000)):
+        system = crash.machine.kill_state()
+        path = f"{ROOT}/sessions/{SESSION}/decisions.jsonl"
+        if path not in files_below(system):
+            continue
+        line = b'{"id":"DEC-0099","timestamp":"2026-01-01T13:00:00Z","decision":"Pulled meanwhile"}\n'
+        patch(system, path, lambda data: data + line)
+        converted = open_on(system).convert("log")
+        assert "Pulled meanwhile" in {record.text for record in converted.session(SESSION).records("decision")}
+        assert converted.session(SESSION).validate().ok
 
 
 def test_rest_of_a_transaction_whose_last_entry_was_removed_by_hand_stays(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def hidden_problems(states: dict[str, FileState], hidden: dict[str, int]) -> lis
     problems = []
     for entry in [entry for state in states.values() for entry in state.entries if entry.tx in hidden]:
         missing = "one entry is" if hidden[entry.tx] == 1 else f"{hidden[entry.tx]} entries are"
-        message = f"{entry.id} is not shown: it belongs to a transaction of which {missing} missing. `smp repair` moves it to quarantine."
+        message = f"{entry.id} is not shown: it belongs to a transaction of which {missing} missing. It is shown when the rest arrives."
         problems.append(Problem(entry.file, entry.line, "incomplete_transaction", message, "error", entry.id))
     return problems
 

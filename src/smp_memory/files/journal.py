@@ -23,7 +23,7 @@ import os
 import time
 
 from smp_memory import event_log
-from smp_memory.errors import StorageError
+from smp_memory.errors import StorageCorrupt, StorageError
 from smp_memory.files.codec import signature
 from smp_memory.files.disk import TEMPORARY, Disk, identity
 from smp_memory.files.layouts.layout import QUARANTINE
@@ -78,6 +78,7 @@ class Journal:
         self.approval: Approval | None = None
         self._is_approved = False  # whether the plan that is there now was approved
         self.is_rejected = False  # whether the last `load` found a plan that SMP does not write
+        self._rejected: list[int] = []  # the identity of the file of such a plan
         self._unfinished: list[str] = []  # files that a rejected plan or a skipped step would have moved into place
 
     def exists(self) -> bool:
@@ -100,7 +101,10 @@ class Journal:
 
     def load(self) -> Plan | None:
         """What may be carried out of the committed plan; None if there is none, it is not complete, or it is rejected."""
-        self.is_rejected, self._unfinished = False, []
+        found = self._disk.stat(self.path)
+        if found is not None and self._rejected == identity(found):
+            return None  # not parsed again for each read
+        self.is_rejected, self._unfinished, self._rejected = False, [], []
         try:
             fields: dict[str, Any] = json.loads(self._disk.read(self.path))
             checksum = fields.pop("checksum")
@@ -110,10 +114,13 @@ class Journal:
             plan = _decode(fields)
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
-        self._is_approved = self.approval is not None and self.approval.read() == sha256_hex(body)
+        except StorageCorrupt:  # too large, or not a plain file
+            plan = None
+        self._is_approved = plan is not None and self.approval is not None and self.approval.read() == sha256_hex(body)
         review = self._review(plan, self._is_approved) if plan is not None else None
         if review is None or review.is_rejected:
             self.is_rejected = True
+            self._rejected = identity(found) if found is not None else []
             self._unfinished = [source for source, _ in plan.moves if source.endswith(TEMPORARY)] if plan else []
             return None
         self._unfinished = review.skipped_sources
@@ -128,7 +135,7 @@ class Journal:
             event_log.emit("recovery", event_log.WARNING, "journal_completed", text, path=self.path)
         if self.is_rejected or self._unfinished:
             self._quarantine_unfinished()
-        if self.exists():
+        if self.exists() and not self._disk.is_folder(self.path):
             self.clear()
         return plan
 

@@ -91,12 +91,22 @@ class Content:
 class Review:
     """The steps of a plan that may be carried out (`accepted`) and those that are skipped; `is_rejected`: none at all."""
 
-    def __init__(self, disk: Disk, folder: str, plan: Plan, locate: Locate, *, is_approved: bool = False) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        plan: Plan,
+        locate: Locate,
+        *,
+        is_approved: bool = False,
+        is_conversion: bool = False,
+    ) -> None:
         self._disk = disk
         self._folder = folder
         self._located: dict[str, PlannedFile] = {}
         self._contents: dict[tuple[str, str], Content] = {}
         self._targets = dict(plan.moves)
+        self._is_conversion = is_conversion
         self.accepted = plan
         self.skipped_sources: list[str] = []  # of skipped moves, if they hold what is nowhere else
         self.is_rejected = not (self._locate_all(plan, locate) and all(map(self._may_append, plan.appends)))
@@ -144,10 +154,7 @@ class Review:
         done = [move for move in plan.moves if move not in pending]  # carried out, but perhaps not yet durable
         while True:
             after = self._after(moves, removes)
-            kept = (
-                [move for move in moves if self._is_kept(move[1], after)],
-                [name for name in removes if self._is_kept(name, after)],
-            )
+            kept = [move for move in moves if self._is_kept(move[1], after)], self._removable(removes, after)
             if kept == (moves, removes):
                 break
             moves, removes = kept
@@ -158,6 +165,14 @@ class Review:
         for source, target in skipped:
             if not after.holds(self._content(source, self._located[target]), list):
                 self.skipped_sources.append(source)
+
+    def _removable(self, removes: list[str], after: Content) -> list[str]:
+        """The files that may go. A conversion removes all of a session's old files or none, so that those left can be imported."""
+        kept = [name for name in removes if self._is_kept(name, after)]
+        if not self._is_conversion or len(kept) == len(removes):
+            return kept
+        losing = {self._located[name].session for name in set(removes).difference(kept)}
+        return [name for name in kept if self._located[name].session not in losing]
 
     def _is_kept(self, name: str, after: Content) -> bool:
         located = self._located[name]
@@ -307,7 +322,7 @@ def review_conversion(disk: Disk, root: str, plan: Plan) -> Review:
             return PlannedFile(DERIVED, layouts[0], "", "", "", name)
         return next((found for layout in layouts if (found := _in_layout(layout, name)) is not None), None)
 
-    return Review(disk, root, plan, locate)
+    return Review(disk, root, plan, locate, is_conversion=True)
 
 
 def _in_layout(layout: Layout, name: str) -> PlannedFile | None:

@@ -162,14 +162,15 @@ class SessionHistory:
         self._floor = floor  # the numbers in the session's metadata: they include those of purged memories
         self._entries: list[Entry] = []  # with the ids in the files
         self._parts: dict[str, set[int]] = {}  # transaction -> the numbers that have arrived
+        self._reserved: tuple[int, dict[str, int]] = (0, {})  # numbers of entries that are not shown
         self.is_rebuilt = False
         self._clear(ReadableIds())
 
     def _clear(self, names: ReadableIds) -> None:
         self.names = names
         self.histories: dict[str, RecordHistory] = {}
-        self.numbers: dict[str, int] = {}  # the largest number given out, by prefix
-        self.seq = 0
+        self.numbers: dict[str, int] = dict(self._reserved[1])  # the largest number given out, by prefix
+        self.seq = self._reserved[0]
         self.idempotent: dict[str, str] = {}  # idempotency key -> id
         self.preferences: dict[str, str] = {}  # preference key -> id of the latest preference with it
         self.problems: list[Problem] = []
@@ -317,9 +318,12 @@ class SessionHistory:
         return self._parts.get(mark, set())
 
     def reserve(self, entry: Entry) -> None:
-        """Count the number and the id of an entry that is not shown as given out."""
-        self.seq = max(self.seq, *(transaction_range(entry.tx) or (entry.seq,))[:2])
+        """Count the number and the id of an entry that is not shown, and all numbers of its transaction, as given out."""
+        seq, numbers = self._reserved
         prefix, number = ids.parts_of(entry.id)
+        numbers[prefix] = max(numbers.get(prefix, 0), number)
+        self._reserved = max(seq, *(transaction_range(entry.tx) or (entry.seq,))[:2]), numbers
+        self.seq = max(self.seq, self._reserved[0])
         self.numbers[prefix] = max(self.numbers.get(prefix, 0), number)
 
     def unfinished(self) -> list[str]:

@@ -160,6 +160,22 @@ def test_plan_that_smp_does_not_write_is_set_aside(
         assert [each.name.partition(".")[0] for each in path.parent.glob("quarantine/unfinished-*")]
 
 
+@pytest.mark.parametrize("kind", ["folder", "link", "too large"])
+def test_journal_that_is_no_plain_file_does_not_stop_reading(tmp_path: Path, kind: str) -> None:
+    filled(tmp_path, "jsonl").close()
+    before = seen(tmp_path)
+    path = place(tmp_path, "jsonl", of_store=False)[1]
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "link":
+        path.symlink_to(tmp_path / "elsewhere")
+    else:
+        with path.open("wb") as file:
+            file.truncate((256 << 20) + 1)
+    assert seen(tmp_path) == before
+    assert after_a_write(tmp_path) == before
+
+
 @layouts
 def test_own_plan_is_carried_out_after_the_store_was_moved_or_copied(tmp_path: Path, layout: str) -> None:
     memory = filled(tmp_path / "one", layout)
