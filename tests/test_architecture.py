@@ -48,9 +48,9 @@ MAY_BE_LONGER = {
     "store/file_store.py": 540,  # the operations of a store in files
     "store/file_session.py": 545,  # and of a session
     "files/reader.py": 490,
-    "files/entry_fields.py": 455,
+    "files/entry_fields.py": 460,
     "files/locked_files.py": 460,
-    "model/history.py": 460,
+    "model/history.py": 465,
     "designs.py": 460,  # every method of five designs
     "memory.py": 780,  # one facade with every method of a store
     "session.py": 580,  # and of a session

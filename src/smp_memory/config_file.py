@@ -19,7 +19,7 @@ from smp_memory.config_source import (
     spellings,
     unknown_setting,
 )
-from smp_memory.errors import InvalidConfig
+from smp_memory.errors import InvalidConfig, StorageCorrupt
 from smp_memory.files.layouts import NAMES
 from smp_memory.privacy.settings import checked
 
@@ -47,6 +47,11 @@ def read_settings(read: Callable[[], bytes], path: str) -> dict[str, Any] | Inva
         data = read()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except StorageCorrupt as error:
+        limit = error.details.get("limit")
+        if not isinstance(limit, int):
+            raise
+        return _unreadable(path, f"larger than {limit >> 20} MiB, the most that SMP reads of it", b"")
     try:
         stored = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:

@@ -142,7 +142,7 @@ class Memory:
         self._store, is_new = open_store(root, layout_name, config, system, admit, create=create)
         self._store.clock = clock
         if trust or is_new:
-            trust_named(self._store, self._found_as)
+            trust_named(self._store, self._found_as, is_new=is_new)
         self.config: Config = self._store.config
         self.scope = Scope(self._store, None, self.config, Clock(clock))
         if self.config.unused:

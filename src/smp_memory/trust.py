@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from smp_memory.store.port import SessionStore, Store
 
 
-def trust_named(store: Store, path: str) -> None:
+def trust_named(store: Store, path: str, *, is_new: bool = False) -> None:
     """Trust a store that the user made or named. If it was not trusted before, its settings count as they are."""
     config, state = store.config, store.state
     try:
-        is_first = state.trust(path, settings={"": config.stated_protection()})
+        is_first = state.trust(path, settings={"": config.stated_protection()}, renew=is_new)
     except (
         OSError,
         SMPError,

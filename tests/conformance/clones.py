@@ -16,7 +16,13 @@ def memory_files(root: Path) -> dict[str, bytes]:
     found = {}
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
-        if path.is_file() and ".smp" not in name and path.name not in _NOT_MEMORIES and "indexes/" not in name:
+        if (
+            path.is_file()
+            and ".smp" not in name
+            and path.name not in _NOT_MEMORIES
+            and not name.startswith("deleted/")
+            and "indexes/" not in name
+        ):
             found[name] = path.read_bytes()
     return found
 

@@ -6,6 +6,7 @@ The daily run plants one value into each field, another one in each field and la
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import smp_memory
 from smp_memory.errors import SMPError
 from smp_memory.files import file_state
+from smp_memory.files.codec import signature
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.model.entry import CHANGE, DELETE, RESTORE
 from smp_memory.model.types import KINDS
@@ -237,13 +239,64 @@ def test_metadata_beyond_the_limit_costs_its_session_only(tmp_path: Path, layout
         assert memory.query("deploy", sessions=OTHER).ids
 
 
-def test_settings_beyond_the_limit_are_an_error_that_names_the_file(tmp_path: Path) -> None:
+def test_settings_beyond_the_limit_count_as_damaged(tmp_path: Path) -> None:
     root = tmp_path / "store"
     hostile_values.make_store(root, "jsonl")
     with (root / "config.json").open("ab") as file:
         file.write(b" " * (5 << 20))
-    with pytest.raises(SMPError, match=r"config\.json"):
-        smp_memory.open(root)
+    with smp_memory.open(root) as memory:
+        assert memory.query("deploy").ids
+        with pytest.raises(SMPError, match=r"config\.json.*4 MiB"):
+            memory.session(SESSION).add_decision("refused")
+
+
+@pytest.mark.parametrize("line", ['**Tags:** ["\\ud800"]', '**Topic:** "a\\ud800"', '**Extra:** {"zz":"\\ud800"}'])
+def test_half_a_surrogate_pair_in_a_markdown_block_costs_its_entry_only(tmp_path: Path, line: str) -> None:
+    with smp_memory.open(tmp_path, layout="markdown") as memory:
+        memory.create_session("s1").add_turn("user", "Deploy on Fridays")
+    path = tmp_path / "active/s1/conversation.md"
+    path.write_text(path.read_text() + f"\n## Turn 9\n{line}\n\nplanted\n")
+    with smp_memory.open(tmp_path) as memory:
+        assert [hit.record.text for hit in memory.query("deploy")] == ["Deploy on Fridays"]
+        assert memory.context(task="deploy")
+        assert [problem.code for problem in memory.session("s1").validate().problems] == ["damaged"]
+
+
+@pytest.mark.parametrize("change", [{"created": {}}, {"created": 7}, {"type": []}, {"updated": {}}, {"agreed_by": 7}])
+def test_change_of_a_fact_to_a_wrong_type_costs_nothing_else(tmp_path: Path, change: dict[str, Any]) -> None:
+    with smp_memory.open(tmp_path) as memory:
+        session = memory.create_session("s1")
+        session.add_decision("Deploy on Fridays")
+        session.add_decision("Deploy never")
+    path = tmp_path / "sessions/s1/decisions.jsonl"
+    fields = {
+        "id": "DEC-0002",
+        "seq": 9,
+        "revision": 2,
+        "updated": "2026-02-01T00:00:00Z",
+        "changes": change,
+        "schema": 1,
+    }
+    body = json.dumps(fields, separators=(",", ":"))[:-1].encode()
+    path.write_bytes(path.read_bytes() + body + f',"checksum":"{signature(body)}"}}\n'.encode())
+    with smp_memory.open(tmp_path) as memory:
+        assert "DEC-0001" in [
+            hit.record.id for hit in memory.query("deploy", where={"decision": {"contains": "Fridays"}})
+        ]
+        assert memory.timeline()
+        assert memory.session("s1").get("DEC-0001").created
+        if "agreed_by" in change:
+            memory.session("s1").anonymised_record("DEC-0002")
+
+
+@pytest.mark.parametrize("layout", NAMES)
+def test_deletion_at_the_end_of_time_stops_no_maintenance(tmp_path: Path, layout: str) -> None:
+    with smp_memory.open(tmp_path, layout=layout, clock=lambda: datetime(9999, 12, 31, 23, 59, tzinfo=UTC)) as memory:
+        session = memory.create_session("s1")
+        session.delete(session.add_decision("Gone").id)
+    with smp_memory.open(tmp_path) as memory:
+        assert memory.maintain()
+        assert memory.session("s1").restore("DEC-0001")
 
 
 def test_line_of_many_beginnings_is_read_in_bounded_time(tmp_path: Path) -> None:

@@ -47,6 +47,19 @@ STEPS: dict[str, tuple[Any, Any]] = {
 DEFAULTS = {setting.path: setting.default for setting in SETTINGS}
 
 
+def test_another_store_id_does_not_make_lower_settings_count(tmp_path: Path) -> None:
+    """A pull may overwrite `.smp/id`, which git ignores: the next command that names the store must not trust it anew."""
+    project = Project(tmp_path)
+    project.pull(**{"privacy.redaction.enabled": False, "lifecycle.purge_days": 0})
+    for id in ("1111222233334444", None):
+        path = project.root / ".smp" / "id"
+        path.write_text(f"{id}\n") if id else path.unlink()
+        for _ in range(2):
+            with smp_memory.open(project.root) as memory:
+                assert memory.config["privacy.redaction.enabled"] is True
+                assert memory.config["lifecycle.purge_days"] > 0
+
+
 class Project:
     """A project with a store that the user has made, and a way to change its files as a pull does."""
 
@@ -184,7 +197,7 @@ def test_trust_shows_the_change_before_it_is_recorded(project: Project) -> None:
         assert "privacy.redaction.enabled true → false; lifecycle.purge_days 30 → 2" in line
     assert "lower protection" in run("status")[0]
     assert "(trusted)" not in run("config", "--set", "hooks.recall=true")[0]
-    shown = run("trust")[1]
+    shown = run("trust", "--yes")[1]
     for text in ("privacy.redaction.enabled true → false", "hooks.start_tokens 1200 → 5000 (session s1)"):
         assert text in shown
     for words in (["list"], ["list", "--session", "s1"], ["doctor"]):

@@ -517,12 +517,16 @@ def test_every_failure_of_the_disk_is_compaction_failed_with_its_cause(layout: s
         system.fail_at = system.calls + call
         try:
             session.compact("forced")
+        except DurabilityUnknown:
+            system.heal()  # the plan is committed: the memories are moved by the next write or read
+            known = {record.id for record in session.records()} | {each.id for each in session.archived()}
+            assert known.issuperset(before)
         except CompactionFailed as error:
             failures += 1
             system.heal()
             assert (error.code, error.number) == ("E_COMPACTION_FAILED", "MEM_E006")
             assert error.details["session"] == "s1"
-            assert isinstance(error.__cause__, StorageFull | DurabilityUnknown)
+            assert isinstance(error.__cause__, StorageFull)
             assert error.details["cause"] == error.__cause__.code
             assert pickle.loads(pickle.dumps(error)).details == error.details
             known = {record.id for record in session.records()} | {each.id for each in session.archived()}

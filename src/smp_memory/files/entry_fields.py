@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 UID_LIMIT = 32
 fromisoformat = datetime.fromisoformat
 _ID_LIMIT = ids.LIMIT + 8
+_FACTS = frozenset(
+    ("created", "type", "session", "updated")
+)  # of a record, which a change cannot turn into anything else
 _MARK_LIMIT = 40  # characters of the mark of a transaction
 _TIME_LENGTHS = (len("2026-01-31T14:30:00Z"), len("2026-01-31T14:30:00.123456Z"))
 _ENTRY_FIELDS = frozenset(
@@ -273,7 +276,10 @@ def _check(op: str, kind_name: str, data: dict[str, Any]) -> None:
             data.get(name) not in (None, "") for group in kind.required for name in group
         ):
             raise InvalidRecord(f"{kind.text}: required for a {kind.name}.", field=kind.text)
-    elif op != CHANGE and "reason" in data:
+    elif op == CHANGE:
+        for name in _FACTS.intersection(data):
+            data[name] = _time(data[name], name) if name == "created" else text(name, data[name])
+    elif "reason" in data:
         data["reason"] = text("reason", data["reason"])
 
 

@@ -163,7 +163,7 @@ class SessionLock:
                 error = self._timeout(timeout_seconds)
                 event_log.emit(
                     "lock",
-                    event_log.WARNING,
+                    event_log.WARNING if timeout_seconds else event_log.DEBUG,  # who does not wait expects it
                     "lock_timeout",
                     error.message,
                     self._session,

@@ -40,6 +40,7 @@ end counts as cut.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -207,7 +208,7 @@ class MarkdownBlocks:
             stop = headings[n + 1].start() if n + 1 < len(headings) else limit
             if done < heading.start():
                 pieces.extend(_stray_pieces(data, done, heading.start()))
-            pieces.append(self._decode_block(data, heading, stop, stop == limit, highest, stored))
+            pieces.append(_in_unicode(data, self._decode_block(data, heading, stop, stop == limit, highest, stored)))
             highest = max(highest, highest_seq(pieces[-1].fields))
             done = pieces[-1].end
         pieces.extend(_stray_pieces(data, done, limit))
@@ -370,6 +371,17 @@ def _find_end(data: bytes, start: int, stop: int) -> re.Match[bytes] | None:
             return match
         at = data.find(b"\n<!-- end ", at + 1, stop)
     return None
+
+
+def _in_unicode(data: bytes, piece: Piece) -> Piece:
+    """The piece; damaged if an escape in it is half a surrogate pair, which no file can hold."""
+    if piece.fields is None or b"\\u" not in data[piece.start : piece.end]:
+        return piece
+    try:
+        json.dumps(piece.fields, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        return Piece(piece.start, piece.end, piece.line, DAMAGED, None, "text that is not valid Unicode")
+    return piece
 
 
 def _header_end(data: bytes, end: int) -> int:

@@ -161,7 +161,10 @@ class Review:
         skipped = pending.difference(moves)
         self.accepted = Plan()
         self.accepted.appends, self.accepted.before = plan.appends, plan.before
-        self.accepted.moves, self.accepted.removes = done + moves, removes
+        removed = [
+            name for name in plan.removes if not self._disk.exists(self._path(name))
+        ]  # their folders must be synced
+        self.accepted.moves, self.accepted.removes = done + moves, removed + removes
         for source, target in skipped:
             if not after.holds(self._content(source, self._located[target]), list):
                 self.skipped_sources.append(source)
@@ -246,7 +249,7 @@ class Review:
     def _add_info(self, content: Content, located: PlannedFile, data: bytes) -> None:
         try:
             info = located.layout.decode_info(data, located.session)
-            fields = {**info.to_dict(), "other": info.other}
+            fields = info.to_dict() if self._is_conversion else {**info.to_dict(), "other": info.other}
             content.keys.add(f"{INFO} {_canonical(fields)}")
         except (SMPError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
             content.undecoded.append(data)

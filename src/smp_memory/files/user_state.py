@@ -153,10 +153,12 @@ class UserState:
         known = self._record()
         if known is not None and known["id"] == self._store_id():
             return
-        if known is not None:
+        record = {"root": self._root, "id": self._store_id(), "trusted": [], "told": False}
+        if known is not None:  # `.smp/id` may have come with a pull: the settings that were trusted here still hold
             self.disk.remove_tree(self.folder)
+            record.update(settings=known["settings"], replaced=bool(known["trusted"]) or known.get("replaced") is True)
         self.disk.make_folder(self.folder)
-        self._write_record({"root": self._root, "id": self._store_id(), "trusted": [], "told": False})
+        self._write_record(record)
         if self.on_disk:
             self._forget_removed_daily()
 
@@ -200,10 +202,10 @@ class UserState:
         known["trusted"] = sorted({*known_paths, *paths_to_trust})
         if renew:
             known["settings"] = settings or {}
-        elif not known_paths:
+        elif not known_paths and not known.get("replaced"):
             known["settings"] = {**known.get("settings", {}), **(settings or {})}
         self._write_record({"root": self._root, "id": self._store_id(), **known})
-        return renew or not known_paths
+        return renew or not (known_paths or known.get("replaced"))
 
     def trusted_settings(self) -> TrustedSettings | None:
         """The protective settings that the user trusted, by session, "" for the store; None: all count, nobody else can set them."""

@@ -241,10 +241,10 @@ _AMBIGUOUS_DOMAINS = "net|at|be|no|us|io|dev|app|ai|co|me|tv|it|info|cloud|onlin
 _FIRST_OF_HOSTS = "www|api|db|mail|smtp|imap|ftp|git|ci|cdn|auth|sso|vpn|ns|mx|web|proxy|gateway|registry|staging|prod"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _BARE_HOST = (
-    r"(?P<bare>(?<![\w.@/\\-])(?!(?:com|org|net|io|java|javax)\.)"
+    r"(?P<bare>(?i:(?<![\w.@/\\-])(?!(?:com|org|net|io|java|javax)\.)"
     rf"(?:(?:{_LABEL}\.){{1,8}}(?:{_DOMAINS})"
     rf"|(?=[A-Za-z.]{{0,60}}[0-9-]|(?:{_FIRST_OF_HOSTS})\.[A-Za-z0-9-]{{1,63}}\.)(?:{_LABEL}\.){{1,8}}(?:{_AMBIGUOUS_DOMAINS}))"
-    r"(?![\w(-]|\.\w))"
+    r"(?![\w(-]|\.\w)))"
 )
 _PATH = (
     r"(?P<path>(?<![\w/.:~<@+-])(?:[A-Za-z]:[\\/]++(?:[^\s\\/:*?\"<>|,;]++[\\/]++)*+(?:[^\s\\/:*?\"<>|,;]*[\w-])?"

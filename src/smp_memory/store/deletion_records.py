@@ -33,6 +33,7 @@ from smp_memory.model.entry import DELETE, RESTORE
 from smp_memory.model.storage_reports import RecordedDeletion
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.ownership import merged_by
+from smp_memory.policies.clock_trust import later
 from smp_memory.store import archive_names
 from smp_memory.store.archive_index import ArchiveIndex
 
@@ -125,7 +126,7 @@ def _fields(session: FileSession, session_history: SessionHistory) -> dict[str, 
         "deleted_by": last.by,
         "reason": last.data.get("reason"),
         "deleted_items": [_item(each) for each in trashed],
-        "recovery_deadline": to_text(to_moment(first.at) + kept),
+        "recovery_deadline": to_text(later(to_moment(first.at), kept)),
         "backup_location": f"{session.store.layout.sessions}/{session.session}",
         "written_by": "smp",
     }

@@ -65,6 +65,7 @@ class FileSession:
 
     def __init__(self, store: FileStore, session: str) -> None:
         self.session = session
+        self.is_closing = False  # then nothing waits for the lock
         self.archive_path = ""  # for a copy in RAM: the archive that it was made from
         self._store = store
         self.reader = SessionReader(store.disk, store.layout, store.root, session)
@@ -213,7 +214,7 @@ class FileSession:
         with self._writing:
             try:
                 self._make_private()
-                timeout = self.config.lock_timeout_seconds
+                timeout = 0.0 if self.is_closing else self.config.lock_timeout_seconds
                 return self.writer.run_locked(operation, timeout, work, check=not while_converting)
             except FileNotFoundError:
                 raise self._store.session_not_found(self.session) from None

@@ -498,6 +498,8 @@ class FileStore:
         if written:
             from smp_memory.store.tidy import refresh_all
 
+            for session in written:
+                session.is_closing = True
             refresh_all(written)
 
     def close(self) -> None:

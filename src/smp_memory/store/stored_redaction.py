@@ -52,7 +52,9 @@ def preview_redaction(session: FileSession, redactor: Redactor) -> RedactionRepo
 def redact_stored(session: FileSession, redactor: Redactor) -> RedactionReport:
     """Redact a session. Holds the store's lock, so that `erasing.json` without the lock means an interrupted process."""
     with ArchiveIndex(session.store).locked_root("redacting"):
-        return _clean(session, redactor)
+        found = _clean(session, redactor)
+    session.write_deletion_record()  # it repeats reasons; takes the lock of the store itself
+    return found
 
 
 def _clean(session: FileSession, redactor: Redactor) -> RedactionReport:
@@ -76,7 +78,6 @@ def _clean(session: FileSession, redactor: Redactor) -> RedactionReport:
 
     session.run_locked("redacting", under_lock)
     if work.found:
-        session.write_deletion_record()  # it repeats reasons
         clean_index(store, {})  # removed, because free pages of its files may hold the text
         store.state.remove(ERASING)
     return work.found
