@@ -88,7 +88,7 @@ class Content:
         return all(any(part in blob for blob in blobs) for part in other.undecoded)
 
 
-class Review:
+class PlanReview:
     """The steps of a plan that may be carried out (`accepted`) and those that are skipped; `is_rejected`: none at all."""
 
     def __init__(
@@ -306,17 +306,17 @@ def _canonical(value: Any) -> str:
 # -- which file is it
 
 
-def review_session_plan(reader: SessionReader, plan: Plan, *, is_approved: bool) -> Review:
+def review_session_plan(reader: SessionReader, plan: Plan, *, is_approved: bool) -> PlanReview:
     """Review a plan of one session."""
     private = os.path.relpath(reader.private, reader.folder).replace(os.sep, "/")
 
     def locate(name: str) -> PlannedFile | None:
         return _located(reader.layout, reader.session, "", private, name)
 
-    return Review(reader.disk, reader.folder, plan, locate, is_approved=is_approved)
+    return PlanReview(reader.disk, reader.folder, plan, locate, is_approved=is_approved)
 
 
-def review_conversion(disk: Disk, root: str, plan: Plan) -> Review:
+def review_conversion(disk: Disk, root: str, plan: Plan) -> PlanReview:
     """Review the plan of a conversion, which may name files of every session."""
     layouts = [layout_named(name) for name in NAMES]
 
@@ -325,7 +325,7 @@ def review_conversion(disk: Disk, root: str, plan: Plan) -> Review:
             return PlannedFile(DERIVED, layouts[0], "", "", "", name)
         return next((found for layout in layouts if (found := _in_layout(layout, name)) is not None), None)
 
-    return Review(disk, root, plan, locate, is_conversion=True)
+    return PlanReview(disk, root, plan, locate, is_conversion=True)
 
 
 def _in_layout(layout: Layout, name: str) -> PlannedFile | None:
