@@ -37,6 +37,7 @@ from smp_memory.config_source import (
     reject_newer_format,
     reject_other_layout,
     safe,
+    suggestion,
     unknown_setting,
 )
 from smp_memory.errors import InvalidConfig
@@ -223,8 +224,9 @@ class Config:
         more = f" and {len(keys) - _LISTED_KEYS:,} more" if len(keys) > _LISTED_KEYS else ""
         listed = ", ".join(keys[:_LISTED_KEYS]) + more
         where = self.unused[0][0] if keys else ""
-        text = f"Settings that have no effect in SMP ({where}): {listed}. They are kept; see docs/designs.md."
-        return text if keys else ""
+        near = suggestion(self.unused[0][1]) if len(keys) == 1 else None
+        hint = f" Did you mean {near}?" if near else ""
+        return f"Settings without effect ({where}), which are kept: {listed}.{hint}" if keys else ""
 
     # -- protective settings
 
@@ -363,7 +365,7 @@ def setting_advice(error: InvalidConfig) -> str:
 def _invalid_notice(invalid: list[InvalidConfig], to_agent: bool) -> str:
     needed = {purpose for error in invalid for purpose in needed_for(error)}
     effects = ["the default holds", *(text for purpose, text in _CONSEQUENCES.items() if purpose in needed)]
-    effect = " and ".join(filter(None, (", ".join(effects[:-1]), effects[-1])))
+    effect = " and ".join(effects[:2] if WRITE in needed else effects)  # without writes nothing else can happen
     if to_agent:
         keys = ", ".join(dict.fromkeys(str(error.details.get("key") or "the whole config.json") for error in invalid))
         return f"Settings of this store cannot be used: {keys}. Until they are corrected, {effect}. The user can do that: smp doctor"

@@ -145,7 +145,7 @@ def test_store_with_settings_of_a_design_opens_and_reports_once(
         for _ in range(3):
             with smp_memory.open(tmp_path) as memory:
                 memory.set_config("durability", "os")
-    told = [record.getMessage() for record in caplog.records if "no effect" in record.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "without effect" in record.getMessage()]
     assert len(told) == 1
     assert "performance.batch_write" in told[0]
     stored = json.loads((tmp_path / FILE).read_text())
