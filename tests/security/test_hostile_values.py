@@ -51,7 +51,7 @@ def planted(root: Path, layout: str, state: str, values: list[str], step: int) -
             number += step
             if values[number % len(values)] not in LARGE:
                 planter.amend(op, name, VALUES[values[number % len(values)]])
-    assert planter.count
+    assert planter.count or set(values) <= {"very deep"}  # which no encoder can write
     return planter
 
 
