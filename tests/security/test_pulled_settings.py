@@ -287,3 +287,17 @@ def test_argument_and_environment_are_the_users_own(project: Project, monkeypatc
     assert project.value("privacy.redaction.enabled") is False
     with smp_memory.open(project.root) as memory, pytest.raises(InvalidConfig):
         memory.set_config("privacy.redaction.enabled", "maybe")
+
+
+def test_trust_without_a_terminal_accepts_lower_settings_only_with_yes(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.pull(**{"privacy.redaction.enabled": False})
+    for words, code, redacts in (((), 2, True), (("--yes",), 0, False)):
+        command = [sys.executable, "-m", "smp_memory", "trust", *words]
+        done = subprocess.run(
+            command, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code, done.stderr
+        assert "privacy.redaction.enabled true → false" in done.stderr
+        with smp_memory.open(project.root) as memory:
+            assert memory.config["privacy.redaction.enabled"] is redacts
