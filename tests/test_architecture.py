@@ -12,6 +12,7 @@ from pathlib import Path
 
 import smp_memory
 import smp_memory.errors
+from benchmarks import house
 
 SOURCE = Path(smp_memory.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -251,3 +252,17 @@ def _imports_at_the_top(path: Path) -> Iterator[str]:
                 yield name if name in known else node.module
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
+
+
+# Both counts only become smaller: whoever removes some lowers the number. `python benchmarks/house.py --list late` shows them.
+LATE_IMPORTS_INSIDE_PACKAGES = 94
+MODULES_IN_CYCLES = 23  # late imports included
+
+
+def test_number_of_late_imports_inside_packages_does_not_grow() -> None:
+    late = house.late_imports_inside_packages()
+    assert len(late) <= LATE_IMPORTS_INSIDE_PACKAGES, [f"{each.module}:{each.line} {each.target}" for each in late]
+
+
+def test_number_of_modules_in_cycles_with_late_imports_does_not_grow() -> None:
+    assert sum(map(len, house.cycles())) <= MODULES_IN_CYCLES, house.cycles()
