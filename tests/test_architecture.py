@@ -186,7 +186,6 @@ def test_public_names_can_be_imported() -> None:
         "smp_memory.testing",
         "smp_memory.config",
         "smp_memory.errors",
-        "smp_memory.testing.contract",
         "smp_memory.store.port",
         "smp_memory.files.layouts.layout",
     ):
