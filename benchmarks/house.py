@@ -49,7 +49,7 @@ BELOW_THE_STORE = {"store", "index", "files", "git", "text", "model", "testing"}
 DOORS: frozenset[str] = frozenset({"cli.main", "integrations.hooks.entry_point", "integrations.mcp.transport"})
 SHORT = 30
 ONE_WORD, FIVE_WORDS = "invoices", "invoices printed recycled paper house"
-_TOP, _LATE, _ANNOTATION = "top", "late", "annotation"
+TOP, LATE, ANNOTATION = "top", "late", "annotation"
 
 
 class Import(NamedTuple):
@@ -124,7 +124,7 @@ def imports() -> tuple[Import, ...]:
 
 
 def _imports_of(name: str) -> Iterator[Import]:
-    for node, when in _import_nodes(tree(name), _TOP):
+    for node, when in _import_nodes(tree(name), TOP):
         for target in _targets(node):
             yield Import(name, target, when, node.lineno)
 
@@ -134,10 +134,10 @@ def _import_nodes(node: ast.AST, when: str) -> Iterator[tuple[ast.Import | ast.I
         if isinstance(child, ast.Import | ast.ImportFrom):
             yield child, when
         elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield from _import_nodes(child, _LATE)
+            yield from _import_nodes(child, LATE)
         elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
             for each in child.body:
-                yield from _import_nodes(ast.Module([each], []), _ANNOTATION)
+                yield from _import_nodes(ast.Module([each], []), ANNOTATION)
             for each in child.orelse:
                 yield from _import_nodes(ast.Module([each], []), when)
         else:
@@ -160,15 +160,15 @@ def late_imports_inside_packages() -> list[Import]:
     return [
         each
         for each in imports()
-        if each.when == _LATE and each.module not in DOORS and package_of(each.module) == package_of(each.target) != ""
+        if each.when == LATE and each.module not in DOORS and package_of(each.module) == package_of(each.target) != ""
     ]
 
 
-def cycles() -> list[list[str]]:
-    """Groups of modules that import each other at run time, late imports included; the largest first."""
+def cycles(*kinds: str) -> list[list[str]]:
+    """Groups of modules that import each other, the largest first; at run time, late imports included, unless kinds are given."""
     graph: dict[str, set[str]] = {name: set() for name in modules()}
     for each in imports():
-        if each.when != _ANNOTATION:
+        if each.when in (kinds or (TOP, LATE)):
             graph[each.module].add(each.target)
     return sorted((sorted(group) for group in _components(graph) if len(group) > 1), key=len, reverse=True)
 

@@ -220,37 +220,8 @@ IN_CYCLES = {
 
 
 def test_modules_do_not_import_each_other_in_cycles() -> None:
-    imported = {_module_name(path): set(_imports_at_the_top(path)) for path in MODULES}
-    in_cycles = {module for module in imported if module in _reachable(module, imported)}
-    assert {module.removeprefix("smp_memory.") for module in in_cycles} - IN_CYCLES == set()
-
-
-def _reachable(module: str, imported: dict[str, set[str]]) -> set[str]:
-    found: set[str] = set()
-    waiting = list(imported[module])
-    while waiting:
-        other = waiting.pop()
-        if other not in found:
-            found.add(other)
-            waiting += imported.get(other, ())
-    return found
-
-
-def _module_name(path: Path) -> str:
-    return ".".join(("smp_memory", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
-
-
-def _imports_at_the_top(path: Path) -> Iterator[str]:
-    """The modules that a module imports when it is loaded, or names in annotations."""
-    known = {_module_name(each) for each in MODULES}
-    tree = ast.parse(path.read_text())
-    for node in [*tree.body, *(inner for outer in tree.body if isinstance(outer, ast.If) for inner in outer.body)]:
-        if isinstance(node, ast.ImportFrom) and node.module:
-            for alias in node.names:
-                name = f"{node.module}.{alias.name}"
-                yield name if name in known else node.module
-        elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+    in_cycles = {module for group in house.cycles(house.TOP, house.ANNOTATION) for module in group}
+    assert in_cycles - IN_CYCLES == set()
 
 
 # Both counts only become smaller: whoever removes some lowers the number. `python benchmarks/house.py --list late` shows them.
