@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from typing import Any, Unpack
 
     from smp_memory.agent_memory import AgentMemory
-    from smp_memory.analytics.curves import DecayCurve
+    from smp_memory.analytics.forecast import DecayCurve
     from smp_memory.analytics.report import Analytics
     from smp_memory.config import Config
     from smp_memory.context.builder import Context

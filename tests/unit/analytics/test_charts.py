@@ -11,10 +11,20 @@ from xml.etree import ElementTree
 import pytest
 
 import smp_memory
-from smp_memory.analytics.charts import bar_list, decay_chart, draw_decay, line_chart, sparkline
-from smp_memory.analytics.curves import KnownUse, decay_points, known_uses, sentence
+from smp_memory.analytics.charts import (
+    MAX_NEIGHBOURS,
+    Neighbour,
+    bar_list,
+    boxes,
+    decay_chart,
+    draw_decay,
+    line_chart,
+    neighbours,
+    relation_graph,
+    sparkline,
+)
 from smp_memory.analytics.facts import DAY
-from smp_memory.analytics.relation_chart import MAX_NEIGHBOURS, Neighbour, boxes, neighbours, relation_graph
+from smp_memory.analytics.forecast import KnownUse, decay_points, known_uses, sentence
 from smp_memory.analytics.svg import shortened, width_of
 from smp_memory.decay import POLICIES, policy_of
 from smp_memory.errors import InvalidQuery, SMPError

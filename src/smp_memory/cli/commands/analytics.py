@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from smp_memory.analytics.forecast import Forecast
     from smp_memory.analytics.impact import DecisionImpact, Impact
     from smp_memory.analytics.report import Analytics
-    from smp_memory.analytics.trends import Trends
-    from smp_memory.analytics.usage import Usage, UsageGroup, UsedMemory
+    from smp_memory.analytics.usage import Trends, Usage, UsageGroup, UsedMemory
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
 

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from smp_memory.analytics.decay_rates import DecayAdvice, RateSuggestion
+    from smp_memory.analytics.facts import Periods
     from smp_memory.analytics.forecast import Forecast
     from smp_memory.analytics.impact import DecisionImpact, Impact
-    from smp_memory.analytics.periods import Periods
-    from smp_memory.analytics.trends import Trends
-    from smp_memory.analytics.usage import Usage, UsageGroup, UsedMemory
+    from smp_memory.analytics.usage import Trends, Usage, UsageGroup, UsedMemory
     from smp_memory.integrations.web.request import PageRequest
 
 _WIDE, _NARROW = 1076, 640  # pixels
