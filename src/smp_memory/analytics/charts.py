@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from smp_memory.analytics.forecast import KnownUse
-    from smp_memory.decay import Policy
+    from smp_memory.model.decay import Policy
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.hits import Related
 

@@ -28,7 +28,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.analytics.facts import DAY, MemoryFacts, dicts
-from smp_memory.decay import AGE_PENALTY
+from smp_memory.model.decay import AGE_PENALTY
 from smp_memory.model.types import KINDS
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.analytics.facts import DAY, MAX_DAYS, MemoryFacts, dicts, memories, moment_of, time_text
-from smp_memory.decay import DecayInputs
+from smp_memory.model.decay import DecayInputs
 from smp_memory.model.times import to_microseconds, to_moment, to_text
 from smp_memory.policies.session_states import ARCHIVED
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from smp_memory.decay import Policy
+    from smp_memory.model.decay import Policy
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem

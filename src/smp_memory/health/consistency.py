@@ -31,9 +31,9 @@ from datetime import timedelta
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.decay import DecayInputs, policy_of
 from smp_memory.errors import SMPError
 from smp_memory.model import ids
+from smp_memory.model.decay import DecayInputs, policy_of
 from smp_memory.model.health import NOTE, WARNING, Check, HealthIssue, limited, named
 from smp_memory.model.times import to_microseconds
 from smp_memory.model.types import KINDS, PREFIXES
@@ -43,7 +43,7 @@ from smp_memory.policies.statuses import is_active_decision, is_unresolved, supe
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from smp_memory.decay import Policy
+    from smp_memory.model.decay import Policy
     from smp_memory.model.record import Record
     from smp_memory.store.port import SessionExamination, StoreExamination
 

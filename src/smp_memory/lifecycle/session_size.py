@@ -17,7 +17,7 @@ from smp_memory.policies.retention import PreservationRules, WeighedMemory
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp_memory.config import Config
-    from smp_memory.decay import Policy
+    from smp_memory.model.decay import Policy
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import SessionHistory
     from smp_memory.store.port import IndexSearcher, SessionStore, Store

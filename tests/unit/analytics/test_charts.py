@@ -26,8 +26,8 @@ from smp_memory.analytics.charts import (
 from smp_memory.analytics.facts import DAY
 from smp_memory.analytics.forecast import KnownUse, decay_points, known_uses, sentence
 from smp_memory.analytics.svg import shortened, width_of
-from smp_memory.decay import POLICIES, policy_of
 from smp_memory.errors import InvalidQuery, SMPError
+from smp_memory.model.decay import POLICIES, policy_of
 from smp_memory.model.times import to_microseconds
 from smp_memory.testing import FrozenClock
 

@@ -12,10 +12,10 @@ import pytest
 import smp_memory
 from smp_memory.cli.main import main
 from smp_memory.context.digest import digest_text
-from smp_memory.decay import POLICIES, DecayInputs, policy_of
 from smp_memory.errors import InvalidRecord
 from smp_memory.files.layouts import NAMES
 from smp_memory.model import types
+from smp_memory.model.decay import POLICIES, DecayInputs, policy_of
 from smp_memory.model.types import ACTIVE, IF_CRITICAL, KINDS, OPEN, Kind
 from smp_memory.testing import FrozenClock
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.decay import POLICIES, DecayInputs, NoDecayPolicy, policy_of
 from smp_memory.errors import SizeLimitExceeded
 from smp_memory.files.layouts import NAMES
+from smp_memory.model.decay import POLICIES, DecayInputs, NoDecayPolicy, policy_of
 from smp_memory.policies.compaction_plan import FADED, SETTLED, plan
 from smp_memory.testing import MachineClock
 from tests.crash.scenarios import some
