@@ -17,9 +17,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.analytics.facts import DAY, MAX_DAYS, MemoryFacts, dicts, memories, moment_of, time_text
+from smp_memory.lifecycle.transitions import ARCHIVED
 from smp_memory.model.decay import DecayInputs
 from smp_memory.model.times import to_microseconds, to_moment, to_text
-from smp_memory.policies.session_states import ARCHIVED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 
 from smp_memory.index.decay_inputs import decay_inputs, joint_searcher
 from smp_memory.index.query import RowConditions
+from smp_memory.lifecycle.compaction_plan import estimate_gain
+from smp_memory.lifecycle.quota import SizeReport, Thresholds, size_report
+from smp_memory.lifecycle.retention import PreservationRules, WeighedMemory
 from smp_memory.model.times import EPOCH, to_microseconds
-from smp_memory.policies.compaction_plan import estimate_gain
-from smp_memory.policies.quota import SizeReport, Thresholds, size_report
-from smp_memory.policies.retention import PreservationRules, WeighedMemory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

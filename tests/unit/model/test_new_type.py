@@ -260,7 +260,7 @@ def test_compaction_keeps_open_records_of_a_new_type_and_removes_closed_ones(tmp
 
 
 def test_retention_expires_closed_records_after_the_days_of_the_row(tmp_path: Path) -> None:
-    from smp_memory.policies.retention import due
+    from smp_memory.lifecycle.retention import due
 
     clock = FrozenClock()
     with opened(tmp_path, clock=clock) as memory:

@@ -18,9 +18,9 @@ from smp_memory.integrations.web.pages.memory_history import history_panel, prov
 from smp_memory.integrations.web.pages.memory_relations import MemoryRelations, relations_panel, similar_panel
 from smp_memory.integrations.web.parts import author_of, marks, memory_link, memory_url, when
 from smp_memory.integrations.web.words import line_of, shortened
+from smp_memory.model.statuses import is_settled
 from smp_memory.model.times import to_microseconds
 from smp_memory.model.types import KINDS
-from smp_memory.policies.statuses import is_settled
 
 if TYPE_CHECKING:
     from starlette.responses import Response
