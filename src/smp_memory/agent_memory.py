@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from smp_memory.agent_rights import Guard
     from smp_memory.context.builder import Context
     from smp_memory.errors import MemoryNotFound
+    from smp_memory.lifecycle.consolidation import Duplicates
     from smp_memory.memory import Memory
     from smp_memory.model.deletions import Trashed
     from smp_memory.model.hits import Hit, Hits, Related
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     from smp_memory.overview.activity import Participants, Timeline
     from smp_memory.overview.summary import SessionSummary
     from smp_memory.overview.topics import Topics
-    from smp_memory.policies.consolidation import Duplicates
     from smp_memory.search.records import Snapshot
     from smp_memory.session import SessionMemory
 

@@ -297,7 +297,7 @@ class Config:
 
     @property
     def decay(self) -> dict[str, Any]:
-        """The section `decay`, as `smp_memory.decay.policy_of` expects it."""
+        """The section `decay`, as `smp_memory.model.decay.policy_of` expects it."""
         return self.section("decay")
 
     def __setattr__(self, name: str, value: object) -> NoReturn:

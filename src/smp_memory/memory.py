@@ -44,12 +44,13 @@ if TYPE_CHECKING:
     from typing import Any, Unpack
 
     from smp_memory.agent_memory import AgentMemory
-    from smp_memory.analytics.curves import DecayCurve
+    from smp_memory.analytics.forecast import DecayCurve
     from smp_memory.analytics.report import Analytics
     from smp_memory.config import Config
     from smp_memory.context.builder import Context
     from smp_memory.files.system import System
     from smp_memory.global_memory import GlobalMemory
+    from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.lifecycle.maintenance import MaintenanceReport
     from smp_memory.lifecycle.session_states import SessionState
     from smp_memory.model.deletions import Purged, Receipt, Trashed
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     from smp_memory.overview.activity import Participants, Timeline
     from smp_memory.overview.summary import SessionSummary
     from smp_memory.overview.topics import Topics
-    from smp_memory.policies.clock_trust import Evidence
     from smp_memory.privacy.anonymisation import Placeholders
     from smp_memory.search.explanation import Explanation
     from smp_memory.store.port import Store, StoreExamination

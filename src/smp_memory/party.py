@@ -10,7 +10,7 @@ Guarantees: a finding is stored before it is compared, so none is lost, even if 
 near-duplicate findings are merged into one that names all who found it (`discoverers`) and keeps every wording (`merged_from`);
 if concurrent merges keep failing, they are related instead. A decision keeps what each agent said (`inputs`), who agreed
 and who did not. Turns, decisions, findings and preferences are for all; states and private memories are their agent's.
-Non-guarantees: similarity is that of words, see `smp_memory.policies.consolidation`.
+Non-guarantees: similarity is that of words, see `smp_memory.lifecycle.consolidation`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from smp_memory.agent_memory import agent_in
 from smp_memory.errors import Conflict, InvalidRecord, MemoryNotFound
 from smp_memory.index.tokenizer import without_signs
+from smp_memory.lifecycle.consolidation import find_duplicates
 from smp_memory.model.times import to_text
-from smp_memory.policies.consolidation import find_duplicates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

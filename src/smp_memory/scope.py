@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from smp_memory.config import Config
-    from smp_memory.decay import Policy
+    from smp_memory.model.decay import Policy
     from smp_memory.model.record import Record, Records
     from smp_memory.model.times import Clock
     from smp_memory.privacy.visibility import Viewer
@@ -64,7 +64,7 @@ class Scope:
 
     def policy(self) -> Policy:
         """The decay policy of the settings."""
-        from smp_memory.decay import policy_in
+        from smp_memory.model.decay import policy_in
 
         return policy_in(self.config)
 

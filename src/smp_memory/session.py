@@ -30,8 +30,13 @@ if TYPE_CHECKING:
     from smp_memory.agent_memory import AgentMemory
     from smp_memory.config import Config
     from smp_memory.context.builder import Context
+    from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.lifecycle.compaction import CompactionReport
+    from smp_memory.lifecycle.compaction_plan import Summariser
+    from smp_memory.lifecycle.consolidation import Duplicates
+    from smp_memory.lifecycle.quota import SizeReport
     from smp_memory.lifecycle.session_states import SessionState
+    from smp_memory.lifecycle.transitions import Transition
     from smp_memory.memory import Memory
     from smp_memory.model.deletions import Purged, Receipt, Trashed
     from smp_memory.model.hits import Hit, Hits, Related
@@ -68,11 +73,6 @@ if TYPE_CHECKING:
     from smp_memory.overview.summary import SessionSummary
     from smp_memory.overview.topics import Topics
     from smp_memory.party import Party
-    from smp_memory.policies.clock_trust import Evidence
-    from smp_memory.policies.compaction_plan import Summariser
-    from smp_memory.policies.consolidation import Duplicates
-    from smp_memory.policies.quota import SizeReport
-    from smp_memory.policies.session_states import Transition
     from smp_memory.privacy.anonymisation import Placeholders
     from smp_memory.scope import Scope
     from smp_memory.search.records import Snapshot

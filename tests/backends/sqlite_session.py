@@ -17,6 +17,7 @@ from smp_memory.errors import (
     MemoryNotFound,
 )
 from smp_memory.model.content_checks import content_problems
+from smp_memory.model.deletions import AnnouncedPurge, PurgeCheck
 from smp_memory.model.entry import Entry
 from smp_memory.model.history import IdAllocator, SessionHistory
 from smp_memory.model.reports import Problem, Report
@@ -29,7 +30,6 @@ from smp_memory.model.storage_reports import (
     TidyReport,
 )
 from smp_memory.model.times import to_moment, to_text
-from smp_memory.policies.purge import AnnouncedPurge, PurgeCheck
 from smp_memory.privacy.settings import checked
 
 TYPE_CHECKING = False

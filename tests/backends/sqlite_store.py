@@ -42,6 +42,8 @@ from smp_memory.files.activity import SESSION_USES, AccessLog
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import open_user_state
+from smp_memory.lifecycle.compaction_plan import AUTHOR, covers, without_quotes
+from smp_memory.lifecycle.purge import purge_due
 from smp_memory.model import ids
 from smp_memory.model.entry import Entry
 from smp_memory.model.history import SessionHistory
@@ -51,8 +53,6 @@ from smp_memory.model.storage_reports import (
     ArchivedSession,
 )
 from smp_memory.model.times import EPOCH, to_moment, to_text
-from smp_memory.policies.compaction_plan import AUTHOR, covers, without_quotes
-from smp_memory.policies.purge import purge_due
 from smp_memory.store.examination import PlainExamination
 from smp_memory.store.history_index import HistoryIndex
 from smp_memory.store.session_erasure import pieces_of

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 from smp_memory.files.memory_system import MemoryFileNode, MemoryFolderNode, MemoryNode, MemorySystem
 from smp_memory.files.reader import SessionReader
 from smp_memory.files.system import System
+from smp_memory.lifecycle.clock_trust import NO_EVIDENCE
 from smp_memory.memory import Memory, open_memory
 from smp_memory.model.history import SessionHistory
-from smp_memory.policies.clock_trust import NO_EVIDENCE
 from smp_memory.session import SessionMemory
 from smp_memory.store.rewrite import SessionEdit, copy_of, entries_of, private_name, rewrite
 from smp_memory.testing import CrashingSystem, FrozenClock, PowerLoss

@@ -11,8 +11,8 @@ import pytest
 
 from smp_memory.files.disk import Disk
 from smp_memory.files.memory_system import MemorySystem
+from smp_memory.lifecycle.clock_trust import NO_EVIDENCE
 from smp_memory.memory import Memory
-from smp_memory.policies.clock_trust import NO_EVIDENCE
 from smp_memory.store.session_erasure import scan_folder
 from smp_memory.store.trash import purged_ids
 from tests.crash.scenarios import (

@@ -12,8 +12,8 @@ import pytest
 
 from smp_memory.errors import DurabilityUnknown, SMPError
 from smp_memory.files.memory_system import MemorySystem
+from smp_memory.lifecycle.clock_trust import NO_EVIDENCE
 from smp_memory.memory import Memory
-from smp_memory.policies.clock_trust import NO_EVIDENCE
 from smp_memory.store.cold_storage import cold_history
 from smp_memory.testing import FaultySystem
 from tests.crash import test_archive_and_trash as archives

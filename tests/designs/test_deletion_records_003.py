@@ -13,7 +13,7 @@ import yaml
 
 import smp_memory
 from smp_memory.errors import SessionNotFound
-from smp_memory.policies.clock_trust import NO_EVIDENCE
+from smp_memory.lifecycle.clock_trust import NO_EVIDENCE
 
 NOW = datetime(2026, 3, 1, 10, 30, tzinfo=UTC)
 FOREIGN = """\

@@ -21,8 +21,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import NAMES
 from smp_memory.files.memory_system import MemorySystem
+from smp_memory.lifecycle.clock_trust import NO_EVIDENCE
 from smp_memory.memory import Memory, open_memory
-from smp_memory.policies.clock_trust import NO_EVIDENCE
 from smp_memory.session import SessionMemory
 from smp_memory.store.session_erasure import scan_folder
 from smp_memory.store.trash import purged_ids

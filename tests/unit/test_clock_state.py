@@ -12,7 +12,7 @@ import pytest
 
 import smp_memory
 from smp_memory.lifecycle import clock_state
-from smp_memory.policies.clock_trust import distrust
+from smp_memory.lifecycle.clock_trust import distrust
 from smp_memory.testing import MachineClock
 from tests.user_state import state_folder
 

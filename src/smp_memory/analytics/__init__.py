@@ -12,9 +12,8 @@ from smp_memory.import_lock import door
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp_memory.analytics import charts as charts
-    from smp_memory.analytics import curves as curves
+    from smp_memory.analytics import forecast as forecast
     from smp_memory.analytics import memory_curve as memory_curve
-    from smp_memory.analytics import relation_chart as relation_chart
     from smp_memory.analytics import report as report
 
-__getattr__ = door(__name__, "charts", "curves", "memory_curve", "relation_chart", "report")
+__getattr__ = door(__name__, "charts", "forecast", "memory_curve", "report")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.analytics import curves
-from smp_memory.analytics.options import number_of_days, share
+from smp_memory.analytics import forecast
+from smp_memory.analytics.facts import number_of_days, share
 from smp_memory.errors import InvalidQuery
 
 if TYPE_CHECKING:
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from smp_memory.store.port import IndexSearcher
 
 
-def decay_curve(scope: Scope, id: Any, *, threshold: float | None = None, days_ahead: float = 90) -> curves.DecayCurve:
+def decay_curve(
+    scope: Scope, id: Any, *, threshold: float | None = None, days_ahead: float = 90
+) -> forecast.DecayCurve:
     """The priority of one memory over time, with its history and all uses that are known."""
     name = getattr(id, "ref", None) or id
     session, memory_id = _split(name) if isinstance(name, str) else ("", "")
@@ -26,14 +28,14 @@ def decay_curve(scope: Scope, id: Any, *, threshold: float | None = None, days_a
     if record is None or not scope.sees(record):
         raise files.memory_not_found(memory_id)
     assert history is not None  # the record is made of it
-    uses = curves.known_uses(history) + _counted_uses(scope, session, memory_id)
-    return curves.decay_points(
+    uses = forecast.known_uses(history) + _counted_uses(scope, session, memory_id)
+    return forecast.decay_points(
         record, scope.policy(), scope.now(), threshold=share("threshold", least), days_ahead=number_of_days("days_ahead", days_ahead),
         history=history, uses=uses,
     )  # fmt: skip
 
 
-def _counted_uses(scope: Scope, session: str, id: str) -> list[curves.KnownUse]:
+def _counted_uses(scope: Scope, session: str, id: str) -> list[forecast.KnownUse]:
     """The last use that is counted, and the single uses that the access log still has."""
 
     def look(searcher: IndexSearcher) -> tuple[int, int] | None:
@@ -48,8 +50,8 @@ def _counted_uses(scope: Scope, session: str, id: str) -> list[curves.KnownUse]:
         round(at * 1_000_000) for name, at in (*access.read(0)[0], *access.pending()) if name == f"{session}/{id}"
     )
     total, last = counted
-    single = [curves.KnownUse(time, max(1, total - len(times) + place)) for place, time in enumerate(times[:-1], 1)]
-    return [*single, curves.KnownUse(last, total)]
+    single = [forecast.KnownUse(time, max(1, total - len(times) + place)) for place, time in enumerate(times[:-1], 1)]
+    return [*single, forecast.KnownUse(last, total)]
 
 
 def _split(ref: str) -> tuple[str, str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from smp_memory.analytics.facts import MemoryFacts, brief
-from smp_memory.analytics.periods import Periods
+from smp_memory.analytics.facts import MemoryFacts, Periods, brief
 from smp_memory.incomplete import each_existing
 from smp_memory.index.query import RowConditions
 from smp_memory.index.rows import POSITION_BITS
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Protocol, TypeVar
 
-    from smp_memory.analytics.options import AnalyticsOptions
+    from smp_memory.analytics.facts import AnalyticsOptions
     from smp_memory.index.rows import Row
     from smp_memory.model.reports import Problem
     from smp_memory.scope import Scope

@@ -12,10 +12,19 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from smp_memory import lifecycle
-from smp_memory.analytics import decay_rates, forecast, impact, trends, usage
-from smp_memory.analytics.facts import DAY, MemoryFacts, moment_of
-from smp_memory.analytics.options import AnalyticsOptions, one_of, session_names, share, whole_number
-from smp_memory.analytics.periods import LENGTHS
+from smp_memory.analytics import decay_rates, forecast, impact, usage
+from smp_memory.analytics.facts import (
+    DAY,
+    LENGTHS,
+    MAX_DAYS,
+    AnalyticsOptions,
+    MemoryFacts,
+    moment_of,
+    one_of,
+    session_names,
+    share,
+    whole_number,
+)
 from smp_memory.analytics.reader import FactReader, facts_of
 from smp_memory.errors import maps_errors
 from smp_memory.incomplete import each_existing
@@ -23,11 +32,11 @@ from smp_memory.index.decay_inputs import decay_inputs, joint_searcher
 from smp_memory.index.documents import text_of
 from smp_memory.index.query import RowConditions
 from smp_memory.index.tokenizer import ParsedText
+from smp_memory.lifecycle.quota import days_to_quota, growth_per_day
 from smp_memory.model.history import PausedCollection
 from smp_memory.model.succession import SUPERSEDES
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
-from smp_memory.policies.quota import days_to_quota, growth_per_day
 from smp_memory.scope import Scope
 from smp_memory.search.query import Query
 
@@ -35,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
+    from smp_memory.analytics.usage import Trends
     from smp_memory.config import Config
     from smp_memory.index.rows import Row
     from smp_memory.lifecycle.session_states import SessionState
@@ -104,9 +114,9 @@ class Analytics:
         return made
 
     @property
-    def topics(self) -> trends.Trends:
+    def topics(self) -> Trends:
         """Topics and tags by week or month: rising, new, falling, quiet, steady."""
-        made: trends.Trends = self._part("topics", _read_trends)
+        made: Trends = self._part("topics", _read_trends)
         return made
 
     @property
@@ -167,13 +177,13 @@ def _read_usage(reader: FactReader) -> usage.Usage:
     return reader.finish(usage.usage(facts, labels, log, reader.periods, reader.limit))
 
 
-def _read_trends(reader: FactReader) -> trends.Trends:
+def _read_trends(reader: FactReader) -> Trends:
     def look(searcher: IndexSearcher) -> tuple[list[MemoryFacts], list[tuple[int, str]]]:
         conditions = reader.conditions(searcher)
         return reader.facts(searcher, conditions), searcher.labels(conditions)
 
     facts, labels = reader.read(look)
-    return reader.finish(trends.trends(facts, labels, reader.periods, reader.limit))
+    return reader.finish(usage.trends(facts, labels, reader.periods, reader.limit))
 
 
 def _read_decay(reader: FactReader) -> decay_rates.DecayAdvice:
@@ -259,7 +269,7 @@ def _read_forecast(reader: FactReader) -> forecast.Forecast:
         conditions = reader.conditions(searcher, in_range=False)
         rows, accesses = reader.rows(searcher, conditions)
         facts = facts_of(searcher, rows, accesses)
-        ends = searcher.expiries(conditions, reader.time, reader.time + forecast.MAX_DAYS * DAY)
+        ends = searcher.expiries(conditions, reader.time, reader.time + MAX_DAYS * DAY)
         joint = joint_searcher(reader.scope.policy(), searcher)
         return [(each, decay_inputs(row, accesses, joint)) for each, row in zip(facts, rows, strict=True)], ends
 

@@ -19,10 +19,10 @@ from smp_memory.context.trace import ALREADY_TOLD, NOT_FOR_AGENT, REPEATED_KEY, 
 from smp_memory.index.documents import wish_of
 from smp_memory.index.query import inverse_frequency
 from smp_memory.index.tokenizer import STOP_WORDS
+from smp_memory.model.statuses import is_settled, status_of
 from smp_memory.model.times import is_valid
 from smp_memory.model.types import KINDS, NUMBERED
-from smp_memory.policies.currency import outdated
-from smp_memory.policies.statuses import is_settled, status_of
+from smp_memory.search.outdated import outdated
 from smp_memory.search.succession import OUTDATED, SETTLED, SUPERSEDED
 
 TYPE_CHECKING = False

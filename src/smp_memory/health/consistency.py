@@ -11,7 +11,7 @@ Targets in archived sessions are assumed to exist: the archive is not opened for
 Duplicates: near-duplicates within a session, and word-for-word copies within and across sessions. Notes, because a
 duplicate is no fault, but queries return it twice; turns that were imported twice are a warning.
 
-    similar       findings or preferences of one session that say the same (`smp_memory.policies.consolidation`)
+    similar       findings or preferences of one session that say the same (`smp_memory.lifecycle.consolidation`)
     copies        decisions, learnings or artifacts of one session with the same text
     repeated      turns with the same author, time and text: a transcript was imported twice
     across        findings, decisions or learnings with the same text in several sessions, unless they were promoted to
@@ -31,19 +31,19 @@ from datetime import timedelta
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.decay import DecayInputs, policy_of
 from smp_memory.errors import SMPError
+from smp_memory.lifecycle.consolidation import find_duplicates
 from smp_memory.model import ids
+from smp_memory.model.decay import DecayInputs, policy_of
 from smp_memory.model.health import NOTE, WARNING, Check, HealthIssue, limited, named
+from smp_memory.model.statuses import is_active_decision, is_unresolved, superseded_ids
 from smp_memory.model.times import to_microseconds
 from smp_memory.model.types import KINDS, PREFIXES
-from smp_memory.policies.consolidation import find_duplicates
-from smp_memory.policies.statuses import is_active_decision, is_unresolved, superseded_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from smp_memory.decay import Policy
+    from smp_memory.model.decay import Policy
     from smp_memory.model.record import Record
     from smp_memory.store.port import SessionExamination, StoreExamination
 

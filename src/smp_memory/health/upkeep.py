@@ -23,15 +23,15 @@ from smp_memory.discovery import about_others
 from smp_memory.errors import SMPError
 from smp_memory.git.repository import merges_without_driver
 from smp_memory.lifecycle.clock_state import evidence
+from smp_memory.lifecycle.clock_trust import distrust
 from smp_memory.lifecycle.maintenance import EVERY, FILE
+from smp_memory.lifecycle.quota import OK, Thresholds, days_to_quota, growth_per_day, level_of
+from smp_memory.lifecycle.quota import WARNING as FILLING
 from smp_memory.lifecycle.session_states import lifecycle_times, state_marks
+from smp_memory.lifecycle.transitions import PURGED, announces_purge, due_transition
 from smp_memory.model.health import NOTE, PROBLEM, WARNING, Check, HealthIssue, counted, limited, named
 from smp_memory.model.ids import is_valid
 from smp_memory.model.times import to_moment
-from smp_memory.policies.clock_trust import distrust
-from smp_memory.policies.quota import OK, Thresholds, days_to_quota, growth_per_day, level_of
-from smp_memory.policies.quota import WARNING as FILLING
-from smp_memory.policies.session_states import PURGED, announces_purge, due_transition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import InvalidRecord, SessionExists, SizeLimitExceeded
 from smp_memory.model.ids import sha256_hex
+from smp_memory.model.statuses import is_settled
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.model.types import KINDS
-from smp_memory.policies.statuses import is_settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -6,13 +6,13 @@ change and use among itself and these counts. Deleted memories and those that th
 
 from __future__ import annotations
 
-from smp_memory.decay import DecayInputs
+from smp_memory.model.decay import DecayInputs
 from smp_memory.model.types import NUMBERED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from smp_memory.decay import Policy
     from smp_memory.index.rows import Row
+    from smp_memory.model.decay import Policy
     from smp_memory.store.port import IndexSearcher
 
 _NEVER_USED = (0, None)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import lru_cache
 from zlib import crc32
 
-from smp_memory.decay import impact_level
 from smp_memory.index.rows import NULL
 from smp_memory.index.tokenizer import bag_of_terms
+from smp_memory.model.decay import impact_level
 from smp_memory.model.entry import BY_MAINTENANCE, is_maintenance
 from smp_memory.model.succession import SUCCESSION_KINDS, may_supersede, successions
 from smp_memory.model.times import EPOCH, to_moment, validity

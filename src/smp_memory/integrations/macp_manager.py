@@ -45,9 +45,9 @@ from smp_memory.integrations.macp_messages import (
     read,
 )
 from smp_memory.model.record import copied
+from smp_memory.model.statuses import is_settled
 from smp_memory.model.times import to_text
 from smp_memory.party import merge_similar_findings
-from smp_memory.policies.statuses import is_settled
 from smp_memory.privacy.visibility import Viewer
 
 if TYPE_CHECKING:

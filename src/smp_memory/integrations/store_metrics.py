@@ -26,9 +26,9 @@ from smp_memory.integrations.hooks.events import CLIENTS
 from smp_memory.integrations.hooks.session_state import FOLDER as HOOKS_FOLDER
 from smp_memory.integrations.hooks.session_state import LOG as HOOKS_LOG
 from smp_memory.lifecycle.maintenance import EVERY, last_runs
+from smp_memory.lifecycle.transitions import ACTIVE, ARCHIVED, CREATED, DECAYING, DELETED, IDLE
 from smp_memory.metrics import COUNTER, GAUGE, Metric, MetricSamples
 from smp_memory.model.types import KINDS, SEVERITIES, names_where
-from smp_memory.policies.session_states import ACTIVE, ARCHIVED, CREATED, DECAYING, DELETED, IDLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -26,7 +26,7 @@ from smp_memory.integrations.workflow_declaration import (
     parse,
     read,
 )
-from smp_memory.policies.statuses import is_settled
+from smp_memory.model.statuses import is_settled
 
 if TYPE_CHECKING:
     import os

@@ -1,4 +1,4 @@
-"""Readings of the clocks at the last check, kept in the user's state as evidence for `policies.clock_trust`.
+"""Readings of the clocks at the last check, kept in the user's state as evidence for `lifecycle.clock_trust`.
 
     {"seen": "2026-01-31T14:30:05Z", "boot": "…", "uptime_seconds": 86400.5, "ahead_seconds": 0.2,
      "passed_seconds": 172800.0, "looked": {"boot": "…", "uptime_seconds": 86400.5},
@@ -20,14 +20,14 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import Corrupt, SMPError, UserError
-from smp_memory.model.times import to_moment, to_text
-from smp_memory.policies.clock_trust import (
+from smp_memory.lifecycle.clock_trust import (
     NO_EVIDENCE,
     Evidence,
     continues_doubted_time,
     continues_trusted_time,
     distrust,
 )
+from smp_memory.model.times import to_moment, to_text
 
 if TYPE_CHECKING:
     from smp_memory.store.port import Store

@@ -21,16 +21,16 @@ from smp_memory.errors import (
     StorageError,
     from_os_error,
 )
+from smp_memory.lifecycle import consolidation
+from smp_memory.lifecycle.compaction_plan import plan
+from smp_memory.lifecycle.consolidation import THRESHOLD, Duplicates, merged
+from smp_memory.lifecycle.retention import PreservationRules
 from smp_memory.lifecycle.session_size import report, weighed_memories
 from smp_memory.model.history import PausedCollection
 from smp_memory.model.storage_reports import MovedEntries
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
 from smp_memory.observation import observed
-from smp_memory.policies import consolidation
-from smp_memory.policies.compaction_plan import plan
-from smp_memory.policies.consolidation import THRESHOLD, Duplicates, merged
-from smp_memory.policies.retention import PreservationRules
 from smp_memory.write.operations import Batch, Delete, Update, id_of
 from smp_memory.write.path import Writer
 
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any
 
+    from smp_memory.lifecycle.compaction_plan import CompactionPlan, Summariser
     from smp_memory.lifecycle.open_session import OpenSession
+    from smp_memory.lifecycle.quota import SizeReport
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import IdAllocator
     from smp_memory.model.record import Record
-    from smp_memory.policies.compaction_plan import CompactionPlan, Summariser
-    from smp_memory.policies.quota import SizeReport
     from smp_memory.write.operations import Operation
 
 GENTLE, FORCED = "gentle", "forced"

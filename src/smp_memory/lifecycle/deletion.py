@@ -16,10 +16,10 @@ from smp_memory.incomplete import each_existing
 from smp_memory.lifecycle import clock_state
 from smp_memory.lifecycle.compaction import cold_ids_among, cold_records, missing_memory, restore_cold
 from smp_memory.lifecycle.open_session import OpenSession, open_session
+from smp_memory.lifecycle.purge import purge_due, trashed
 from smp_memory.model.deletions import Deletion, Purged, Receipt, Restoration
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.observation import observed
-from smp_memory.policies.purge import purge_due, trashed
 from smp_memory.privacy.fence import strip_reason
 from smp_memory.privacy.settings import clean_reason
 from smp_memory.search.query import SORT_NAMES, Query
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.config import Config
+    from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.model.deletions import Trashed
     from smp_memory.model.history import SessionHistory
     from smp_memory.model.record import Record
-    from smp_memory.policies.clock_trust import Evidence
     from smp_memory.privacy.redaction import RedactedSpan
     from smp_memory.scope import Scope
     from smp_memory.store.port import SessionStore

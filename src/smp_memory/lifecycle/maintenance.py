@@ -11,7 +11,7 @@
 | retention | daily | if `retention.enabled`: moves memories past their retention to the trash |
 | purge | weekly | removes what was deleted `lifecycle.purge_days` ago, announced a day before |
 
-Guarantees: no task that changes files by the calendar runs after the clock jumped (`smp_memory.policies.clock_trust`); the report says
+Guarantees: no task that changes files by the calendar runs after the clock jumped (`smp_memory.lifecycle.clock_trust`); the report says
 so. A task that fails does not keep the others from running. With `dry_run` the report says what would be done and nothing is done.
 The times of the last runs are in `.smp/maintenance.json`; if it is lost, `smp maintain` runs every task, and opening the
 store begins all periods again.
@@ -27,19 +27,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from smp_memory.config import REMOVE, WRITE
 from smp_memory.errors import InvalidRecord, SMPError, StorageCorrupt
 from smp_memory.lifecycle import clock_state
+from smp_memory.lifecycle.clock_trust import distrust
 from smp_memory.lifecycle.compaction import compact
 from smp_memory.lifecycle.deletion import delete, purge
 from smp_memory.lifecycle.open_session import open_session
+from smp_memory.lifecycle.quota import Thresholds, compaction_target
+from smp_memory.lifecycle.retention import due as retention_due
+from smp_memory.lifecycle.retention import upcoming
 from smp_memory.lifecycle.session_states import due_to_archive, lifecycle_times, state_marks
 from smp_memory.lifecycle.sessions import archive_session
+from smp_memory.lifecycle.transitions import PURGED, announces_purge, due_transition
 from smp_memory.model.entry import BY_MAINTENANCE
 from smp_memory.model.times import EPOCH, to_moment, to_text
 from smp_memory.observation import ObservedOperation, observe, observes
-from smp_memory.policies.clock_trust import distrust
-from smp_memory.policies.quota import Thresholds, compaction_target
-from smp_memory.policies.retention import due as retention_due
-from smp_memory.policies.retention import upcoming
-from smp_memory.policies.session_states import PURGED, announces_purge, due_transition
 from smp_memory.search.records import records as records_of
 from smp_memory.write.operations import Batch, Update
 
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from smp_memory.config import Config
+    from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.lifecycle.open_session import OpenSession
     from smp_memory.model.history import SessionHistory
     from smp_memory.model.storage_reports import ArchivedSession
-    from smp_memory.policies.clock_trust import Evidence
     from smp_memory.scope import Scope
     from smp_memory.store.port import IndexSearcher, Store
     from smp_memory.write.operations import Operation

@@ -233,7 +233,7 @@ class OpenSession:
 
     def _warn_of_quota(self, operations: list[Operation]) -> None:
         """Add a warning to the records of a write when the session is nearly full; each threshold is logged once."""
-        from smp_memory.policies.quota import near_quota
+        from smp_memory.lifecycle.quota import near_quota
 
         files, storage = self.files, self.config.section("storage")
         percents = (storage["warning_percent"], storage["critical_percent"])

@@ -9,15 +9,15 @@ from datetime import UTC, datetime, timedelta
 
 from smp_memory.index.decay_inputs import decay_inputs, joint_searcher
 from smp_memory.index.query import RowConditions
+from smp_memory.lifecycle.compaction_plan import estimate_gain
+from smp_memory.lifecycle.quota import SizeReport, Thresholds, size_report
+from smp_memory.lifecycle.retention import PreservationRules, WeighedMemory
 from smp_memory.model.times import EPOCH, to_microseconds
-from smp_memory.policies.compaction_plan import estimate_gain
-from smp_memory.policies.quota import SizeReport, Thresholds, size_report
-from smp_memory.policies.retention import PreservationRules, WeighedMemory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp_memory.config import Config
-    from smp_memory.decay import Policy
+    from smp_memory.model.decay import Policy
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import SessionHistory
     from smp_memory.store.port import IndexSearcher, SessionStore, Store

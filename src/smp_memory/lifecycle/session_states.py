@@ -1,4 +1,4 @@
-"""The state of each session, its next transition, and when it was last used (`policies.session_states` over the store).
+"""The state of each session, its next transition, and when it was last used (`lifecycle.transitions` over the store).
 
 Writing, changing, deleting or restoring a memory is a use, and so is a memory that is found (`get`, `query`, `context`);
 the access log counts from the moment of the access. Restoring a session, and writing entries with an earlier time (an
@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from smp_memory.config import REMOVE
 from smp_memory.errors import SMPError
 from smp_memory.incomplete import each_existing
-from smp_memory.model.times import EPOCH, to_moment, to_text
-from smp_memory.policies.clock_trust import NO_EVIDENCE, Evidence
-from smp_memory.policies.session_states import (
+from smp_memory.lifecycle.clock_trust import NO_EVIDENCE, Evidence
+from smp_memory.lifecycle.transitions import (
     ARCHIVED,
     SessionTimes,
     StateMarks,
@@ -29,6 +28,7 @@ from smp_memory.policies.session_states import (
     next_transition,
     state_of,
 )
+from smp_memory.model.times import EPOCH, to_moment, to_text
 
 if TYPE_CHECKING:
     from smp_memory.model.storage_reports import ArchivedSession

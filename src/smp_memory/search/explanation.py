@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from smp_memory.decay import Policy
     from smp_memory.index.rows import Row
+    from smp_memory.model.decay import Policy
     from smp_memory.model.hits import Hit
     from smp_memory.model.record import Record
     from smp_memory.search.query import Query

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from smp_memory.decay import DecayInputs
 from smp_memory.errors import SessionCorrupt, StorageCorrupt
 from smp_memory.incomplete import each_existing
 from smp_memory.index.documents import text_of
 from smp_memory.index.tokenizer import spellings
+from smp_memory.model.decay import DecayInputs
 from smp_memory.model.record import Records
 from smp_memory.model.times import to_microseconds, to_text
-from smp_memory.overview import activity, lookup, summary
-from smp_memory.overview.topics import USER
+from smp_memory.overview import activity, summary
+from smp_memory.overview.topics import USER, overview_items
 from smp_memory.overview.topics import topics as topics_of_records
 from smp_memory.search.query import Query
 from smp_memory.search.records import records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any, TypeVar
 
+    from smp_memory.model.history import RecordHistory
     from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.overview.activity import Participants, Timeline
@@ -68,8 +69,8 @@ def lookup_index(scope: Scope, session: str) -> dict[str, Any]:
     at, priority, files = to_text(scope.now()), _priority_of(scope), scope.store.session(session)
     if scope.config.layout == "log":
         histories = files.view(lambda session_history: list(session_history.histories.values()))
-        return lookup.entry_index(session, at, histories, priority)
-    return lookup.inverted_index(session, at, records(files), lambda record: sorted(spellings(text_of(record.given))))
+        return _entry_index(session, at, histories, priority)
+    return _inverted_index(session, at, records(files), lambda record: sorted(spellings(text_of(record.given))))
 
 
 def _all_records(scope: Scope) -> Records:
@@ -123,3 +124,64 @@ def _priority_of(scope: Scope) -> Callable[[Record], float]:
 def _with_problems(made: _Overview, records: Records) -> _Overview:
     made.problems = records.problems
     return made
+
+
+# -- the lookup index, as designs 001 and 004 keep it in `index.json`
+#
+#    001   inverted_index, topic_index, temporal_index: ids by word, by topic and by hour
+#    004   entries: file position, type, time, tags, importance and relevance by id; ids by tag and by type
+#
+# SMP has an index of its own and does not read this one: `smp index --json` prints it for other programs.
+
+_VERSION = 1
+_HOUR = len("2026-01-11T10")
+
+
+def _inverted_index(
+    session: str, at: str, records: Iterable[Record], words: Callable[[Record], Iterable[str]]
+) -> dict[str, Any]:
+    """The index of design 001."""
+    by_word: dict[str, list[str]] = {}
+    by_topic: dict[str, list[str]] = {}
+    by_hour: dict[str, list[str]] = {}
+    for item in overview_items(records, across_sessions=False):
+        for word in words(item.record):
+            by_word.setdefault(word, []).append(item.ref)
+        for topic in item.topics:
+            by_topic.setdefault(topic, []).append(item.ref)
+        by_hour.setdefault(to_text(item.created)[:_HOUR], []).append(item.ref)
+    return {
+        "session_id": session,
+        "created_at": at,
+        "inverted_index": dict(sorted(by_word.items())),
+        "topic_index": dict(sorted(by_topic.items())),
+        "temporal_index": by_hour,
+        "version": _VERSION,
+    }
+
+
+def _entry_index(
+    session: str, at: str, histories: Iterable[RecordHistory], priority: Callable[[Record], float]
+) -> dict[str, Any]:
+    """The index of design 004."""
+    entries: dict[str, dict[str, Any]] = {}
+    by_tag: dict[str, list[str]] = {}
+    by_type: dict[str, list[str]] = {}
+    for history in histories:
+        record = history.record(session)
+        if record is None or record.deleted:
+            continue
+        tags = [tag for tag in record.tags if isinstance(tag, str)] if isinstance(record.tags, list) else []
+        entries[record.id] = {
+            "line_number": history.first.line,
+            "byte_offset": history.first.place[0],
+            "type": record.type,
+            "timestamp": to_text(record.created),
+            "tags": tags,
+            "importance": record.importance,
+            "current_relevance": round(priority(record), 4),
+        }
+        for tag in tags:
+            by_tag.setdefault(tag, []).append(record.id)
+        by_type.setdefault(record.type, []).append(record.id)
+    return {"version": _VERSION, "last_updated": at, "entries": entries, "tags": by_tag, "types": by_type}

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
-    from smp_memory.decay import Policy
     from smp_memory.index.query import TextMatch
     from smp_memory.index.rows import Row
     from smp_memory.index.tokenizer import ParsedText
+    from smp_memory.model.decay import Policy
     from smp_memory.model.record import Record
     from smp_memory.scope import Scope
     from smp_memory.search.ranking import RankedRow

@@ -1,6 +1,6 @@
 """Rank candidates: score, relevance, priority and sort order of the rows that a query found.
 
-The score itself is pure and in `smp_memory.search.scoring`, decay in `smp_memory.decay`. This module gathers their
+The score itself is pure and in `smp_memory.search.scoring`, decay in `smp_memory.model.decay`. This module gathers their
 inputs: rows, access counts, document frequencies, neighbouring turns, and vectors if there is an embedding model.
 """
 
@@ -10,13 +10,13 @@ from bisect import bisect_left
 from functools import lru_cache, partial
 from math import prod
 
-from smp_memory.decay import importance_of
 from smp_memory.index.decay_inputs import decay_inputs, joint_searcher
 from smp_memory.index.documents import AUTHOR_SHIFT, ROLE
 from smp_memory.index.embeddings import QUESTION_WORDS
 from smp_memory.index.query import inverse_frequency, text_matches
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.index.tokenizer import parse, terms
+from smp_memory.model.decay import importance_of
 from smp_memory.model.types import KINDS, NUMBERED, OVERTURNED_STATUSES
 from smp_memory.search import scoring
 from smp_memory.search.field_values import level_of
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from typing import Any
 
-    from smp_memory.decay import DecayInputs, Policy
     from smp_memory.index.query import RowConditions, TextMatch
     from smp_memory.index.rows import Row
     from smp_memory.index.tokenizer import ParsedText
+    from smp_memory.model.decay import DecayInputs, Policy
     from smp_memory.model.record import Record
     from smp_memory.search.field_values import Computed
     from smp_memory.search.query import Query

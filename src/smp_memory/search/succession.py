@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from copy import copy
 
-from smp_memory.policies.currency import outdated
-from smp_memory.policies.statuses import is_settled, status_of
+from smp_memory.model.statuses import is_settled, status_of
+from smp_memory.search.outdated import outdated
 from smp_memory.search.query import NEWEST
 
 TYPE_CHECKING = False

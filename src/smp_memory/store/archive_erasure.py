@@ -2,7 +2,7 @@
 
 The session is copied to RAM, changed there, and written back. An archive is packed beside the old one, read back and
 compared, and renamed onto it; then the summary beside it is rewritten. Of a deleted session, the changed files are replaced one
-after the other. A purge follows `policies.purge`: two checks at least a day apart.
+after the other. A purge follows `lifecycle.purge`: two checks at least a day apart.
 
 Guarantees: a crash leaves the old archive or the new one, and of a deleted session each file old or new; the next process that opens
 the store repeats an erasure that was interrupted (`erasing.json`). An archive of another program, or one that cannot be read, is not
@@ -20,10 +20,10 @@ from smp_memory.config import REMOVE
 from smp_memory.errors import SMPError
 from smp_memory.files import archive
 from smp_memory.files.disk import TEMPORARY
+from smp_memory.lifecycle.purge import purge_due
+from smp_memory.lifecycle.summaries import archive_summary
 from smp_memory.model.deletions import Purged
 from smp_memory.model.times import to_text
-from smp_memory.policies.purge import purge_due
-from smp_memory.policies.summaries import archive_summary
 from smp_memory.store import trash
 from smp_memory.store.archive import (
     build_summary,
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
+    from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.model.storage_reports import ArchivedSession
-    from smp_memory.policies.clock_trust import Evidence
     from smp_memory.store.archive import SessionCopy
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.session_erasure import ErasedEntries

@@ -2,7 +2,7 @@
 
 Each entry in the segment has the bytes of the layout that the session had when it was moved there, and names that layout.
 
-    plan (`policies.compaction_plan`) → under the lock: memories that changed since are left out → the new cold segment,
+    plan (`lifecycle.compaction_plan`) → under the lock: memories that changed since are left out → the new cold segment,
     the files without the moved entries, and their summaries: one plan, carried out completely or not at all
 
 Guarantees: at every moment each memory is durably in the files or in the segment; a crash or an error leaves the state
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from smp_memory.files.cold_format import ColdRow
     from smp_memory.files.cold_segment import Key
     from smp_memory.files.reader import SessionReader
+    from smp_memory.lifecycle.compaction_plan import CompactionPlan
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.record import Record
-    from smp_memory.policies.compaction_plan import CompactionPlan
     from smp_memory.store.file_session import FileSession
 
     Summaries = Callable[[IdAllocator, set[str]], list[Entry]]

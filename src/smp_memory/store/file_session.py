@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
     from smp_memory.config import Config
     from smp_memory.git.metadata_conflicts import MetadataConflict
+    from smp_memory.lifecycle.compaction_plan import CompactionPlan
+    from smp_memory.model.deletions import AnnouncedPurge, PurgeCheck
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import IdAllocator, RecordHistory, SessionHistory
     from smp_memory.model.record import Record, Records
     from smp_memory.model.reports import Problem, Report
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.model.storage_reports import ColdMemory, MovedEntries, RecordedDeletion, RedactionReport, TidyReport
-    from smp_memory.policies.compaction_plan import CompactionPlan
-    from smp_memory.policies.purge import AnnouncedPurge, PurgeCheck
     from smp_memory.privacy.redaction import Redactor
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.port import BatchPort

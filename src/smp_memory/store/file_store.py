@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from smp_memory.files.layouts.layout import Layout
     from smp_memory.files.system import System
     from smp_memory.files.user_state import UserState
+    from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.model.deletions import Purged, Receipt
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.reports import Problem
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.model.storage_reports import ArchivedSession, QuarantinedEntry, UnreadSession
-    from smp_memory.policies.clock_trust import Evidence
     from smp_memory.privacy.audit import Audit
     from smp_memory.store.port import Histories, SearchIndex, StoreExamination, Summary
 

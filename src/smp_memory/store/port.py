@@ -26,7 +26,7 @@ Guarantees of every backend
                import) has happened completely or not at all after a crash; what is left over is finished by the next
                process (`finish_erasure` at opening, everything else by the operation that meets it).
     threads    Threads may share a store and its sessions. A child made by `fork` may use them, too.
-    values     What crosses the port is a plain value of `smp_memory.model` or `smp_memory.policies`, or a callable. An `Entry`
+    values     What crosses the port is a plain value of `smp_memory.model` or `smp_memory.lifecycle`, or a callable. An `Entry`
                that a backend returns has `file` and `place` such that the pair is unique within the session and
                `place[1] - place[0]` is the number of bytes that it takes; compaction plans with it.
     errors     Those of `smp_memory.errors`. A session that is not live is SessionNotFound or SessionArchived, a
@@ -39,7 +39,7 @@ that may do nothing: `tidy`, `refresh_overviews`, `refresh_figures`, `recorded_d
 
 Parts that another backend can use: `store.searcher.Searcher` (every query of `IndexSearcher` over an `index.Index`),
 `store.visible_index` (the same for a viewer), `store.history_index` (an index in RAM of histories), `store.examination`
-(`Store.examine` without checks of the backend's own), `policies.purge`,
+(`Store.examine` without checks of the backend's own), `lifecycle.purge`,
 `files.user_state` and `files.activity` (state of the user outside of the store), `smp_memory.incomplete` (reporting of
 what could not be read).
 """
@@ -61,7 +61,9 @@ if TYPE_CHECKING:
     from smp_memory.index.query import MatchColumns, RowConditions, TextMatch
     from smp_memory.index.rows import Row
     from smp_memory.index.tokenizer import ParsedText
-    from smp_memory.model.deletions import Purged, Receipt
+    from smp_memory.lifecycle.clock_trust import Evidence
+    from smp_memory.lifecycle.compaction_plan import CompactionPlan
+    from smp_memory.model.deletions import AnnouncedPurge, PurgeCheck, Purged, Receipt
     from smp_memory.model.entry import Entry
     from smp_memory.model.health import Check, HealthIssue, StoredContent
     from smp_memory.model.history import IdAllocator, RecordHistory, SessionHistory
@@ -79,9 +81,6 @@ if TYPE_CHECKING:
         TidyReport,
         UnreadSession,
     )
-    from smp_memory.policies.clock_trust import Evidence
-    from smp_memory.policies.compaction_plan import CompactionPlan
-    from smp_memory.policies.purge import AnnouncedPurge, PurgeCheck
     from smp_memory.privacy.redaction import Redactor
     from smp_memory.privacy.visibility import Viewer
 
@@ -412,7 +411,7 @@ class Store(Protocol):
         *,
         automatic: bool = False,
     ) -> Iterator[tuple[str, Purged]]:
-        """Purge the trash inside of archived sessions, which stay archived (`policies.purge.purge_due` on each).
+        """Purge the trash inside of archived sessions, which stay archived (`lifecycle.purge.purge_due` on each).
 
         `kept` replaces the `lifecycle.purge_days` of each session; `automatic`: only where `lifecycle.auto_purge` is on.
         """

@@ -24,8 +24,8 @@ from smp_memory.errors import SMPError
 from smp_memory.files.cold_segment import FILE as COLD
 from smp_memory.files.cold_segment import ColdSegment, decode_cold_entry
 from smp_memory.files.layouts.layout import OVERVIEW_FILES, OVERVIEWS, QUARANTINE
+from smp_memory.lifecycle.compaction_plan import AUTHOR, covers, without_quotes
 from smp_memory.model.history import PausedCollection
-from smp_memory.policies.compaction_plan import AUTHOR, covers, without_quotes
 from smp_memory.store import trash
 from smp_memory.store.rewrite import (
     SessionEdit,

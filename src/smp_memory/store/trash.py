@@ -4,7 +4,7 @@ Deleting a session, under the root's lock and the session's: a deletion record i
 beside it; they are not read, so their size does not matter. Undeleting moves them back, or into the archive folder if the
 session was archived. Purging moves them to a removal folder, then removes them.
 
-Purging memories (`policies.purge` decides which) removes all their entries from the files in one rewrite (`store.rewrite`).
+Purging memories (`lifecycle.purge` decides which) removes all their entries from the files in one rewrite (`store.rewrite`).
 What was announced is in the user's state, because announcements that came with a repository must not count:
 
     purges/SESSION.json     {"announced": {"DEC-0001": [deleted at, announced at, passed seconds]}, "begun": ["DEC-0002"]}
@@ -30,9 +30,9 @@ from smp_memory.files.cold_segment import FILE as COLD
 from smp_memory.files.cold_segment import ColdSegment, encode_reduced
 from smp_memory.files.layouts.layout import ARCHIVED
 from smp_memory.files.lock import SessionLock
+from smp_memory.model.deletions import AnnouncedPurge
 from smp_memory.model.storage_reports import DELETED, ArchivedSession
 from smp_memory.model.times import to_moment, to_text
-from smp_memory.policies.purge import AnnouncedPurge
 from smp_memory.store.archive import in_store_layout
 from smp_memory.store.archive_index import CONTENT, PACKED, ArchiveIndex
 from smp_memory.store.archive_names import is_own_summary
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
     from smp_memory.files.reader import SessionReader
     from smp_memory.files.user_state import UserState
+    from smp_memory.model.deletions import PurgeCheck
     from smp_memory.model.history import SessionHistory
-    from smp_memory.policies.purge import PurgeCheck
     from smp_memory.store.file_session import FileSession
     from smp_memory.store.file_store import FileStore
 

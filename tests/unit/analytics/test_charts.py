@@ -11,13 +11,23 @@ from xml.etree import ElementTree
 import pytest
 
 import smp_memory
-from smp_memory.analytics.charts import bar_list, decay_chart, draw_decay, line_chart, sparkline
-from smp_memory.analytics.curves import KnownUse, decay_points, known_uses, sentence
+from smp_memory.analytics.charts import (
+    MAX_NEIGHBOURS,
+    Neighbour,
+    bar_list,
+    boxes,
+    decay_chart,
+    draw_decay,
+    line_chart,
+    neighbours,
+    relation_graph,
+    sparkline,
+)
 from smp_memory.analytics.facts import DAY
-from smp_memory.analytics.relation_chart import MAX_NEIGHBOURS, Neighbour, boxes, neighbours, relation_graph
+from smp_memory.analytics.forecast import KnownUse, decay_points, known_uses, sentence
 from smp_memory.analytics.svg import shortened, width_of
-from smp_memory.decay import POLICIES, policy_of
 from smp_memory.errors import InvalidQuery, SMPError
+from smp_memory.model.decay import POLICIES, policy_of
 from smp_memory.model.times import to_microseconds
 from smp_memory.testing import FrozenClock
 

@@ -12,10 +12,10 @@ import pytest
 import smp_memory
 from smp_memory.cli.main import main
 from smp_memory.context.digest import digest_text
-from smp_memory.decay import POLICIES, DecayInputs, policy_of
 from smp_memory.errors import InvalidRecord
 from smp_memory.files.layouts import NAMES
 from smp_memory.model import types
+from smp_memory.model.decay import POLICIES, DecayInputs, policy_of
 from smp_memory.model.types import ACTIVE, IF_CRITICAL, KINDS, OPEN, Kind
 from smp_memory.testing import FrozenClock
 
@@ -260,7 +260,7 @@ def test_compaction_keeps_open_records_of_a_new_type_and_removes_closed_ones(tmp
 
 
 def test_retention_expires_closed_records_after_the_days_of_the_row(tmp_path: Path) -> None:
-    from smp_memory.policies.retention import due
+    from smp_memory.lifecycle.retention import due
 
     clock = FrozenClock()
     with opened(tmp_path, clock=clock) as memory:

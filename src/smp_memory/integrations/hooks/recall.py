@@ -20,9 +20,9 @@ from smp_memory.discovery import folder_of_store
 from smp_memory.integrations.hooks import session_state
 from smp_memory.integrations.hooks.events import AGENT_START, PROMPT, START
 from smp_memory.model.ids import is_valid
+from smp_memory.model.statuses import is_settled
 from smp_memory.model.times import Clock
 from smp_memory.model.types import KINDS
-from smp_memory.policies.statuses import is_settled
 from smp_memory.privacy.fence import strip
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope

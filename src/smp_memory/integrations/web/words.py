@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from smp_memory.lifecycle.transitions import PURGED
 from smp_memory.model.record import name_and_content
 from smp_memory.model.times import to_text
-from smp_memory.policies.session_states import PURGED
 
 if TYPE_CHECKING:
     from datetime import date, datetime, timedelta
 
+    from smp_memory.lifecycle.transitions import Transition
     from smp_memory.model.record import Record
-    from smp_memory.policies.session_states import Transition
 
 _UNITS = ((86400 * 365, "year"), (86400 * 30, "month"), (86400, "day"), (3600, "hour"), (60, "minute"))
 

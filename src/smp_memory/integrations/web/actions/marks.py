@@ -12,8 +12,8 @@ from smp_memory.integrations.web.pages.memory_fields import label_of
 from smp_memory.integrations.web.pages.memory_relations import similar_to
 from smp_memory.integrations.web.parts import options
 from smp_memory.integrations.web.words import line_of, shortened
+from smp_memory.model.statuses import is_settled
 from smp_memory.model.types import KINDS, RELATIONS
-from smp_memory.policies.statuses import is_settled
 
 if TYPE_CHECKING:
     from starlette.responses import Response

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from smp_memory.analytics.decay_rates import DecayAdvice, RateSuggestion
+    from smp_memory.analytics.facts import Periods
     from smp_memory.analytics.forecast import Forecast
     from smp_memory.analytics.impact import DecisionImpact, Impact
-    from smp_memory.analytics.periods import Periods
-    from smp_memory.analytics.trends import Trends
-    from smp_memory.analytics.usage import Usage, UsageGroup, UsedMemory
+    from smp_memory.analytics.usage import Trends, Usage, UsageGroup, UsedMemory
     from smp_memory.integrations.web.request import PageRequest
 
 _WIDE, _NARROW = 1076, 640  # pixels
@@ -295,13 +294,13 @@ def decay(request: PageRequest, part: DecayAdvice) -> list[Child]:
     rows = [
         (
             ", ".join(map(_type, each.types)),
-            f"{each.used:,} of {each.memories:,}",
+            f"{each.used_once:,} of {each.memories:,}",
             join(el("code", each.setting), f" = {each.current:g}") if each.setting and each.current is not None else "",
             _suggestion(each),
         )
         for each in part.suggestions
     ]
-    titles = ("Type", "Used", "Setting now", "What use suggests")
+    titles = ("Type", "Used once", "Setting now", "What use suggests")
     return [_rates(part), panel(f"Policy {part.policy}", table(titles, rows, "Decay rates"))]
 
 
@@ -321,7 +320,7 @@ def _suggestion(each: RateSuggestion) -> Html:
     evidence = command = None
     if each.estimate is not None:
         days = each.median_age_days
-        age = f", half of the last uses within {days:.1f} days" if days is not None else ""
+        age = f", half of the uses within {days:.1f} days" if days is not None else ""
         interval = f"95 % interval {each.estimate.low:.2g} to {each.estimate.high:.2g}"
         rate = f"Evidence: use falls by {each.estimate.rate:.3g} per day ({interval}){age}."
         evidence = el("p", rate, class_="hint")

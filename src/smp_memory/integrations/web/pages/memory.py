@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from smp_memory.analytics import charts, curves
+from smp_memory.analytics import charts, forecast
 from smp_memory.integrations.web import lookup
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.layout import form, heading, page, panel
@@ -18,9 +18,9 @@ from smp_memory.integrations.web.pages.memory_history import history_panel, prov
 from smp_memory.integrations.web.pages.memory_relations import MemoryRelations, relations_panel, similar_panel
 from smp_memory.integrations.web.parts import author_of, marks, memory_link, memory_url, when
 from smp_memory.integrations.web.words import line_of, shortened
+from smp_memory.model.statuses import is_settled
 from smp_memory.model.times import to_microseconds
 from smp_memory.model.types import KINDS
-from smp_memory.policies.statuses import is_settled
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -185,10 +185,10 @@ def _fading(request: PageRequest, found: LocatedMemory) -> Html | None:
     if found.session is None or found.state != lookup.LIVE or found.record is None:
         return None
     count, last = access_of(request, found, found.record)
-    uses = curves.known_uses(found.history) if found.history is not None else []
+    uses = forecast.known_uses(found.history) if found.history is not None else []
     if last is not None:
-        uses = [*uses, curves.KnownUse(to_microseconds(last), count)]
-    curve = curves.decay_points(
+        uses = [*uses, forecast.KnownUse(to_microseconds(last), count)]
+    curve = forecast.decay_points(
         found.record,
         request.memory.scope.policy(),
         request.now,
@@ -197,5 +197,5 @@ def _fading(request: PageRequest, found: LocatedMemory) -> Html | None:
         uses=uses,
     )
     chart = charts.draw_decay(curve, width=_CHART[0], height=_CHART[1])
-    note = "Pinned: it does not fade." if found.record.pinned else curves.sentence(curve)
+    note = "Pinned: it does not fade." if found.record.pinned else forecast.sentence(curve)
     return panel("Fading", Html(chart), el("p", note, class_="note"), class_="fading")

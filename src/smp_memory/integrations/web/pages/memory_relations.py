@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from smp_memory.analytics.relation_chart import Neighbour, relation_graph
+from smp_memory.analytics.charts import Neighbour, relation_graph
 from smp_memory.integrations.web.html import Child, Html, el, join, visible
 from smp_memory.integrations.web.layout import form, panel
 from smp_memory.integrations.web.lookup import LIVE

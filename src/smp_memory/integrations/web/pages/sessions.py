@@ -16,8 +16,8 @@ from smp_memory.integrations.web.parts import options, pager, quota_meter, same_
 from smp_memory.integrations.web.timeline import is_open_row
 from smp_memory.integrations.web.words import counted, next_step_text
 from smp_memory.lifecycle.session_states import SessionState, SessionUsage, lifecycle_times, session_states, usage
+from smp_memory.lifecycle.transitions import StateMarks, next_transition, state_of
 from smp_memory.model.types import KINDS
-from smp_memory.policies.session_states import StateMarks, next_transition, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

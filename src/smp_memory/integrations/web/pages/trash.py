@@ -17,9 +17,9 @@ from smp_memory.integrations.web.layout import form, heading, page, panel, probl
 from smp_memory.integrations.web.pages.away import deleted_item
 from smp_memory.integrations.web.parts import memory_link, options, pager, same_page, when
 from smp_memory.integrations.web.words import counted, date_text, line_of, shortened
+from smp_memory.lifecycle.purge import due_at
 from smp_memory.model.times import to_moment
 from smp_memory.model.types import KINDS
-from smp_memory.policies.purge import due_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

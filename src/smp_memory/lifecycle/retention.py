@@ -22,7 +22,7 @@ decision that is merely active, as all are at first, is kept its 365 days; the d
 otherwise none would ever reach it.
 
 Guarantees: pure; deleted memories never expire again; nothing expires while the clock cannot be trusted
-(`policies.clock_trust`). Expired memories go to the trash with the reason given here, and can be restored from it.
+(`lifecycle.clock_trust`). Expired memories go to the trash with the reason given here, and can be restored from it.
 `upcoming` tells what will expire soon, so that nothing goes unannounced.
 """
 
@@ -31,9 +31,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.model.types import ACTIVE, ALWAYS, EXPLICIT, KINDS, OPEN
-from smp_memory.policies.clock_trust import NO_EVIDENCE, Evidence, distrust, later
-from smp_memory.policies.statuses import (
+from smp_memory.lifecycle.clock_trust import NO_EVIDENCE, Evidence, distrust
+from smp_memory.model.statuses import (
     evidence_ids,
     is_active_decision,
     is_explicit_preference,
@@ -41,6 +40,8 @@ from smp_memory.policies.statuses import (
     is_unresolved,
     superseded_ids,
 )
+from smp_memory.model.times import later
+from smp_memory.model.types import ACTIVE, ALWAYS, EXPLICIT, KINDS, OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

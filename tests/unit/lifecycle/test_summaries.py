@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from smp_memory.lifecycle.summaries import MAX_SENTENCE, archive_summary, quotes, sentences, shortened, summarise
 from smp_memory.model.session_info import SessionInfo
-from smp_memory.policies.summaries import MAX_SENTENCE, archive_summary, quotes, sentences, shortened, summarise
-from tests.unit.policies.records import record
+from tests.unit.lifecycle.records import record
 
 TALK = [
     "Hi! How are you?",

@@ -1,7 +1,7 @@
 """Decide which deleted memories of a session may be purged, by two checks at least a day apart.
 
 The first check that finds a memory due announces it. A check at least a day later, by the wall clock and by the time that
-has really passed (`policies.clock_trust`), lets it be removed. So a wrong clock leaves a day to notice. A backend stores the
+has really passed (`lifecycle.clock_trust`), lets it be removed. So a wrong clock leaves a day to notice. A backend stores the
 announcements and removes the entries (`SessionStore.purge`); the decision is made here.
 
 Guarantees: a memory that was restored meanwhile stays, and is announced again if it is deleted again.
@@ -10,26 +10,25 @@ Guarantees: a memory that was restored meanwhile stays, and is announced again i
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from smp_memory.model.deletions import Purged, Trashed
-from smp_memory.model.times import to_moment
-from smp_memory.policies.clock_trust import (
+from smp_memory.lifecycle.clock_trust import (
     CHECK_INTERVAL,
     distrust,
     has_interval_passed,
     is_announcement_valid,
-    later,
     second_check,
 )
+from smp_memory.model.deletions import AnnouncedPurge, PurgeCheck, Purged, Trashed
+from smp_memory.model.times import later, to_moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
+    from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import RecordHistory, SessionHistory
-    from smp_memory.policies.clock_trust import Evidence
 
     Check = Callable[[SessionHistory, "dict[str, AnnouncedPurge]"], "PurgeCheck"]
 
@@ -37,23 +36,6 @@ if TYPE_CHECKING:
         session: str
 
         def purge(self, check: Check, note: Callable[[list[str]], bool]) -> PurgeCheck: ...
-
-
-class AnnouncedPurge(NamedTuple):
-    """The check that found a deletion due."""
-
-    deleted: str  # time of the deletion: after a restoration and another deletion, it is announced again
-    at: datetime
-    passed: timedelta | None = None  # `Evidence.passed` at that check
-
-
-class PurgeCheck(NamedTuple):
-    """The result of one check of a session's trash."""
-
-    due: list[str]  # announced at least a day ago
-    new: list[str]  # announced by this check
-    announced: dict[str, AnnouncedPurge]  # all that are announced from now on
-    waiting: int
 
 
 def purge_due(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smp_memory.policies.currency import outdated
-from tests.unit.policies.records import record
+from smp_memory.search.outdated import outdated
+from tests.unit.lifecycle.records import record
 
 
 def is_outdated(older: str, newer: str, type: str = "decision", field: str = "decision", **data: Any) -> bool:

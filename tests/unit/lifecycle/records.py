@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from smp_memory.lifecycle.retention import WeighedMemory
 from smp_memory.model.entry import CHANGE, DELETE, PUT, Entry
 from smp_memory.model.history import RecordHistory
 from smp_memory.model.record import Record
 from smp_memory.model.times import to_text
-from smp_memory.policies.retention import WeighedMemory
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 _PREFIXES = {"conversation": "TURN", "decision": "DEC", "finding": "FIND", "preference": "PREF", "agent_state": "STATE"}

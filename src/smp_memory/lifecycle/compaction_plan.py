@@ -9,7 +9,7 @@
 The design's own fifth stage, duplicate index entries, does not exist here: the index is derived and rewritten whole.
 The first stage uses the priority without a floor: floors keep a memory findable, and with them decisions,
 preferences, artifacts and learnings could never go. The fifth stage is SMP's own: a session full of decisions that
-nobody needs any more must not become unwritable. What must stay is decided by `policies.retention`. Turns that go
+nobody needs any more must not become unwritable. What must stay is decided by `lifecycle.retention`. Turns that go
 leave summaries, whichever stage took them, and a plan accounts for their size.
 
 Turns are summarised in groups, in their order; a group ends after `MAX_TURNS`, or after a pause once it has
@@ -31,18 +31,18 @@ from datetime import timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from smp_memory.lifecycle.retention import DEFAULT_RULES, PINNED, preserved
+from smp_memory.lifecycle.summaries import shortened, summarise
+from smp_memory.model.statuses import is_settled
 from smp_memory.model.times import to_text
 from smp_memory.model.types import ACTIVE, EXPLICIT, KINDS, OPEN
-from smp_memory.policies.retention import DEFAULT_RULES, PINNED, preserved
-from smp_memory.policies.statuses import is_settled
-from smp_memory.policies.summaries import shortened, summarise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
+    from smp_memory.lifecycle.retention import PreservationRules, WeighedMemory
     from smp_memory.model.record import Record
-    from smp_memory.policies.retention import PreservationRules, WeighedMemory
 
     Choice = tuple["PlannedRemoval", WeighedMemory]
     Summariser = Callable[[Sequence[str]], str]

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.decay import POLICIES, DecayInputs, NoDecayPolicy, policy_of
 from smp_memory.errors import SizeLimitExceeded
 from smp_memory.files.layouts import NAMES
-from smp_memory.policies.compaction_plan import FADED, SETTLED, plan
+from smp_memory.lifecycle.compaction_plan import FADED, SETTLED, plan
+from smp_memory.model.decay import POLICIES, DecayInputs, NoDecayPolicy, policy_of
 from smp_memory.testing import MachineClock
 from tests.crash.scenarios import some
-from tests.unit.policies.records import NOW, record, weighed
+from tests.unit.lifecycle.records import NOW, record, weighed
 
 TEXT = "The reasons at the time. " * 40
 QUOTA = {"storage": {"max_session_size_mb": 1}}

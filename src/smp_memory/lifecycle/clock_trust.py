@@ -22,6 +22,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from smp_memory.model.times import later
+
 JUMP = timedelta(days=1)
 UNCONFIRMED = timedelta(days=7)
 CONFIRMED = timedelta(days=1)
@@ -85,19 +87,6 @@ def has_interval_passed(announced: timedelta | None, evidence: Evidence) -> bool
 def second_check(first_check: datetime | None, now: datetime) -> datetime:
     """When the check that may destroy is due, given the first check. A first check in the future does not count."""
     return later(first_check if first_check is not None and first_check <= now else now, CHECK_INTERVAL)
-
-
-def later(moment: datetime, span: timedelta) -> datetime:
-    """The sum, or the last possible datetime: a person may have typed the year 9999."""
-    try:
-        return moment + span
-    except OverflowError:
-        return datetime.max.replace(tzinfo=moment.tzinfo)
-
-
-def latest(*moments: datetime | None) -> datetime | None:
-    """The latest of these times; None if none is known."""
-    return max((moment for moment in moments if moment is not None), default=None)
 
 
 def _minute(moment: datetime) -> str:

@@ -30,9 +30,9 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.index.tokenizer import STOP_WORDS, terms
+from smp_memory.model.statuses import is_settled
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS, SEVERITIES, names_where, severity_rank
-from smp_memory.policies.statuses import is_settled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     Rare = tuple[frozenset[str], str]
 
 _LISTS = ("tags", "references", "learned_from")
-THRESHOLD = 0.6  # chosen on the examples in tests/unit/policies/test_consolidation.py
+THRESHOLD = 0.6  # chosen on the examples in tests/unit/lifecycle/test_consolidation.py
 REPLACED_FACTOR = 0.75  # the factor where each text has a word that the other lacks
 MAX_COMPARED = 40
 MAX_TERMS = 400  # of a text that are compared; the rest of a longer text must be equal

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from smp_memory.policies import retention
-from smp_memory.policies.compaction_plan import MAX_TURNS, CompactionPlan, estimate_gain, groups, plan, runs, summaries
-from smp_memory.policies.retention import PreservationRules, WeighedMemory, preserved
-from tests.unit.policies.records import NOW, record, weighed
+from smp_memory.lifecycle import retention
+from smp_memory.lifecycle.compaction_plan import MAX_TURNS, CompactionPlan, estimate_gain, groups, plan, runs, summaries
+from smp_memory.lifecycle.retention import PreservationRules, WeighedMemory, preserved
+from tests.unit.lifecycle.records import NOW, record, weighed
 
 EVERYTHING = 1 << 60
 

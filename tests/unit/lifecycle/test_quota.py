@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from smp_memory.policies.quota import (
+from smp_memory.lifecycle.quota import (
     Thresholds,
     compaction_target,
     days_to_quota,
@@ -17,7 +17,7 @@ from smp_memory.policies.quota import (
     level_of,
     size_report,
 )
-from tests.unit.policies.records import NOW, ago
+from tests.unit.lifecycle.records import NOW, ago
 
 MB = 1 << 20
 QUOTA = 10 * MB

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from smp_memory.policies.clock_trust import Evidence
-from smp_memory.policies.retention import days_of, due, upcoming
-from tests.unit.policies.records import NOW, ago, record
+from smp_memory.lifecycle.clock_trust import Evidence
+from smp_memory.lifecycle.retention import days_of, due, upcoming
+from tests.unit.lifecycle.records import NOW, ago, record
 
 
 def ids(found: list[Any]) -> list[str]:

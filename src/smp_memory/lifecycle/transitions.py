@@ -6,7 +6,7 @@
 
 Created, active, idle and decaying follow from the time of the last use alone; nothing is done to a session. Archived,
 deleted and purged are marks that were set. `next_transition` tells beforehand what will happen, when and why;
-`due_transition` is that transition once its time has come and the clock can be trusted (`policies.clock_trust`).
+`due_transition` is that transition once its time has come and the clock can be trusted (`lifecycle.clock_trust`).
 
 Guarantees: pure; only archiving and purging ever become due, never deletion, which takes a command. Purging takes two
 checks a day apart, by the wall clock and by the time since boot. Times count from the latest mark, so a mark set by a
@@ -18,16 +18,15 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.policies.clock_trust import (
+from smp_memory.lifecycle.clock_trust import (
     NO_EVIDENCE,
     Evidence,
     distrust,
     has_interval_passed,
     is_announcement_valid,
-    later,
-    latest,
     second_check,
 )
+from smp_memory.model.times import later, latest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from smp_memory.policies.clock_trust import Evidence, distrust, later, second_check
-from smp_memory.policies.session_states import (
+from smp_memory.lifecycle.clock_trust import Evidence, distrust, second_check
+from smp_memory.lifecycle.transitions import (
     SessionTimes,
     StateMarks,
     announces_purge,
@@ -17,7 +17,8 @@ from smp_memory.policies.session_states import (
     next_transition,
     state_of,
 )
-from tests.unit.policies.records import NOW, ago
+from smp_memory.model.times import later
+from tests.unit.lifecycle.records import NOW, ago
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 SEEN_AN_HOUR_AGO = Evidence(NOW - HOUR, HOUR)

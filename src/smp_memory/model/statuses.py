@@ -12,7 +12,7 @@ Guarantees: pure; never raises, whatever a person typed. In doubt a memory count
 
 from __future__ import annotations
 
-from smp_memory.decay import INFERRED
+from smp_memory.model.decay import INFERRED
 from smp_memory.model.succession import successions
 from smp_memory.model.types import ACTIVE, EXPLICIT, KINDS
 

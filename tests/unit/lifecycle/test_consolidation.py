@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from smp_memory.model.record import Record
-from smp_memory.model.types import names_where
-from smp_memory.policies.consolidation import (
+from smp_memory.lifecycle.consolidation import (
     THRESHOLD,
     Duplicates,
     find_duplicates,
@@ -20,7 +18,9 @@ from smp_memory.policies.consolidation import (
     similar_groups,
     similarity,
 )
-from tests.unit.policies.records import record
+from smp_memory.model.record import Record
+from smp_memory.model.types import names_where
+from tests.unit.lifecycle.records import record
 
 SAME = [
     ("No MFA requirement specified in authentication section", "MFA requirement is not specified in the authentication section"),
