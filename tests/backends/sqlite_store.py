@@ -53,7 +53,6 @@ from smp_memory.model.storage_reports import (
 from smp_memory.model.times import EPOCH, to_moment, to_text
 from smp_memory.policies.compaction_plan import AUTHOR, covers, without_quotes
 from smp_memory.policies.purge import purge_due
-from smp_memory.store.examination import PlainExamination
 from smp_memory.store.history_index import HistoryIndex
 from smp_memory.store.session_erasure import pieces_of
 from tests.backends.sqlite_session import (
@@ -490,16 +489,6 @@ class SqliteStore:
 
     def boot_id(self) -> str:
         return RealSystem(os.path.dirname(self.path)).boot_id()
-
-    def examine(
-        self,
-        now: datetime,
-        *,
-        environ: Mapping[str, str],
-        arguments: Mapping[str, Any] | None = None,
-        quick: bool = False,
-    ) -> PlainExamination:
-        return PlainExamination(self, now, quick=quick)
 
     def check_open(self) -> None:
         if self.closed:

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
     from smp_memory.files.system import System
     from smp_memory.files.user_state import UserState
+    from smp_memory.health.examination import Examination
     from smp_memory.model.store_status import StoreStatus
     from smp_memory.store.file_session import FileSession
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.history_index import HistoryIndex
-    from smp_memory.store.port import IndexSearcher, SearchIndex, SessionStore, StateFiles, Store, StoreExamination
+    from smp_memory.store.port import IndexSearcher, SearchIndex, SessionStore, StateFiles, Store
     from smp_memory.store.searcher import Searcher
 
     # Opens the store at an address with the caller's layout and settings; returns it and whether it is new. `admit` is `Store.admit`.
@@ -113,10 +114,30 @@ def _refuse_write(*_: Any) -> None:
     raise AssertionError("a reader does not write")
 
 
-def examine_store(root: str, now: datetime, *, environ: Mapping[str, str], quick: bool = False) -> StoreExamination:
+def examine(
+    store: Store,
+    now: datetime,
+    *,
+    environ: Mapping[str, str],
+    arguments: Mapping[str, Any] | None = None,
+    quick: bool = False,
+) -> Examination:
+    """An opened store for health checks, read-only; `environ` and `arguments` are those by which it was opened."""
+    from smp_memory.store.file_store import FileStore
+
+    if isinstance(store, FileStore):
+        from smp_memory.store.file_checks import examine_files
+
+        return examine_files(store.disk.system, store.root, now, environ=environ, arguments=arguments, quick=quick)
+    from smp_memory.health.examination import Examination
+
+    return Examination(store, now, quick=quick)
+
+
+def examine_store(root: str, now: datetime, *, environ: Mapping[str, str], quick: bool = False) -> Examination:
     """The store in a folder under examination, also if it is too damaged to be opened."""
     from smp_memory.files.system import RealSystem
-    from smp_memory.store.checks import examine_files
+    from smp_memory.store.file_checks import examine_files
 
     return examine_files(RealSystem(root), root, now, environ=environ, quick=quick)
 

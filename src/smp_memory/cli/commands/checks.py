@@ -20,12 +20,11 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
+    from smp_memory.health.examination import CheckResult, Examination, HealthIssue, HealthReport
     from smp_memory.memory import Memory
-    from smp_memory.model.health import CheckResult, HealthIssue, HealthReport
     from smp_memory.model.reports import Problem, Report
     from smp_memory.model.storage_reports import QuarantinedEntry
     from smp_memory.session import SessionMemory
-    from smp_memory.store.port import StoreExamination
 
 
 _COLORS = {"error": "red", "warning": "yellow", "note": "dim"}
@@ -69,7 +68,7 @@ def _notify_missing_merge_driver(call: Invocation) -> None:
     from smp_memory.git.repository import merges_without_driver
 
     if merges_without_driver(call.memory.root) is not None:
-        from smp_memory.health.upkeep import NO_DRIVER
+        from smp_memory.health.housekeeping import NO_DRIVER
 
         call.notify(f"{NO_DRIVER} Register it: smp git setup")
 
@@ -261,7 +260,7 @@ def run_doctor(call: Invocation) -> int:
     session = call.session_name if not options.all else None
     progress = call.progress_line()
 
-    def examine() -> StoreExamination:
+    def examine() -> Examination:
         return examine_store(root, system_clock(), environ=os.environ, quick=options.quick)
 
     report = doctor(
