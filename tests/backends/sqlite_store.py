@@ -108,7 +108,7 @@ class SqliteStore:
         self._depth = 0  # of nested transactions
         self._sessions: weakref.WeakValueDictionary[str, SqliteSession] = weakref.WeakValueDictionary()
         self._workers: list[threading.Thread] = []
-        self.state = open_user_state(path, Disk(RealSystem(os.path.dirname(path))))
+        self.state = open_user_state(root, Disk(RealSystem()))
         self.access = AccessLog(self.state)
         self.session_uses = AccessLog(self.state, SESSION_USES, exact=True)
         self.audit = SqliteAudit(self)

@@ -213,8 +213,10 @@ class Examination:
     checks: tuple[type[Check], ...] = ()  # of the backend's own storage
     fixes: Mapping[str, Fix] = {}  # of the backend's own storage
 
-    def __init__(self, store: Store, now: datetime, *, quick: bool = False) -> None:
+    def __init__(self, store: Store, now: datetime, *, quick: bool = False, is_owner: bool = False) -> None:
+        """`is_owner`: the store was opened for this examination and is closed with it."""
         self.store = store
+        self._is_owner = is_owner
         self.root = store.root
         self.config: Config = store.config  # settings that are invalid count as not set
         self.layout_name = store.layout_name
@@ -233,7 +235,8 @@ class Examination:
         return SessionExamination(self, name)
 
     def close(self) -> None:
-        """Close what was opened for the examination."""
+        if self._is_owner:
+            self.store.close()
 
 
 class SessionExamination:

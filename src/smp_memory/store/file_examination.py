@@ -90,7 +90,12 @@ class FileExamination(Examination):
         self.state.disk = _read_only(self.state.disk.system)
         config = self._load_config(environ, arguments)
         layout = layout_named(self.layout_name)
-        super().__init__(FileStore(root, layout, self.disk.system, config, _reject_write, self.state), now, quick=quick)
+        super().__init__(
+            FileStore(root, layout, self.disk.system, config, _reject_write, self.state),
+            now,
+            quick=quick,
+            is_owner=True,
+        )
 
     def session_ids(self) -> list[str]:
         return [] if self.is_too_new else self.store.session_ids()
@@ -103,9 +108,6 @@ class FileExamination(Examination):
 
     def session(self, name: str) -> FileSessionExamination:
         return FileSessionExamination(self, name)
-
-    def close(self) -> None:
-        self.store.close()
 
     def is_recent_or_gone(self, path: str) -> bool:
         """Whether a file or folder may belong to work in progress: it was just modified, or has been removed meanwhile."""
