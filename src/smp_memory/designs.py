@@ -134,7 +134,7 @@ class MemoryManager:
             where, layout = given.pop(name), layout or _ROOTS[name]
         for name in [name for name in given if name in _HALF_LIFE]:
             given["config"] = {**(given.get("config") or {}), "decay_config": {"half_life_hours": given.pop(name)}}
-        is_known = where is not None and os.path.isdir(where) and is_store(os.fspath(where))
+        is_known = where is not None and (ids.scheme_of(str(where)) or is_store(os.fspath(where)))
         self.memory: Memory = open_memory(where, layout=None if is_known else layout, **given)
         self._current: SessionMemory | None = None
 

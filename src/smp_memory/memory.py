@@ -31,7 +31,7 @@ from smp_memory.observation import observed
 from smp_memory.privacy.settings import checked, clean_metadata, log_metadata_redaction
 from smp_memory.scope import Scope
 from smp_memory.session import SessionMemory
-from smp_memory.store.opening import open_store, ram, scheme_of
+from smp_memory.store.opening import examine, open_store, ram
 from smp_memory.trust import note_setting, note_settings, trust_as_it_is, trust_named
 from smp_memory.write import typos, validation
 from smp_memory.write.operations import admit
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from smp_memory.context.builder import Context
     from smp_memory.files.system import System
     from smp_memory.global_memory import GlobalMemory
+    from smp_memory.health.examination import Examination, HealthReport
     from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.lifecycle.maintenance import MaintenanceReport
     from smp_memory.lifecycle.session_states import SessionState
     from smp_memory.model.deletions import Purged, Receipt, Trashed
-    from smp_memory.model.health import HealthReport
     from smp_memory.model.hits import Hit, Hits, Related
     from smp_memory.model.previews import Preview
     from smp_memory.model.reports import Problem, Report
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from smp_memory.overview.topics import Topics
     from smp_memory.privacy.anonymisation import Placeholders
     from smp_memory.search.explanation import Explanation
-    from smp_memory.store.port import Store, StoreExamination
+    from smp_memory.store.port import Store
 
 
 _MAINTENANCE_CHECK_SECONDS = 6 * 3600
@@ -85,7 +85,7 @@ def open_memory(
     """Open a store, creating it if need be.
 
     where   a folder; nothing: the store in the nearest `.bmad/` upwards; `:memory:`: one that lives in this process.
-            `scheme://…`: a store of the backend that is registered for the scheme (`smp_memory.store.opening`).
+            `scheme://…`: a store of the backend for the scheme (`smp_memory.store.opening`).
     layout  jsonl (default), markdown, single or log; an existing store knows its own.
     config  settings above those in the store's config.json, e.g. `{"durability": "os"}`.
     clock   returns the time as an aware datetime, for tests and imports.
@@ -105,7 +105,7 @@ def open_memory(
         config = {**(config or {}), "search.embedder": embed}
     if where is not None and str(where) == ":memory:":
         return Memory("/memory", layout, config, clock, system or ram(), create)
-    if where is not None and scheme_of(str(where)) is not None:
+    if where is not None and ids.scheme_of(str(where)):
         return Memory(str(where), layout, config, clock, system, create, trust=trust)
     if where == "":
         raise InvalidFormat("where: must not be empty; give a folder, such as '.', or nothing at all.", field="where")
@@ -674,10 +674,10 @@ class Memory:
 
         self._store.check_open()
 
-        def examine() -> StoreExamination:
-            return self._store.examine(self.now(), environ=os.environ, arguments=self._arguments, quick=quick)
+        def examined() -> Examination:
+            return examine(self._store, self.now(), environ=os.environ, arguments=self._arguments, quick=quick)
 
-        return doctor(examine, lambda: self, fix=fix, sessions=sessions, progress=progress)
+        return doctor(examined, lambda: self, fix=fix, sessions=sessions, progress=progress)
 
     @observed("reindex")
     def reindex(self, progress: Callable[[str, int], None] | None = None) -> int:

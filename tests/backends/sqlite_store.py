@@ -53,7 +53,6 @@ from smp_memory.model.storage_reports import (
     ArchivedSession,
 )
 from smp_memory.model.times import EPOCH, to_moment, to_text
-from smp_memory.store.examination import PlainExamination
 from smp_memory.store.history_index import HistoryIndex
 from smp_memory.store.session_erasure import pieces_of
 from tests.backends.sqlite_session import (
@@ -109,7 +108,7 @@ class SqliteStore:
         self._depth = 0  # of nested transactions
         self._sessions: weakref.WeakValueDictionary[str, SqliteSession] = weakref.WeakValueDictionary()
         self._workers: list[threading.Thread] = []
-        self.state = open_user_state(path, Disk(RealSystem(os.path.dirname(path))))
+        self.state = open_user_state(root, Disk(RealSystem()))
         self.access = AccessLog(self.state)
         self.session_uses = AccessLog(self.state, SESSION_USES, exact=True)
         self.audit = SqliteAudit(self)
@@ -490,16 +489,6 @@ class SqliteStore:
 
     def boot_id(self) -> str:
         return RealSystem(os.path.dirname(self.path)).boot_id()
-
-    def examine(
-        self,
-        now: datetime,
-        *,
-        environ: Mapping[str, str],
-        arguments: Mapping[str, Any] | None = None,
-        quick: bool = False,
-    ) -> PlainExamination:
-        return PlainExamination(self, now, quick=quick)
 
     def check_open(self) -> None:
         if self.closed:

@@ -32,10 +32,10 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import SMPError
+from smp_memory.health.examination import NOTE, WARNING, Check, HealthIssue, limited, named
 from smp_memory.lifecycle.consolidation import find_duplicates
 from smp_memory.model import ids
 from smp_memory.model.decay import DecayInputs, policy_of
-from smp_memory.model.health import NOTE, WARNING, Check, HealthIssue, limited, named
 from smp_memory.model.statuses import is_active_decision, is_unresolved, superseded_ids
 from smp_memory.model.times import to_microseconds
 from smp_memory.model.types import KINDS, PREFIXES
@@ -43,9 +43,9 @@ from smp_memory.model.types import KINDS, PREFIXES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from smp_memory.health.examination import Examination, SessionExamination
     from smp_memory.model.decay import Policy
     from smp_memory.model.record import Record
-    from smp_memory.store.port import SessionExamination, StoreExamination
 
 
 _MAX_ISSUES = 10
@@ -98,7 +98,7 @@ class ReferencesCheck(Check):
         self.add_checked(count, "reference", "references")
         yield from ()
 
-    def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
+    def store(self, subject: Examination) -> Iterator[HealthIssue]:
         found: dict[str, list[HealthIssue]] = {}
         for reference in self._unresolved:
             issue = self._resolve(subject, reference)
@@ -108,7 +108,7 @@ class ReferencesCheck(Check):
             rest = f"{{}} more references in {session} lead to deleted or missing memories."
             yield from limited(issues, _MAX_ISSUES, rest)
 
-    def _resolve(self, subject: StoreExamination, reference: _Reference) -> HealthIssue | None:
+    def _resolve(self, subject: Examination, reference: _Reference) -> HealthIssue | None:
         """The issue for a reference; None if its target exists."""
         other, target = reference.target_session, reference.target
         if other not in self._ids:
@@ -180,7 +180,7 @@ def _ids_of(session: SessionExamination) -> dict[str, bool]:
     return found
 
 
-def _ids_elsewhere(subject: StoreExamination, name: str) -> dict[str, bool]:
+def _ids_elsewhere(subject: Examination, name: str) -> dict[str, bool]:
     """The same for a session that is not under examination; `*` stands for all ids of an archived or deleted session."""
     store = subject.store
     try:
@@ -252,7 +252,7 @@ class DuplicatesCheck(Check):
         ]
         yield from limited(found, _MAX_ISSUES, f"{{}} more groups of memories of {session} have the same text.")
 
-    def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
+    def store(self, subject: Examination) -> Iterator[HealthIssue]:
         found = []
         for refs in self._texts.values():
             sessions = {ref.partition("/")[0] for ref in refs}

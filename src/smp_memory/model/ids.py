@@ -1,4 +1,4 @@
-"""Syntax of session ids, memory ids (`DEC-0001`), agent names and tags, random uids, and digests.
+"""Syntax of session ids, memory ids (`DEC-0001`), agent names, tags and addresses of stores; random uids, and digests.
 
 Ids of letters, digits, `_` and `-`, at most 64 of them, are safe as file names on every system. Numbered ids are
 allocated under the session's lock and never reused. A uid only has to distinguish memories with the same id from two clones of a
@@ -44,6 +44,12 @@ def is_valid(value: str, limit: int = LIMIT) -> bool:
         return False
     rest = value.replace("-", "").replace("_", "")
     return (rest.isalnum() or not rest) and (len(value) > _LONGEST_DEVICE or value.lower() not in _DEVICES)
+
+
+def scheme_of(address: str) -> str:
+    """The scheme of a store's address, `postgresql` of `postgresql://host/db`; empty for a folder. `c://` is a drive."""
+    scheme, found, _ = address.partition("://")
+    return scheme if found and len(scheme) > 1 and scheme.replace("-", "").replace("+", "").isalnum() else ""
 
 
 @lru_cache(maxsize=2000)  # stores use few distinct tags

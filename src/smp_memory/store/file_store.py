@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.model.storage_reports import ArchivedSession, QuarantinedEntry, UnreadSession
     from smp_memory.privacy.audit import Audit
-    from smp_memory.store.port import Histories, SearchIndex, StoreExamination, Summary
+    from smp_memory.store.port import Histories, SearchIndex, Summary
 
 _UNUSED_SETTINGS, _OTHER_STORES = "unused-settings", "other-stores"  # files in the user's state: what was reported last
 _TRIES = 5
@@ -122,18 +122,6 @@ class FileStore:
 
             self._audit = Audit(self.disk, os.path.join(self.root, PRIVATE))
         return self._audit
-
-    def examine(
-        self,
-        now: datetime,
-        *,
-        environ: Mapping[str, str],
-        arguments: Mapping[str, Any] | None = None,
-        quick: bool = False,
-    ) -> StoreExamination:
-        from smp_memory.store.checks import examine_files
-
-        return examine_files(self.disk.system, self.root, now, environ=environ, arguments=arguments, quick=quick)
 
     def session_ids(self) -> list[str]:
         self.check_open()

@@ -38,8 +38,7 @@ that may do nothing: `tidy`, `refresh_overviews`, `refresh_figures`, `recorded_d
 `quarantined`, `unindexed_memories`, `report_…`, `sync`.
 
 Parts that another backend can use: `store.searcher.Searcher` (every query of `IndexSearcher` over an `index.Index`),
-`store.visible_index` (the same for a viewer), `store.history_index` (an index in RAM of histories), `store.examination`
-(`Store.examine` without checks of the backend's own), `lifecycle.purge`,
+`store.visible_index` (the same for a viewer), `store.history_index` (an index in RAM of histories), `lifecycle.purge`,
 `files.user_state` and `files.activity` (state of the user outside of the store), `smp_memory.incomplete` (reporting of
 what could not be read).
 """
@@ -65,7 +64,6 @@ if TYPE_CHECKING:
     from smp_memory.lifecycle.compaction_plan import CompactionPlan
     from smp_memory.model.deletions import AnnouncedPurge, PurgeCheck, Purged, Receipt
     from smp_memory.model.entry import Entry
-    from smp_memory.model.health import Check, HealthIssue, StoredContent
     from smp_memory.model.history import IdAllocator, RecordHistory, SessionHistory
     from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record, Records
@@ -493,16 +491,6 @@ class Store(Protocol):
     def boot_id(self) -> str:
         """Identifies the boot of the machine whose clock is used; with the time since boot it is evidence about the wall clock."""
 
-    def examine(
-        self,
-        now: datetime,
-        *,
-        environ: Mapping[str, str],
-        arguments: Mapping[str, Any] | None = None,
-        quick: bool = False,
-    ) -> StoreExamination:
-        """Open the store for health checks, read-only; `environ` and `arguments` are those by which it was opened."""
-
     def check_open(self) -> None:
         """Raise StoreClosed after `close`."""
 
@@ -839,78 +827,3 @@ class StateFiles(Protocol):
 
     def mark_notified(self) -> bool:
         """Record that the user was notified that the store is not trusted; returns whether that was recorded before."""
-
-
-# -- examination
-
-
-class StoreExamination(Protocol):
-    """A store under examination by health checks: read-only, and as far as any damage allows.
-
-    `store.examination.PlainExamination` is one for every backend.
-    """
-
-    root: str
-    layout_name: str
-    config: Config  # settings that are invalid count as not set
-    now: datetime
-    quick: bool
-    is_in_folder: bool  # in a folder of this machine, so that git, other stores and the user's state concern it
-    is_too_new: bool  # of a newer format: nothing else of it is read
-    checks: tuple[type[Check], ...]  # of the backend's own storage
-
-    @property
-    def store(self) -> Store:
-        """The store; whatever would write to it raises."""
-
-    @property
-    def state(self) -> StateFiles: ...
-
-    def session_ids(self) -> list[str]: ...
-
-    def has(self, session: str) -> bool:
-        """Whether the session is still live; another process may archive or delete it during the checks."""
-
-    def session(self, name: str) -> SessionExamination: ...
-
-    def fix(self, name: str, issues: list[HealthIssue], open_store: Callable[[], Store]) -> Iterator[str]:
-        """Apply a fix of the backend; yields what was done. `open_store` opens the store for writing."""
-
-    def close(self) -> None: ...
-
-
-class SessionExamination(Protocol):
-    """A session under examination: it is read once, for all checks."""
-
-    id: str
-
-    @property
-    def subject(self) -> StoreExamination: ...
-
-    @property
-    def files(self) -> SessionStore: ...
-
-    @property
-    def session_history(self) -> SessionHistory: ...
-
-    @property
-    def records(self) -> list[Record]:
-        """The memories that are not deleted, in the order of writing."""
-
-    @property
-    def info(self) -> SessionInfo | None:
-        """The session metadata; None if it cannot be read."""
-
-    @property
-    def config(self) -> Config:
-        """The settings of this session; its own overrides are left out if they are invalid."""
-
-    def validate(self) -> Report: ...
-
-    def cold_ids(self) -> set[str]: ...
-
-    def entries(self) -> Iterator[Entry]:
-        """Every entry that was read."""
-
-    def contents(self) -> Iterator[StoredContent]:
-        """Every place that holds text: entries, then metadata, cold segment and quarantine."""

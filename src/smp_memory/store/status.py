@@ -124,10 +124,10 @@ def _are_few(files: StoreFiles, changed: list[str]) -> bool:
 
 def _catch_up(root: str, environ: Mapping[str, str]) -> None:
     """Bring the index up to date, as a query does."""
-    from smp_memory.store.opening import open_read_only  # loads the store
+    from smp_memory.store.file_opening import read_files  # loads the store
 
     try:
-        store = open_read_only(root, environ, {})
+        store = read_files(root, environ, {})
         store.indexer.answer(None, lambda searcher: None)
         store.close()
     except (SMPError, OSError, ValueError):

@@ -13,10 +13,10 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from smp_memory.health.examination import NOTE, WARNING, Check, HealthIssue, counted, named
 from smp_memory.index.documents import IndexDocument, microseconds
 from smp_memory.index.inspection import IndexInspection, inspect_index
 from smp_memory.index.rows import IndexUnusable
-from smp_memory.model.health import NOTE, WARNING, Check, HealthIssue, counted, named
 from smp_memory.store.change_detection import StatCache
 from smp_memory.store.indexer import FOLDER
 from smp_memory.store.record_reader import MARK
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from smp_memory.index.rows import IndexedSession, Row
     from smp_memory.model.history import RecordHistory
-    from smp_memory.store.checks.examination import FileExamination, FileSessionExamination
+    from smp_memory.store.file_examination import FileExamination, FileSessionExamination
 
 _ATTEMPTS, _PAUSE_SECONDS = 5, 0.2
 _SAMPLE = 50  # memories of each session whose words are compared

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from smp_memory.config_source import CONVERTING
 from smp_memory.files.disk import TEMPORARY, Disk
 from smp_memory.files.layouts.layout import CONFIG_FILE, PRIVATE, QUARANTINE
+from smp_memory.health.examination import NOTE, WARNING, Check, HealthIssue, counted, limited, named
 from smp_memory.model import ids
-from smp_memory.model.health import NOTE, WARNING, Check, HealthIssue, counted, limited, named
 from smp_memory.model.storage_reports import DELETED
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.archive_names import ARCHIVE_FOLDERS, folders_of_archives
@@ -30,7 +30,7 @@ from smp_memory.store.indexer import FOLDER as INDEX
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from smp_memory.store.checks.examination import FileExamination, FileSessionExamination
+    from smp_memory.store.file_examination import FileExamination, FileSessionExamination
 
 
 _MAX_ISSUES = 5
