@@ -97,13 +97,7 @@ class IndexCheck(Check):
             if not found:
                 break
             time.sleep(_PAUSE_SECONDS)
-            try:
-                fresh = inspect_index(base)
-            except IndexUnusable as error:
-                return str(error)
-            before, found = found, _find_damage(fresh)
-            if fresh is not None:
-                fresh.close()
+            before, found = found, _damage_at(base)
             if found == before:
                 break
         return found
@@ -122,13 +116,20 @@ class IndexCheck(Check):
         self._opened = True
         if not subject.state.on_disk:
             return  # it is in RAM, and built from the files each time
-        try:
-            self._index = inspect_index(subject.state.path(FOLDER))
-            if self._index is not None and self._index.is_current:
-                self._known = self._index.sessions()
-                self._names = {name: number for number, name in self._index.names().items()}
-        except (IndexUnusable, OSError, ValueError, TypeError) as error:
-            self._damage = f"it cannot be opened ({error})"
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._read_index(subject.state.path(FOLDER))
+                return
+            except (IndexUnusable, OSError, ValueError, TypeError) as error:
+                if attempt == _ATTEMPTS - 1:
+                    self._damage = f"it cannot be opened ({error})"
+            time.sleep(_PAUSE_SECONDS)  # another process may be opening, closing or replacing it
+
+    def _read_index(self, base: str) -> None:
+        self._index = inspect_index(base)
+        if self._index is not None and self._index.is_current:
+            self._known = self._index.sessions()
+            self._names = {name: number for number, name in self._index.names().items()}
 
     def _size(self, base: str) -> Iterator[HealthIssue]:
         size = sum(_bytes(os.path.join(folder, name)) for folder, _, names in os.walk(base) for name in names)
@@ -190,6 +191,18 @@ def _find_damage(index: IndexInspection | None) -> str:
         return "; ".join(list(index.damage())[:3]) if index is not None else ""
     except IndexUnusable as error:
         return str(error)
+
+
+def _damage_at(base: str) -> str:
+    try:
+        index = inspect_index(base)
+    except IndexUnusable as error:
+        return str(error)
+    try:
+        return _find_damage(index)
+    finally:
+        if index is not None:
+            index.close()
 
 
 def _is_up_to_date(session: FileSessionExamination, known: IndexedSession) -> bool:
