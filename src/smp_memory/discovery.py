@@ -69,7 +69,9 @@ def absolute(named: str) -> str:
 def is_named(root: str, environ: Mapping[str, str]) -> bool:
     """Whether `SMP_ROOT` names this store. The user chose it there, so it is trusted."""
     named = environ.get("SMP_ROOT")
-    return named is not None and named != "" and os.path.realpath(absolute(named)) == os.path.realpath(root)
+    if not named or ids.scheme_of(named):
+        return bool(named) and ids.without_password(str(named)) == ids.without_password(root)
+    return os.path.realpath(named) == os.path.realpath(root)
 
 
 def folder_of_store(root: str) -> str:
