@@ -123,13 +123,25 @@ class IndexCheck(Check):
         self._opened = True
         if not subject.state.on_disk:
             return  # it is in RAM, and built from the files each time
+        for pause in (_PAUSE_SECONDS, _PAUSE_SECONDS, 0.0):
+            self._damage = self._open_once(subject.state.path(FOLDER))
+            if not self._damage:
+                break
+            time.sleep(pause)  # another process may just be replacing it
+
+    def _open_once(self, base: str) -> str:
+        """Open the index and read its tables; why that failed, else empty."""
+        if self._index is not None:
+            self._index.close()
+            self._index = None
         try:
-            self._index = inspect_index(subject.state.path(FOLDER))
+            self._index = inspect_index(base)
             if self._index is not None and self._index.is_current:
                 self._known = self._index.sessions()
                 self._names = {name: number for number, name in self._index.names().items()}
         except (IndexUnusable, OSError, ValueError, TypeError) as error:
-            self._damage = f"it cannot be opened ({error})"
+            return f"it cannot be opened ({error})"
+        return ""
 
     def _size(self, base: str) -> Iterator[HealthIssue]:
         size = sum(_bytes(os.path.join(folder, name)) for folder, _, names in os.walk(base) for name in names)
