@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from smp_memory.errors import InvalidConfig, SessionExists, SessionNotFound
+from smp_memory.errors import InvalidConfig, SessionExists, SessionNotFound, StorageCorrupt, StoreNotFound
 from smp_memory.model import ids
 from smp_memory.ownership import config_bytes, is_ours
 
@@ -69,7 +69,9 @@ def absolute(named: str) -> str:
 def is_named(root: str, environ: Mapping[str, str]) -> bool:
     """Whether `SMP_ROOT` names this store. The user chose it there, so it is trusted."""
     named = environ.get("SMP_ROOT")
-    return named is not None and named != "" and os.path.realpath(absolute(named)) == os.path.realpath(root)
+    if not named or ids.scheme_of(named):
+        return bool(named) and ids.without_password(str(named)) == ids.without_password(root)
+    return os.path.realpath(named) == os.path.realpath(root)
 
 
 def folder_of_store(root: str) -> str:
@@ -124,8 +126,6 @@ def _stores_in(folder: str, layout: str | None) -> list[str]:
 
 def find_root(layout_name: str | None, start: str | None = None) -> str:
     """The root of the nearest store, or the place for a new one in the nearest `.bmad`. Another user's store must be named explicitly."""
-    from smp_memory.errors import StoreNotFound
-
     found = discovery(start, layout=layout_name)
     if found.root is not None:
         if found.is_ours:
@@ -150,8 +150,6 @@ def reject_linked_root(root: str) -> str:
     folder = os.path.dirname(root)
     for path in (folder, root) if os.path.basename(folder) == ".bmad" else (root,):
         if os.path.islink(path) and not is_store(root):
-            from smp_memory.errors import StorageCorrupt
-
             raise StorageCorrupt(
                 f"{path} is a link, which may have come with the project and may lead anywhere. To use it, name the folder: --root.",
                 path=path,

@@ -135,8 +135,8 @@ class Memory:
         *,
         trust: bool = False,
     ) -> None:
-        self.root = root
-        self._found_as = found_as or root
+        self.root = ids.without_password(root)
+        self._found_as = found_as or self.root
         self._system = system
         self._arguments = {name: value for name, value in (config or {}).items() if name != "layout"}
         self._store, is_new = open_store(root, layout_name, config, system, admit, create=create)

@@ -47,6 +47,7 @@ from smp_memory.lifecycle.purge import purge_due
 from smp_memory.model import ids
 from smp_memory.model.entry import Entry
 from smp_memory.model.history import SessionHistory
+from smp_memory.model.ids import without_password
 from smp_memory.model.reports import Problem
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.storage_reports import (
@@ -642,7 +643,8 @@ def open_sqlite(
     where: str, layout: str | None, config: Mapping[str, Any] | None, admit: Callable[..., None], create: bool
 ) -> tuple[SqliteStore, bool]:
     """Open the store at `sqlite-test://PATH`, creating it if need be."""
-    path = where.removeprefix(f"{NAME}://")
+    where = without_password(where)
+    path = "/" + where.removeprefix(f"{NAME}://").partition("/")[2]
     is_new = not os.path.exists(path)
     if is_new and not create:
         raise StoreNotFound(f"There is no store at {where}.", path=where)

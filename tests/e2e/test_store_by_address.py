@@ -163,6 +163,17 @@ def test_hooks_recall_and_record(filled: Installed) -> None:
     assert "Another host: last call" in filled.run("status")
 
 
+def test_password_in_an_address_is_shown_and_stored_nowhere(filled: Installed, tmp_path: Path) -> None:
+    secret = "hunter2"
+    address = filled.address.replace("://", f"://ada:{secret}@") + f"?password={secret}"
+    filled.environment |= {"SMP_ROOT": address, "SMP_STATE_DIR": str(tmp_path / "state")}
+    said = [filled.run(*words) for words in ([], ["doctor"], ["reindex", "--json"], ["trust"], ["trust", "--list"], ["config", "--json"], ["init"])]  # fmt: skip
+    said += [filled.run("validate", "--verbose"), filled.run("git", "setup", code=2), filled.hook("SessionStart")]
+    said += [path.read_text(errors="replace") for path in (tmp_path / "state").rglob("*") if path.is_file()]
+    assert secret not in "".join(said)
+    assert f"{NAME}://ada@/" in said[0]
+
+
 def test_trust_names_the_address(filled: Installed) -> None:
     assert filled.data("trust")["trusted"] is True
     assert {"root": filled.address, "exists": True} in filled.data("trust", "--list")

@@ -32,7 +32,7 @@ from functools import cache
 from smp_memory.errors import SMPError, from_os_error
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
-from smp_memory.model.ids import scheme_of, sha256_hex
+from smp_memory.model.ids import scheme_of, sha256_hex, without_password
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class UserState:
 
     def is_trusted(self, path: str | None = None) -> bool:
         """Whether the user trusts this store under the path by which it was found."""
-        return self._is_inside or (path or self._root) in self._trusted()
+        return self._is_inside or without_password(path or self._root) in self._trusted()
 
     def _trusted(self) -> list[str]:
         """The paths under which the store is trusted."""
@@ -191,7 +191,7 @@ class UserState:
 
         `settings` are recorded if nothing of the store was trusted before, or with `renew`. Returns whether they were.
         """
-        paths_to_trust = {self._root, *paths}
+        paths_to_trust = {self._root, *map(without_password, paths)}
         if self._is_inside or (paths_to_trust.issubset(self._trusted_paths) and not renew):
             return False
         known_paths = self._trusted()
@@ -338,7 +338,7 @@ def open_user_state(root: str, disk: Disk) -> UserState:
     if not isinstance(disk.system, RealSystem):
         return UserState(disk, root, disk, os.path.join(root, _PRIVATE), on_disk=False, is_inside=True)
     home = state_home(os.environ)
-    real = root if scheme_of(root) else os.path.realpath(root)
+    real = without_password(root) if scheme_of(root) else os.path.realpath(root)
     if home is None:
         from smp_memory.files.memory_system import MemorySystem
 

@@ -35,10 +35,11 @@ from smp_memory.errors import SMPError
 from smp_memory.health.examination import NOTE, WARNING, Check, HealthIssue, limited, named
 from smp_memory.lifecycle.consolidation import find_duplicates
 from smp_memory.model import ids
+from smp_memory.model.content_checks import is_numbered_id
 from smp_memory.model.decay import DecayInputs, policy_of
 from smp_memory.model.statuses import is_active_decision, is_unresolved, superseded_ids
 from smp_memory.model.times import to_microseconds
-from smp_memory.model.types import KINDS, PREFIXES
+from smp_memory.model.types import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +89,7 @@ class ReferencesCheck(Check):
                 if slash and other != session.id:
                     is_fine = not ids.is_valid(other) or not ids.is_valid(id)  # a path, an address
                 else:
-                    is_fine = known.get(id) is False or (id not in known and not _looks_like_id(id))
+                    is_fine = known.get(id) is False or (id not in known and not is_numbered_id(id))
                 if is_fine:
                     continue
                 first = history.first
@@ -167,10 +168,6 @@ def _origins(data: dict[str, Any]) -> set[str]:
 
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _looks_like_id(target: str) -> bool:
-    return any(ids.number_of(target, prefix) for prefix in PREFIXES)
 
 
 def _ids_of(session: SessionExamination) -> dict[str, bool]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.discovery import about_others
 from smp_memory.errors import SMPError
-from smp_memory.git.repository import merges_without_driver
+from smp_memory.git.repository import NO_DRIVER, merges_without_driver
 from smp_memory.health.examination import NOTE, PROBLEM, WARNING, Check, HealthIssue, counted, limited, named
 from smp_memory.lifecycle.clock_state import evidence
 from smp_memory.lifecycle.clock_trust import distrust
@@ -192,9 +192,6 @@ def _is_recent(failure: dict[str, Any], now: datetime) -> bool:
         return now - to_moment(failure["at"]) < _RECENTLY
     except (ValueError, OverflowError, TypeError):
         return True
-
-
-NO_DRIVER = ".gitattributes asks for the merge driver `smp`, which this clone does not have: git merges the store as plain text."
 
 
 class MergeDriverCheck(Check):

@@ -52,6 +52,21 @@ def scheme_of(address: str) -> str:
     return scheme if found and len(scheme) > 1 and scheme.replace("-", "").replace("+", "").isalnum() else ""
 
 
+def without_password(address: str) -> str:
+    """A store's address as people, files and logs may see it; a folder as it is."""
+    if not scheme_of(address):
+        return address
+    scheme, _, rest = address.partition("://")
+    place, question, options = rest.partition("?")
+    authority, slash, path = place.partition("/")
+    login, at, host = authority.rpartition("@")
+    shown = [
+        each for each in options.split("&") if not each.lower().startswith(("password=", "passfile=", "sslpassword="))
+    ]
+    query = question + "&".join(shown) if any(shown) else ""
+    return f"{scheme}://{login.partition(':')[0]}{at}{host}{slash}{path}{query}"
+
+
 @lru_cache(maxsize=2000)  # stores use few distinct tags
 def check_tag(tag: object) -> str:
     """Letters and digits of any script with `_ - .`; dots make a hierarchy."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.health.examination import NOTE, WARNING, Check, HealthIssue, counted, named
 from smp_memory.index.documents import IndexDocument, microseconds
+from smp_memory.index.index import discard_all
 from smp_memory.index.inspection import IndexInspection, inspect_index
 from smp_memory.index.rows import IndexUnusable
 from smp_memory.store.change_detection import StatCache
@@ -230,8 +231,6 @@ def _bytes(path: str) -> int:
 
 def rebuild_index(subject: FileExamination, issues: list[HealthIssue], open_store: Callable[[], Any]) -> Iterator[str]:
     """Discard the index and rebuild it from the files."""
-    from smp_memory.index.index import discard_all
-
     store = open_store()
     indexer = store.indexer
     with indexer.mutex:

@@ -183,7 +183,7 @@ def store_status(root: str, environ: Mapping[str, str]) -> StoreStatus:
     """The state of the store in a folder at a glance, fast and without opening it. Raises SMPError if it cannot be read."""
     from smp_memory.store.status import read_status
 
-    return read_status(root, environ)
+    return read_status(root, environ, lambda: open_read_only(root, environ, {}))
 
 
 def session_names(root: str) -> list[tuple[str, str]]:

@@ -281,7 +281,7 @@ class SessionStore(Protocol):
 class Store(Protocol):
     """Sessions by id, with an index, an audit log, access logs and state of the user."""
 
-    root: str  # where it is: a folder or an address; for people, and to open it again
+    root: str  # its address: a folder, or `scheme://…` without a password; for people
     config: Config
     closed: bool
     clock: object  # the clock that the store was opened with; set by the caller

@@ -66,11 +66,9 @@ def run_validate(call: Invocation) -> int:
 
 
 def _notify_missing_merge_driver(call: Invocation) -> None:
-    from smp_memory.git.repository import merges_without_driver
+    from smp_memory.git.repository import NO_DRIVER, merges_without_driver
 
     if not scheme_of(call.memory.root) and merges_without_driver(call.memory.root) is not None:
-        from smp_memory.health.housekeeping import NO_DRIVER
-
         call.notify(f"{NO_DRIVER} Register it: smp git setup")
 
 

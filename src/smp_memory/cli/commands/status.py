@@ -15,7 +15,7 @@ from smp_memory.cli.render import Screen, age_text, one_line, pad, paint, plural
 from smp_memory.discovery import absolute, find_root, is_named, is_store
 from smp_memory.errors import SMPError, StoreNotFound
 from smp_memory.integrations.hooks.last_calls import TITLES, hosts_with_hooks, last_calls
-from smp_memory.model.ids import scheme_of
+from smp_memory.model.ids import scheme_of, without_password
 from smp_memory.model.store_status import StoreStatus
 from smp_memory.model.times import EPOCH, to_microseconds, to_moment, to_text
 from smp_memory.model.types import KINDS, SEVERITIES
@@ -78,7 +78,7 @@ def collect_status(named_root: str | None) -> dict[str, Any]:
     data: dict[str, Any] = {"root": None, "layout": None, "trusted": None, "problem": None, "notices": []}
     try:
         root = absolute(named_root) if named_root else find_root(None)
-        data["root"] = root
+        data["root"] = without_password(root)
         data |= _figures(_status_by_address(root) if scheme_of(root) else _status_of_folder(root))
         data["hosts"] = host_states(root, user_state(root))
     except StoreNotFound as error:
@@ -101,7 +101,7 @@ def _status_by_address(address: str) -> StoreStatus:
     from smp_memory.model.statuses import is_open
 
     with open_memory(address, create=False, trust=False, config=WITHOUT_MAINTENANCE) as memory:
-        status = StoreStatus(address, memory.layout, is_named(address, os.environ) or memory.is_trusted)
+        status = StoreStatus(memory.root, memory.layout, is_named(address, os.environ) or memory.is_trusted)
         hits = memory.query(sort="newest", limit=_NEWEST, count_by="type", include_expired=True, track_access=False)
         times = memory.sessions_by_time()
         status.sessions, status.is_indexed, status.unreadable = len(times), True, len(hits.problems)
