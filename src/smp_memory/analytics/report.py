@@ -34,7 +34,7 @@ from smp_memory.index.query import RowConditions
 from smp_memory.index.tokenizer import ParsedText
 from smp_memory.lifecycle.quota import days_to_quota, growth_per_day
 from smp_memory.model.history import PausedCollection
-from smp_memory.model.succession import SUPERSEDES
+from smp_memory.model.statuses import SUPERSEDES
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
 from smp_memory.scope import Scope

@@ -628,7 +628,7 @@ class IndexSearcher(Protocol):
         """The first rows that the viewer may see; hidden ones do not count against the limit."""
 
     def select_wishes(self, conditions: RowConditions, limit: int) -> list[Row]:
-        """Turns of users that are standing wishes and meet the conditions, the newest first. Hidden memories may be among them."""
+        """Turns of users that are standing instructions and meet the conditions, the newest first. Hidden memories may be among them."""
 
     def rows(self, docs: Sequence[int]) -> dict[int, Row]: ...
 

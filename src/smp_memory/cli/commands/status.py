@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.model.store_status import StoreStatus
+    from smp_memory.model.storage_reports import StoreStatus
     from smp_memory.store.port import StateFiles
 
 _PIPE_COLUMNS = 240
