@@ -218,8 +218,8 @@ class Memory:
         self._store.indexer.close()
         self._store.state.distrust()
 
-    def was_told_of_trust(self) -> bool:
-        """Whether the user was told before that this store is not trusted."""
+    def mark_trust_notice_shown(self) -> bool:
+        """Note that the user was told that this store is not trusted; True if that was noted before."""
         try:
             return self._store.state.mark_notified()
         except (OSError, SMPError):
@@ -598,9 +598,9 @@ class Memory:
 
     # -- states of sessions
 
-    def standings(self, *, away: bool = False) -> list[SessionState]:
-        """The state of every session and its next transition; with `away` also of archived and deleted ones."""
-        return lifecycle.sessions.session_states(self.scope, include_archived=away)
+    def session_states(self, *, include_archived: bool = False) -> list[SessionState]:
+        """The state of every session and its next transition; with `include_archived` also of archived and deleted ones."""
+        return lifecycle.sessions.session_states(self.scope, include_archived=include_archived)
 
     def archived_sessions(self) -> list[ArchivedSession]:
         """The archived sessions; opening one restores it."""

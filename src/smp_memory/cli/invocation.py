@@ -84,7 +84,7 @@ class Invocation:
 
     def _notify_untrusted(self, memory: Memory) -> None:
         """Print once that hooks do not use this store, because it is not trusted."""
-        if self.mentions_trust and not memory.is_trusted and not memory.was_told_of_trust():
+        if self.mentions_trust and not memory.is_trusted and not memory.mark_trust_notice_shown():
             self.notify(
                 "You have not trusted this store yet, so hooks neither recall from it nor record to it. "
                 "If it is yours or your team's: smp trust"

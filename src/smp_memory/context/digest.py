@@ -30,7 +30,7 @@ from smp_memory.privacy.fence import fence, nonce_from
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 from smp_memory.search.path import query
-from smp_memory.search.succession import holding
+from smp_memory.search.succession import current_hits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _records(scope: Scope, kind: Kind) -> tuple[list[Record], bool]:
     hits = query(
         shared, None, {"types": kind.name, "sort": "newest", "limit": most * _READ_FACTOR, "track_access": False}
     )
-    current = [hit.record for hit in holding(hits)]
+    current = [hit.record for hit in current_hits(hits)]
     if kind.has_severity:
         current.sort(key=lambda record: severity_rank(record.given.get("severity")))
     return current[:most], len(current) > most or hits.more

@@ -317,7 +317,7 @@ def _pages(reader: Reader, words: str, visible: VisibleSessions) -> Iterator[lis
                 return
             continue
         trace = reader.trace
-        yield search.succession.holding(hits, visible.allows, partial(_trace_replaced, trace) if trace else None)
+        yield search.succession.current_hits(hits, visible.allows, partial(_trace_replaced, trace) if trace else None)
         if not hits.more:
             return
         offset += _CANDIDATES
