@@ -127,10 +127,10 @@ def test_package_for_mcp_is_named_like_the_extra() -> None:
     import shlex
     import tomllib
 
-    from smp_memory.cli.commands.agents import HOW_TO_INSTALL
+    from smp_memory.cli.commands.servers import MCP_INSTALL
 
     extras = tomllib.loads(text("pyproject.toml"))["project"]["optional-dependencies"]
-    assert shlex.split(HOW_TO_INSTALL) == ["pip", "install", *extras["mcp"]]
+    assert shlex.split(MCP_INSTALL) == ["pip", "install", *extras["mcp"]]
 
 
 def test_every_command_in_the_docs_is_understood(empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -219,9 +219,9 @@ def _result_lines(
         from importlib.util import find_spec
 
         if any("MCP" in edit.about for edit, _, _ in changes) and find_spec("mcp") is None:
-            from smp_memory.cli.commands.agents import HOW_TO_INSTALL
+            from smp_memory.cli.commands.servers import MCP_INSTALL
 
-            yield f"The MCP server needs one more package: {HOW_TO_INSTALL}. The hooks do not."
+            yield f"The MCP server needs one more package: {MCP_INSTALL}. The hooks do not."
         from smp_memory.integrations.hooks.entry_point import find_store
 
         if find_store(os.getcwd(), os.environ) is None:

@@ -10,7 +10,7 @@ import sys
 import time
 
 from smp_memory.cli.commands import COMMANDS
-from smp_memory.cli.record_text import display_text, status_text
+from smp_memory.cli.hit_output import display_text, status_text
 from smp_memory.cli.render import Screen, age_text, one_line, pad, paint, plural, safe, truncate, value_text, width_of
 from smp_memory.discovery import find_root, is_store
 from smp_memory.errors import SMPError, StoreNotFound
