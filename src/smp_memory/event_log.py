@@ -1,6 +1,6 @@
 """Structured log events of SMP, through the standard `logging` module.
 
-Every event has a logger `smp_memory.<component>`, a level, a name, a message, the session concerned and figures. docs/logging.md lists
+Every event has a logger `smp_memory.<component>`, a level, a name, a message, the session concerned and figures. docs/observability.md lists
 all of them; `smp_memory.json_logging.JsonFormatter` writes them as JSON. Every event is counted (`smp_memory.metrics`), printed or not,
 except those for debugging: one for each operation, made only if somebody reads it (`debug_logger`), because a histogram counts operations.
 

@@ -1,6 +1,6 @@
 """Current memories: successors before what they supersede, and the hits that are still valid.
 
-Every way to read uses these rules (docs/adr/0026-what-holds-now.md):
+Every way to read uses these rules (docs/adr/0026-validity-and-succession.md):
 
     not valid    `valid_from` or `valid_until` says that it does not hold at the time of the query: no candidate at all, unless the
                  query has `include_expired` (`RowConditions.valid_at`)
