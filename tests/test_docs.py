@@ -13,8 +13,9 @@ from types import ModuleType
 import pytest
 
 import smp_memory
-from smp_memory import config, errors
+from smp_memory import errors
 from smp_memory.cli.commands import COMMANDS
+from smp_memory.config.settings import SETTINGS
 from smp_memory.files.layouts import NAMES
 from smp_memory.search.records import Snapshot
 
@@ -193,13 +194,13 @@ def test_every_error_is_explained() -> None:
 
 def test_every_setting_is_explained() -> None:
     table = section("docs/configuration.md", "All settings")
-    for setting in config.SETTINGS:
+    for setting in SETTINGS:
         assert f"`{setting.path}`" in table
         assert f"`{setting.variable}=" in table
 
 
 def test_examples_of_settings_are_allowed(maker: ModuleType) -> None:
-    for setting in config.SETTINGS:
+    for setting in SETTINGS:
         value = setting.check.parse(maker.example_value(setting))
         assert setting.check.accepts(value), setting.path
         assert value != setting.default or setting.path == "format", setting.path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from smp_memory import analytics, context, exchange, lifecycle, search
-from smp_memory.config_file import check_setting
+from smp_memory.config.config_file import check_setting
 from smp_memory.discovery import about_others, find_root, is_store, register_opener
 from smp_memory.errors import (
     InvalidConfig,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from smp_memory.agent_memory import AgentMemory
     from smp_memory.analytics.forecast import DecayCurve
     from smp_memory.analytics.report import Analytics
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.context.builder import Context
     from smp_memory.files.system import System
     from smp_memory.global_memory import GlobalMemory

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any, Unpack
 
     from smp_memory.agent_memory import AgentMemory
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.context.builder import Context
     from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.lifecycle.compaction import CompactionReport

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from smp_memory.analytics.usage import Trends
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.index.rows import Row
     from smp_memory.lifecycle.session_states import SessionState
     from smp_memory.model.deletions import Trashed

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.model.entry import Entry
     from smp_memory.model.health import Check, HealthIssue
     from smp_memory.model.history import SessionHistory

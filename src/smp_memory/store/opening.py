@@ -89,8 +89,8 @@ def open_read_only(
     """
     import os
 
-    from smp_memory.config import Config
-    from smp_memory.config_file import read_settings
+    from smp_memory.config.config_file import read_settings
+    from smp_memory.config.settings import Config
     from smp_memory.discovery import layout_of_store
     from smp_memory.files.disk import Disk
     from smp_memory.files.layouts import layout_named

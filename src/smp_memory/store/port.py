@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from typing import Any, TypeVar
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.errors import MemoryNotFound, SMPError
     from smp_memory.files.disk import Disk
     from smp_memory.index.query import MatchColumns, RowConditions, TextMatch

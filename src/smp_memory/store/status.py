@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import os
 
-from smp_memory.config import Config
-from smp_memory.config_file import read_settings
+from smp_memory.config.config_file import read_settings
+from smp_memory.config.settings import Config
 from smp_memory.discovery import is_named, layout_of_store
 from smp_memory.errors import SMPError
 from smp_memory.files.disk import Disk

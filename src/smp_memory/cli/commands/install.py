@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.config import HeldSetting
+    from smp_memory.config.settings import HeldSetting
     from smp_memory.integrations.hooks.hosts import Host
 
 HOSTS = (*AGENTS, "bmad")

@@ -112,7 +112,7 @@ def run_mcp(call: Invocation) -> None:
 
 def _create_store(call: Invocation) -> None:
     """Create the store where `smp init` does, unless there is one."""
-    from smp_memory.config import DEFAULT_ROOTS
+    from smp_memory.config.settings import DEFAULT_ROOTS
     from smp_memory.memory import open_memory
 
     try:
