@@ -184,7 +184,7 @@ def test_public_names_can_be_imported() -> None:
         assert getattr(smp_memory, name) is not None
     for module in (
         "smp_memory.testing",
-        "smp_memory.config",
+        "smp_memory.config.settings",
         "smp_memory.errors",
         "smp_memory.store.port",
         "smp_memory.files.layouts.layout",

@@ -123,7 +123,7 @@ class AgentMemory:
         scope = self._scope
         hits = [*search.path.query(scope, None, {**options, "topic": topic})]
         hits += search.path.query(scope, without_signs(topic), options)
-        found = {hit.record.ref: hit.record for hit in search.succession.holding(hits)}
+        found = {hit.record.ref: hit.record for hit in search.succession.current_hits(hits)}
         return list(found.values())[:limit]
 
     def user_preferences(self, topic: str | None = None) -> list[Record]:

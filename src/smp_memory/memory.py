@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from smp_memory import analytics, context, exchange, lifecycle, search
-from smp_memory.config_file import check_setting
+from smp_memory.config.config_file import check_setting
 from smp_memory.discovery import about_others, find_root, is_store, register_opener
 from smp_memory.errors import (
     InvalidConfig,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from smp_memory.agent_memory import AgentMemory
     from smp_memory.analytics.forecast import DecayCurve
     from smp_memory.analytics.report import Analytics
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.context.builder import Context
     from smp_memory.files.system import System
     from smp_memory.global_memory import GlobalMemory
@@ -218,8 +218,8 @@ class Memory:
         self._store.indexer.close()
         self._store.state.distrust()
 
-    def was_told_of_trust(self) -> bool:
-        """Whether the user was told before that this store is not trusted."""
+    def mark_trust_notice_shown(self) -> bool:
+        """Note that the user was told that this store is not trusted; True if that was noted before."""
         try:
             return self._store.state.mark_notified()
         except (OSError, SMPError):
@@ -598,9 +598,9 @@ class Memory:
 
     # -- states of sessions
 
-    def standings(self, *, away: bool = False) -> list[SessionState]:
-        """The state of every session and its next transition; with `away` also of archived and deleted ones."""
-        return lifecycle.sessions.session_states(self.scope, include_archived=away)
+    def session_states(self, *, include_archived: bool = False) -> list[SessionState]:
+        """The state of every session and its next transition; with `include_archived` also of archived and deleted ones."""
+        return lifecycle.sessions.session_states(self.scope, include_archived=include_archived)
 
     def archived_sessions(self) -> list[ArchivedSession]:
         """The archived sessions; opening one restores it."""

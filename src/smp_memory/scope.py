@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any, Protocol
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.model.decay import Policy
     from smp_memory.model.record import Record, Records
     from smp_memory.model.times import Clock

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any, Unpack
 
     from smp_memory.agent_memory import AgentMemory
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.context.builder import Context
     from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.lifecycle.compaction import CompactionReport
@@ -464,19 +464,19 @@ class SessionMemory:
     # -- state, size, compaction
 
     @property
-    def standing(self) -> SessionState:
+    def session_state(self) -> SessionState:
         """The session's state and its next transition."""
         return lifecycle.session_states.session_states(self._session.store, self._session.now(), [self.id])[0]
 
     @property
     def state(self) -> str:
         """created, active, idle or decaying; an archived or deleted session cannot be open."""
-        return self.standing.state
+        return self.session_state.state
 
     @property
     def next_step(self) -> Transition:
         """What happens to it next by itself, when and why."""
-        return self.standing.next
+        return self.session_state.next
 
     def size_report(self) -> SizeReport:
         """How full it is, what takes the room, when it will be full, and what compaction could free."""

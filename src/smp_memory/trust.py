@@ -6,8 +6,8 @@ Guarantees: what this user sets through SMP counts at once; what comes with the 
 
 from __future__ import annotations
 
-from smp_memory.config_file import set_session_config
-from smp_memory.config_schema import LOWERS
+from smp_memory.config.config_file import set_session_config
+from smp_memory.config.schema import LOWERS
 from smp_memory.errors import SMPError
 from smp_memory.incomplete import each_existing
 
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from smp_memory.config import HeldSetting
+    from smp_memory.config.settings import HeldSetting
     from smp_memory.store.port import SessionStore, Store
 
 

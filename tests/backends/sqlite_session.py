@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from smp_memory import incomplete
-from smp_memory.config import Config
+from smp_memory.config.settings import Config
 from smp_memory.errors import (
     DuplicateId,
     MemoryNotFound,

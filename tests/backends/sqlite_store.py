@@ -24,8 +24,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.config import Config
-from smp_memory.config_file import check_removal
+from smp_memory.config.config_file import check_removal
+from smp_memory.config.settings import Config
 from smp_memory.errors import (
     LayoutMismatch,
     NotSupported,

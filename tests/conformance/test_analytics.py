@@ -114,7 +114,7 @@ def test_forecast_agrees_with_priority_states_and_stats(store: Shop) -> None:
         assert store.memory.priority(each.ref, at=when + timedelta(minutes=1)) < 0.3
         assert store.memory.priority(each.ref, at=when - timedelta(minutes=2)) >= 0.3
     assert [each.ref for each in made.fading] == ["shop/TURN-0001"]
-    states = {each.session: each for each in store.memory.standings()}
+    states = {each.session: each for each in store.memory.session_states()}
     assert {each.session: (each.state, each.when) for each in made.sessions} == {
         name: (state.state, state.next.when) for name, state in states.items()
     }

@@ -42,7 +42,7 @@ OPERATIONS: dict[str, Callable[[Memory], Any]] = {
     "sessions": lambda memory: memory.sessions(),
     "latest_session": lambda memory: memory.latest_session(),
     "sessions_by_time": lambda memory: memory.sessions_by_time(),
-    "standings": lambda memory: memory.standings(away=True),
+    "session_states": lambda memory: memory.session_states(include_archived=True),
     "deleted": lambda memory: memory.deleted(),
     "validate": lambda memory: memory.validate(),
     "repair": lambda memory: memory.repair(),

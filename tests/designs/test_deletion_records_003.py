@@ -181,7 +181,7 @@ def test_archive_that_has_only_a_summary_is_listed(tmp_path: Path) -> None:
         for open_it in (memory.session, memory.restore_session):
             with pytest.raises(SessionNotFound, match=r"summary\.yaml"):
                 open_it("old")
-        assert [each.state for each in memory.standings(away=True)] == ["archived"]
+        assert [each.state for each in memory.session_states(include_archived=True)] == ["archived"]
         memory.create_session("old").add_decision("A new one")
         assert memory.archived_sessions() == []
     assert path.exists()

@@ -13,7 +13,7 @@ import pytest
 
 import smp_memory
 from smp_memory.cli.main import main
-from smp_memory.config_schema import LOWERS, NEEDED_FOR, SETTINGS
+from smp_memory.config.schema import LOWERS, NEEDED_FOR, SETTINGS
 from smp_memory.errors import InvalidConfig
 from smp_memory.files.layouts import NAMES
 from smp_memory.integrations.hooks import events

@@ -15,8 +15,8 @@ import pytest
 
 import smp_memory
 from smp_memory.cli.main import main
-from smp_memory.config import REMOVE, SETTINGS, WRITE, Config
-from smp_memory.config_schema import NEEDED_FOR, Setting
+from smp_memory.config.schema import NEEDED_FOR, Setting
+from smp_memory.config.settings import REMOVE, SETTINGS, WRITE, Config
 from smp_memory.errors import InvalidConfig
 from smp_memory.files.layouts import NAMES
 from smp_memory.integrations.hooks import events

@@ -14,7 +14,7 @@ from smp_memory.analytics import svg
 from smp_memory.analytics.facts import DAY, moment_of
 from smp_memory.analytics.forecast import STEPS, DecayCurve, decay_points, sentence
 from smp_memory.model.record import Record
-from smp_memory.model.succession import SUCCESSION_KINDS
+from smp_memory.model.statuses import SUCCESSION_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.analytics.facts import DAY, MemoryFacts, dicts, time_text
-from smp_memory.model.succession import SUPERSEDED_BY, SUPERSEDES
+from smp_memory.model.statuses import SUPERSEDED_BY, SUPERSEDES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -34,7 +34,7 @@ from smp_memory.index.query import RowConditions
 from smp_memory.index.tokenizer import ParsedText
 from smp_memory.lifecycle.quota import days_to_quota, growth_per_day
 from smp_memory.model.history import PausedCollection
-from smp_memory.model.succession import SUPERSEDES
+from smp_memory.model.statuses import SUPERSEDES
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
 from smp_memory.scope import Scope
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from smp_memory.analytics.usage import Trends
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.index.rows import Row
     from smp_memory.lifecycle.session_states import SessionState
     from smp_memory.model.deletions import Trashed

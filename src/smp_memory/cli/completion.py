@@ -209,7 +209,7 @@ def _severities() -> Iterator[tuple[str, str]]:
 
 
 def _settings() -> Iterator[tuple[str, str]]:
-    from smp_memory.config import SETTINGS
+    from smp_memory.config.settings import SETTINGS
 
     return ((setting.path, setting.doc) for setting in SETTINGS)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from smp_memory.cli.diagnostics import ProgressLine, WaitingLine
+    from smp_memory.cli.terminal import ProgressLine, WaitingLine
     from smp_memory.memory import Memory
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.record import Record
@@ -84,7 +84,7 @@ class Invocation:
 
     def _notify_untrusted(self, memory: Memory) -> None:
         """Print once that hooks do not use this store, because it is not trusted."""
-        if self.mentions_trust and not memory.is_trusted and not memory.was_told_of_trust():
+        if self.mentions_trust and not memory.is_trusted and not memory.mark_trust_notice_shown():
             self.notify(
                 "You have not trusted this store yet, so hooks neither recall from it nor record to it. "
                 "If it is yours or your team's: smp trust"
@@ -269,7 +269,7 @@ class Invocation:
 
     def answer(self, data: Any, lines: Iterable[str], *, newest_last: bool = False) -> None:
         """Print the data as JSON, or the lines; with --json the lines are not computed. Long output goes through a pager."""
-        from smp_memory.cli.pager import may_page, print_paged
+        from smp_memory.cli.terminal import may_page, print_paged
 
         self.stop_waiting()
         if self.options.json:
@@ -283,7 +283,7 @@ class Invocation:
     def start_waiting(self) -> None:
         """Show what is running, on a terminal, if it takes longer than a second; until the answer or a message is printed."""
         if self._waiting is None and sys.stderr is not None and sys.stderr.isatty() and not self.options.verbose:
-            from smp_memory.cli.diagnostics import WaitingLine
+            from smp_memory.cli.terminal import WaitingLine
 
             self._waiting = WaitingLine(self._stderr(), f"smp {self._command}")
 
@@ -338,7 +338,7 @@ class Invocation:
     def progress_line(self) -> ProgressLine:
         """A status line on stderr that the command updates."""
         self.stop_waiting()
-        from smp_memory.cli.diagnostics import ProgressLine
+        from smp_memory.cli.terminal import ProgressLine
 
         return ProgressLine(self._stderr())
 

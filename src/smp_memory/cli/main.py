@@ -130,7 +130,7 @@ def _about_store(command: str) -> str:
 def _set_up_log(options: Any) -> None:
     if not (options.verbose or os.environ.get("SMP_LOG") or os.environ.get("SMP_LOG_LEVEL")):
         return
-    from smp_memory.cli.diagnostics import log_settings, show_events
+    from smp_memory.cli.terminal import log_settings, show_events
 
     chosen = log_settings(os.environ, verbose=options.verbose, as_json=options.json)
     if chosen is not None:

@@ -4,7 +4,7 @@
     prompt = f"{context}\n\n{question}"
 
 With a task, what matches it comes first, in the order of a query, as much of it as the budget holds; the last turns, preferences and
-standing wishes, open critical findings and the agent's state have small shares of their own (`smp_memory.context.lanes`). Without one it is
+standing instructions, open critical findings and the agent's state have small shares of their own (`smp_memory.context.lanes`). Without one it is
 a digest for the start of a session: where the last one stopped, wishes, what is open, decided and learned; none of it takes all the room.
 A topic and tags narrow what matches and what is new as they do a query; last turns, state and wishes stay, because they hold whatever the
 task is about. If no memory has the topic or the tags, the context says so, and they count as words of the task.

@@ -2,7 +2,7 @@
 
 Agents overlook dot folders, in which the store may be; the digest is in the project's working folder.
 
-Guarantees: active decisions, open findings, preferences with the standing wishes that a user only said, learnings and the last sessions,
+Guarantees: active decisions, open findings, preferences with the standing instructions that a user only said, learnings and the last sessions,
 each with id and date; only what everybody may see. Wishes are left out if the store's sessions name several users. The same memories give the same bytes, and an unchanged file is not written. It is replaced as a whole. It
 is fenced (`smp_memory.privacy.fence`): read back by an agent, it is never stored as something new. A file that was not made by
 `smp digest` is left alone unless `force`. The paths of digests are kept in the user's state, so that maintenance can renew them.
@@ -31,7 +31,7 @@ from smp_memory.privacy.fence import fence, nonce_from
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 from smp_memory.search.path import query
-from smp_memory.search.succession import holding
+from smp_memory.search.succession import current_hits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -163,14 +163,14 @@ def _records(scope: Scope, kind: Kind) -> tuple[list[Record], bool]:
     hits = query(
         shared, None, {"types": kind.name, "sort": "newest", "limit": most * _READ_FACTOR, "track_access": False}
     )
-    current = [hit.record for hit in holding(hits)]
+    current = [hit.record for hit in current_hits(hits)]
     if kind.has_severity:
         current.sort(key=lambda record: severity_rank(record.given.get("severity")))
     return current[:most], len(current) > most or hits.more
 
 
 def _wishes(scope: Scope) -> list[str]:
-    """The newest standing wishes of the only user, or of sessions without one."""
+    """The newest standing instructions of the only user, or of sessions without one."""
     visible = VisibleSessions(scope.store, None)
 
     def find(searcher: IndexSearcher) -> list[Record]:

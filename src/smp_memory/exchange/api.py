@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from smp_memory.config import WRITE
+from smp_memory.config.settings import WRITE
 from smp_memory.errors import MemoryNotFound, SMPError, UserError
 from smp_memory.exchange import file_format
 from smp_memory.exchange.export import (

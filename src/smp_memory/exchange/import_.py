@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from smp_memory.config import WRITE
+from smp_memory.config.settings import WRITE
 from smp_memory.errors import InvalidFormat, InvalidRecord, SessionExists, SMPError, from_os_error
 from smp_memory.exchange import file_format
 from smp_memory.exchange.export import format_named, numbered, restoring
@@ -23,7 +23,7 @@ from smp_memory.write import validation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.exchange.file_format import Exported
     from smp_memory.privacy.anonymisation import Placeholders
     from smp_memory.privacy.redaction import RedactedSpan

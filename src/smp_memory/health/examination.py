@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import SessionHistory
     from smp_memory.model.record import Record

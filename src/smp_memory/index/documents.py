@@ -13,10 +13,10 @@ from smp_memory.index.rows import NULL
 from smp_memory.index.tokenizer import bag_of_terms
 from smp_memory.model.decay import impact_level
 from smp_memory.model.entry import BY_MAINTENANCE, is_maintenance
-from smp_memory.model.succession import SUCCESSION_KINDS, may_supersede, successions
+from smp_memory.model.standing_instructions import instructions_in
+from smp_memory.model.statuses import SUCCESSION_KINDS, may_supersede, successions
 from smp_memory.model.times import EPOCH, to_moment, validity
 from smp_memory.model.types import CONFIDENCE_WORDS, KINDS
-from smp_memory.model.wishes import wish_in
 from smp_memory.privacy.fence import strip
 
 TYPE_CHECKING = False
@@ -235,11 +235,11 @@ def _role(role: Any) -> int:
 
 
 def wish_of(data: dict[str, Any]) -> str:
-    """The standing wishes in a turn of a user, without recalled text; empty if there are none."""
+    """The standing instructions in a turn of a user, without recalled text; empty if there are none."""
     text = data.get("content")
     if data.get("role") != "user" or not isinstance(text, str):
         return ""
-    return wish_in(strip(text))
+    return instructions_in(strip(text))
 
 
 def label_key(name: Any) -> str:

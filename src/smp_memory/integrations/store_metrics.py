@@ -136,7 +136,7 @@ def _build(memory: Memory) -> Part:
 
 
 def _sessions(memory: Memory) -> Part:
-    states = _count(_STATES, (each.state for each in memory.standings(away=True)))
+    states = _count(_STATES, (each.state for each in memory.session_states(include_archived=True)))
     yield SESSIONS_ACTIVE, {(): states[ACTIVE,]}
     yield SESSIONS, states
     yield UNREAD_SESSIONS, {(): len(memory.store.unread_sessions())}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from smp_memory import event_log
-from smp_memory.config import REMOVE
+from smp_memory.config.settings import REMOVE
 from smp_memory.errors import (
     CompactionFailed,
     Corrupt,

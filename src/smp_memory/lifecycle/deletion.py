@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from smp_memory import search
-from smp_memory.config import REMOVE
+from smp_memory.config.settings import REMOVE
 from smp_memory.errors import InvalidQuery, InvalidRecord, MemoryNotFound
 from smp_memory.incomplete import each_existing
 from smp_memory.lifecycle import clock_state
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.model.deletions import Trashed
     from smp_memory.model.history import SessionHistory

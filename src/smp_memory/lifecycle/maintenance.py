@@ -24,7 +24,7 @@ import time
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.config import REMOVE, WRITE
+from smp_memory.config.settings import REMOVE, WRITE
 from smp_memory.errors import InvalidRecord, SMPError, StorageCorrupt
 from smp_memory.lifecycle import clock_state
 from smp_memory.lifecycle.clock_trust import distrust
@@ -46,7 +46,7 @@ from smp_memory.write.operations import Batch, Update
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.lifecycle.open_session import OpenSession
     from smp_memory.model.history import SessionHistory

@@ -7,7 +7,7 @@ are added to the records: warnings, redactions, how full the session is.
 from __future__ import annotations
 
 from smp_memory import event_log
-from smp_memory.config import REMOVE, WRITE
+from smp_memory.config.settings import REMOVE, WRITE
 from smp_memory.errors import SessionArchived, SessionCorrupt, SizeLimitExceeded, SMPError, StorageCorrupt
 from smp_memory.incomplete import report_settings
 from smp_memory.model.times import to_text
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any, Generic, TypeVar
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.model.record import Record
     from smp_memory.model.storage_reports import RecordedDeletion
     from smp_memory.privacy.redaction import Redactor

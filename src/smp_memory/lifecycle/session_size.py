@@ -16,7 +16,7 @@ from smp_memory.model.times import EPOCH, to_microseconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.model.decay import Policy
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import SessionHistory

@@ -15,7 +15,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.config import REMOVE
+from smp_memory.config.settings import REMOVE
 from smp_memory.errors import SMPError
 from smp_memory.incomplete import each_existing
 from smp_memory.lifecycle.clock_trust import NO_EVIDENCE, Evidence

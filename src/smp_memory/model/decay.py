@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, Protocol
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.model.record import Record
     from smp_memory.model.types import Kind
 

@@ -1,4 +1,4 @@
-"""What the statuses of findings, decisions and preferences mean: open, settled, active, unresolved, explicit.
+"""Statuses of findings, decisions and preferences: open, settled, active, unresolved, explicit; and which memories supersede which. Pure.
 
 The words, and which of these rules hold for a type, are in `model.types`.
 
@@ -7,21 +7,31 @@ The words, and which of these rules hold for a type, are in `model.types`.
 - A decision is unresolved if its status says that something is still to be done: `open`, `pending`, `proposed`.
 - A preference is explicit unless it says that it was inferred, by its confidence (0.6 or less) or its source.
 
-Guarantees: pure; never raises, whatever a person typed. In doubt a memory counts as open: an unknown status keeps it.
+A memory says in these ways that it supersedes another one, or is superseded:
+
+    relation          {"kind": "supersedes", "target": "DEC-0001"} on the new memory, `superseded_by` on the old one
+    field             `supersedes` on the new memory, `superseded_by` on the old one, also inside `resolution`: an id or several
+
+A memory is named by its session and its id; an id without a session is one of the session of the memory that names it.
+What is not the id of a memory says nothing.
+
+Guarantees: never raises, whatever a person typed. In doubt a memory counts as open: an unknown status keeps it.
 """
 
 from __future__ import annotations
 
+from smp_memory.model import ids
 from smp_memory.model.decay import INFERRED
-from smp_memory.model.succession import successions
 from smp_memory.model.types import ACTIVE, EXPLICIT, KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     from smp_memory.model.record import Record
+
+    Name = tuple[str, str]  # session and id
 
 _INFERRED_SOURCES = ("inferred", "behavior", "behaviour", "observed", "pattern")
 
@@ -105,3 +115,43 @@ def _id_in_session(name: str, session: str) -> str:
 
 def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
+
+
+# -- succession
+
+SUPERSEDES, SUPERSEDED_BY = SUCCESSION_KINDS = "supersedes", "superseded_by"
+_FIELDS = frozenset((*SUCCESSION_KINDS, "relations", "resolution"))
+
+
+def may_supersede(data: Mapping[str, Any]) -> bool:
+    """Whether a memory has a field that can say so."""
+    return not _FIELDS.isdisjoint(data)
+
+
+def successions(data: Mapping[str, Any], session: str, id: str) -> Iterator[tuple[Name, Name]]:
+    """The old and the new memory of each succession that this memory states."""
+    own = session, id
+    for kind, target in _stated(data):
+        other = _name(target, session)
+        if other is not None and other != own:
+            yield (other, own) if kind == SUPERSEDES else (own, other)
+
+
+def _stated(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    relations = data.get("relations")
+    for relation in relations if isinstance(relations, list) else ():
+        if isinstance(relation, dict) and relation.get("kind") in SUCCESSION_KINDS:
+            yield relation["kind"], relation.get("target")
+    resolution = data.get("resolution")
+    for fields in (data, resolution if isinstance(resolution, dict) else {}):
+        for kind in SUCCESSION_KINDS:
+            targets = fields.get(kind)
+            for target in targets if isinstance(targets, list) else [targets]:
+                yield kind, target
+
+
+def _name(target: Any, session: str) -> Name | None:
+    if not isinstance(target, str):
+        return None
+    other, _, id = target.rpartition("/")
+    return (other or session, id) if ids.is_valid(id) and ids.is_valid(other or session) else None

@@ -1,4 +1,4 @@
-"""Values that a storage backend returns about what it keeps: archived sessions, cold memories, quarantine, reports of changes.
+"""Values that a storage backend returns about what it keeps: archived sessions, cold memories, quarantine, changes, status.
 
 They hold texts, numbers and times only, and nothing of the backend that made them.
 """
@@ -9,6 +9,11 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from smp_memory.model.reports import Problem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from smp_memory.model.record import Record
+
 
 DELETED = "deleted"
 
@@ -155,3 +160,21 @@ class RedactionReport:
 
     def __repr__(self) -> str:
         return f"Redaction({self.session}: {len(self.memories)} memories, {self.kinds})"
+
+
+class StoreStatus:
+    """What is known of a store at a glance. The figures are true unless `changed` is above 0 or `is_indexed` is False."""
+
+    def __init__(self, root: str, layout: str, is_trusted: bool) -> None:
+        self.root = root
+        self.layout = layout
+        self.is_trusted = is_trusted
+        self.sessions = 0
+        self.is_indexed = False  # False: there are no figures
+        self.changed = 0  # sessions that changed since the figures were taken
+        self.counts: dict[str, int] = {}  # memories by type, without deleted ones
+        self.open_findings: dict[str, int] = {}  # by severity; an empty name for those without one
+        self.unreadable = 0  # entries that cannot be read
+        self.last_session: tuple[str, int] | None = None  # its id, and its last write in microseconds since 1970
+        self.notices: list[str] = []  # settings that cannot be used or do not count yet
+        self.newest: list[Record] = []  # the newest first

@@ -6,7 +6,7 @@ found when the store is opened, not when the first secret is written.
 
 from __future__ import annotations
 
-from smp_memory.config import WRITE
+from smp_memory.config.settings import WRITE
 from smp_memory.errors import InvalidConfig
 from smp_memory.import_lock import loading
 from smp_memory.privacy.fence import strip_metadata, strip_reason
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any, Protocol
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.privacy.redaction import RedactedSpan, Redactor
 
     class AuditedStore(Protocol):

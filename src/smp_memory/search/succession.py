@@ -1,4 +1,4 @@
-"""What holds now: successors before what they supersede, and the hits that hold.
+"""Current memories: successors before what they supersede, and the hits that are still valid.
 
 Every way to read uses these rules (docs/adr/0026-validity-and-succession.md):
 
@@ -8,7 +8,7 @@ Every way to read uses these rules (docs/adr/0026-validity-and-succession.md):
     settled      its status says that nothing is left to do, or that it was overturned: less relevant than what is open
     outdated     a newer memory says the same with another value: it comes behind the newer one
 
-`holding` is for what reaches a prompt: it keeps hits that are none of these.
+`current_hits` is for what reaches a prompt: it keeps hits that are none of these.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def newer_first(hits: list[Hit]) -> list[Hit]:
     return list(found.values())
 
 
-def holding(
+def current_hits(
     hits: Iterable[Hit],
     allows: Callable[[str], bool] | None = None,
     left_out: Callable[[Hit, str, str], None] | None = None,

@@ -16,7 +16,7 @@ import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.config import REMOVE
+from smp_memory.config.settings import REMOVE
 from smp_memory.errors import SMPError
 from smp_memory.files import archive
 from smp_memory.files.disk import TEMPORARY

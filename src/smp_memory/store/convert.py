@@ -14,9 +14,9 @@ from __future__ import annotations
 import json
 import os
 
-from smp_memory.config import WRITE
-from smp_memory.config_file import read_settings
-from smp_memory.config_source import CONVERTING
+from smp_memory.config.config_file import read_settings
+from smp_memory.config.settings import WRITE
+from smp_memory.config.sources import CONVERTING
 from smp_memory.errors import (
     InvalidConfig,
     SessionCorrupt,

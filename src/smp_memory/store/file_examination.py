@@ -14,9 +14,9 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from smp_memory.config import WRITE, Config, needed_for, setting_advice
-from smp_memory.config_file import read_settings
-from smp_memory.config_source import safe, suggestion
+from smp_memory.config.config_file import read_settings
+from smp_memory.config.settings import WRITE, Config, needed_for, setting_advice
+from smp_memory.config.sources import safe, suggestion
 from smp_memory.discovery import layout_of_store
 from smp_memory.errors import FormatTooNew, InvalidConfig, SMPError, StorageError
 from smp_memory.files.cold_segment import decode_cold_entry

@@ -16,7 +16,7 @@ import stat as modes
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.config_source import CONVERTING
+from smp_memory.config.sources import CONVERTING
 from smp_memory.files.disk import TEMPORARY, Disk
 from smp_memory.files.layouts.layout import CONFIG_FILE, PRIVATE, QUARANTINE
 from smp_memory.health.examination import NOTE, WARNING, Check, HealthIssue, counted, limited, named

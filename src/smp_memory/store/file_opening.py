@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import os
 
-from smp_memory.config import Config, setting_advice
-from smp_memory.config_file import check_removal, read_settings, requested_layout, with_setting
-from smp_memory.config_source import CONVERTING, unknown_setting
+from smp_memory.config.config_file import check_removal, read_settings, requested_layout, with_setting
+from smp_memory.config.settings import Config, setting_advice
+from smp_memory.config.sources import CONVERTING, unknown_setting
 from smp_memory.discovery import layout_of_store, recognise
 from smp_memory.errors import InvalidConfig, LayoutMismatch, StorageReadOnly, StoreNotFound, from_os_error
 from smp_memory.files.disk import Disk

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.git.metadata_conflicts import MetadataConflict
     from smp_memory.lifecycle.compaction_plan import CompactionPlan
     from smp_memory.model.deletions import AnnouncedPurge, PurgeCheck

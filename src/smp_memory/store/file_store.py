@@ -12,8 +12,8 @@ import threading
 import weakref
 from itertools import islice
 
-from smp_memory.config_file import read_settings
-from smp_memory.config_source import CONVERTING
+from smp_memory.config.config_file import read_settings
+from smp_memory.config.sources import CONVERTING
 from smp_memory.errors import (
     LayoutMismatch,
     LockTimeout,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from typing import Any
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.files.layouts.layout import Layout
     from smp_memory.files.system import System
     from smp_memory.files.user_state import UserState

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from smp_memory.files.system import System
     from smp_memory.files.user_state import UserState
     from smp_memory.health.examination import Examination
-    from smp_memory.model.store_status import StoreStatus
+    from smp_memory.model.storage_reports import StoreStatus
     from smp_memory.store.file_session import FileSession
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.history_index import HistoryIndex

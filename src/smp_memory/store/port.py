@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from typing import Any, TypeVar
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.errors import MemoryNotFound, SMPError
     from smp_memory.files.disk import Disk
     from smp_memory.index.query import MatchColumns, RowConditions, TextMatch
@@ -616,7 +616,7 @@ class IndexSearcher(Protocol):
         """The first rows that the viewer may see; hidden ones do not count against the limit."""
 
     def select_wishes(self, conditions: RowConditions, limit: int) -> list[Row]:
-        """Turns of users that are standing wishes and meet the conditions, the newest first. Hidden memories may be among them."""
+        """Turns of users that are standing instructions and meet the conditions, the newest first. Hidden memories may be among them."""
 
     def rows(self, docs: Sequence[int]) -> dict[int, Row]: ...
 

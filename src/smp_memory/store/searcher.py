@@ -204,7 +204,7 @@ class Searcher:
         return self._rows.select(selection.where, selection.values, _ORDERS[order], limit, offset)
 
     def select_wishes(self, conditions: RowConditions, limit: int) -> list[Row]:
-        """Turns of users that are standing wishes and meet the conditions, the newest first."""
+        """Turns of users that are standing instructions and meet the conditions, the newest first."""
         if conditions.is_impossible:
             return []
         selection = RowSelection(self._rows, conditions)

@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import os
 
-from smp_memory.config import Config
-from smp_memory.config_file import read_settings
+from smp_memory.config.config_file import read_settings
+from smp_memory.config.settings import Config
 from smp_memory.discovery import is_named, layout_of_store
 from smp_memory.errors import SMPError
 from smp_memory.files.disk import Disk
@@ -24,7 +24,7 @@ from smp_memory.files.user_state import open_user_state
 from smp_memory.index.rows import POSITION_BITS, PROBLEMS, IndexUnusable
 from smp_memory.index.snapshot import IndexSnapshot
 from smp_memory.model import ids
-from smp_memory.model.store_status import StoreStatus
+from smp_memory.model.storage_reports import StoreStatus
 from smp_memory.store.change_detection import StatCache
 from smp_memory.store.record_reader import PlaceReader
 

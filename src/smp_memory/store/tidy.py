@@ -28,7 +28,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from smp_memory.config import WRITE
+from smp_memory.config.settings import WRITE
 from smp_memory.errors import SessionCorrupt, SMPError, StorageCorrupt, StorageError
 from smp_memory.files.entry_fields import fold_entries
 from smp_memory.files.layouts.layout import AS_OF, NOTICE, OVERVIEW_FILES, OVERVIEWS

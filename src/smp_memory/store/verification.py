@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from smp_memory import event_log
-from smp_memory.config import setting_advice
+from smp_memory.config.settings import setting_advice
 from smp_memory.errors import InvalidRecord, SessionCorrupt
 from smp_memory.files.codec import CONFLICT, EDITED, NOT_KNOWN, SIGNED, TORN, Piece
 from smp_memory.files.entry_fields import decode_entries

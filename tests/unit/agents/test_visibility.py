@@ -176,7 +176,7 @@ NAMES = {"agent", "id"}  # who it is and of which session
 NOT_FOR_AGENTS = {
     # of a session as a whole, which only a person or a program that looks after it needs
     "anonymised", "anonymised_record", "archived", "change_info", "compact", "config", "erase", "folder", "memory",
-    "merge", "next_step", "party", "purge", "redact", "repair", "restore_archived", "set_config", "size_report", "standing",
+    "merge", "next_step", "party", "purge", "redact", "repair", "restore_archived", "set_config", "size_report", "session_state",
     "missing", "opened", "scope",
     "state", "stats", "tidy", "validate", "written",
     "get_context",  # the name of a design for what agents have as `query(sort="priority")`

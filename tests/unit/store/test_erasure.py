@@ -261,14 +261,14 @@ def test_archived_and_deleted_sessions_stay_so(memory: Memory, session: SessionM
     before = everything(session)
     place = put_away(memory, how)
     assert needles_in(memory)
-    standings = [(each.session, each.state) for each in memory.standings(away=True)]
+    states = [(each.session, each.state) for each in memory.session_states(include_archived=True)]
     said = [away.metadata.get("reason") for away in (*memory.archived_sessions(), *memory.deleted_sessions())]
     assert memory.erase([f"s/{name}" for name in MEANT], preview=True).count == len(MEANT)
     receipt = memory.erase([f"s/{name}" for name in (*MEANT, *fillers)], reason="asked to")
     assert receipt.verified, receipt.to_dict()
     assert needles_in(memory) == []
     assert any(path.startswith(place) for path in receipt.rewritten)
-    assert [(each.session, each.state) for each in memory.standings(away=True)] == standings
+    assert [(each.session, each.state) for each in memory.session_states(include_archived=True)] == states
     assert [away.metadata.get("reason") for away in (*memory.archived_sessions(), *memory.deleted_sessions())] == said
     with pytest.raises(MemoryNotFound):
         memory.erase("s/DEC-0002")

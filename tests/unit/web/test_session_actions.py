@@ -25,7 +25,7 @@ def session(memory: Memory) -> SessionMemory:
 
 
 def states(memory: Memory) -> dict[str, str]:
-    return {each.session: each.state for each in memory.standings(away=True)}
+    return {each.session: each.state for each in memory.session_states(include_archived=True)}
 
 
 def test_archive_and_restore_with_undo(memory: Memory, session: SessionMemory, client: InspectorClient) -> None:

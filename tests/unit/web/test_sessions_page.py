@@ -85,7 +85,7 @@ def test_filter_by_state_agrees_with_the_states_of_the_store(
         clock.pass_days(age)
     for state in sessions.STATES:
         shown = re.findall(r'class="name">([\w-]+)<', " ".join(_table(client.get(f"/sessions?state={state}").html)))
-        assert sorted(shown) == sorted(each.session for each in memory.standings() if each.state == state)
+        assert sorted(shown) == sorted(each.session for each in memory.session_states() if each.state == state)
 
 
 def test_changed_metadata_is_shown_at_once(memory: Memory, client: InspectorClient) -> None:
@@ -208,14 +208,14 @@ def test_session_that_is_archived_meanwhile_does_not_hide_the_others(
 
 def test_looking_counts_as_no_use(memory: Memory, client: InspectorClient, clock: Clock) -> None:
     memory.create_session("quiet").add_decision("Use OAuth for the login")
-    used = memory.standings()[0].last_used
+    used = memory.session_states()[0].last_used
     clock.pass_days(2)
     for path in LOOKED_AT:
         assert client.get(path).status == 200, path
-    assert memory.standings()[0].last_used == used
+    assert memory.session_states()[0].last_used == used
     assert memory.store.access.pending() == []
     memory.query("login")  # this is a use, so the check above can fail
-    assert memory.standings()[0].last_used != used
+    assert memory.session_states()[0].last_used != used
 
 
 LOOKED_AT = (

@@ -302,7 +302,7 @@ def _find_root(call: Invocation) -> str:
 
 def _find_damaged_store(root: str) -> str | None:
     """Another default folder of the project that contains files of a store."""
-    from smp_memory.config import DEFAULT_ROOTS
+    from smp_memory.config.settings import DEFAULT_ROOTS
 
     project = os.path.dirname(os.path.dirname(root))
     for name in dict.fromkeys(DEFAULT_ROOTS.values()):

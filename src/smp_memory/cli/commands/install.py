@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.config import HeldSetting
+    from smp_memory.config.settings import HeldSetting
     from smp_memory.integrations.hooks.hosts import Host
 
 HOSTS = (*AGENTS, "bmad")
@@ -219,9 +219,9 @@ def _result_lines(
         from importlib.util import find_spec
 
         if any("MCP" in edit.about for edit, _, _ in changes) and find_spec("mcp") is None:
-            from smp_memory.cli.commands.agents import HOW_TO_INSTALL
+            from smp_memory.cli.commands.servers import MCP_INSTALL
 
-            yield f"The MCP server needs one more package: {HOW_TO_INSTALL}. The hooks do not."
+            yield f"The MCP server needs one more package: {MCP_INSTALL}. The hooks do not."
         from smp_memory.integrations.hooks.entry_point import find_store
 
         if find_store(os.getcwd(), os.environ) is None:

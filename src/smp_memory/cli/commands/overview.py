@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smp_memory.cli.arguments import add_alias, add_scope
-from smp_memory.cli.record_text import display_text
+from smp_memory.cli.hit_output import display_text
 from smp_memory.cli.render import bar, one_line, paint, plural, safe, table, time_text, truncate, value_text, wrap
 
 TYPE_CHECKING = False

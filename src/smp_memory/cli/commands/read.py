@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smp_memory.cli.arguments import ID_HELP, add_alias, add_scope, positive_int
-from smp_memory.cli.record_text import display_text, status_text
+from smp_memory.cli.hit_output import display_text, status_text
 from smp_memory.cli.render import fields, paint, plural, table, text_lines, time_text, value_text
 from smp_memory.model.history import overlaid_problems
 from smp_memory.model.times import to_text

@@ -6,8 +6,8 @@ import os
 
 from smp_memory.cli.arguments import parse_assignment
 from smp_memory.cli.render import paint, plural, safe, table, value_text
-from smp_memory.config import DEFAULT_ROOTS, SETTINGS
-from smp_memory.config_source import BY_PATH
+from smp_memory.config.schema import DEFAULT_ROOTS, SETTINGS
+from smp_memory.config.sources import BY_PATH
 from smp_memory.discovery import reject_linked_root, store_in
 from smp_memory.model.ids import scheme_of
 from smp_memory.store.opening import exists
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.memory import Memory
 
 LAYOUTS = tuple(DEFAULT_ROOTS)

@@ -17,7 +17,7 @@ import json
 import os
 from stat import S_ISDIR
 
-from smp_memory.config_source import CONVERTING
+from smp_memory.config.sources import CONVERTING
 from smp_memory.errors import InvalidFormat
 from smp_memory.files.codec import JsonLines
 from smp_memory.files.entry_fields import FieldNames, fold_entries

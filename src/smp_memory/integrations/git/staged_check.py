@@ -10,8 +10,8 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.config import Config
-from smp_memory.config_file import read_settings
+from smp_memory.config.config_file import read_settings
+from smp_memory.config.settings import Config
 from smp_memory.discovery import layout_of_store
 from smp_memory.errors import InvalidRecord
 from smp_memory.files.disk import TEMPORARY, Disk

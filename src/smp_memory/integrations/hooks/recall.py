@@ -15,7 +15,7 @@ import os
 from functools import partial
 
 from smp_memory import incomplete, search
-from smp_memory.config import RECORD
+from smp_memory.config.settings import RECORD
 from smp_memory.discovery import folder_of_store
 from smp_memory.integrations.hooks import session_state
 from smp_memory.integrations.hooks.events import AGENT_START, PROMPT, START
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from typing import Any
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.context.budget import ContextItem
     from smp_memory.context.builder import Context
     from smp_memory.context.trace import ContextTrace
@@ -317,7 +317,7 @@ def _pages(reader: Reader, words: str, visible: VisibleSessions) -> Iterator[lis
                 return
             continue
         trace = reader.trace
-        yield search.succession.holding(hits, visible.allows, partial(_trace_replaced, trace) if trace else None)
+        yield search.succession.current_hits(hits, visible.allows, partial(_trace_replaced, trace) if trace else None)
         if not hits.more:
             return
         offset += _CANDIDATES

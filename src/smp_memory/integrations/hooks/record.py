@@ -20,7 +20,7 @@ import os
 import time
 
 from smp_memory import incomplete
-from smp_memory.config import RECORD
+from smp_memory.config.settings import RECORD
 from smp_memory.discovery import folder_of_store
 from smp_memory.errors import InvalidRecord, SessionExists, SessionNotFound
 from smp_memory.integrations.hooks import events, session_state
@@ -46,7 +46,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.integrations.hooks.events import HookEvent
     from smp_memory.integrations.hooks.session_state import HookSession, SessionStates
     from smp_memory.model.record import Record

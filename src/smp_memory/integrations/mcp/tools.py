@@ -93,7 +93,7 @@ TOOLS: dict[str, ToolSpec] = {
     ),
     "context": ToolSpec(
         "Context for a task",
-        "Before a task: what matches it, wishes, open findings, your state. Call it first.",
+        "Before a task: what matches it, standing instructions, open findings, your state. Call it first.",
         arguments.ContextArguments,
         answers.TextAnswer,
         read_tools.context,

@@ -135,14 +135,14 @@ def _figures(target: SessionTarget) -> Html:
         return pairs([("Since", since), ("Reason", facts.reason), ("Size", size_text(facts.bytes))])
     session = target.session
     figures = session.stats().to_dict()
-    standing = session.standing
-    used = ago(standing.last_used, target.request.now) if standing.last_used else None
+    state = session.session_state
+    used = ago(state.last_used, target.request.now) if state.last_used else None
     count = figures.get("memories")
     rows: list[tuple[Child, Child]] = [
         ("Memories", f"{count:,}" if isinstance(count, int) else None),
         ("Size", size_text(figures["bytes"])),
         ("Last used", used),
-        ("State", standing.state),
+        ("State", state.state),
     ]
     return pairs(rows)
 

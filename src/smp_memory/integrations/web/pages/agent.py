@@ -254,20 +254,20 @@ def _session(request: PageRequest, asked: AgentRequest) -> Html | None:
         return None
     try:
         session = request.memory.opened_session(asked.session)
-        return _standing(request, session)
+        return _state(request, session)
     except SMPError as error:
         is_there = asked.session in request.memory.store.session_ids()
         instead = None if is_there else el("p", "Shown here is what an agent in a new session is told.", class_="note")
         return panel(f"Session {shortened(asked.session, 64)}", el("p", error.message, class_="note"), instead)
 
 
-def _standing(request: PageRequest, session: SessionMemory) -> Html:
-    standing, size = session.standing, session.size_report()
-    follows = f"{standing.next.state} {ago(standing.next.when, request.now)}" if standing.next.when else ""
+def _state(request: PageRequest, session: SessionMemory) -> Html:
+    state, size = session.session_state, session.size_report()
+    follows = f"{state.next.state} {ago(state.next.when, request.now)}" if state.next.when else ""
     days = size.predicted_days_to_quota
     full = f", full in about {counted(round(days), 'day')}" if days is not None and days < _SOON_DAYS else ""
     rows = [
-        ("State", f"{standing.state}, {follows}" if follows else standing.state),
+        ("State", f"{state.state}, {follows}" if follows else state.state),
         ("Size", f"{size_text(size.total_bytes)} of {size_text(size.quota_bytes)}{full}"),
         ("Writers", ", ".join(session.info.agents)),
     ]

@@ -105,15 +105,15 @@ def _query(request: PageRequest, session: str | None) -> TimelineQuery:
 
 
 def _lead(request: PageRequest, session: SessionMemory, shown: TimelinePage) -> Html:
-    standing = session.standing
+    state = session.session_state
     return join(
-        tag(standing.state, STATE_KINDS.get(standing.state, "")),
+        tag(state.state, STATE_KINDS.get(state.state, "")),
         " ",
         counted(sum(shown.types.values()), "memory", "memories"),
         ", ",
-        join("last used ", when(standing.last_used, request.now)) if standing.last_used else "never used",
+        join("last used ", when(state.last_used, request.now)) if state.last_used else "never used",
         ", ",
-        el("span", next_step_text(standing.next, request.now), title=standing.next.why),
+        el("span", next_step_text(state.next, request.now), title=state.next.why),
     )
 
 
@@ -147,7 +147,7 @@ def _metadata(request: PageRequest, session: SessionMemory, shown: TimelinePage)
         return panel("About", el("p", error.message, class_="error-text"))
     writers = [name for name in shown.authors if name]
     more = len(writers) - 12
-    standing = session.standing
+    state = session.session_state
     rows: list[tuple[Child, Child]] = [
         ("With", info.user or ""),
         ("Project", info.project or ""),
@@ -157,9 +157,7 @@ def _metadata(request: PageRequest, session: SessionMemory, shown: TimelinePage)
         ("Began", when(info.created, request.now)),
         (
             "Next",
-            f"{next_step_text(standing.next, request.now)} ({standing.next.why})"
-            if standing.next.when
-            else standing.next.why,
+            f"{next_step_text(state.next, request.now)} ({state.next.why})" if state.next.when else state.next.why,
         ),
     ]
     rows += [(str(name), shortened(plain(value), 400)) for name, value in info.context.items()]

@@ -227,7 +227,7 @@ def _states(request: PageRequest, names: list[str]) -> dict[str, SessionState]:
     try:
         found = session_states(request.memory.store, request.now, names)
     except (SessionNotFound, SessionArchived):  # one of them was archived or deleted just now
-        found = request.memory.standings()
+        found = request.memory.session_states()
     return {each.session: each for each in found}
 
 

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from smp_memory.cli.diagnostics import WaitingLine
 from smp_memory.cli.render import Screen
+from smp_memory.cli.terminal import WaitingLine
 
 
 class Tty(io.StringIO):

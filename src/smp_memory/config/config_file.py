@@ -6,8 +6,8 @@ import json
 import os
 import re
 
-from smp_memory.config import Config
-from smp_memory.config_source import (
+from smp_memory.config.settings import Config
+from smp_memory.config.sources import (
     CONVERTING,
     WRAPPER,
     Values,

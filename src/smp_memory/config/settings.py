@@ -2,7 +2,7 @@
 
 A value comes from the first of these that has one: an argument, the environment (`SMP_` and the dotted name in
 capitals, `SMP_CONCURRENCY_LOCK_TIMEOUT_MS`), the session's own overrides, the file `config.json` at the store's
-root, the default. `smp_memory.config_schema` defines the settings.
+root, the default. `smp_memory.config.schema` defines the settings.
 
 Guarantees: a `Config` is immutable; every value in it was validated. Nothing in a file, in the metadata of a session or in the
 environment keeps a store from being read: an unknown key has no effect (`unused`); a value that cannot be used counts as not given
@@ -17,7 +17,7 @@ variables are ignored, because other tools may own them; an empty variable count
 
 from __future__ import annotations
 
-from smp_memory.config_schema import (
+from smp_memory.config.schema import (
     DEFAULT_ROOTS,
     FORMAT,
     LOWERS,
@@ -27,7 +27,7 @@ from smp_memory.config_schema import (
     SETTINGS,
     WRITE,
 )
-from smp_memory.config_source import (
+from smp_memory.config.sources import (
     BY_PATH,
     Values,
     collect,

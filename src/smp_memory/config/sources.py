@@ -6,7 +6,7 @@ value that cannot be used, the keys without effect. Settings of the original des
 
 from __future__ import annotations
 
-from smp_memory.config_schema import FORMAT, SETTINGS
+from smp_memory.config.schema import FORMAT, SETTINGS
 from smp_memory.errors import FormatTooNew, InvalidConfig, LayoutMismatch
 
 TYPE_CHECKING = False  # typing itself is not loaded at run time: `import smp_memory` must be fast
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from smp_memory.design_settings import DesignSettings
+    from smp_memory.config.design_settings import DesignSettings
 
 BY_PATH = {setting.path: setting for setting in SETTINGS}
 _SECTIONS = {path[:at] for path in BY_PATH for at, character in enumerate(path) if character == "."}
@@ -117,7 +117,7 @@ class _Collection:
 
     def _add_design_setting(self, path: str, value: Any) -> bool:
         """Add a setting or a section of a design; False if the path belongs to no design."""
-        from smp_memory.design_settings import DesignSettings
+        from smp_memory.config.design_settings import DesignSettings
 
         if self._design is None:
             self._design = DesignSettings()

@@ -1,17 +1,17 @@
-"""Standing wishes in what a user says: "always …", "never …", "I prefer …", "please don't …", "from now on …". Pure.
+"""Standing instructions in what a user says: "always …", "never …", "I prefer …", "please don't …", "from now on …". Pure.
 
-    wish_in("Thanks! From now on put type hints on functions.")    'From now on put type hints on functions.'
+    instructions_in("Thanks! From now on put type hints on functions.")    'From now on put type hints on functions.'
 
-A wish is a sentence that tells how things shall be done from now on, in English, German, French, Spanish, Russian or Japanese. It is
+An instruction is a sentence that tells how things shall be done from now on, in English, German, French, Spanish, Russian or Japanese. It is
 recognised by how it begins: an order ("never delete …") begins with its cue, a report ("it never worked", "always crashes") does not, or
 goes on with a form of the verb that is no order. In Japanese the end of the sentence tells an order.
 
 Text that may be pasted is not looked at: what follows an empty line, a tag, `~~~`, or a line that ends with a colon. An order for the
-agent in a pasted mail must not become a standing wish.
+agent in a pasted mail must not become a standing instruction.
 
 Guarantees: linear in the length of the text, of which the first characters are looked at; a text without a cue costs some substring
-searches. Questions, quotations (`> …`) and code between ``` are never wishes.
-Non-guarantees: an order for the moment in the same words ("please don't run the tests") counts as a wish; wishes in other words are
+searches. Questions, quotations (`> …`) and code between ``` are never instructions.
+Non-guarantees: an order for the moment in the same words ("please don't run the tests") counts as one; those in other words are
 missed.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LOOKED_AT = 8000  # characters of a text
 _LONGEST = 300  # characters; a longer sentence is a report
 _CODE = "```"
-_CUES = (  # one of them is in every wish
+_CUES = (  # one of them is in every instruction
     "always", "never", "prefer", "from now on", "don't", "don’t", "do not", "dont ", "going forward", "henceforth", "in future",
     "in the future", "whenever you", "time you", "want you", "need you", "expect you", "it when you", "it if you", "call me", "i like", "i want", "i hate", "i love", "i dislike", "i expect", "d rather", "stop ",
     "immer", "stets", "nie ", "niemals", "ab jetzt", "ab sofort", "von nun an", "künftig", "in zukunft", "bevorzug", "bitte", "lieber", " mich ",
@@ -51,7 +51,7 @@ _NO_ORDERS = (
     "|say|look|even|really|want|like|sweat|sell|bother|lose|miss|seem|exist|work|panic|hurry|ask me why|beat|rush"
 )
 _BASE_FORM = r"(?!\w+(?<!ne)(?<!fe)(?<!emb)(?<!proce)(?<!exce)(?<!se)(?<!spe)ed\b)(?!\w{2,}(?<!br)(?<!p)(?<!str)ing\b)(?!\w+(?<!s)(?<!focu)s\b)"
-# What an assistant makes: "I like short answers" is a wish, "I like hiking" is not.
+# What an assistant makes: "I like short answers" is an instruction, "I like hiking" is not.
 _MADE = (
     r"(?:answers?|repl(?:y|ies)|responses?|summar(?:y|ies)|code|comments?|commits?|messages?|subjects?|e?-?mails?|dates?|numbers?|names?|lists?"
     r"|tables?|tests?|reports?|docs?|documents?|documentation|files?|logs?|headings?|titles?|sentences?|texts?|explanations?|examples?"
@@ -137,13 +137,13 @@ _OPENING = (
 )
 
 
-def wish_in(text: str) -> str:
-    """The sentences of a text that are standing wishes; empty if there is none."""
+def instructions_in(text: str) -> str:
+    """The sentences of a text that are standing instructions; empty if there is none."""
     looked_at = text[:_LOOKED_AT]
     lowered = looked_at.lower()
     for cue in _CUES:  # a loop: `any` with a generator takes twice as long, and every turn of a user is looked at
         if cue in lowered:
-            return " ".join(sentence for sentence in _sentences(looked_at) if _is_wish(sentence))
+            return " ".join(sentence for sentence in _sentences(looked_at) if _is_instruction(sentence))
     return ""
 
 
@@ -164,7 +164,7 @@ def _sentences(text: str) -> list[str]:
     return [each.strip(" \t*-•") for each in found]
 
 
-def _is_wish(sentence: str) -> bool:
+def _is_instruction(sentence: str) -> bool:
     if not len(sentence) * (1 if sentence.isascii() else 2) >= 8 or len(sentence) > _LONGEST or sentence[-1] in "?？":
         return False
     folded = sentence.lower().rstrip(" .!。！…\"')")
