@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from smp_memory.discovery import is_store
 from smp_memory.errors import Corrupt, InvalidRecord, LockTimeout, MemoryNotFound, SizeLimitExceeded, SMPError
 from smp_memory.memory import open_memory
-from smp_memory.model import ids
 from smp_memory.model.reports import Stats
+from smp_memory.model.storage_reports import ARCHIVED, LIVE
 from smp_memory.session import SessionMemory
 
 if TYPE_CHECKING:
@@ -144,9 +144,9 @@ class MemoryManager:
         return session if isinstance(session, SessionMemory) else self.memory.session(session)
 
     def _is_session(self, given: Any) -> bool:
-        store = self.memory.store
-        is_id = isinstance(given, str) and ids.is_valid(given)
-        return isinstance(given, SessionMemory) or (is_id and (store.has_session(given) or store.is_archived(given)))
+        if not isinstance(given, str):
+            return isinstance(given, SessionMemory)
+        return any(each.has_memories for each in self.memory.store.sessions(LIVE, ARCHIVED, id=given))
 
     def _at(self, args: tuple[Any, ...], least: int, most: int | None = None) -> tuple[SessionMemory, tuple[Any, ...]]:
         """The session of a call, and its other arguments, of which there are from `least` to `most`."""

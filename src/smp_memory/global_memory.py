@@ -59,7 +59,7 @@ class GlobalMemory:
     @property
     def exists(self) -> bool:
         """Whether anything was ever written to it."""
-        return self._memory.store.has_session(GLOBAL_SESSION)
+        return bool(self._memory.store.sessions(id=GLOBAL_SESSION))
 
     @property
     def session(self) -> SessionMemory:

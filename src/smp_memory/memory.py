@@ -26,6 +26,7 @@ from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_arguments
 from smp_memory.model.session_info import GLOBAL_SESSION, SessionInfo
+from smp_memory.model.storage_reports import ARCHIVED, DELETED, names_of
 from smp_memory.model.times import Clock, parse, to_moment, to_text
 from smp_memory.observation import observed
 from smp_memory.privacy.settings import checked, clean_metadata, log_metadata_redaction
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from smp_memory.model.hits import Hit, Hits, Related
     from smp_memory.model.previews import Preview
     from smp_memory.model.reports import Problem, Report
-    from smp_memory.model.storage_reports import ArchivedSession, RedactionReport
+    from smp_memory.model.storage_reports import RedactionReport, SessionHead
     from smp_memory.options import Criteria, QueryOptions, RelatedOptions, TopicOptions, WatchOptions
     from smp_memory.overview.activity import Participants, Timeline
     from smp_memory.overview.summary import SessionSummary
@@ -279,7 +280,7 @@ class Memory:
 
     def sessions(self) -> list[SessionMemory]:
         """All sessions, by id."""
-        there = each_existing(self._store.session_ids(), self._store.session)
+        there = each_existing(names_of(self._store.sessions()), self._store.session)
         return [SessionMemory(self, OpenSession(self.scope, files)) for _, files in there]
 
     def sessions_by_time(self) -> list[tuple[datetime, SessionMemory]]:
@@ -602,15 +603,15 @@ class Memory:
         """The state of every session and its next transition; with `away` also of archived and deleted ones."""
         return lifecycle.sessions.session_states(self.scope, include_archived=away)
 
-    def archived_sessions(self) -> list[ArchivedSession]:
+    def archived_sessions(self) -> list[SessionHead]:
         """The archived sessions; opening one restores it."""
-        return self._store.archived_sessions()
+        return self._store.sessions(ARCHIVED)
 
-    def deleted_sessions(self) -> list[ArchivedSession]:
+    def deleted_sessions(self) -> list[SessionHead]:
         """The sessions in the trash, with who deleted them, when, why, and until when they can be restored."""
-        return self._store.deleted_sessions()
+        return self._store.sessions(DELETED)
 
-    def archive_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> ArchivedSession:
+    def archive_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> SessionHead:
         """Pack a session into an archive, with a summary beside it. Opening it restores it."""
         return lifecycle.sessions.archive_session(self.scope, id, reason, by)
 
@@ -619,7 +620,7 @@ class Memory:
         lifecycle.sessions.restore_session(self.scope, id, by)
         return self.opened_session(id, author=by)
 
-    def delete_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> ArchivedSession:
+    def delete_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> SessionHead:
         """Move a session, archived or not, to the trash. It can be restored for `lifecycle.purge_days`."""
         return lifecycle.sessions.delete_session(self.scope, id, reason, by)
 
@@ -627,7 +628,7 @@ class Memory:
         """Restore the session of this name that was deleted last; returns its state, active or archived."""
         return lifecycle.sessions.undelete_session(self.scope, id, reason, by)
 
-    def purge_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> ArchivedSession:
+    def purge_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> SessionHead:
         """Remove a deleted session for good, before its time. Of several of one name the one deleted first goes."""
         return lifecycle.sessions.purge_session(self.scope, id, reason, by)
 

@@ -22,6 +22,7 @@ from smp_memory.model.history import IdAllocator, SessionHistory
 from smp_memory.model.reports import Problem, Report
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.storage_reports import (
+    LIVE,
     ColdMemory,
     MovedEntries,
     RecordedDeletion,
@@ -36,7 +37,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tests.backends.sqlite_store import SqliteStore
 
-ACTIVE, ARCHIVED, DELETED = "active", "archived", "deleted"
 _ENTRY_FIELDS = ("op", "type", "id", "at", "data", "seq", "tx", "by", "uid", "uids", "revision", "schema")
 _INFO_FIELDS = (
     "id",
@@ -79,7 +79,7 @@ def decode_info(text: str) -> SessionInfo:
 class SqliteSession:
     """One session. `no` identifies it for ever; its name may be given to another one after it was deleted."""
 
-    def __init__(self, store: SqliteStore, no: int, session: str, states: tuple[str, ...] = (ACTIVE,)) -> None:
+    def __init__(self, store: SqliteStore, no: int, session: str, states: tuple[str, ...] = (LIVE,)) -> None:
         self.session = session
         self.no = no
         self.memo: dict[str, Any] = {}

@@ -4,7 +4,7 @@ It shows that the port (`smp_memory.store.port`) is complete: nothing above it c
 one SQLite transaction; a change by anybody makes every process read the session again; the search index is made anew in RAM
 from the histories after each change. No claims about speed.
 
-    session   metadata, state (active, archived, deleted), the largest numbers given out
+    session   metadata, state (live, archived, deleted), the largest numbers given out
     entry     one line of JSON for each entry; `cold` is set for entries in the cold segment
     setting   the stored settings; audit: the lines of the audit log
 
@@ -47,19 +47,14 @@ from smp_memory.model.entry import Entry
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.reports import Problem
 from smp_memory.model.session_info import SessionInfo
-from smp_memory.model.storage_reports import (
-    ArchivedSession,
-)
-from smp_memory.model.times import EPOCH, to_moment, to_text
+from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, SessionHead, names_of
+from smp_memory.model.times import to_moment, to_text
 from smp_memory.policies.compaction_plan import AUTHOR, covers, without_quotes
 from smp_memory.policies.purge import purge_due
 from smp_memory.store.examination import PlainExamination
 from smp_memory.store.history_index import HistoryIndex
 from smp_memory.store.session_erasure import pieces_of
 from tests.backends.sqlite_session import (
-    ACTIVE,
-    ARCHIVED,
-    DELETED,
     SqliteSession,
     decode_entry,
     encode_entry,
@@ -180,26 +175,48 @@ class SqliteStore:
 
     # -- live sessions
 
-    def session_ids(self) -> list[str]:
-        return [id for (id,) in self.all("SELECT id FROM session WHERE state = 'active' ORDER BY id")]
+    def sessions(self, *states: str, id: str | None = None, limit: int | None = None) -> list[SessionHead]:
+        named = "" if id is None else "AND id = ?"
+        size = "(SELECT coalesce(sum(length(line)), 0) FROM entry WHERE session = no) AS bytes"
+        sql = f"SELECT *, {size} FROM session WHERE state = ? {named} ORDER BY id, no"
+        wanted = states or (LIVE,)
+        rows = [
+            row
+            for state in (LIVE, ARCHIVED, DELETED)
+            if state in wanted
+            for row in self.all(sql, *(each for each in (state, id) if each is not None))
+        ]
+        return [self._head(row) for row in rows[:limit]]
+
+    def _head(self, row: sqlite3.Row) -> SessionHead:
+        about = json.loads(row["about"])
+        inner = next((each for each in about.values() if isinstance(each, dict) and "archived_at" in each), about)
+        when = about.get("deleted_at") or about.get("archived") or inner.get("archived_at")
+        return SessionHead(
+            row["id"],
+            row["state"],
+            f"{self.root}#{row['id']}.{row['no']}",
+            version=row["info"] if row["state"] == LIVE else row["version"],
+            written=datetime.fromtimestamp(row["written"], UTC),
+            bytes=row["bytes"],
+            when=to_moment(when) if when else None,
+            reason=about.get("reason") or inner.get("reason"),
+            metadata=about,
+        )
 
     def sessions_with_deletion_records(self) -> list[str]:
         return []
-
-    def has_one_session(self) -> bool:
-        return len(self.session_ids()) == 1
 
     def _numbers(self, session: str, *states: str) -> list[int]:
         marks = ", ".join("?" * len(states))
         sql = f"SELECT no FROM session WHERE id = ? AND state IN ({marks}) ORDER BY no"
         return [no for (no,) in self.all(sql, session, *states)]
 
-    def has_session(self, session: str) -> bool:
-        return bool(self._numbers(session, ACTIVE))
-
-    def session(self, session: str) -> SqliteSession:
+    def session(self, session: str, state: str = LIVE, *, max_bytes: int | None = None) -> SqliteSession:
         ids.check(session, "session")
-        numbers = self._numbers(session, ACTIVE)
+        if state == ARCHIVED:
+            return self._archived_copy(session, max_bytes)
+        numbers = self._numbers(session, LIVE)
         if not numbers:
             raise self.session_not_found(session)
         with self.mutex:
@@ -208,27 +225,23 @@ class SqliteStore:
                 known = self._sessions[session] = SqliteSession(self, numbers[0], session)
             return known
 
-    existing_session = session
-
     def session_not_found(self, session: str) -> SMPError:
         self.check_open()
-        if self.is_archived(session):
+        if self._numbers(session, ARCHIVED):
             return SessionArchived(f"Session {session} is archived; restore it first.", session=session)
         return SessionNotFound(f"There is no session {session}.", session=session)
 
-    def create(self, info: SessionInfo) -> SqliteSession:
-        return self.import_session(info, [], self.config.quota_bytes)
-
-    def import_session(self, info: SessionInfo, entries: list[Entry], quota_bytes: int) -> SqliteSession:
+    def create(self, info: SessionInfo, entries: list[Entry] | None = None, quota_bytes: int = 0) -> SqliteSession:
+        entries = entries or []
         info.uid = info.uid or ids.new_uid()
         with self.transaction():
-            if self._numbers(info.id, ACTIVE, ARCHIVED):
+            if self._numbers(info.id, LIVE, ARCHIVED):
                 raise SessionExists(f"There is already a session {info.id}.", session=info.id)
             history = SessionHistory()
             history.add(entries)
             numbers = {**history.numbers, **info.numbers}
             seq = max([info.seq, *(entry.seq for entry in entries)])
-            sql = "INSERT INTO session (id, state, info, seq, numbers, written) VALUES (?, 'active', ?, ?, ?, ?)"
+            sql = "INSERT INTO session (id, state, info, seq, numbers, written) VALUES (?, 'live', ?, ?, ?, ?)"
             self.run(sql, info.id, encode_info(info), seq, json.dumps(numbers), time.time())
             session = self.session(info.id)
             lines = [encode_entry(entry) for entry in entries]
@@ -236,50 +249,13 @@ class SqliteStore:
             session._append(entries, lines)
         return session
 
-    def metadata_version(self, session: str) -> object | None:
-        row = self.one("SELECT info FROM session WHERE id = ? AND state = 'active'", session)
-        return row["info"] if row is not None else None
-
-    def written_at(self, session: str) -> datetime:
-        row = self.one("SELECT written FROM session WHERE id = ? AND state = 'active'", session)
-        return datetime.fromtimestamp(row["written"], UTC) if row is not None else EPOCH
-
     def is_in_use(self, session: str) -> bool:
         known = self._sessions.get(session)
         return known is not None and known.is_held()
 
     # -- archived and deleted sessions
 
-    def archived_count(self) -> int:
-        return int(self.one("SELECT count(*) FROM session WHERE state = 'archived'")[0])
-
-    def archived_sessions(self) -> list[ArchivedSession]:
-        return [self._archived(row) for row in self.all("SELECT * FROM session WHERE state = 'archived' ORDER BY id")]
-
-    def deleted_sessions(self) -> list[ArchivedSession]:
-        sql = "SELECT * FROM session WHERE state = 'deleted' ORDER BY id, no"
-        return [self._archived(row) for row in self.all(sql)]
-
-    def _archived(self, row: sqlite3.Row) -> ArchivedSession:
-        about = json.loads(row["about"])
-        inner = next((each for each in about.values() if isinstance(each, dict) and "archived_at" in each), about)
-        when = about.get("deleted_at") or about.get("archived") or inner.get("archived_at")
-        size = self.one("SELECT coalesce(sum(length(line)), 0) FROM entry WHERE session = ?", row["no"])[0]
-        return ArchivedSession(
-            row["id"],
-            row["state"],
-            to_moment(when) if when else None,
-            about.get("reason") or inner.get("reason"),
-            f"{self.root}#{row['id']}.{row['no']}",
-            size,
-            about,
-            version=row["version"],
-        )
-
-    def is_archived(self, session: str) -> bool:
-        return bool(self._numbers(session, ARCHIVED))
-
-    def archived_copy(self, session: str, max_bytes: int | None = None) -> SqliteSession:
+    def _archived_copy(self, session: str, max_bytes: int | None = None) -> SqliteSession:
         numbers = self._numbers(session, ARCHIVED)
         if not numbers:
             raise SessionNotFound(f"There is no archived session {session}.", session=session)
@@ -288,9 +264,9 @@ class SqliteStore:
             raise StorageCorrupt(f"Archived session {session} is larger than {max_bytes} bytes.", session=session)
         return copy
 
-    def archive_session(self, session: str, summary: Callable[..., dict[str, Any]]) -> ArchivedSession:
+    def archive_session(self, session: str, summary: Callable[..., dict[str, Any]]) -> SessionHead:
         with self.transaction():
-            if self.is_archived(session):
+            if self._numbers(session, ARCHIVED):
                 raise SessionExists(f"Session {session} is archived already.", session=session)
             found = self.session(session)
             records = found.view(lambda history: [each.record(session) for each in history.histories.values()])
@@ -304,7 +280,7 @@ class SqliteStore:
                 ],
             }
             self._set_state(found.no, ARCHIVED, summary(records, found.info(), figures))
-            return self._archived(self.one("SELECT * FROM session WHERE no = ?", found.no))
+            return self.sessions(ARCHIVED, id=session)[0]
 
     def _set_state(self, no: int, state: str, about: dict[str, Any]) -> None:
         sql = "UPDATE session SET state = ?, about = ?, version = version + 1 WHERE no = ?"
@@ -314,13 +290,13 @@ class SqliteStore:
         with self.transaction():
             numbers = self._numbers(session, ARCHIVED)
             if numbers:
-                self._set_state(numbers[0], ACTIVE, {})
-            elif not self.has_session(session):
+                self._set_state(numbers[0], LIVE, {})
+            elif not self._numbers(session, LIVE):
                 raise SessionNotFound(f"There is no archived session {session}.", session=session)
 
     def delete_session(
         self, session: str, now: datetime, kept: timedelta, by: str | None, reason: str | None
-    ) -> ArchivedSession:
+    ) -> SessionHead:
         with self.transaction():
             row = self.one("SELECT * FROM session WHERE id = ? AND state != 'deleted'", session)
             if row is None:
@@ -331,34 +307,36 @@ class SqliteStore:
                 "deleted_by": by,
                 "reason": reason,
                 "recovery_deadline": to_text(now + kept),
-                "state": row["state"],
-                "bytes": self._archived(row).bytes,
+                "state": "active" if row["state"] == LIVE else row["state"],
+                "bytes": self.sessions(row["state"], id=session)[0].bytes,
                 "before": json.loads(row["about"]),
             }
             self._set_state(row["no"], DELETED, record)
-            return self._archived(self.one("SELECT * FROM session WHERE no = ?", row["no"]))
+            return self.sessions(DELETED, id=session)[-1]
 
     def undelete_session(self, session: str) -> str:
         with self.transaction():
-            deleted = [each for each in self.deleted_sessions() if each.session == session]
+            deleted = self.sessions(DELETED, id=session)
             if not deleted:
                 raise SessionNotFound(f"There is no deleted session {session}.", session=session)
-            if self._numbers(session, ACTIVE, ARCHIVED):
+            if self._numbers(session, LIVE, ARCHIVED):
                 raise SessionExists(f"There is a session {session} by now; nothing was changed.", session=session)
             record = deleted[-1].metadata
-            self._set_state(_number_of(deleted[-1]), record["state"], record["before"])
+            self._set_state(
+                _number_of(deleted[-1]), LIVE if record["state"] == "active" else ARCHIVED, record["before"]
+            )
             return str(record["state"])
 
-    def announce_session_purge(self, deleted: ArchivedSession, now: datetime, passed: timedelta | None = None) -> None:
+    def announce_session_purge(self, deleted: SessionHead, now: datetime, passed: timedelta | None = None) -> None:
         seconds = passed.total_seconds() if passed is not None else None
         record = {**deleted.metadata, "purge_announced": to_text(now), "passed_seconds": seconds}
         self._set_state(_number_of(deleted), DELETED, record)
 
     def purge_session(
-        self, session: str, at: str, note: Callable[[ArchivedSession], object], path: str | None = None
-    ) -> ArchivedSession:
+        self, session: str, at: str, note: Callable[[SessionHead], object], path: str | None = None
+    ) -> SessionHead:
         with self.transaction():
-            named = [each for each in self.deleted_sessions() if each.session == session and path in (None, each.path)]
+            named = [each for each in self.sessions(DELETED, id=session) if path in (None, each.path)]
             if not named:
                 raise SessionNotFound(f"There is no deleted session {session}.", session=session)
             note(named[0])
@@ -375,8 +353,8 @@ class SqliteStore:
         *,
         automatic: bool = False,
     ) -> Iterator[tuple[str, Any]]:
-        for each in self.archived_sessions():
-            found = self.archived_copy(each.session)
+        for each in self.sessions(ARCHIVED):
+            found = self._archived_copy(each.session)
             config = found.config
             if automatic and not config["lifecycle.auto_purge"]:
                 continue
@@ -390,7 +368,7 @@ class SqliteStore:
     # -- erasure
 
     def _any_state(self, session: str) -> list[SqliteSession]:
-        states = (ACTIVE, ARCHIVED, DELETED)
+        states = (LIVE, ARCHIVED, DELETED)
         return [SqliteSession(self, no, session, states) for no in self._numbers(session, *states)]
 
     def check_memories_exist(self, session: str, names: list[str]) -> None:
@@ -526,7 +504,7 @@ class SqliteStore:
             self.closed = True
 
 
-def _number_of(archived: ArchivedSession) -> int:
+def _number_of(archived: SessionHead) -> int:
     return int(archived.path.rpartition(".")[2])
 
 
@@ -598,12 +576,12 @@ class SqliteIndex:
         self._mutex = store.mutex  # held while an index is in use: no other thread may close it meanwhile
 
     def _current(self) -> HistoryIndex:
-        sql = "SELECT no, version FROM session WHERE state = 'active' ORDER BY no"
+        sql = "SELECT no, version FROM session WHERE state = 'live' ORDER BY no"
         with self._store.reading():
             state = [tuple(row) for row in self._store.all(sql)]
             if self._made is None or self._made[0] != state:
                 self.close()
-                sessions = [self._store.session(name) for name in self._store.session_ids()]
+                sessions = [self._store.session(name) for name in names_of(self._store.sessions())]
                 histories = {each.session: each.view(lambda history: dict(history.histories)) for each in sessions}
                 problems = {each.session: each.unreadable() for each in sessions}
                 self._made = state, HistoryIndex(histories, problems, self._store.access)

@@ -27,6 +27,7 @@ from smp_memory.lifecycle.maintenance import EVERY, FILE
 from smp_memory.lifecycle.session_states import lifecycle_times, state_marks
 from smp_memory.model.health import NOTE, PROBLEM, WARNING, Check, HealthIssue, counted, limited, named
 from smp_memory.model.ids import is_valid
+from smp_memory.model.storage_reports import DELETED
 from smp_memory.model.times import to_moment
 from smp_memory.policies.clock_trust import distrust
 from smp_memory.policies.quota import OK, Thresholds, days_to_quota, growth_per_day, level_of
@@ -307,7 +308,7 @@ class TrashCheck(Check):
         yield from ()
 
     def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
-        sessions = subject.store.deleted_sessions()
+        sessions = subject.store.sessions(DELETED)
         memories = counted(self._deleted, "deleted memory", "deleted memories")
         self.summary = f"{memories}, {counted(len(sessions), 'deleted session')}"
         times, clock_evidence = lifecycle_times(subject.store), evidence(subject.store)

@@ -27,6 +27,7 @@ from smp_memory.integrations.hooks.session_state import FOLDER as HOOKS_FOLDER
 from smp_memory.integrations.hooks.session_state import LOG as HOOKS_LOG
 from smp_memory.lifecycle.maintenance import EVERY, last_runs
 from smp_memory.metrics import COUNTER, GAUGE, Metric, MetricSamples
+from smp_memory.model.storage_reports import names_of
 from smp_memory.model.types import KINDS, SEVERITIES, names_where
 from smp_memory.policies.session_states import ACTIVE, ARCHIVED, CREATED, DECAYING, DELETED, IDLE
 
@@ -174,7 +175,7 @@ def _open_severities(searcher: IndexSearcher) -> Iterator[str]:
 def _sizes(memory: Memory) -> Part:
     store, live, cold, near = memory.store, 0, 0, 0
     shares = [0.0]
-    for name in store.session_ids():
+    for name in names_of(store.sessions()):
         try:
             files = store.session(name)
             used = sum(files.sizes().values())
@@ -185,7 +186,7 @@ def _sizes(memory: Memory) -> Part:
         live += used
         shares.append(used / config.quota_bytes)
         near += shares[-1] * 100 >= config["storage.warning_percent"]
-    away = [sum(each.bytes for each in those) for those in (store.archived_sessions(), store.deleted_sessions())]
+    away = [sum(each.bytes for each in those) for those in (store.sessions(ARCHIVED), store.sessions(DELETED))]
     yield BYTES, {(part,): size for part, size in zip(_PARTS, (live, cold, *away), strict=True)}
     yield QUOTA, {(): max(shares)}
     yield NEAR_QUOTA, {(): near}

@@ -17,6 +17,7 @@ from smp_memory.lifecycle import clock_state
 from smp_memory.lifecycle.compaction import cold_ids_among, cold_records, missing_memory, restore_cold
 from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.model.deletions import Deletion, Purged, Receipt, Restoration
+from smp_memory.model.storage_reports import names_of
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.observation import observed
 from smp_memory.policies.purge import purge_due, trashed
@@ -299,7 +300,9 @@ def _for_each_session(scope: Scope, work: Callable[[OpenSession], None]) -> None
     for name in scope.sessions if scope.sessions is not None else ():
         work(_open(scope, name))
     if scope.sessions is None:
-        for _ in each_existing(scope.store.session_ids(), lambda name: work(open_session(scope, name, restore=False))):
+        for _ in each_existing(
+            names_of(scope.store.sessions()), lambda name: work(open_session(scope, name, restore=False))
+        ):
             pass
 
 

@@ -33,6 +33,7 @@ from smp_memory.lifecycle.open_session import open_session
 from smp_memory.lifecycle.session_states import due_to_archive, lifecycle_times, state_marks
 from smp_memory.lifecycle.sessions import archive_session
 from smp_memory.model.entry import BY_MAINTENANCE
+from smp_memory.model.storage_reports import DELETED, names_of
 from smp_memory.model.times import EPOCH, to_moment, to_text
 from smp_memory.observation import ObservedOperation, observe, observes
 from smp_memory.policies.clock_trust import distrust
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from smp_memory.config import Config
     from smp_memory.lifecycle.open_session import OpenSession
     from smp_memory.model.history import SessionHistory
-    from smp_memory.model.storage_reports import ArchivedSession
+    from smp_memory.model.storage_reports import SessionHead
     from smp_memory.policies.clock_trust import Evidence
     from smp_memory.scope import Scope
     from smp_memory.store.port import IndexSearcher, Store
@@ -213,7 +214,7 @@ class _Maintenance:
 
     def _sessions_with_config(self) -> Iterator[tuple[str, Config]]:
         """The sessions with their settings. Those with a setting that cannot be used and that removal depends on are skipped."""
-        for name in self._store.session_ids():
+        for name in names_of(self._store.sessions()):
             config = self._store.session(name).config
             if config.allows(REMOVE):  # else `smp validate` and `smp doctor` report it
                 yield name, config
@@ -241,7 +242,7 @@ class _Maintenance:
 
     def _refresh_overviews(self) -> None:
         """Renew what is made from memories: figures in metadata, overview files, files for all sessions."""
-        for name in self._store.session_ids():
+        for name in names_of(self._store.sessions()):
             session = self._store.session(name)
             if session.config.allows(WRITE) and not self._dry_run:
                 session.refresh_figures()
@@ -263,7 +264,7 @@ class _Maintenance:
         self._store.session_uses.compact()
 
     def _tidy(self) -> Iterator[str]:
-        for name in self._store.session_ids():
+        for name in names_of(self._store.sessions()):
             done = self._store.session(name).tidy(dry_run=self._dry_run)
             if not done.can_fold:
                 return
@@ -306,13 +307,13 @@ class _Maintenance:
                 self._is_complete = False
                 return
 
-    def _audit_purge(self, deleted: ArchivedSession) -> None:
+    def _audit_purge(self, deleted: SessionHead) -> None:
         at = to_text(self._now)
         self._store.audit.note("purge_session", at=at, by=BY_MAINTENANCE, session=deleted.session, count=1)
 
     def _purge_sessions(self) -> Iterator[str]:
         times, is_allowed = lifecycle_times(self._store), self._store.config.allows(REMOVE)
-        for deleted in self._store.deleted_sessions():
+        for deleted in self._store.sessions(DELETED):
             if deleted.is_foreign or not is_allowed:
                 continue
             marks = state_marks(deleted, self._now)

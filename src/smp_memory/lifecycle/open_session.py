@@ -62,7 +62,7 @@ def open_session(scope: Scope, id: str, author: str | None = None, *, restore: b
     """Open a session of the scope's store. One that is archived is restored first, or raises SessionArchived."""
     author = author or scope.author
     try:
-        opened = OpenSession(scope, scope.store.existing_session(id), author)
+        opened = OpenSession(scope, scope.store.session(id), author)
         opened.hide_recorded_deletions()
         return opened
     except SessionArchived:
@@ -71,7 +71,7 @@ def open_session(scope: Scope, id: str, author: str | None = None, *, restore: b
         from smp_memory.lifecycle.sessions import restore_for_use
 
         warning = restore_for_use(scope, id, author)
-        opened = OpenSession(scope, scope.store.existing_session(id), author)
+        opened = OpenSession(scope, scope.store.session(id), author)
         opened.warnings = [warning]
         return opened
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from smp_memory.lifecycle.session_states import SessionState
     from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.model.storage_reports import ArchivedSession
+    from smp_memory.model.storage_reports import SessionHead
     from smp_memory.scope import Scope
 
 _EVENTS = {  # by action of the audit log: the event of the log, and its text
@@ -40,7 +40,7 @@ def session_states(scope: Scope, *, include_archived: bool = False) -> list[Sess
 
 
 @observed("archive_session")
-def archive_session(scope: Scope, id: str, reason: str | None, by: str | None) -> ArchivedSession:
+def archive_session(scope: Scope, id: str, reason: str | None, by: str | None) -> SessionHead:
     """Pack a session into an archive with a summary beside it."""
     at, (reason, redacted) = to_text(scope.now()), clean_reason(scope.config, reason)
 
@@ -49,7 +49,8 @@ def archive_session(scope: Scope, id: str, reason: str | None, by: str | None) -
 
     archived = scope.store.archive_session(id, summary)
     _record_change(scope, "archive_session", id, by, reason)
-    return archived._replace(redacted=redacted)
+    archived.redacted = redacted
+    return archived
 
 
 @observed("restore_session")
@@ -69,12 +70,13 @@ def restore_for_use(scope: Scope, id: str, by: str | None) -> str:
 
 
 @observed("delete_session")
-def delete_session(scope: Scope, id: str, reason: str | None, by: str | None) -> ArchivedSession:
+def delete_session(scope: Scope, id: str, reason: str | None, by: str | None) -> SessionHead:
     """Move a session, archived or not, to the trash."""
     reason, redacted = clean_reason(scope.config, reason)
     deleted = scope.store.delete_session(id, scope.now(), lifecycle_times(scope.store).purge, by, reason)
     _record_change(scope, "delete_session", id, by, reason)
-    return deleted._replace(redacted=redacted)
+    deleted.redacted = redacted
+    return deleted
 
 
 @observed("undelete_session")
@@ -92,11 +94,12 @@ def undelete_session(scope: Scope, id: str, reason: str | None, by: str | None) 
 
 
 @observed("purge_session")
-def purge_session(scope: Scope, id: str, reason: str | None, by: str | None) -> ArchivedSession:
+def purge_session(scope: Scope, id: str, reason: str | None, by: str | None) -> SessionHead:
     """Remove a deleted session for good, before its time. Of several of one name the one deleted first is removed."""
     at, (reason, redacted) = to_text(scope.now()), clean_reason(scope.config, reason)
     purged = scope.store.purge_session(id, at, lambda _: _record_change(scope, "purge_session", id, by, reason))
-    return purged._replace(redacted=redacted)
+    purged.redacted = redacted
+    return purged
 
 
 def _record_change(scope: Scope, action: str, session: str, by: str | None, reason: str | None = None) -> None:

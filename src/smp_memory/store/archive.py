@@ -44,7 +44,7 @@ from smp_memory.files.reader import SessionReader
 from smp_memory.model.clone_merge import in_order
 from smp_memory.model.reports import Problem
 from smp_memory.model.session_info import SessionInfo
-from smp_memory.model.storage_reports import ArchivedSession
+from smp_memory.model.storage_reports import SessionHead
 from smp_memory.model.times import to_text
 from smp_memory.store import archive_names
 from smp_memory.store.archive_index import ArchiveIndex
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 _EARLIER = 20  # summaries left by compaction that are quoted in the archive's summary
 
 
-def archive_session(store: FileStore, session: str, summary: Summary) -> ArchivedSession:
+def archive_session(store: FileStore, session: str, summary: Summary) -> SessionHead:
     """Archive a session; `summary` builds the summary from its records, its metadata and figures."""
     archives = ArchiveIndex(store)
     with archives.locked(session, "archiving a session"):

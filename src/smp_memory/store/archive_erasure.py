@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.model.storage_reports import ArchivedSession
+    from smp_memory.model.storage_reports import SessionHead
     from smp_memory.policies.clock_trust import Evidence
     from smp_memory.store.archive import SessionCopy
     from smp_memory.store.file_store import FileStore
@@ -75,14 +75,14 @@ def erase_in_archive(archives: ArchiveIndex, session: str, ids: list[str]) -> tu
     return erased, _replace_files(archives, copy, archives.content_path(deleted.path))
 
 
-def _last(archives: ArchiveIndex, session: str) -> ArchivedSession:
+def _last(archives: ArchiveIndex, session: str) -> SessionHead:
     found = archives.deleted(session)
     if not found:
         raise archives.store.session_not_found(session)
     return found[-1]
 
 
-def _deleted_copy(archives: ArchiveIndex, deleted: ArchivedSession) -> SessionCopy:
+def _deleted_copy(archives: ArchiveIndex, deleted: SessionHead) -> SessionCopy:
     inside = archives.trash_archive_path(deleted.path)
     if archives.disk.exists(inside):
         return copy_of_archive(archives.store, inside, deleted.session)
@@ -139,7 +139,9 @@ def purge_archives(
     """Check each archive that may hold deleted memories; `kept` replaces the session's `lifecycle.purge_days`."""
     archives = ArchiveIndex(store)
     for each in archives.archived():
-        if each.metadata and not (is_own_summary(each.metadata) and each.metadata.get(TRASH) != 0):
+        if not each.has_memories or (
+            each.metadata and not (is_own_summary(each.metadata) and each.metadata.get(TRASH) != 0)
+        ):
             continue
         try:
             with archives.locked(each.session, "purging"):

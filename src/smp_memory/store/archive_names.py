@@ -19,6 +19,7 @@ import os
 from typing import NamedTuple
 
 from smp_memory.errors import StorageCorrupt
+from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS
 from smp_memory.model import ids
 from smp_memory.model.times import to_moment
 
@@ -58,7 +59,6 @@ FORMS = {
     "single": _PLAIN,
     "log": _PLAIN,
 }
-ARCHIVE_FOLDERS = tuple(sorted({form.folder for form in FORMS.values()}))
 RECORDS = tuple(sorted({form.record for form in FORMS.values()}))
 
 

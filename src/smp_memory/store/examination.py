@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from smp_memory.errors import SMPError
 from smp_memory.model.health import COLD, ENTRY, METADATA, StoredContent
+from smp_memory.model.storage_reports import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,10 +47,10 @@ class PlainExamination:
         self.fixes: dict[str, Fix] = {}
 
     def session_ids(self) -> list[str]:
-        return self.store.session_ids()
+        return names_of(self.store.sessions())
 
     def has(self, session: str) -> bool:
-        return session in self.store.session_ids()
+        return bool(self.store.sessions(id=session))
 
     def session(self, name: str) -> PlainSessionExamination:
         return PlainSessionExamination(self, name)

@@ -25,18 +25,18 @@ from smp_memory.errors import (
 from smp_memory.files.activity import SESSION_USES, AccessLog, ChangeTable
 from smp_memory.files.disk import Disk, identity, moved_store_error
 from smp_memory.files.layouts import NAMES
-from smp_memory.files.layouts.layout import CONFIG_FILE, PRIVATE, STAGING
+from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, CONFIG_FILE, PRIVATE, STAGING
 from smp_memory.files.user_state import open_user_state
 from smp_memory.import_lock import loading
 from smp_memory.model import ids
 from smp_memory.model.session_info import GLOBAL_SESSION
-from smp_memory.model.storage_reports import DELETED
+from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, SessionHead
 from smp_memory.store.durability import IntervalSync
 from smp_memory.store.file_session import FileSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime, timedelta
     from typing import Any
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.reports import Problem
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.model.storage_reports import ArchivedSession, QuarantinedEntry, UnreadSession
+    from smp_memory.model.storage_reports import QuarantinedEntry, UnreadSession
     from smp_memory.policies.clock_trust import Evidence
     from smp_memory.privacy.audit import Audit
     from smp_memory.store.port import Histories, SearchIndex, StoreExamination, Summary
@@ -85,7 +85,7 @@ class FileStore:
         self.has_synced_root = False  # by this process, see `session_creation`
         self.defers_file_checks = False  # see `open_read_only`
         self._config_identity: list[int] = []
-        self._archived_count: tuple[object, int] = (None, 0)
+        self.listed_archives: tuple[object, list[str], dict[str, str]] = (None, [], {})  # see `archive_index`
         self.preferences: tuple[int, float, dict[str, Mapping[str, RecordHistory]]] = (
             -1,
             0.0,
@@ -135,33 +135,50 @@ class FileStore:
 
         return examine_files(self.disk.system, self.root, now, environ=environ, arguments=arguments, quick=quick)
 
+    def sessions(self, *states: str, id: str | None = None, limit: int | None = None) -> list[SessionHead]:
+        self.check_open()
+        found: list[SessionHead] = []
+        if id is not None and not ids.is_valid(id):
+            return found
+        if not states or LIVE in states:
+            found += [SessionHead(name, LIVE, read=self._read_head) for name in self._live(id, limit)]
+        if (ARCHIVED in states and self._has_archives()) or (DELETED in states and self._has_folder(DELETED)):
+            from smp_memory.store.archive_index import ArchiveIndex
+
+            archives = ArchiveIndex(self)
+            found += archives.archived(id) if ARCHIVED in states else []
+            found += archives.deleted(id) if DELETED in states else []
+        return found[:limit]
+
+    def _live(self, id: str | None, limit: int | None) -> Iterable[str]:
+        if id is not None:
+            return [id] if self.has_session(id) else []
+        if limit is None:
+            return self.session_ids()
+        names = self.layout.names(self.disk, self.root)
+        return islice((name for name in names if ids.is_valid(name) and self.has_session(name)), limit)
+
+    def _has_archives(self) -> bool:
+        return any(map(self._has_folder, ARCHIVE_FOLDERS))
+
+    def _has_folder(self, name: str) -> bool:
+        return self.disk.exists(os.path.join(self.root, name))
+
+    def _read_head(self, head: SessionHead, name: str) -> object:
+        if name == "version":
+            return self.metadata_version(head.session)
+        if name == "written":
+            return self.written_at(head.session)
+        return self.session(head.session).size_bytes if name == "bytes" else None
+
     def session_ids(self) -> list[str]:
+        """The live sessions, sorted."""
         self.check_open()
         return self.layout.session_ids(self.disk, self.root)
 
     def sessions_with_deletion_records(self) -> list[str]:
         names = self.disk.names(os.path.join(self.root, DELETED)) if self.layout.name == "markdown" else []
         return [name for name in names if self.has_session(name) and self.session(name).recorded_deletions()]
-
-    def has_one_session(self) -> bool:
-        names = self.layout.names(self.disk, self.root)
-        live = (name for name in names if ids.is_valid(name) and self.has_session(name))
-        return len(list(islice(live, 2))) == 1
-
-    def archived_count(self) -> int:
-        """The number of archived sessions; listed again only when one of the folders has changed."""
-        from smp_memory.store.archive_names import ARCHIVE_FOLDERS
-
-        found = [self.disk.stat(os.path.join(self.root, name)) for name in ARCHIVE_FOLDERS]
-        if not any(found):
-            return 0
-        found += [self.disk.stat(os.path.join(self.root, name)) for name in (self.layout.sessions, "deleted")]
-        stats = [(state.st_mtime_ns, state.st_ino) if state is not None else None for state in found]
-        if stats != self._archived_count[0]:
-            from smp_memory.store.archive_index import ArchiveIndex
-
-            self._archived_count = (stats, len(ArchiveIndex(self).archived_ids()))
-        return self._archived_count[1]
 
     def unindexed_memories(self, sessions: list[str] | None = None) -> Histories:
         has_files = any(self.disk.is_folder(os.path.join(self.root, name)) for name in ("global", "shared"))
@@ -182,22 +199,19 @@ class FileStore:
     def has_session(self, session: str) -> bool:
         return self.layout.exists(self.disk, self.root, session)
 
-    def session(self, session: str) -> FileSession:
+    def session(self, session: str, state: str = LIVE, *, max_bytes: int | None = None) -> FileSession:
         self.check_open()
         ids.check(session, "session")
+        if state == ARCHIVED:
+            from smp_memory.store.archive import archived_copy
+
+            return archived_copy(self, session, max_bytes)
         with self._mutex:
+            self.check_exists(session)
             known = self._sessions.get(session)
             if known is None:
-                self.check_exists(session)
                 known = self._sessions[session] = FileSession(self, session)
             return known
-
-    def existing_session(self, session: str) -> FileSession:
-        """Like `session`, but raises also if it was archived or deleted since this process opened it."""
-        found = self.session(session)
-        if not self.has_session(session):
-            raise self.session_not_found(session)
-        return found
 
     def check_exists(self, session: str) -> None:
         """Raise if a session is not live. Tried again, because it may be archived and restored at this moment."""
@@ -241,15 +255,12 @@ class FileStore:
         known = self._sessions.get(session)
         return known is not None and bool(known.holders)
 
-    def create(self, info: SessionInfo) -> FileSession:
-        from smp_memory.store.session_creation import create_session
+    def create(self, info: SessionInfo, entries: list[Entry] | None = None, quota_bytes: int = 0) -> FileSession:
+        from smp_memory.store import session_creation
 
-        return create_session(self, info)
-
-    def import_session(self, info: SessionInfo, entries: list[Entry], quota_bytes: int) -> FileSession:
-        from smp_memory.store.session_creation import import_session
-
-        return import_session(self, info, entries, quota_bytes)
+        if entries is None:
+            return session_creation.create_session(self, info)
+        return session_creation.import_session(self, info, entries, quota_bytes)
 
     def check_not_moved(self) -> None:
         if not self.disk.exists(os.path.join(self.root, CONFIG_FILE)):
@@ -329,28 +340,7 @@ class FileStore:
 
     # -- archived and deleted sessions
 
-    def archived_sessions(self) -> list[ArchivedSession]:
-        from smp_memory.store.archive_index import ArchiveIndex
-
-        index = ArchiveIndex(self)
-        return sorted([*index.archived(), *index.summarised()], key=lambda each: each.session)
-
-    def is_archived(self, session: str) -> bool:
-        from smp_memory.store.archive_index import ArchiveIndex
-
-        return ArchiveIndex(self).is_archived(session)
-
-    def deleted_sessions(self) -> list[ArchivedSession]:
-        from smp_memory.store.archive_index import ArchiveIndex
-
-        return ArchiveIndex(self).deleted()
-
-    def archived_copy(self, session: str, max_bytes: int | None = None) -> FileSession:
-        from smp_memory.store.archive import archived_copy
-
-        return archived_copy(self, session, max_bytes)
-
-    def archive_session(self, session: str, summary: Summary) -> ArchivedSession:
+    def archive_session(self, session: str, summary: Summary) -> SessionHead:
         from smp_memory.store.archive import archive_session
 
         return archive_session(self, session, summary)
@@ -362,7 +352,7 @@ class FileStore:
 
     def delete_session(
         self, session: str, now: datetime, kept: timedelta, by: str | None, reason: str | None
-    ) -> ArchivedSession:
+    ) -> SessionHead:
         from smp_memory.store.trash import delete_session
 
         return delete_session(self, session, now, kept, by, reason)
@@ -372,14 +362,14 @@ class FileStore:
 
         return undelete_session(self, session)
 
-    def announce_session_purge(self, deleted: ArchivedSession, now: datetime, passed: timedelta | None = None) -> None:
+    def announce_session_purge(self, deleted: SessionHead, now: datetime, passed: timedelta | None = None) -> None:
         from smp_memory.store.trash import announce_purge
 
         announce_purge(self, deleted, now, passed)
 
     def purge_session(
-        self, session: str, at: str, note: Callable[[ArchivedSession], object], path: str | None = None
-    ) -> ArchivedSession:
+        self, session: str, at: str, note: Callable[[SessionHead], object], path: str | None = None
+    ) -> SessionHead:
         from smp_memory.store.erasure import clean_index
         from smp_memory.store.trash import purge_session
 

@@ -48,6 +48,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from smp_memory.model.storage_reports import LIVE
+
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -70,12 +72,12 @@ if TYPE_CHECKING:
     from smp_memory.model.reports import Problem, Report
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.model.storage_reports import (
-        ArchivedSession,
         ColdMemory,
         MovedEntries,
         QuarantinedEntry,
         RecordedDeletion,
         RedactionReport,
+        SessionHead,
         TidyReport,
         UnreadSession,
     )
@@ -314,66 +316,35 @@ class Store(Protocol):
 
     # live sessions
 
-    def session_ids(self) -> list[str]:
-        """The live sessions, sorted."""
+    def sessions(self, *states: str, id: str | None = None, limit: int | None = None) -> list[SessionHead]:
+        """The sessions in these states (none given: LIVE), each state by id; of one id, or the first `limit`, cheaply.
+
+        Several deleted sessions may have one id; they are in the order of deletion. Every search counts the archived ones.
+        """
+
+    def session(self, session: str, state: str = LIVE, *, max_bytes: int | None = None) -> SessionStore:
+        """A live session, the same object for all callers while one of them keeps it; or a copy of an archived one, for reading.
+
+        Raises SessionNotFound or SessionArchived if it is in another state by now. Of an archived session: StorageCorrupt if it
+        cannot be read or is larger than `max_bytes`; its problems name the archive (`Problem.archived`).
+        """
+
+    def create(self, info: SessionInfo, entries: list[Entry] | None = None, quota_bytes: int = 0) -> SessionStore:
+        """Create a session, with a `uid` if it has none; of an import, with these entries and numbers. Complete or not at all.
+
+        Raises SessionExists, also for an archived one; SizeLimitExceeded if the entries exceed the quota.
+        """
 
     def sessions_with_deletion_records(self) -> list[str]:
         """Live sessions with memories that a record of another program names as deleted."""
-
-    def has_one_session(self) -> bool:
-        """Whether there is exactly one live session; cheap."""
-
-    def has_session(self, session: str) -> bool:
-        """Whether there is a live session of this name; cheap."""
-
-    def session(self, session: str) -> SessionStore:
-        """A live session; the same object for all callers while one of them keeps it. Raises SessionNotFound or SessionArchived."""
-
-    def existing_session(self, session: str) -> SessionStore:
-        """Like `session`, but raises also if it was archived or deleted since this process opened it."""
-
-    def create(self, info: SessionInfo) -> SessionStore:
-        """Create a session at once, with a `uid` if it has none. Raises SessionExists, also for an archived one."""
-
-    def import_session(self, info: SessionInfo, entries: list[Entry], quota_bytes: int) -> SessionStore:
-        """Create a session with these entries, numbers and metadata, complete or not at all. Raises SessionExists."""
-
-    def metadata_version(self, session: str) -> object | None:
-        """A value that changes whenever the metadata of a session does; cheap, because it is asked of every session.
-
-        None: the backend has no such value, or the metadata is one of the session's entries, and may be an unreadable one.
-        """
-
-    def written_at(self, session: str) -> datetime:
-        """When a session was last written, by the storage and not by its memories; maintenance does not change it.
-
-        The epoch if the session is gone. Cheap: it is asked of every session.
-        """
 
     def is_in_use(self, session: str) -> bool:
         """Whether a caller in this process holds the session open."""
 
     # archived and deleted sessions
 
-    def archived_count(self) -> int:
-        """The number of archived sessions; cheap, because every search tells it."""
-
-    def archived_sessions(self) -> list[ArchivedSession]:
-        """The archived sessions, by id."""
-
-    def is_archived(self, session: str) -> bool: ...
-
-    def deleted_sessions(self) -> list[ArchivedSession]:
-        """The sessions in the trash; several may have one name, in the order of deletion."""
-
-    def archived_copy(self, session: str, max_bytes: int | None = None) -> SessionStore:
-        """A copy of an archived session for reading, cold segment included; it stays archived.
-
-        Raises StorageCorrupt if it cannot be read or is larger than that. Its problems name the archive (`Problem.archived`).
-        """
-
-    def archive_session(self, session: str, summary: Summary) -> ArchivedSession:
-        """Archive a live session. `summary` makes the fields that `ArchivedSession.metadata` keeps, from records, metadata and figures.
+    def archive_session(self, session: str, summary: Summary) -> SessionHead:
+        """Archive a live session. `summary` makes the fields that `SessionHead.metadata` keeps, from records, metadata and figures.
 
         Figures: layout, memories, deleted_memories, original_size_bytes, earlier_conversation. Raises SessionExists if it is archived.
         """
@@ -383,7 +354,7 @@ class Store(Protocol):
 
     def delete_session(
         self, session: str, now: datetime, kept: timedelta, by: str | None, reason: str | None
-    ) -> ArchivedSession:
+    ) -> SessionHead:
         """Move a live or archived session to the trash, where it stays for `kept`. Its name is free at once.
 
         `metadata` of the result has session_id, deleted_at, deleted_by, reason, recovery_deadline, state, bytes.
@@ -392,12 +363,12 @@ class Store(Protocol):
     def undelete_session(self, session: str) -> str:
         """Restore the session of this name that was deleted last; returns `active` or `archived`. Raises SessionExists, SessionNotFound."""
 
-    def announce_session_purge(self, deleted: ArchivedSession, now: datetime, passed: timedelta | None = None) -> None:
+    def announce_session_purge(self, deleted: SessionHead, now: datetime, passed: timedelta | None = None) -> None:
         """Record `purge_announced` and `passed_seconds` in the metadata of a deleted session."""
 
     def purge_session(
-        self, session: str, at: str, note: Callable[[ArchivedSession], object], path: str | None = None
-    ) -> ArchivedSession:
+        self, session: str, at: str, note: Callable[[SessionHead], object], path: str | None = None
+    ) -> SessionHead:
         """Remove a deleted session for good; of several of one name the first, or that with this `path`.
 
         `note` writes the audit record; it is called before the content is gone, so that no purge goes unrecorded.

@@ -28,9 +28,8 @@ from smp_memory.errors import Corrupt, SessionExists, SessionNotFound, SMPError,
 from smp_memory.files.archive import read_archive
 from smp_memory.files.cold_segment import FILE as COLD
 from smp_memory.files.cold_segment import ColdSegment, encode_reduced
-from smp_memory.files.layouts.layout import ARCHIVED
 from smp_memory.files.lock import SessionLock
-from smp_memory.model.storage_reports import DELETED, ArchivedSession
+from smp_memory.model.storage_reports import ARCHIVED, DELETED, SessionHead
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.policies.purge import AnnouncedPurge
 from smp_memory.store.archive import in_store_layout
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
 
 def delete_session(
     store: FileStore, session: str, now: datetime, kept: timedelta, by: str | None, reason: str | None
-) -> ArchivedSession:
+) -> SessionHead:
     """Move a session, live or archived, to the trash."""
     archives = ArchiveIndex(store)
     with archives.locked(session, "deleting a session"):
@@ -144,7 +143,7 @@ def undelete_session(store: FileStore, session: str) -> str:
     return state
 
 
-def _in_store_layout(archives: ArchiveIndex, deleted: ArchivedSession) -> str:
+def _in_store_layout(archives: ArchiveIndex, deleted: SessionHead) -> str:
     """The folder in the trash with the files in the store's layout, after those of another layout were replaced by it.
 
     So the files leave the trash when they are moved in, whatever their layout: no crash leaves a second copy.
@@ -159,7 +158,7 @@ def _in_store_layout(archives: ArchiveIndex, deleted: ArchivedSession) -> str:
     return converted
 
 
-def announce_purge(store: FileStore, deleted: ArchivedSession, now: datetime, passed: timedelta | None = None) -> None:
+def announce_purge(store: FileStore, deleted: SessionHead, now: datetime, passed: timedelta | None = None) -> None:
     """Record that a purge is due; a check at least a day later may carry it out. `passed`: `Evidence.passed`."""
     archives = ArchiveIndex(store)
     with archives.locked(deleted.session, "announcing a purge"):
@@ -171,8 +170,8 @@ def announce_purge(store: FileStore, deleted: ArchivedSession, now: datetime, pa
 
 
 def purge_session(
-    store: FileStore, session: str, at: str, note: Callable[[ArchivedSession], object], path: str | None = None
-) -> ArchivedSession:
+    store: FileStore, session: str, at: str, note: Callable[[SessionHead], object], path: str | None = None
+) -> SessionHead:
     """Remove a deleted session for good; `path` selects one if several of this name were deleted.
 
     `note` writes the audit record. It is called before the files are removed, so no purge goes unrecorded.
@@ -190,7 +189,7 @@ def purge_session(
     return found
 
 
-def _last_deleted(archives: ArchiveIndex, session: str) -> ArchivedSession:
+def _last_deleted(archives: ArchiveIndex, session: str) -> SessionHead:
     found = archives.deleted(session)
     if not found:
         raise SessionNotFound(

@@ -10,6 +10,7 @@ import smp_memory
 from smp_memory.integrations.web.pages import health
 from smp_memory.memory import Memory
 from smp_memory.model.session_info import SessionInfo
+from smp_memory.model.storage_reports import ARCHIVED
 from tests.unit.web.inspector_client import Clock, InspectorClient
 
 
@@ -126,8 +127,8 @@ def test_due_maintenance_is_listed_and_nothing_is_done_by_looking(
     clock.pass_days(40)
     page = client.get("/health")
     assert "Due: archive unused sessions" in page.text
-    assert memory.store.has_session("old")
-    assert not memory.store.is_archived("old")
+    assert memory.store.sessions(id="old")
+    assert not memory.store.sessions(ARCHIVED, id="old")
 
 
 def test_distrusted_store_is_said_to_be_unused_by_hooks(memory: Memory, client: InspectorClient) -> None:

@@ -108,7 +108,7 @@ class Reader:
             self.scope.config = self.store.session(session).config
 
     def has(self, session: str) -> bool:
-        return bool(session) and self.store.has_session(session)
+        return bool(session and self.store.sessions(id=session))
 
 
 class HookRecall:

@@ -61,7 +61,7 @@ class Checked(NamedTuple):
 
 def health_page(request: PageRequest) -> Response:
     memories, unreadable = known_figures(request.memory)
-    sessions = len(request.memory.store.session_ids())
+    sessions = len(request.memory.store.sessions())
     checked = _checked(request, memories, sessions)
     return page(
         request,
