@@ -47,7 +47,7 @@ from smp_memory.model.entry import Entry
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.reports import Problem
 from smp_memory.model.session_info import SessionInfo
-from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, SessionHead, names_of
+from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, PURGED, SessionHead, names_of
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.policies.compaction_plan import AUTHOR, covers, without_quotes
 from smp_memory.policies.purge import purge_due
@@ -264,85 +264,49 @@ class SqliteStore:
             raise StorageCorrupt(f"Archived session {session} is larger than {max_bytes} bytes.", session=session)
         return copy
 
-    def archive_session(self, session: str, summary: Callable[..., dict[str, Any]]) -> SessionHead:
-        with self.transaction():
-            if self._numbers(session, ARCHIVED):
-                raise SessionExists(f"Session {session} is archived already.", session=session)
-            found = self.session(session)
-            records = found.view(lambda history: [each.record(session) for each in history.histories.values()])
-            figures = {
-                "layout": NAME,
-                "memories": sum(1 for record in records if not record.deleted),
-                "deleted_memories": sum(1 for record in records if record.deleted),
-                "original_size_bytes": sum(found.sizes().values()),
-                "earlier_conversation": [
-                    record.text for record in records if record.type == "summary" and not record.deleted
-                ],
-            }
-            self._set_state(found.no, ARCHIVED, summary(records, found.info(), figures))
-            return self.sessions(ARCHIVED, id=session)[0]
-
     def _set_state(self, no: int, state: str, about: dict[str, Any]) -> None:
         sql = "UPDATE session SET state = ?, about = ?, version = version + 1 WHERE no = ?"
         self.run(sql, state, json.dumps(about, ensure_ascii=False), no)
 
-    def restore_session(self, session: str) -> None:
-        with self.transaction():
-            numbers = self._numbers(session, ARCHIVED)
-            if numbers:
-                self._set_state(numbers[0], LIVE, {})
-            elif not self._numbers(session, LIVE):
-                raise SessionNotFound(f"There is no archived session {session}.", session=session)
-
-    def delete_session(
-        self, session: str, now: datetime, kept: timedelta, by: str | None, reason: str | None
+    def move(
+        self,
+        session: str,
+        origin: str,
+        state: str,
+        note: Callable[[SessionHead], dict[str, Any]] = lambda head: head.metadata,
+        audit: Callable[[], object] = lambda: None,
+        *,
+        path: str | None = None,
     ) -> SessionHead:
         with self.transaction():
-            row = self.one("SELECT * FROM session WHERE id = ? AND state != 'deleted'", session)
-            if row is None:
-                raise self.session_not_found(session)
-            record = {
-                "session_id": session,
-                "deleted_at": to_text(now),
-                "deleted_by": by,
-                "reason": reason,
-                "recovery_deadline": to_text(now + kept),
-                "state": "active" if row["state"] == LIVE else row["state"],
-                "bytes": self.sessions(row["state"], id=session)[0].bytes,
-                "before": json.loads(row["about"]),
-            }
-            self._set_state(row["no"], DELETED, record)
-            return self.sessions(DELETED, id=session)[-1]
+            moved = self._move(session, origin, state, note, path)
+            audit()
+        if state == PURGED:
+            self.vacuum()
+        return moved
 
-    def undelete_session(self, session: str) -> str:
-        with self.transaction():
-            deleted = self.sessions(DELETED, id=session)
-            if not deleted:
-                raise SessionNotFound(f"There is no deleted session {session}.", session=session)
-            if self._numbers(session, LIVE, ARCHIVED):
-                raise SessionExists(f"There is a session {session} by now; nothing was changed.", session=session)
-            record = deleted[-1].metadata
-            self._set_state(
-                _number_of(deleted[-1]), LIVE if record["state"] == "active" else ARCHIVED, record["before"]
-            )
-            return str(record["state"])
-
-    def announce_session_purge(self, deleted: SessionHead, now: datetime, passed: timedelta | None = None) -> None:
-        seconds = passed.total_seconds() if passed is not None else None
-        record = {**deleted.metadata, "purge_announced": to_text(now), "passed_seconds": seconds}
-        self._set_state(_number_of(deleted), DELETED, record)
-
-    def purge_session(
-        self, session: str, at: str, note: Callable[[SessionHead], object], path: str | None = None
-    ) -> SessionHead:
-        with self.transaction():
-            named = [each for each in self.sessions(DELETED, id=session) if path in (None, each.path)]
-            if not named:
-                raise SessionNotFound(f"There is no deleted session {session}.", session=session)
-            note(named[0])
-            self.run("DELETE FROM session WHERE no = ?", _number_of(named[0]))
-        self.vacuum()
-        return named[0]
+    def _move(self, session: str, origin: str, state: str, note: Callable[..., Any], path: str | None) -> SessionHead:
+        origins = (LIVE, ARCHIVED) if state == DELETED and origin == LIVE else (origin,)
+        found = [each for each in self.sessions(*origins, id=session) if path in (None, each.path)]
+        others = self.sessions(LIVE, ARCHIVED, id=session)
+        if origin == ARCHIVED and others and others[0].state == LIVE:
+            return others[0]
+        if state not in (DELETED, PURGED) and others and others[0].state != origin:
+            raise SessionExists(f"There is a session {session} that is {others[0].state}.", session=session)
+        if not found:
+            raise self.session_not_found(session)
+        head = found[-1] if origin == DELETED and state == LIVE else found[0]
+        number = int(head.path.rpartition(".")[2])
+        if state == PURGED:
+            self.run("DELETE FROM session WHERE no = ?", number)
+            return head
+        if origin == DELETED and state == LIVE:  # archived again if it was
+            state = ARCHIVED if head.metadata["state"] == ARCHIVED else LIVE
+            self._set_state(number, state, head.metadata["before"])
+        else:
+            about = {} if state == LIVE else note(head)
+            self._set_state(number, state, {"before": head.metadata, **about} if state == DELETED else about)
+        return next(each for each in self.sessions(state, id=session) if each.path == head.path)
 
     def purge_archives(
         self,
@@ -502,10 +466,6 @@ class SqliteStore:
         with self.mutex:
             self._db.close()
             self.closed = True
-
-
-def _number_of(archived: SessionHead) -> int:
-    return int(archived.path.rpartition(".")[2])
 
 
 def erase_quotes(store: SqliteStore, session: SqliteSession, names: list[str], values: list[Any]) -> list[str]:

@@ -25,13 +25,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.config import REMOVE, WRITE
-from smp_memory.errors import InvalidRecord, SMPError, StorageCorrupt
+from smp_memory.errors import InvalidRecord, SessionNotFound, SMPError, StorageCorrupt
 from smp_memory.lifecycle import clock_state
 from smp_memory.lifecycle.compaction import compact
 from smp_memory.lifecycle.deletion import delete, purge
 from smp_memory.lifecycle.open_session import open_session
 from smp_memory.lifecycle.session_states import due_to_archive, lifecycle_times, state_marks
-from smp_memory.lifecycle.sessions import archive_session
+from smp_memory.lifecycle.sessions import archive_session, purge_record
 from smp_memory.model.entry import BY_MAINTENANCE
 from smp_memory.model.storage_reports import DELETED, names_of
 from smp_memory.model.times import EPOCH, to_moment, to_text
@@ -307,10 +307,6 @@ class _Maintenance:
                 self._is_complete = False
                 return
 
-    def _audit_purge(self, deleted: SessionHead) -> None:
-        at = to_text(self._now)
-        self._store.audit.note("purge_session", at=at, by=BY_MAINTENANCE, session=deleted.session, count=1)
-
     def _purge_sessions(self) -> Iterator[str]:
         times, is_allowed = lifecycle_times(self._store), self._store.config.allows(REMOVE)
         for deleted in self._store.sessions(DELETED):
@@ -319,13 +315,39 @@ class _Maintenance:
             marks = state_marks(deleted, self._now)
             transition = due_transition(None, self._now, marks, times, self._evidence)
             if transition is not None and transition.state == PURGED:
-                if not self._dry_run:
-                    self._store.purge_session(deleted.session, to_text(self._now), self._audit_purge, deleted.path)
+                if not self._dry_run and not self._purge_session(deleted):
+                    continue
                 yield f"purged the session {deleted.session}: {transition.why}"
             elif announces_purge(None, self._now, marks, times, self._evidence):
-                if not self._dry_run:
-                    self._store.announce_session_purge(deleted, self._now, self._evidence.passed)
+                if not self._dry_run and not self._announce(deleted):
+                    continue
                 yield f"will purge the session {deleted.session} in the next run, in a day or later"
+
+    def _purge_session(self, deleted: SessionHead) -> bool:
+        """Purge a session; False if another process purged or undeleted it meanwhile."""
+        at, session = to_text(self._now), deleted.session
+
+        def audit() -> None:
+            self._store.audit.note("purge_session", at=at, by=BY_MAINTENANCE, session=session, count=1)
+
+        try:
+            self._store.move(session, DELETED, PURGED, purge_record(at), audit, path=deleted.path)
+        except SessionNotFound:
+            return False
+        return True
+
+    def _announce(self, deleted: SessionHead) -> bool:
+        """Record that a purge is due; a check at least a day later may carry it out. False if the session is gone."""
+
+        def record(head: SessionHead) -> dict[str, Any]:
+            fields, passed = {**head.metadata, "purge_announced": to_text(self._now)}, self._evidence.passed
+            return fields if passed is None else {**fields, "passed_seconds": round(passed.total_seconds(), 3)}
+
+        try:
+            self._store.move(deleted.session, DELETED, DELETED, record, path=deleted.path)
+        except SessionNotFound:
+            return False
+        return True
 
 
 def _is_intact(searcher: IndexSearcher) -> bool:

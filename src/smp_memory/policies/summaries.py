@@ -30,6 +30,7 @@ from math import log, sqrt
 from operator import mul, sub
 from typing import Any, NamedTuple
 
+from smp_memory.errors import SessionCorrupt
 from smp_memory.index.tokenizer import STOP_WORDS, terms
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
+    from smp_memory.store.port import SessionStore
 
     Vector = dict[str, float]
 
@@ -286,6 +288,7 @@ def _cosine(one: Vector, other: Vector) -> float:
 KEY_TURNS = 10
 MAX_OF_EACH = 20
 VERSION = 1
+_EARLIER = 20  # summaries left by compaction that are quoted in the summary
 
 
 def archive_summary(
@@ -312,6 +315,25 @@ def archive_summary(
         "conversation": " ".join(quote.text for quote in key_quotes),
         "key_turns": [_key_turn(turns[quote.source], quote) for quote in key_quotes],
     }
+
+
+def session_summary(session: SessionStore, *, archived: str | None, reason: str | None) -> dict[str, Any]:
+    """The summary of a session that is archived. Metadata that cannot be read is left out."""
+    id = session.session
+    histories = session.view(lambda history: [each.record(id) for each in history.histories.values()])
+    records = [record for record in histories if record is not None]
+    try:
+        info: SessionInfo | None = session.info()
+    except SessionCorrupt:
+        info = None
+    earlier = [record.text for record in records if record.type == "summary" and not record.deleted]
+    figures = {
+        "memories": sum(1 for record in records if not record.deleted),
+        "deleted_memories": sum(1 for record in records if record.deleted),
+        "original_size_bytes": sum(session.sizes().values()),
+        "earlier_conversation": earlier[-_EARLIER:],
+    }
+    return archive_summary(records, info, archived=archived, reason=reason, figures=figures)
 
 
 def _key_turn(record: Record, quote: Quote) -> dict[str, Any]:

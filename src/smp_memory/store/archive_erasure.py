@@ -23,14 +23,14 @@ from smp_memory.files.disk import TEMPORARY
 from smp_memory.model.deletions import Purged
 from smp_memory.model.times import to_text
 from smp_memory.policies.purge import purge_due
-from smp_memory.policies.summaries import archive_summary
+from smp_memory.policies.summaries import session_summary
 from smp_memory.store import trash
 from smp_memory.store.archive import (
-    build_summary,
     copy_of_archive,
     copy_of_folder,
     files_in,
     session_files,
+    with_manifest,
 )
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.archive_names import is_own_summary
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from smp_memory.model.record import Record
-    from smp_memory.model.session_info import SessionInfo
     from smp_memory.model.storage_reports import SessionHead
     from smp_memory.policies.clock_trust import Evidence
     from smp_memory.store.archive import SessionCopy
@@ -93,11 +91,8 @@ def _deleted_copy(archives: ArchiveIndex, deleted: SessionHead) -> SessionCopy:
 def pack_again(archives: ArchiveIndex, copy: SessionCopy, path: str) -> dict[str, Any]:
     """Replace an archive by a changed copy of it. Returns the new summary, with the old time and reason."""
     old, ram = copy.summary, copy.files.store.disk
-
-    def summary(records: list[Record], info: SessionInfo | None, figures: dict[str, Any]) -> dict[str, Any]:
-        return archive_summary(records, info, archived=old.get("archived"), reason=old.get("reason"), figures=figures)
-
-    fields = build_summary(copy.files, summary)
+    summary = session_summary(copy.files, archived=old.get("archived"), reason=old.get("reason"))
+    fields = with_manifest(copy.files, summary)
     archive.pack_files(archives.disk, dict(session_files(copy.files)), path, fields, replace=True, source=ram)
     return fields
 

@@ -30,7 +30,7 @@ from smp_memory.files.user_state import open_user_state
 from smp_memory.import_lock import loading
 from smp_memory.model import ids
 from smp_memory.model.session_info import GLOBAL_SESSION
-from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, SessionHead
+from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, PURGED, SessionHead
 from smp_memory.store.durability import IntervalSync
 from smp_memory.store.file_session import FileSession
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from smp_memory.model.storage_reports import QuarantinedEntry, UnreadSession
     from smp_memory.policies.clock_trust import Evidence
     from smp_memory.privacy.audit import Audit
-    from smp_memory.store.port import Histories, SearchIndex, StoreExamination, Summary
+    from smp_memory.store.port import Histories, Note, SearchIndex, StoreExamination
 
 _UNUSED_SETTINGS, _OTHER_STORES = "unused-settings", "other-stores"  # files in the user's state: what was reported last
 _TRIES = 5
@@ -169,7 +169,7 @@ class FileStore:
             return self.metadata_version(head.session)
         if name == "written":
             return self.written_at(head.session)
-        return self.session(head.session).size_bytes if name == "bytes" else None
+        return sum(self.session(head.session).sizes().values()) if name == "bytes" else None
 
     def session_ids(self) -> list[str]:
         """The live sessions, sorted."""
@@ -340,42 +340,34 @@ class FileStore:
 
     # -- archived and deleted sessions
 
-    def archive_session(self, session: str, summary: Summary) -> SessionHead:
-        from smp_memory.store.archive import archive_session
-
-        return archive_session(self, session, summary)
-
-    def restore_session(self, session: str) -> None:
-        from smp_memory.store.archive import restore_session
-
-        restore_session(self, session)
-
-    def delete_session(
-        self, session: str, now: datetime, kept: timedelta, by: str | None, reason: str | None
+    def move(
+        self,
+        session: str,
+        origin: str,
+        state: str,
+        note: Note = lambda head: head.metadata,
+        audit: Callable[[], object] = lambda: None,
+        *,
+        path: str | None = None,
     ) -> SessionHead:
-        from smp_memory.store.trash import delete_session
+        from smp_memory.store import archive, trash
 
-        return delete_session(self, session, now, kept, by, reason)
+        if state == PURGED:
+            from smp_memory.store.erasure import clean_index
 
-    def undelete_session(self, session: str) -> str:
-        from smp_memory.store.trash import undelete_session
-
-        return undelete_session(self, session)
-
-    def announce_session_purge(self, deleted: SessionHead, now: datetime, passed: timedelta | None = None) -> None:
-        from smp_memory.store.trash import announce_purge
-
-        announce_purge(self, deleted, now, passed)
-
-    def purge_session(
-        self, session: str, at: str, note: Callable[[SessionHead], object], path: str | None = None
-    ) -> SessionHead:
-        from smp_memory.store.erasure import clean_index
-        from smp_memory.store.trash import purge_session
-
-        purged = purge_session(self, session, at, note, path)
-        clean_index(self, {session: None})
-        return purged
+            purged = trash.purge_session(self, session, note, audit, path)
+            clean_index(self, {session: None})
+            return purged
+        if state == DELETED and origin == DELETED:
+            moved = trash.change_deletion_record(self, session, note, path)
+        elif state == DELETED:
+            moved = trash.delete_session(self, session, note)
+        elif state == ARCHIVED:
+            moved = archive.archive_session(self, session, note)
+        else:
+            moved = (trash.undelete_session if origin == DELETED else archive.restore_session)(self, session)
+        audit()
+        return moved
 
     def purge_archives(
         self,

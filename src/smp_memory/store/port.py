@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     Admit = Callable[[int, int], None]  # used bytes, new bytes; raises SizeLimitExceeded
     Histories = Mapping[str, Mapping[str, RecordHistory]]  # by session and id
-    Summary = Callable[[list[Record], SessionInfo | None, dict[str, Any]], dict[str, Any]]
+    Note = Callable[[SessionHead], dict[str, Any]]
 
 
 class BatchPort(Protocol):
@@ -343,35 +343,27 @@ class Store(Protocol):
 
     # archived and deleted sessions
 
-    def archive_session(self, session: str, summary: Summary) -> SessionHead:
-        """Archive a live session. `summary` makes the fields that `SessionHead.metadata` keeps, from records, metadata and figures.
-
-        Figures: layout, memories, deleted_memories, original_size_bytes, earlier_conversation. Raises SessionExists if it is archived.
-        """
-
-    def restore_session(self, session: str) -> None:
-        """Make an archived session live again, unchanged. Does nothing if it is live already. Raises SessionNotFound."""
-
-    def delete_session(
-        self, session: str, now: datetime, kept: timedelta, by: str | None, reason: str | None
+    def move(
+        self,
+        session: str,
+        origin: str,
+        state: str,
+        note: Note = ...,
+        audit: Callable[[], object] = ...,
+        *,
+        path: str | None = None,
     ) -> SessionHead:
-        """Move a live or archived session to the trash, where it stays for `kept`. Its name is free at once.
+        """Move a session from one state to another, completely or not at all; returns it as it is then.
 
-        `metadata` of the result has session_id, deleted_at, deleted_by, reason, recovery_deadline, state, bytes.
-        """
+            LIVE → ARCHIVED              raises SessionExists if it is archived already
+            ARCHIVED → LIVE              unchanged; nothing is done if it is live already
+            LIVE → DELETED               also an archived one; its id is free at once
+            DELETED → LIVE               the one deleted last, archived if it was; raises SessionExists if the id is in use
+            DELETED → DELETED            only the metadata changes
+            DELETED → PURGED             removed for good: the one deleted first, or that with this `path`
 
-    def undelete_session(self, session: str) -> str:
-        """Restore the session of this name that was deleted last; returns `active` or `archived`. Raises SessionExists, SessionNotFound."""
-
-    def announce_session_purge(self, deleted: SessionHead, now: datetime, passed: timedelta | None = None) -> None:
-        """Record `purge_announced` and `passed_seconds` in the metadata of a deleted session."""
-
-    def purge_session(
-        self, session: str, at: str, note: Callable[[SessionHead], object], path: str | None = None
-    ) -> SessionHead:
-        """Remove a deleted session for good; of several of one name the first, or that with this `path`.
-
-        `note` writes the audit record; it is called before the content is gone, so that no purge goes unrecorded.
+        `note` makes `SessionHead.metadata` of the new state; it is called under the lock with the session as it was. `audit` is called
+        when the session has moved, and before any content is gone, so that no purge goes unrecorded. Raises SessionNotFound.
         """
 
     def purge_archives(
