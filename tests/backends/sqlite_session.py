@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-import weakref
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
@@ -86,19 +85,12 @@ class SqliteSession:
         self.size_bytes = 0
         self._store = store
         self._states = states  # the states in which it can be read
-        self._holders: weakref.WeakSet[Any] = weakref.WeakSet()
         self._read: tuple[int, SessionHistory, list[Problem]] | None = None  # with the version that was read
         self._config: Config | None = None
 
     @property
     def location(self) -> str:
         return f"{self._store.root}#{self.session}"
-
-    def hold(self, holder: object) -> None:
-        self._holders.add(holder)
-
-    def is_held(self) -> bool:
-        return bool(self._holders)
 
     def _row(self) -> sqlite3.Row:
         """The session's row; raises SessionNotFound or SessionArchived if it is not in a state that allows this."""

@@ -28,7 +28,6 @@ from smp_memory.config import Config
 from smp_memory.config_file import check_removal
 from smp_memory.errors import (
     LayoutMismatch,
-    NotSupported,
     SessionArchived,
     SessionExists,
     SessionNotFound,
@@ -97,13 +96,12 @@ class SqliteStore:
         self.config = config
         self.admit = admit
         self.closed = False
-        self.clock: object = None
+        self.files = None
         self.path = path
         self.mutex = threading.RLock()  # one thread at a time uses the connection, its cursors and the index
         self._db, self._pid = connect(path), os.getpid()
         self._depth = 0  # of nested transactions
         self._sessions: weakref.WeakValueDictionary[str, SqliteSession] = weakref.WeakValueDictionary()
-        self._workers: list[threading.Thread] = []
         self.state = open_user_state(path, Disk(RealSystem(os.path.dirname(path))))
         self.access = AccessLog(self.state)
         self.session_uses = AccessLog(self.state, SESSION_USES, exact=True)
@@ -204,9 +202,6 @@ class SqliteStore:
             metadata=about,
         )
 
-    def sessions_with_deletion_records(self) -> list[str]:
-        return []
-
     def _numbers(self, session: str, *states: str) -> list[int]:
         marks = ", ".join("?" * len(states))
         sql = f"SELECT no FROM session WHERE id = ? AND state IN ({marks}) ORDER BY no"
@@ -248,10 +243,6 @@ class SqliteStore:
             self.admit(info.id, 0, sum(len(line.encode()) for line in lines), quota_bytes)
             session._append(entries, lines)
         return session
-
-    def is_in_use(self, session: str) -> bool:
-        known = self._sessions.get(session)
-        return known is not None and known.is_held()
 
     # -- archived and deleted sessions
 
@@ -375,9 +366,6 @@ class SqliteStore:
         if any(piece in content for piece in pieces):
             receipt.elsewhere.append(self.path)
 
-    def finish_erasure(self) -> bool:
-        return False  # an erasure is one transaction
-
     # -- search
 
     def index_of(self, histories: Any, problems: Mapping[str, list[Problem]]) -> HistoryIndex:
@@ -396,42 +384,7 @@ class SqliteStore:
     def configured_at(self) -> float | None:
         return os.path.getmtime(self.path)
 
-    def report_unused_settings(self) -> None:
-        pass
-
-    def report_other_stores(self, line: str) -> None:
-        pass
-
-    # -- what only a store in files has
-
-    def refresh_written(self) -> None:
-        pass
-
-    def unindexed_memories(self, sessions: Any = None) -> dict[str, Any]:
-        return {}
-
-    def unread_sessions(self) -> list[Any]:
-        return []
-
-    def unread_notice(self) -> str:
-        return ""
-
-    def convert(self, to: str, progress: Any = None) -> None:
-        raise NotSupported("A store in SQLite has no layouts.", path=self.root)
-
-    def quarantined(self) -> list[Any]:
-        return []
-
-    def quarantined_data(self, entry: Any) -> bytes:
-        raise NotSupported("A store in SQLite has no quarantine.", path=self.root)
-
-    def restore_quarantined(self, entry: Any, now: str) -> list[str]:
-        raise NotSupported("A store in SQLite has no quarantine.", path=self.root)
-
     # -- the process
-
-    def boot_id(self) -> str:
-        return RealSystem(os.path.dirname(self.path)).boot_id()
 
     def examine(
         self,
@@ -450,16 +403,9 @@ class SqliteStore:
     def sync(self) -> None:
         self.check_open()
 
-    def start_worker(self, worker: threading.Thread) -> None:
-        self._workers.append(worker)
-        worker.start()
-
     def close(self) -> None:
         if self.closed:
             return
-        for worker in self._workers:
-            if worker is not threading.current_thread():
-                worker.join()
         self.indexer.close()
         self.access.flush()
         self.session_uses.flush()

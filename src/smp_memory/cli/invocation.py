@@ -8,6 +8,7 @@ import sys
 from smp_memory.cli.render import Screen
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SessionNotFound, UserError
 from smp_memory.model.storage_reports import names_of
+from smp_memory.scope import join_workers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -331,8 +332,8 @@ class Invocation:
 
     def notify_other_layouts(self) -> None:
         """Print one line on stderr if there are sessions in another layout, which are not read."""
-        if self._memory is not None:
-            text = self._memory.store.unread_notice()
+        if self._memory is not None and self._memory.store.files is not None:
+            text = self._memory.store.files.unread_notice()
             if text:
                 self.notify(text)
 
@@ -365,6 +366,7 @@ class Invocation:
     def close(self) -> None:
         """Close the store; the next use opens it again."""
         if self._memory is not None:
+            join_workers(self._memory.store)
             self._memory.store.close()  # without renewing figures, which maintenance does: commands are short
             self._memory = None
 

@@ -30,7 +30,7 @@ from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.observation import CONTEXT, observes
 from smp_memory.privacy.visibility import Viewer
-from smp_memory.scope import Scope
+from smp_memory.scope import Scope, unindexed_memories
 from smp_memory.search.query import Query
 from smp_memory.search.ranking import uses_embeddings
 
@@ -188,7 +188,7 @@ def _build(
     shared = [
         record
         for name, histories in sorted(
-            scope.store.unindexed_memories().items(), key=lambda each: each[0] != request.session
+            unindexed_memories(scope.store).items(), key=lambda each: each[0] != request.session
         )
         for history in histories.values()
         if request.visible_sessions.allows(name) and (record := history.record(name)) and viewer.sees(record)

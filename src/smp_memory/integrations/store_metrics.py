@@ -140,7 +140,7 @@ def _sessions(memory: Memory) -> Part:
     states = _count(_STATES, (each.state for each in memory.standings(away=True)))
     yield SESSIONS_ACTIVE, {(): states[ACTIVE,]}
     yield SESSIONS, states
-    yield UNREAD_SESSIONS, {(): len(memory.store.unread_sessions())}
+    yield UNREAD_SESSIONS, {(): len(memory.store.files.unread_sessions()) if memory.store.files is not None else 0}
 
 
 def _memories(memory: Memory) -> Part:
@@ -193,7 +193,7 @@ def _sizes(memory: Memory) -> Part:
 
 
 def _quarantine(memory: Memory) -> Part:
-    yield QUARANTINED, {(): len(memory.store.quarantined())}
+    yield QUARANTINED, {(): len(memory.store.files.quarantined()) if memory.store.files is not None else 0}
 
 
 def _audit(memory: Memory) -> Part:

@@ -220,7 +220,7 @@ def purge(
     store = scope.store
     store.check_open()
     moment = scope.now() if now is None else to_moment(parse(now, "now"))
-    evidence = clock_state.evidence(store) if evidence is None else evidence
+    evidence = clock_state.evidence(store, scope.clock.source) if evidence is None else evidence
     min_age = None if older_than is None else _min_age(older_than, moment)
     report = Purged()
 
@@ -237,7 +237,7 @@ def purge(
     _for_each_session(scope, purge_one)
     for _, purged in store.purge_archives(moment, evidence, by, min_age) if scope.sessions is None else ():
         report.add(purged)
-    clock_state.record(store, moment)
+    clock_state.record(store, moment, scope.clock.source)
     return report
 
 

@@ -29,7 +29,7 @@ from smp_memory.errors import InvalidRecord, SessionNotFound, SMPError, StorageC
 from smp_memory.lifecycle import clock_state
 from smp_memory.lifecycle.compaction import compact
 from smp_memory.lifecycle.deletion import delete, purge
-from smp_memory.lifecycle.open_session import open_session
+from smp_memory.lifecycle.open_session import is_in_use, open_session
 from smp_memory.lifecycle.session_states import due_to_archive, lifecycle_times, state_marks
 from smp_memory.lifecycle.sessions import archive_session, purge_record
 from smp_memory.model.entry import BY_MAINTENANCE
@@ -127,7 +127,7 @@ def maintain(
         raise InvalidRecord(f"only: {unknown!r} is not a task; there are {', '.join(EVERY)}.", field="only")
     store = scope.store
     store.check_open()
-    evidence = clock_state.evidence(store)
+    evidence = clock_state.evidence(store, scope.clock.source)
     work = _Maintenance(scope, now, evidence, dry_run, time.monotonic() + seconds if seconds is not None else None)
     last = last_runs(store)
     refused = distrust(now, evidence)
@@ -140,7 +140,7 @@ def maintain(
             last[name] = now
     if not dry_run:
         _note_runs(store, last)
-        clock_state.record(store, now)
+        clock_state.record(store, now, scope.clock.source)
     return MaintenanceReport(tasks, refused, dry_run)
 
 
@@ -233,7 +233,7 @@ class _Maintenance:
 
     def _archive(self) -> Iterator[str]:
         for state in due_to_archive(self._store, self._now, self._evidence):
-            if self._deadline is not None and self._store.is_in_use(state.session):
+            if self._deadline is not None and is_in_use(self._store, state.session):
                 self._is_complete = False  # a caller in this process has just opened it
                 continue
             if not self._dry_run:

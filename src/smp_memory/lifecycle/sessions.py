@@ -6,6 +6,7 @@ Every change of a session's state leaves a line in the audit log and an event in
 from __future__ import annotations
 
 from smp_memory import event_log
+from smp_memory.errors import SessionCorrupt
 from smp_memory.lifecycle import session_states as states
 from smp_memory.lifecycle.session_states import lifecycle_times
 from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, PURGED
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.lifecycle.session_states import SessionState
+    from smp_memory.model.session_info import SessionInfo
     from smp_memory.model.storage_reports import SessionHead
     from smp_memory.scope import Scope
 
@@ -46,7 +48,14 @@ def archive_session(scope: Scope, id: str, reason: str | None, by: str | None) -
     at, (reason, redacted) = to_text(scope.now()), clean_reason(scope.config, reason)
 
     def summary(head: SessionHead) -> dict[str, Any]:
-        return session_summary(scope.store.session(head.session), archived=at, reason=reason)
+        session = scope.store.session(head.session)
+        histories = session.view(lambda history: [each.record(id) for each in history.histories.values()])
+        try:
+            info: SessionInfo | None = session.info()
+        except SessionCorrupt:
+            info = None
+        records = [record for record in histories if record is not None]
+        return session_summary(records, info, head.bytes, archived=at, reason=reason)
 
     archived = scope.store.move(
         id, LIVE, ARCHIVED, summary, lambda: _record_change(scope, "archive_session", id, by, reason)

@@ -30,7 +30,6 @@ from math import log, sqrt
 from operator import mul, sub
 from typing import Any, NamedTuple
 
-from smp_memory.errors import SessionCorrupt
 from smp_memory.index.tokenizer import STOP_WORDS, terms
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
     from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.store.port import SessionStore
 
     Vector = dict[str, float]
 
@@ -317,20 +315,15 @@ def archive_summary(
     }
 
 
-def session_summary(session: SessionStore, *, archived: str | None, reason: str | None) -> dict[str, Any]:
-    """The summary of a session that is archived. Metadata that cannot be read is left out."""
-    id = session.session
-    histories = session.view(lambda history: [each.record(id) for each in history.histories.values()])
-    records = [record for record in histories if record is not None]
-    try:
-        info: SessionInfo | None = session.info()
-    except SessionCorrupt:
-        info = None
+def session_summary(
+    records: Sequence[Record], info: SessionInfo | None, size_bytes: int, *, archived: str | None, reason: str | None
+) -> dict[str, Any]:
+    """The summary of a session that is archived, with its figures."""
     earlier = [record.text for record in records if record.type == "summary" and not record.deleted]
     figures = {
         "memories": sum(1 for record in records if not record.deleted),
         "deleted_memories": sum(1 for record in records if record.deleted),
-        "original_size_bytes": sum(session.sizes().values()),
+        "original_size_bytes": size_bytes,
         "earlier_conversation": earlier[-_EARLIER:],
     }
     return archive_summary(records, info, archived=archived, reason=reason, figures=figures)

@@ -27,6 +27,7 @@ from smp_memory.model.history import PausedCollection
 from smp_memory.model.hits import Hit, Hits
 from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.observation import QUERY, observes
+from smp_memory.scope import unindexed_memories
 from smp_memory.search.field_values import aggregate, with_computed
 from smp_memory.search.names import spelled, with_corrections
 from smp_memory.search.query import NEWEST, OLDEST, PRIORITY, RELEVANCE, SORT_NAMES, Query
@@ -91,7 +92,7 @@ def search(scope: Scope, query: Query) -> Hits:
     """Answer a checked query. Hidden memories are left out before the limit is applied, so they take nobody's place."""
     store = scope.store
     store.check_open()
-    others = store.unindexed_memories(query.sessions)
+    others = unindexed_memories(store, query.sessions)
     if query.include_archived or others:
         from smp_memory.search.archive_search import search_with_archives  # a door: rare, and it unpacks archives
 

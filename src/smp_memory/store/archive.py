@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from smp_memory.files.layouts.layout import Layout
     from smp_memory.model.entry import Entry
     from smp_memory.model.record import Record
+    from smp_memory.model.session_info import SessionInfo
     from smp_memory.store.file_session import FileSession
     from smp_memory.store.port import Note
 
@@ -96,16 +97,11 @@ def _pack_and_remove(archives: ArchiveIndex, files: FileSession, note: Note) -> 
 def with_manifest(files: FileSession, summary: dict[str, Any]) -> dict[str, Any]:
     """A summary with the layout and, in the layout jsonl, the fields that the manifest of an archive has in design 001."""
     layout, summary = files.store.layout, {**summary, "layout": files.store.layout.name}
-    try:
-        info = files.info()
-    except SessionCorrupt:
-        return summary
-    if layout.name != "jsonl":
+    records, info, size = content_of(files)
+    if info is None or layout.name != "jsonl":
         return summary
     fields = json.loads(layout.encode_info(info))
     fields.pop("smp")
-    histories = files.view(lambda history: [each.record(files.session) for each in history.histories.values()])
-    records: list[Record] = [record for record in histories if record is not None]
     counts = Counter(record.type for record in records if not record.deleted)
     updated = max((to_text(record.updated) for record in records), default=info.created_text)
     uses = [last for record in records if isinstance(last := record.access.get("last"), str)]
@@ -113,10 +109,20 @@ def with_manifest(files: FileSession, summary: dict[str, Any]) -> dict[str, Any]
         "total_messages": counts["conversation"],
         "total_decisions": counts["decision"],
         "total_findings": counts["finding"],
-        "size_bytes": sum(files.sizes().values()),
+        "size_bytes": size,
         "last_accessed": max([updated, *uses]),
     }
     return {**summary, **fields, "updated_at": updated, "statistics": statistics, "version": "1.0"}
+
+
+def content_of(files: FileSession) -> tuple[list[Record], SessionInfo | None, int]:
+    """The records of a session, its metadata if that can be read, and its size."""
+    histories = files.view(lambda history: [each.record(files.session) for each in history.histories.values()])
+    try:
+        info: SessionInfo | None = files.info()
+    except SessionCorrupt:
+        info = None
+    return [record for record in histories if record is not None], info, sum(files.sizes().values())
 
 
 def session_files(files: FileSession) -> Iterator[tuple[str, str]]:

@@ -26,6 +26,7 @@ from smp_memory.policies.purge import purge_due
 from smp_memory.policies.summaries import session_summary
 from smp_memory.store import trash
 from smp_memory.store.archive import (
+    content_of,
     copy_of_archive,
     copy_of_folder,
     files_in,
@@ -91,7 +92,8 @@ def _deleted_copy(archives: ArchiveIndex, deleted: SessionHead) -> SessionCopy:
 def pack_again(archives: ArchiveIndex, copy: SessionCopy, path: str) -> dict[str, Any]:
     """Replace an archive by a changed copy of it. Returns the new summary, with the old time and reason."""
     old, ram = copy.summary, copy.files.store.disk
-    summary = session_summary(copy.files, archived=old.get("archived"), reason=old.get("reason"))
+    records, info, size = content_of(copy.files)
+    summary = session_summary(records, info, size, archived=old.get("archived"), reason=old.get("reason"))
     fields = with_manifest(copy.files, summary)
     archive.pack_files(archives.disk, dict(session_files(copy.files)), path, fields, replace=True, source=ram)
     return fields

@@ -24,9 +24,7 @@ from typing import TYPE_CHECKING, Any
 from smp_memory import event_log
 from smp_memory.errors import (
     DurabilityUnknown,
-    SessionArchived,
     SessionCorrupt,
-    SessionNotFound,
     SMPError,
     StorageCorrupt,
     done_before_failure,
@@ -34,7 +32,7 @@ from smp_memory.errors import (
 )
 from smp_memory.files.disk import TEMPORARY, identity
 from smp_memory.files.layouts import NAMES
-from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, PRIVATE
+from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.files.lock import SessionLock
 from smp_memory.model import ids
 from smp_memory.model.storage_reports import ARCHIVED, DELETED, SessionHead
@@ -50,7 +48,6 @@ if TYPE_CHECKING:
 
 CONTENT, PACKED = "session", "session.tar.gz"
 _BACKUP = "backup.tar.gz"  # of a session that another program deleted
-_UNSETTLED_NS = 1_000_000_000
 _REMOVAL, _STAGING = "leaving-", "coming-"  # prefixes of names in the root's private folder
 
 
@@ -94,7 +91,7 @@ class ArchiveIndex:
     def archived(self, session: str | None = None) -> list[SessionHead]:
         """The archived sessions, or that of this name, by id. Of some, another program left only a summary."""
         if session is None:
-            archives, summaries = self._listed()
+            archives, summaries = self.store.archive_listing.read(self.store.session_ids)
         elif self.is_live(session):
             return []
         else:
@@ -105,27 +102,6 @@ class ArchiveIndex:
             [*map(self.archived_session, archives), *(self._summarised(*each) for each in summaries.items())],
             key=lambda each: each.session,
         )
-
-    def _listed(self) -> tuple[list[str], dict[str, str]]:
-        """The sessions with an archive, and the summaries of others; listed again only when a folder has changed.
-
-        A folder that changed in the last second may change again without a new time.
-        """
-        root, layout = self.store.root, self.store.layout
-        found = [self.disk.stat(os.path.join(root, name)) for name in ARCHIVE_FOLDERS]
-        if not any(found):
-            return [], {}
-        found += [self.disk.stat(os.path.join(root, name)) for name in (layout.sessions, DELETED)]
-        folders = [(each.st_mtime_ns, each.st_ino) if each is not None else None for each in found]
-        if self.store.listed_archives[0] == folders:
-            return self.store.listed_archives[1:]
-        live = set(self.store.session_ids())
-        archives = [name for name in archive_names.archived_names(self.disk, root) if name not in live]
-        summaries = archive_names.foreign_summaries(self.disk, root)
-        listed = archives, {name: path for name, path in summaries.items() if name not in live}
-        is_settled = max(each[0] for each in folders if each is not None) < time.time_ns() - _UNSETTLED_NS
-        self.store.listed_archives = (folders if is_settled else None, *listed)
-        return listed
 
     def archived_session(self, session: str) -> SessionHead:
         return SessionHead(session, ARCHIVED, self.archive_path(session), self._read_archived)
@@ -466,23 +442,3 @@ class ArchiveIndex:
         found = self.disk.stat(archive)
         when = {"archived_at": summary["archived"]} if summary.get("archived") else {}
         self.write(path, {**summary, **when, "compressed_size_bytes": found.st_size if found else 0})
-
-
-def missing_session_error(store: FileStore, session: str) -> SMPError:
-    """The error for a session that is not live: archived, deleted or unknown, and what to do."""
-    archives = ArchiveIndex(store)
-    if archives.disk.exists(archives.archive_path(session)):
-        return SessionArchived(
-            f"Session {session} is archived. `smp session restore {session}` or memory.session({session!r}) restores it.",
-            session=session,
-            path=archives.archive_path(session),
-        )
-    deleted = archives.deleted(session)
-    hint = f"It was deleted; `smp session restore {session}` restores it." if deleted else ""
-    if not deleted and (summary := archive_names.foreign_summary(store.disk, store.root, session)):
-        hint = f"Another program left a summary of it, {summary}; the memories themselves are not there."
-    return SessionNotFound(
-        f"No session {session} in {store.root}. {hint or f'`smp session list` lists the sessions, `smp session new {session}` starts a new one.'}",
-        session=session,
-        path=store.root,
-    )

@@ -31,6 +31,7 @@ from smp_memory.import_lock import loading
 from smp_memory.model import ids
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, PURGED, SessionHead
+from smp_memory.store.archive_names import ArchiveListing
 from smp_memory.store.durability import IntervalSync
 from smp_memory.store.file_session import FileSession
 
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from smp_memory.privacy.audit import Audit
     from smp_memory.store.port import Histories, Note, SearchIndex, StoreExamination
 
-_UNUSED_SETTINGS, _OTHER_STORES = "unused-settings", "other-stores"  # files in the user's state: what was reported last
 _TRIES = 5
 ERASING = "erasing.json"  # in the user's state: ids of memories whose erasure began
 JOURNAL = os.path.join(PRIVATE, "journal.json")  # plan of a conversion
@@ -85,7 +85,7 @@ class FileStore:
         self.has_synced_root = False  # by this process, see `session_creation`
         self.defers_file_checks = False  # see `open_read_only`
         self._config_identity: list[int] = []
-        self.listed_archives: tuple[object, list[str], dict[str, str]] = (None, [], {})  # see `archive_index`
+        self.archive_listing = ArchiveListing(self.disk, root, layout.sessions)
         self.preferences: tuple[int, float, dict[str, Mapping[str, RecordHistory]]] = (
             -1,
             0.0,
@@ -98,8 +98,11 @@ class FileStore:
         self.session_uses = AccessLog(self.state, SESSION_USES, exact=True)
         self._indexer: SearchIndex | None = None
         self._audit: Audit | None = None
-        self._workers: list[threading.Thread] = []
-        self.clock: object = None  # the clock that the store was opened with, for `clock_state`
+        self.clock: Callable[[], datetime] | None = None  # that the store was opened with
+
+    @property
+    def files(self) -> FileStore:
+        return self
 
     @property
     def layout_name(self) -> str:
@@ -250,11 +253,6 @@ class FileStore:
         """The sessions that this process has opened."""
         return list(self._sessions)
 
-    def is_in_use(self, session: str) -> bool:
-        """Whether a caller in this process holds the session open. Reading its files or settings is not use."""
-        known = self._sessions.get(session)
-        return known is not None and bool(known.holders)
-
     def create(self, info: SessionInfo, entries: list[Entry] | None = None, quota_bytes: int = 0) -> FileSession:
         from smp_memory.store import session_creation
 
@@ -309,34 +307,31 @@ class FileStore:
         return True
 
     def session_not_found(self, session: str) -> SMPError:
+        """The error for a session that is not live: archived, deleted or unknown, and what to do."""
         if not self.disk.exists(self.root):
             return moved_store_error(self.root)
         try:
             self.check_current()
         except SMPError as error:
             return error
-        from smp_memory.store.archive_index import missing_session_error
+        from smp_memory.store import archive_index, archive_names
 
-        return missing_session_error(self, session)
-
-    def report_unused_settings(self) -> None:
-        """Log which keys of the settings have no effect; once per store and set of keys."""
-        self._report_once(_UNUSED_SETTINGS, self.config.unused_notice())
-
-    def report_other_stores(self, line: str) -> None:
-        """Log that the project has other stores, which are not read; once per store and set of others."""
-        self._report_once(_OTHER_STORES, line)
-
-    def _report_once(self, name: str, line: str) -> None:
-        try:
-            if self.state.has(name) and self.state.read(name) == line.encode():
-                return
-            self.state.write(name, line.encode())
-        except (OSError, SMPError):
-            pass  # the user's state cannot be written: it is logged again
-        import logging  # rare, and slow to load
-
-        logging.getLogger("smp_memory").warning(line)
+        archives = archive_index.ArchiveIndex(self)
+        if self.disk.exists(archives.archive_path(session)):
+            return SessionArchived(
+                f"Session {session} is archived. `smp session restore {session}` or memory.session({session!r}) restores it.",
+                session=session,
+                path=archives.archive_path(session),
+            )
+        deleted = archives.deleted(session)
+        hint = f"It was deleted; `smp session restore {session}` restores it." if deleted else ""
+        if not deleted and (summary := archive_names.foreign_summary(self.disk, self.root, session)):
+            hint = f"Another program left a summary of it, {summary}; the memories themselves are not there."
+        return SessionNotFound(
+            f"No session {session} in {self.root}. {hint or f'`smp session list` lists the sessions, `smp session new {session}` starts a new one.'}",
+            session=session,
+            path=self.root,
+        )
 
     # -- archived and deleted sessions
 
@@ -459,23 +454,17 @@ class FileStore:
 
     # -- closing
 
-    def boot_id(self) -> str:
-        return self.disk.system.boot_id()
-
     def sync(self) -> None:
         self.syncer.sync_now()
         self.syncer.raise_failure()
-
-    def start_worker(self, worker: threading.Thread) -> None:
-        """Start a background thread that `close` waits for, because it may hold a lock."""
-        self._workers = [each for each in self._workers if each.is_alive()] + [worker]
-        worker.start()
 
     def check_open(self) -> None:
         if self.closed:
             raise StoreClosed("This store was closed; open it again with smp_memory.open().", path=self.root)
 
     def refresh_written(self) -> None:
+        if self.closed:
+            return
         written = [each for each in (*self._sessions.values(), *self.dropped) if each.writer.has_known_entries]
         if written:
             from smp_memory.store.tidy import refresh_all
@@ -487,9 +476,6 @@ class FileStore:
     def close(self) -> None:
         if self.closed:
             return
-        for worker in self._workers:
-            if worker is not threading.current_thread():
-                worker.join()
         self.syncer.stop()
         self.closed = True
         for session in [*self._sessions.values(), *self.dropped]:
@@ -505,7 +491,6 @@ class FileStore:
     def after_fork(self) -> None:
         self._mutex = threading.Lock()
         self.syncer.after_fork()
-        self._workers = []
         self.dropped = []
 
 

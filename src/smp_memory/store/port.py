@@ -24,18 +24,14 @@ Guarantees of every backend
                An entry that cannot be read is a `Problem` value in the answer, never an exception that hides the others.
     changes    Each operation below that changes a session as a whole (archive, delete, move to cold, purge, erase, redact,
                import) has happened completely or not at all after a crash; what is left over is finished by the next
-               process (`finish_erasure` at opening, everything else by the operation that meets it).
+               process.
     threads    Threads may share a store and its sessions. A child made by `fork` may use them, too.
     values     What crosses the port is a plain value of `smp_memory.model` or `smp_memory.policies`, or a callable. An `Entry`
                that a backend returns has `file` and `place` such that the pair is unique within the session and
                `place[1] - place[0]` is the number of bytes that it takes; compaction plans with it.
     errors     Those of `smp_memory.errors`. A session that is not live is SessionNotFound or SessionArchived, a
-               closed store StoreClosed, a missing operation NotSupported. Errors of the operating system and of a database
+               closed store StoreClosed. Errors of the operating system and of a database
                are mapped to StorageError and its kinds.
-
-Operations that a backend may refuse with NotSupported: `convert`, `quarantined_data` and `restore_quarantined`. Those
-that may do nothing: `tidy`, `refresh_overviews`, `refresh_figures`, `recorded_deletions`, `write_deletion_record`, `unread_sessions`,
-`quarantined`, `unindexed_memories`, `report_…`, `sync`.
 
 Parts that another backend can use: `store.searcher.Searcher` (every query of `IndexSearcher` over an `index.Index`),
 `store.visible_index` (the same for a viewer), `store.history_index` (an index in RAM of histories), `store.examination`
@@ -51,7 +47,6 @@ from typing import TYPE_CHECKING, Protocol
 from smp_memory.model.storage_reports import LIVE
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime, timedelta
@@ -130,9 +125,6 @@ class SessionStore(Protocol):
     def size_bytes(self) -> int:
         """The size that counts for the quota, as of the last commit by this object. Free of cost: every write asks for it."""
 
-    def hold(self, holder: object) -> None:
-        """Count the session as in use (`Store.is_in_use`) as long as `holder` lives."""
-
     # settings
 
     @property
@@ -147,7 +139,7 @@ class SessionStore(Protocol):
     def commit(self, batch: BatchPort) -> None:
         """Store a batch or raise its error.
 
-        Under the session's lock: resolve it, check the quota (`BatchPort.check_room` with `Store.admit`), append the entries,
+        Under the session's lock: resolve it, check the quota (`BatchPort.check_room` with the `admit` of the opener), append the entries,
         make them durable. Entries of an atomic batch become visible together, those of others in their order. Batches of
         several threads may share one sync. The MemoryNotFound that a batch raises mentions unreadable entries.
         """
@@ -288,9 +280,10 @@ class Store(Protocol):
 
     root: str  # where it is: a folder or an address; for people, and to open it again
     config: Config
-    closed: bool
-    clock: object  # the clock that the store was opened with; set by the caller
-    admit: Callable[..., None]  # (session, used, new, quota_bytes) raises SizeLimitExceeded; the opener gets it
+
+    @property
+    def files(self) -> FileFeatures | None:
+        """What only a store in files has; None: this is none."""
 
     @property
     def layout_name(self) -> str:
@@ -334,12 +327,6 @@ class Store(Protocol):
 
         Raises SessionExists, also for an archived one; SizeLimitExceeded if the entries exceed the quota.
         """
-
-    def sessions_with_deletion_records(self) -> list[str]:
-        """Live sessions with memories that a record of another program names as deleted."""
-
-    def is_in_use(self, session: str) -> bool:
-        """Whether a caller in this process holds the session open."""
 
     # archived and deleted sessions
 
@@ -398,9 +385,6 @@ class Store(Protocol):
         files outside of the store; it returns the paths of existing ones, and failures. Then `note` writes the audit record.
         """
 
-    def finish_erasure(self) -> bool:
-        """Complete an erasure or redaction whose process died; whether there was one and it is complete now. Cheap if there was none."""
-
     # search
 
     def index_of(self, histories: Histories, problems: Mapping[str, list[Problem]]) -> SearchIndex:
@@ -417,45 +401,7 @@ class Store(Protocol):
     def configured_at(self) -> float | None:
         """When the settings were last written, in seconds since the epoch; None if that is not known."""
 
-    def report_unused_settings(self) -> None:
-        """Log which keys of the settings have no effect; once per store and set of keys."""
-
-    def report_other_stores(self, line: str) -> None:
-        """Log that the project has other stores, which are not read; once per store and set of others."""
-
-    # files of other programs and layouts
-
-    def refresh_written(self) -> None:
-        """Renew the figures and overviews in the files of sessions that this process wrote to. Never fails; may do nothing."""
-
-    def unindexed_memories(self, sessions: list[str] | None = None) -> Histories:
-        """Memories of these sessions, or of all, that are not in the index, by session and id; cheap.
-
-        Those in the designs' files for all sessions belong to the session `global`, whether it exists or not.
-        """
-
-    def unread_sessions(self) -> list[UnreadSession]:
-        """Sessions in another layout than the store's, which are not read."""
-
-    def unread_notice(self) -> str:
-        """One line about these sessions, found at little cost; empty if there are none."""
-
-    def convert(self, to: str, progress: Callable[[str], None] | None = None) -> None:
-        """Convert the store to another layout, in place. May raise NotSupported."""
-
-    def quarantined(self) -> list[QuarantinedEntry]:
-        """What was put aside because it could not be read or was removed from a file, session by session."""
-
-    def quarantined_data(self, entry: QuarantinedEntry) -> bytes:
-        """The content of a file in quarantine. May raise NotSupported."""
-
-    def restore_quarantined(self, entry: QuarantinedEntry, now: str) -> list[str]:
-        """Append the entries of a file in quarantine to their session; returns the ids of their memories. May raise NotSupported."""
-
     # the process
-
-    def boot_id(self) -> str:
-        """Identifies the boot of the machine whose clock is used; with the time since boot it is evidence about the wall clock."""
 
     def examine(
         self,
@@ -473,10 +419,48 @@ class Store(Protocol):
     def sync(self) -> None:
         """Make acknowledged writes durable; raises DurabilityUnknown also for an earlier failure in the background."""
 
-    def start_worker(self, worker: threading.Thread) -> None:
-        """Start a background thread that `close` waits for."""
-
     def close(self) -> None: ...
+
+
+class FileFeatures(Protocol):
+    """What a store in files has besides: layouts, and files of other programs and of people. No other store needs it."""
+
+    clock: (
+        Callable[[], datetime] | None
+    )  # the clock that the store was opened with, for figures in files; set by the caller
+
+    def convert(self, to: str, progress: Callable[[str], None] | None = None) -> None:
+        """Convert the store to another layout, in place."""
+
+    def unread_sessions(self) -> list[UnreadSession]:
+        """Sessions in another layout than the store's, which are not read."""
+
+    def unread_notice(self) -> str:
+        """One line about these sessions, found at little cost; empty if there are none."""
+
+    def unindexed_memories(self, sessions: list[str] | None = None) -> Histories:
+        """Memories of these sessions, or of all, that are not in the index, by session and id; cheap.
+
+        Those in the designs' files for all sessions belong to the session `global`, whether it exists or not.
+        """
+
+    def sessions_with_deletion_records(self) -> list[str]:
+        """Live sessions with memories that a record of another program names as deleted."""
+
+    def quarantined(self) -> list[QuarantinedEntry]:
+        """What was put aside because it could not be read or was removed from a file, session by session."""
+
+    def quarantined_data(self, entry: QuarantinedEntry) -> bytes:
+        """The content of a file in quarantine."""
+
+    def restore_quarantined(self, entry: QuarantinedEntry, now: str) -> list[str]:
+        """Append the entries of a file in quarantine to their session; returns the ids of their memories."""
+
+    def refresh_written(self) -> None:
+        """Renew the figures and overviews in the files of sessions that this process wrote to. Never fails."""
+
+    def finish_erasure(self) -> bool:
+        """Complete an erasure or redaction whose process died; whether there was one and it is complete now. Cheap if there was none."""
 
 
 # -- the index
@@ -762,6 +746,9 @@ class StateFiles(Protocol):
 
     @property
     def on_disk(self) -> bool: ...
+
+    def boot_id(self) -> str:
+        """Identifies the boot of this machine; with the time since boot it is evidence about the wall clock."""
 
     def make(self) -> None:
         """Create the folder, if there is none."""

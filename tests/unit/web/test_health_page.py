@@ -96,7 +96,7 @@ def test_quarantined_file_is_shown_escaped_and_can_be_put_back(memory: Memory, c
     assert "Quarantine: 1 file" in page.text
     assert "<script>alert" not in page.html
     assert "&lt;script&gt;alert(1)" in page.html
-    [entry] = memory.store.quarantined()
+    [entry] = memory.store.files.quarantined()
     Path(entry.path).write_text(
         '{"id":"FIND-0009","seq":9,"timestamp":"2026-11-17T10:00:00Z","finding":"Two","severity":"low"}\n'
     )

@@ -9,6 +9,7 @@ from smp_memory.cli.render import paint, plural, safe, table, value_text
 from smp_memory.config import DEFAULT_ROOTS, SETTINGS
 from smp_memory.config_source import BY_PATH
 from smp_memory.discovery import is_store, reject_linked_root, store_in
+from smp_memory.scope import file_features
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def run_convert(call: Invocation) -> None:
     """
     memory = call.memory
     before, sessions = memory.layout, memory.sessions()
-    imported = {each.session for each in memory.store.unread_sessions()}
+    imported = {each.session for each in file_features(memory.store).unread_sessions()}
     count = sum(len(session.records(include_deleted=True)) for session in sessions)
     if call.screen.is_terminal and not call.options.json:
         call.notify(

@@ -24,6 +24,7 @@ from smp_memory.integrations.web.parts import memory_link, tag, when
 from smp_memory.integrations.web.words import counted
 from smp_memory.model.health import NOTE, OK, PROBLEM, WARNING
 from smp_memory.model.times import to_text
+from smp_memory.scope import file_features
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -274,7 +275,7 @@ def _passed(checked: Checked) -> Html:
 def put_back(request: PageRequest) -> Response:
     """POST: append the entries of a file in quarantine to their session again."""
     session, name = request.form.get("session", ""), request.form.get("name", "")
-    store = request.memory.store
+    store = file_features(request.memory.store)
     found = [each for each in store.quarantined() if (each.session, each.name) == (session, name)]
     if not found:
         raise UserError(f"{name}: there is no such file in quarantine.", field="name")
