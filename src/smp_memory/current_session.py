@@ -30,7 +30,7 @@ def current_session(memory: Memory, how: str = "--session ") -> str | None:
 
     window = timedelta(hours=RECENT_HOURS)
     found = sorted(
-        ((memory.store.written_at(name), name) for name in memory.store.session_ids() if name != GLOBAL_SESSION),
+        ((each.written, each.session) for each in memory.store.sessions() if each.session != GLOBAL_SESSION),
         reverse=True,
     )
     # a file is written when a memory is, so only sessions whose files are about as new as the newest need a closer look

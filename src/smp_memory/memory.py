@@ -21,15 +21,16 @@ from smp_memory.errors import (
 )
 from smp_memory.files.system import RealSystem
 from smp_memory.import_lock import loading
-from smp_memory.incomplete import each_existing, report_settings
+from smp_memory.incomplete import each_existing, report_once, report_settings
 from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_arguments
 from smp_memory.model.session_info import GLOBAL_SESSION, SessionInfo
+from smp_memory.model.storage_reports import ARCHIVED, DELETED, names_of
 from smp_memory.model.times import Clock, parse, to_moment, to_text
 from smp_memory.observation import observed
 from smp_memory.privacy.settings import checked, clean_metadata, log_metadata_redaction
-from smp_memory.scope import Scope
+from smp_memory.scope import Scope, file_features, join_workers, start_worker, unindexed_memories
 from smp_memory.session import SessionMemory
 from smp_memory.store.opening import examine, open_store, ram
 from smp_memory.trust import note_setting, note_settings, trust_as_it_is, trust_named
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from smp_memory.model.hits import Hit, Hits, Related
     from smp_memory.model.previews import Preview
     from smp_memory.model.reports import Problem, Report
-    from smp_memory.model.storage_reports import ArchivedSession, RedactionReport
+    from smp_memory.model.storage_reports import RedactionReport, SessionHead
     from smp_memory.options import Criteria, QueryOptions, RelatedOptions, TopicOptions, WatchOptions
     from smp_memory.overview.activity import Participants, Timeline
     from smp_memory.overview.summary import SessionSummary
@@ -115,7 +116,7 @@ def open_memory(
     trust = trust and where is not None  # one that was only found may have come with a repository
     memory = Memory(root, layout, config, clock, system or RealSystem(root), create, found_as, trust=trust)
     if where is None and any(said := about_others(found_as)):
-        memory.store.report_other_stores(" ".join(said))
+        report_once(memory.store.state, "other-stores", " ".join(said))  # they are not read
     return memory
 
 
@@ -140,17 +141,19 @@ class Memory:
         self._system = system
         self._arguments = {name: value for name, value in (config or {}).items() if name != "layout"}
         self._store, is_new = open_store(root, layout_name, config, system, admit, create=create)
-        self._store.clock = clock
+        files = self._store.files
+        if files is not None:
+            files.clock = clock
         if trust or is_new:
             trust_named(self._store, self._found_as, is_new=is_new)
         self.config: Config = self._store.config
         self.scope = Scope(self._store, None, self.config, Clock(clock))
         if self.config.unused:
-            self._store.report_unused_settings()
+            report_once(self._store.state, "unused-settings", self.config.unused_notice())
         report_settings(self.config.notices())
-        for name in self._store.sessions_with_deletion_records():
+        for name in files.sessions_with_deletion_records() if files is not None else ():
             lifecycle.open_session.open_session(self.scope, name)  # hides what another program has deleted
-        if self._store.finish_erasure():
+        if files is not None and files.finish_erasure():
             context.digest.renew_digests(self.scope)
         if clock is None and (system is None or type(system) is RealSystem):
             self._maintain_in_background()
@@ -168,7 +171,7 @@ class Memory:
         import threading
 
         task = lifecycle.maintenance.run_cheap_tasks
-        store.start_worker(threading.Thread(target=task, args=(self.scope,), name="smp-maintain", daemon=True))
+        start_worker(store, threading.Thread(target=task, args=(self.scope,), name="smp-maintain", daemon=True))
 
     @property
     def layout(self) -> str:
@@ -279,7 +282,7 @@ class Memory:
 
     def sessions(self) -> list[SessionMemory]:
         """All sessions, by id."""
-        there = each_existing(self._store.session_ids(), self._store.session)
+        there = each_existing(names_of(self._store.sessions()), self._store.session)
         return [SessionMemory(self, OpenSession(self.scope, files)) for _, files in there]
 
     def sessions_by_time(self) -> list[tuple[datetime, SessionMemory]]:
@@ -308,7 +311,7 @@ class Memory:
         try:
             return self.session(session).get(memory_id)
         except (MemoryNotFound, SessionNotFound):
-            found = self._store.unindexed_memories([session]).get(session, {}).get(memory_id)
+            found = unindexed_memories(self._store, [session]).get(session, {}).get(memory_id)
             if found is None:
                 raise
             return found.record(session)
@@ -602,15 +605,15 @@ class Memory:
         """The state of every session and its next transition; with `include_archived` also of archived and deleted ones."""
         return lifecycle.sessions.session_states(self.scope, include_archived=include_archived)
 
-    def archived_sessions(self) -> list[ArchivedSession]:
+    def archived_sessions(self) -> list[SessionHead]:
         """The archived sessions; opening one restores it."""
-        return self._store.archived_sessions()
+        return self._store.sessions(ARCHIVED)
 
-    def deleted_sessions(self) -> list[ArchivedSession]:
+    def deleted_sessions(self) -> list[SessionHead]:
         """The sessions in the trash, with who deleted them, when, why, and until when they can be restored."""
-        return self._store.deleted_sessions()
+        return self._store.sessions(DELETED)
 
-    def archive_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> ArchivedSession:
+    def archive_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> SessionHead:
         """Pack a session into an archive, with a summary beside it. Opening it restores it."""
         return lifecycle.sessions.archive_session(self.scope, id, reason, by)
 
@@ -619,7 +622,7 @@ class Memory:
         lifecycle.sessions.restore_session(self.scope, id, by)
         return self.opened_session(id, author=by)
 
-    def delete_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> ArchivedSession:
+    def delete_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> SessionHead:
         """Move a session, archived or not, to the trash. It can be restored for `lifecycle.purge_days`."""
         return lifecycle.sessions.delete_session(self.scope, id, reason, by)
 
@@ -627,7 +630,7 @@ class Memory:
         """Restore the session of this name that was deleted last; returns its state, active or archived."""
         return lifecycle.sessions.undelete_session(self.scope, id, reason, by)
 
-    def purge_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> ArchivedSession:
+    def purge_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> SessionHead:
         """Remove a deleted session for good, before its time. Of several of one name the one deleted first goes."""
         return lifecycle.sessions.purge_session(self.scope, id, reason, by)
 
@@ -647,7 +650,7 @@ class Memory:
         from smp_memory.model.reports import Report
 
         unread: dict[str, list[Problem]] = {}
-        for each in self._store.unread_sessions():
+        for each in self._store.files.unread_sessions() if self._store.files is not None else ():
             if each.session not in found:
                 unread.setdefault(each.session, []).append(each.problem(self.layout))
         return found | {session: Report(problems, 0) for session, problems in unread.items()}
@@ -692,14 +695,12 @@ class Memory:
         `progress` is called with the id of each session before it is converted.
         """
         self._store.check_open()
-        self._store.convert(to, progress)
+        file_features(self._store).convert(to, progress)
         self.close()
         try:
             converted = Memory(self.root, None, self._arguments, self.scope.clock.source, self._system)
-            if converted.global_memory.exists:
-                converted.store.session(
-                    GLOBAL_SESSION
-                ).refresh_figures()  # other layouts show its memories in other files
+            if converted.global_memory.exists:  # other layouts show its memories in other files
+                converted.store.session(GLOBAL_SESSION).refresh_figures()
             return converted
         except StorageError as error:
             raise done_before_failure(error, f"{self.root} was converted to {to}", self.root) from error
@@ -758,8 +759,9 @@ class Memory:
 
     def close(self) -> None:
         """Sync what is not yet synced, renew figures and overviews of sessions written here, and close. Safe to call twice."""
-        if not self._store.closed:
-            self._store.refresh_written()
+        if self._store.files is not None:
+            self._store.files.refresh_written()
+        join_workers(self._store)
         self._store.close()
 
     def __enter__(self) -> Memory:

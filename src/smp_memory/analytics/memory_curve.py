@@ -22,7 +22,7 @@ def decay_curve(
     if not session or not memory_id:
         raise InvalidQuery(f"id: give session/ID, such as review/DEC-0001, not {repr(id)[:80]}.", field="id")
     least = scope.config.section("compaction")["faded_below"] if threshold is None else threshold
-    files = scope.store.existing_session(session)
+    files = scope.store.session(session)
     history = files.history(memory_id)
     record = None if history is None else history.record(session)
     if record is None or not scope.sees(record):

@@ -8,6 +8,7 @@ from smp_memory.analytics.facts import MemoryFacts, Periods, brief
 from smp_memory.incomplete import each_existing
 from smp_memory.index.query import RowConditions
 from smp_memory.index.rows import POSITION_BITS
+from smp_memory.model.storage_reports import ARCHIVED, names_of
 from smp_memory.model.times import to_microseconds
 from smp_memory.model.types import NUMBERED
 
@@ -68,10 +69,10 @@ class FactReader:
         """Archived sessions and cold segments, which the index does not have."""
         store, names = self.scope.store, self.scope.sessions
         notes = []
-        archived = store.archived_count() if names is None else 0
+        archived = sum(each.has_memories for each in store.sessions(ARCHIVED)) if names is None else 0
         if archived:
             notes.append(f"{archived:,} archived session{'s are' if archived > 1 else ' is'} not counted.")
-        every = store.session_ids() if names is None else names
+        every = names_of(store.sessions()) if names is None else names
         cold = sum(
             version is not None for _, version in each_existing(every, lambda name: store.session(name).cold_version())
         )

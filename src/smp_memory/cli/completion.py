@@ -254,7 +254,7 @@ def _session_names(root: str) -> list[tuple[str, str]]:
 
         return session_names(root)
     with _opened(root) as memory:
-        found = dict.fromkeys(memory.store.session_ids(), "session")
+        found = {head.session: "session" for head in memory.store.sessions()}
         for state, sessions in (("archived", memory.archived_sessions()), ("deleted", memory.deleted_sessions())):
             for each in sessions:
                 found.setdefault(each.session, state)

@@ -83,6 +83,9 @@ class UserState:
     def path(self, *names: str) -> str:
         return os.path.join(self.folder, *names)
 
+    def boot_id(self) -> str:
+        return self.disk.system.boot_id()
+
     def has(self, name: str) -> bool:
         return self.disk.exists(self.path(name))
 

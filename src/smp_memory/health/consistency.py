@@ -38,6 +38,7 @@ from smp_memory.model import ids
 from smp_memory.model.content_checks import is_numbered_id
 from smp_memory.model.decay import DecayInputs, policy_of
 from smp_memory.model.statuses import is_active_decision, is_unresolved, superseded_ids
+from smp_memory.model.storage_reports import ARCHIVED, DELETED
 from smp_memory.model.times import to_microseconds
 from smp_memory.model.types import KINDS
 
@@ -183,9 +184,9 @@ def _ids_elsewhere(subject: Examination, name: str) -> dict[str, bool]:
     try:
         if subject.has(name):
             return _ids_of(subject.session(name))
-        if store.is_archived(name):
+        if any(each.has_memories for each in store.sessions(ARCHIVED, id=name)):
             return {"*": False}
-        return {"*": True} if any(each.session == name for each in store.deleted_sessions()) else {}
+        return {"*": True} if store.sessions(DELETED, id=name) else {}
     except (SMPError, OSError):
         return {"*": False}  # in doubt it exists
 

@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import SMPError
+from smp_memory.model.storage_reports import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -225,11 +226,11 @@ class Examination:
         self.quick = quick
 
     def session_ids(self) -> list[str]:
-        return self.store.session_ids()
+        return names_of(self.store.sessions())
 
     def has(self, session: str) -> bool:
         """Whether the session is still live; another process may archive or delete it during the checks."""
-        return session in self.store.session_ids()
+        return bool(self.store.sessions(id=session))
 
     def session(self, name: str) -> SessionExamination:
         return SessionExamination(self, name)

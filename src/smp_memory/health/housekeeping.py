@@ -31,6 +31,7 @@ from smp_memory.lifecycle.quota import WARNING as FILLING
 from smp_memory.lifecycle.session_states import lifecycle_times, state_marks
 from smp_memory.lifecycle.transitions import PURGED, announces_purge, due_transition
 from smp_memory.model.ids import is_valid
+from smp_memory.model.storage_reports import DELETED
 from smp_memory.model.times import to_moment
 
 if TYPE_CHECKING:
@@ -304,7 +305,7 @@ class TrashCheck(Check):
         yield from ()
 
     def store(self, subject: Examination) -> Iterator[HealthIssue]:
-        sessions = subject.store.deleted_sessions()
+        sessions = subject.store.sessions(DELETED)
         memories = counted(self._deleted, "deleted memory", "deleted memories")
         self.summary = f"{memories}, {counted(len(sessions), 'deleted session')}"
         times, clock_evidence = lifecycle_times(subject.store), evidence(subject.store)

@@ -177,7 +177,11 @@ class ArchivesCheck(Check):
     def store(self, subject: FileExamination) -> Iterator[HealthIssue]:
         yield from self._of_other_programs(subject)
         index = ArchiveIndex(subject.store)
-        archives = [(archived.session, archived.path, bool(archived.metadata)) for archived in index.archived()]
+        archives = [
+            (archived.session, archived.path, bool(archived.metadata))
+            for archived in index.archived()
+            if archived.has_memories
+        ]
         for deleted in index.deleted():
             path = index.trash_archive_path(deleted.path)
             if subject.disk.exists(path):

@@ -13,6 +13,7 @@ from smp_memory.cli.render import paint, plural, size_text, table, truncate, wra
 from smp_memory.errors import StorageCorrupt, StoreNotFound, UserError
 from smp_memory.model.ids import scheme_of
 from smp_memory.model.times import system_clock, to_text
+from smp_memory.scope import file_features
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def run_quarantine(call: Invocation) -> None:
       smp quarantine decisions.jsonl.repair.20260131T143000Z
       smp quarantine decisions.jsonl.repair.20260131T143000Z --put-back
     """
-    options, store = call.options, call.memory.store
+    options, store = call.options, file_features(call.memory.store)
     items = store.quarantined()
     if options.session:
         items = [item for item in items if item.session == options.session]

@@ -10,6 +10,7 @@ from smp_memory.config.schema import DEFAULT_ROOTS, SETTINGS
 from smp_memory.config.sources import BY_PATH
 from smp_memory.discovery import reject_linked_root, store_in
 from smp_memory.model.ids import scheme_of
+from smp_memory.scope import file_features
 from smp_memory.store.opening import exists
 
 TYPE_CHECKING = False
@@ -121,7 +122,7 @@ def run_convert(call: Invocation) -> None:
     """
     memory = call.memory
     before, sessions = memory.layout, memory.sessions()
-    imported = {each.session for each in memory.store.unread_sessions()}
+    imported = {each.session for each in file_features(memory.store).unread_sessions()}
     count = sum(len(session.records(include_deleted=True)) for session in sessions)
     if call.screen.is_terminal and not call.options.json:
         call.notify(

@@ -7,6 +7,7 @@ import time
 
 from smp_memory.cli.render import fields, paint, plural, size_text, table, time_text
 from smp_memory.model.ids import scheme_of
+from smp_memory.model.storage_reports import names_of
 from smp_memory.model.times import to_text
 
 TYPE_CHECKING = False
@@ -166,7 +167,7 @@ def run_tidy(call: Invocation) -> None:
       smp tidy --all --dry-run
     """
     options = call.options
-    names = call.memory.store.session_ids() if options.all else [call.session().id]
+    names = names_of(call.memory.store.sessions()) if options.all else [call.session().id]
     reports = [call.memory.session(name).tidy(dry_run=options.dry_run) for name in names]
     call.answer([each.to_dict() for each in reports], [_tidy_line(each, options.dry_run) for each in reports])
 

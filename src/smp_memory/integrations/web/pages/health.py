@@ -24,6 +24,7 @@ from smp_memory.integrations.web.pages.health_lists import (
 from smp_memory.integrations.web.parts import memory_link, tag, when
 from smp_memory.integrations.web.words import counted
 from smp_memory.model.times import to_text
+from smp_memory.scope import file_features
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -54,7 +55,7 @@ class Checked(NamedTuple):
 
 def health_page(request: PageRequest) -> Response:
     memories, unreadable = known_figures(request.memory)
-    sessions = len(request.memory.store.session_ids())
+    sessions = len(request.memory.store.sessions())
     checked = _checked(request, memories, sessions)
     return page(
         request,
@@ -267,7 +268,7 @@ def _passed(checked: Checked) -> Html:
 def put_back(request: PageRequest) -> Response:
     """POST: append the entries of a file in quarantine to their session again."""
     session, name = request.form.get("session", ""), request.form.get("name", "")
-    store = request.memory.store
+    store = file_features(request.memory.store)
     found = [each for each in store.quarantined() if (each.session, each.name) == (session, name)]
     if not found:
         raise UserError(f"{name}: there is no such file in quarantine.", field="name")
