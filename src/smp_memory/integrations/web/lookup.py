@@ -1,4 +1,4 @@
-"""Find one memory for the inspector, wherever it is: in a session, in its trash, its cold segment, an archive, or nowhere.
+"""Find one memory for the inspector, wherever it is: in a session, in its trash, its cold segment, an archive, or nowhere; and its relations.
 
 Guarantees: looking changes nothing. An archived session stays archived, and no use is counted. Bad names are "missing", never an error.
 """
@@ -11,21 +11,27 @@ from typing import TYPE_CHECKING, NamedTuple
 from smp_memory.errors import Corrupt, SessionArchived, SessionNotFound, StorageError
 from smp_memory.model import ids
 from smp_memory.model.storage_reports import names_of
+from smp_memory.model.times import to_microseconds
 
 if TYPE_CHECKING:
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.memory import Memory
     from smp_memory.model.history import RecordHistory
+    from smp_memory.model.hits import Hit
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
-    from smp_memory.model.storage_reports import ColdMemory, SessionHead
+    from smp_memory.model.storage_reports import SessionHead, ColdMemory
     from smp_memory.session import SessionMemory
+    from smp_memory.store.port import IndexSearcher
 
 LIVE, DELETED, COLD, ARCHIVED, SESSION_DELETED, UNREADABLE, MISSING = (
     "live", "deleted", "cold", "archived", "session deleted", "unreadable", "missing",
 )  # fmt: skip
 ARCHIVE_BYTES = 32 * 1024 * 1024  # a larger archive is not unpacked to show one memory
 _MOST_NEAR = 8
+_MOST_RELATIONS = 40
+_COMPARED_CHARACTERS = 2000
+_REFERS, _SAME_TURN = "references", "same turn"
 
 
 class LocatedMemory(NamedTuple):
@@ -139,3 +145,94 @@ def _close(name: str, known: list[str]) -> list[str]:
     close = difflib.get_close_matches(upper, pool, _MOST_NEAR, 0.6)
     same_prefix = [each for each in pool if each.partition("-")[0] == upper.partition("-")[0]]
     return [by_upper[each] for each in close or same_prefix[-_MOST_NEAR:]]
+
+
+# -- relations
+
+
+class Pointer(NamedTuple):
+    """What a memory says of another one."""
+
+    kind: str
+    ref: str
+    is_outgoing: bool
+    is_relation: bool  # False: a reference or a shared turn, which cannot be removed as a relation
+
+
+class RelatedMemory(NamedTuple):
+    """One relation of the memory, or of another memory to it."""
+
+    kind: str
+    ref: str
+    is_outgoing: bool
+    is_relation: bool
+    record: Record | None  # None: the other memory does not exist, or is not in a live session
+
+
+class MemoryRelations(NamedTuple):
+    """All connections of one memory, its own first, and the memories that took its place."""
+
+    all: list[RelatedMemory]
+    successors: list[str]
+    total: int  # also those that are not listed
+
+    @classmethod
+    def of(cls, memory: Memory, found: LocatedMemory, record: Record) -> MemoryRelations:
+        pointers = _pointers(record)
+        if found.session is None or found.cold is not None:  # the index knows live sessions only
+            return cls([RelatedMemory(*each, None) for each in pointers[:_MOST_RELATIONS]], [], len(pointers))
+        answer: MemoryRelations = memory.store.indexer.answer(
+            None, lambda searcher: _read(searcher, found.ref, record, pointers, to_microseconds(memory.now()))
+        )
+        return answer
+
+
+def _read(searcher: IndexSearcher, ref: str, record: Record, pointers: list[Pointer], now: int) -> MemoryRelations:
+    """The connections as the index has them. Only those that are shown are read from the files."""
+    row = searcher.row(record.session, record.id)
+    if row is None:
+        return MemoryRelations([], [], 0)
+    docs = {searcher.ref(doc): doc for doc in searcher.related([ref], "", 1)}
+    targets = {each.ref for each in pointers}
+    others = [doc for name, doc in docs.items() if name not in targets]
+    own = pointers[:_MOST_RELATIONS]
+    wanted = [docs[each.ref] for each in own if each.ref in docs] + others[:_MOST_RELATIONS]
+    records = searcher.records(searcher.rows(wanted).values())
+    shown = [RelatedMemory(*each, records.get(docs.get(each.ref, -1))) for each in own]
+    shown += [_incoming(other, record) for doc in others[:_MOST_RELATIONS] if (other := records.get(doc)) is not None]
+    successors = searcher.successors([row], now).get(row.doc, []) if searcher.has_successions else []
+    return MemoryRelations(shown, [searcher.ref(each.doc) for each in successors], len(pointers) + len(others))
+
+
+def _pointers(record: Record) -> list[Pointer]:
+    """Everything that the memory points to; a person may have typed anything in these fields."""
+    relations, references = record.relations, record.references
+    found = [
+        Pointer(str(each.get("kind") or "relates_to"), _full(each["target"], record), True, True)
+        for each in (relations if isinstance(relations, list) else ())
+        if isinstance(each, dict) and isinstance(each.get("target"), str)
+    ]
+    found += [
+        Pointer(_REFERS, _full(name, record), True, False)
+        for name in (references if isinstance(references, list) else ())
+        if isinstance(name, str)
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _full(name: str, record: Record) -> str:
+    return name if "/" in name else f"{record.session}/{name}"
+
+
+def _incoming(other: Record, record: Record) -> RelatedMemory:
+    pointer = next((each for each in _pointers(other) if each.ref == record.ref), None)
+    if pointer is None:
+        return RelatedMemory(_SAME_TURN, other.ref, False, False, other)
+    return RelatedMemory(pointer.kind, other.ref, False, pointer.is_relation, other)
+
+
+def similar_to(memory: Memory, record: Record, limit: int) -> list[Hit]:
+    """Similar memories, best first. Of a long text its beginning is compared."""
+    what = record if len(record.text) <= _COMPARED_CHARACTERS else record.text[:_COMPARED_CHARACTERS]
+    hits = memory.find_similar(what, limit=limit + 1, track_access=False)
+    return [hit for hit in hits if hit.record.ref != record.ref][:limit]
