@@ -11,7 +11,7 @@ from typing import Any
 
 from smp_memory.errors import InvalidFormat
 from smp_memory.importers.ingest import ANYWHERE, IngestedMemory, Source
-from smp_memory.integrations.workflow_declaration import Located, WorkflowText, parse
+from smp_memory.integrations.bmad.workflow import Located, WorkflowText, parse
 
 _STATUSES = {"open": "open", "in-progress": "in-progress", "done": "done"}
 _TAGS = ["bmad", "bmad.sprint"]
