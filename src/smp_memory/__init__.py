@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from smp_memory import errors
     from smp_memory.agent_memory import AgentMemory
     from smp_memory.context.builder import Context
-    from smp_memory.integrations.macp_manager import ContextManager
-    from smp_memory.integrations.workflow import Workflow
+    from smp_memory.integrations.bmad.macp import ContextManager
+    from smp_memory.integrations.bmad.workflow import Workflow
     from smp_memory.memory import Memory
     from smp_memory.memory import open_memory as open
     from smp_memory.model.record import Record
@@ -49,9 +49,9 @@ _HOMES = {
     "Placeholders": ("smp_memory.privacy.anonymisation", "Placeholders"),
     "AgentMemory": ("smp_memory.agent_memory", "AgentMemory"),
     "Context": ("smp_memory.context.builder", "Context"),
-    "ContextManager": ("smp_memory.integrations.macp_manager", "ContextManager"),
+    "ContextManager": ("smp_memory.integrations.bmad.macp", "ContextManager"),
     "Party": ("smp_memory.party", "Party"),
-    "Workflow": ("smp_memory.integrations.workflow", "Workflow"),
+    "Workflow": ("smp_memory.integrations.bmad.workflow", "Workflow"),
 }
 
 

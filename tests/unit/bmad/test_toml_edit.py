@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smp_memory.integrations.bmad.toml_edit import ADDED, NotMergeable, add_items, remove_items
+from smp_memory.integrations.bmad.customisation import ADDED, NotMergeable, add_items, remove_items
 
 OURS = "Memory (smp): "
 STEP, FACT, OTHER = f'{OURS}run "x" — now', f"{OURS}a \\ b", f"{OURS}c"

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import stat
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -437,3 +438,12 @@ def test_asgi_app_answers_503_when_the_store_is_closed(memory: Memory) -> None:
     memory.close()
     status, _, body = request(app)
     assert (status, b"E_STORE_CLOSED" in body) == (503, True)
+
+
+def test_missing_library_is_named_with_its_extra(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client.exposition", None)
+    with pytest.raises(smp_memory.errors.UserError, match=r"prometheus_client.*extra `metrics`"):
+        metrics_text(memory)
+    status, _, body = request(MetricsApp(memory))
+    assert (status, b"extra `metrics`" in body) == (503, True)
+    assert metrics_dict(collect(memory))["smp_sessions"]["type"] == "gauge"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.invocation import Invocation
     from smp_memory.global_memory import GlobalMemory
-    from smp_memory.integrations.workflow import Workflow
+    from smp_memory.integrations.bmad.workflow import Workflow
     from smp_memory.model.previews import Preview
 
 
@@ -228,7 +228,7 @@ def run_macp(call: Invocation) -> None:
       smp macp < message.json
       agent-bus | smp macp --root .bmad/memory
     """
-    from smp_memory.integrations.macp_manager import ContextManager
+    from smp_memory.integrations.bmad.macp import ContextManager
 
     manager = ContextManager(call.memory)
     for message in _messages():
@@ -268,7 +268,7 @@ def run_workflow_check(call: Invocation) -> None:
       smp workflow check deep-verify/workflow-v6.md
       smp workflow check workflow.yaml --json
     """
-    from smp_memory.integrations.workflow import Workflow
+    from smp_memory.integrations.bmad.workflow import Workflow
 
     workflow = Workflow.load(call.options.file)
     call.answer(workflow.to_dict(), _workflow_lines(workflow))

@@ -141,6 +141,8 @@ def run_metrics(call: Invocation) -> None:
     this one has just begun: `smp mcp --http` serves those of the server, with these, at /metrics. No metric names a
     session or contains text of a memory.
 
+    The text needs SMP's extra `metrics`; --json does not.
+
     FILE is replaced as a whole, and only if it holds metrics of SMP. Its name must end in .prom for node_exporter.
 
     Examples:
@@ -153,10 +155,11 @@ def run_metrics(call: Invocation) -> None:
 
     options = call.options
     families = store_samples(call.memory)
-    text = render(families, options.format)
     if options.output in (None, "-"):
-        call.answer(metrics_dict(families), text.removesuffix("\n").split("\n"))
+        lines = [] if options.json else render(families, options.format).removesuffix("\n").split("\n")
+        call.answer(metrics_dict(families), lines)
         return
+    text = render(families, options.format)
     path, count = write_text_file(options.output, text), len(families)
     data = {"path": path, "bytes": len(text.encode()), "metrics": count}
     call.answer(data, [f"Wrote {plural(count, 'metric')} to {path}"])

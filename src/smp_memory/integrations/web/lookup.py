@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from smp_memory.model.hits import Hit
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
-    from smp_memory.model.storage_reports import SessionHead, ColdMemory
+    from smp_memory.model.storage_reports import ColdMemory, SessionHead
     from smp_memory.session import SessionMemory
     from smp_memory.store.port import IndexSearcher
 

@@ -32,7 +32,7 @@ from smp_memory.agent_memory import agent_in
 from smp_memory.context.builder import MAX_TOKENS, MOST_TURNS
 from smp_memory.context.visible_sessions import VisibleSessions
 from smp_memory.errors import NotAllowed, SMPError
-from smp_memory.integrations.macp_messages import (
+from smp_memory.integrations.bmad.macp_messages import (
     ERROR,
     EVENT,
     EVERYBODY,
