@@ -75,7 +75,7 @@ def test_entries_removed_by_another_program_are_put_back_once(tmp_path: Path, la
 
 def test_command_lists_shows_and_puts_back(tmp_path: Path, layout: str, capsys: pytest.CaptureFixture[str]) -> None:
     session, aside = repaired(tmp_path, layout)
-    session._memory.close()
+    session.memory.close()
     root = ["--root", str(tmp_path)]
     assert main(["quarantine", "--json", *root]) == 0
     assert [each["name"] for each in json.loads(capsys.readouterr().out)] == [aside.name]

@@ -27,6 +27,7 @@ from smp_memory.session import SessionMemory
 from smp_memory.store.session_erasure import scan_folder
 from smp_memory.store.trash import purged_ids
 from smp_memory.testing import CrashingSystem, FrozenClock, PowerLoss
+from tests.session_files import storage_of
 
 ROOT = "/store"
 SESSIONS = ("s", "t")
@@ -108,8 +109,9 @@ def look(system: MemorySystem, clock: FrozenClock) -> View:
 
 def _taken(session: SessionMemory) -> list[str]:
     """What a purge has taken that could not note it in the audit log yet."""
-    session._files.run_locked("finishing what was under way", lambda: None)
-    return purged_ids(session._files)
+    storage = storage_of(session)
+    storage.run_locked("finishing what was under way", lambda: None)
+    return purged_ids(storage)
 
 
 def _memories(session: SessionMemory) -> dict[str, Seen]:

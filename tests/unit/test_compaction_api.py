@@ -25,6 +25,7 @@ from smp_memory.errors import (
 )
 from smp_memory.files.layouts import NAMES
 from smp_memory.testing import FaultySystem, FrozenClock
+from tests.session_files import private_folder, storage_of
 
 LAYOUTS = pytest.mark.parametrize("layout", NAMES)
 SMALL = {"storage": {"max_session_size_mb": 0.06}, "durability": "os"}
@@ -265,7 +266,7 @@ def test_compaction_starts_after_a_write_that_crosses_the_threshold(tmp_path: Pa
     quota = {"max_session_size_mb": size / 0.805 / (1 << 20)}
     memory = smp_memory.open(tmp_path / "store", clock=_later(), config={"durability": "os", "storage": quota})
     session = memory.session("s1")
-    while session._files.size_bytes < session.opened.warning_bytes:
+    while storage_of(session).size_bytes < session.opened.warning_bytes:
         session.add_decision("Another decision that stays")
     memory.close()  # waits for it
     session = smp_memory.open(tmp_path / "store", clock=_later()).session("s1")
@@ -294,7 +295,7 @@ def test_session_without_compactable_memories_is_not_read_by_each_process(
         with smp_memory.open(tmp_path / "store", clock=clock, config=config) as memory:
             session = memory.session("s1")
             session.add_finding("A line")
-            assert session._files.size_bytes >= session.opened.warning_bytes
+            assert storage_of(session).size_bytes >= session.opened.warning_bytes
 
     with smp_memory.open(tmp_path / "store", clock=clock, config={"durability": "os"}) as memory:
         session = memory.create_session("s1")
@@ -396,7 +397,7 @@ def test_size_report_parts_add_up(tmp_path: Path, layout: str) -> None:
     assert report.cold_bytes == 0
     session.compact(ALL)
     after = session.size_report()
-    assert after.cold_bytes == os.path.getsize(Path(session._files.reader.private) / "cold.gz")
+    assert after.cold_bytes == os.path.getsize(private_folder(session) / "cold.gz")
     assert after.total_bytes < report.total_bytes
 
 

@@ -540,11 +540,12 @@ def test_lock_held_for_long_is_reported(memory: smp_memory.Memory) -> None:
     lock.close()
 
 
-def test_lock_whose_holder_has_ended_is_reported(memory: smp_memory.Memory) -> None:
+def test_lock_whose_holder_has_ended_is_reported(memory: smp_memory.Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = SessionLock(Disk(RealSystem()), str(file_of(memory, ".smp")), "session review", "review")
-    lock.acquire(1)
-    lock._pid = 2**22 + 1  # larger than any process number of Linux
-    lock.sign("writing")
+    with monkeypatch.context() as patch:
+        patch.setattr("os.getpid", lambda: 2**22 + 1)  # larger than any process number of Linux
+        lock.acquire(1)
+        lock.sign("writing")
     finding = only(memory.doctor(), "locks")
     lock.close()
     assert finding.severity == "warning"

@@ -23,6 +23,7 @@ from smp_memory.files.system import RealSystem
 from smp_memory.incomplete import each_existing
 from smp_memory.json_logging import JsonFormatter
 from smp_memory.lifecycle import background_compaction
+from tests.session_files import storage_of
 
 MARK = "zebrafish"
 BY_MEANING = {"search.semantic": "auto"}
@@ -140,7 +141,7 @@ def test_not_compared(emitted: Emitted, monkeypatch: pytest.MonkeyPatch) -> None
         def fail(*_: Any) -> None:
             raise StorageError("cannot be read")
 
-        monkeypatch.setattr(session._files.writer, "quarantine_missing", fail)  # type: ignore[attr-defined]
+        monkeypatch.setattr(storage_of(session).writer, "quarantine_missing", fail)
     assert len(emitted("not_compared")) == 1
 
 

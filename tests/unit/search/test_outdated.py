@@ -78,9 +78,10 @@ def test_of_preferences_with_one_key_the_newer_one_of_the_same_user_holds() -> N
     two = record("preference", 1, days=1, session="b", key="editor", value="emacs")
     assert outdated([one, two]) == {}  # perhaps of two users
     assert outdated([one, two], one_user=True) == {one.ref: two.ref}
-    one._data["author"] = two._data["author"] = "ada"
+    one = record("preference", 1, days=9, session="a", key="editor", value="vim", author="ada")
+    two = record("preference", 1, days=1, session="b", key="editor", value="emacs", author="ada")
     assert outdated([one, two]) == {one.ref: two.ref}
-    two._data["applies_to"] = ["frontend"]
+    two = record("preference", 1, days=1, session="b", key="editor", value="emacs", applies_to=["frontend"])
     assert outdated([one, two], one_user=True) == {}
 
 
