@@ -29,6 +29,7 @@ from smp_memory.index.index import discard_all
 from smp_memory.index.inspection import scrub
 from smp_memory.model.ids import check
 from smp_memory.model.storage_reports import DELETED
+from smp_memory.privacy.audit import AuditFile
 from smp_memory.store import archive_erasure, session_erasure
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.file_store import ERASING
@@ -141,7 +142,10 @@ def _purge_derived(store: FileStore, targets: dict[str, list[str]]) -> list[str]
             disk.replace(log, b"".join(left))  # of the same length, because the index keeps an offset into it
     if not store.disk.exists(store.audit.path):
         return []
-    done = [store.audit.forget_reasons(session, ids) for session, ids in targets.items()]
+    done = [
+        AuditFile(store.disk, os.path.dirname(store.audit.path)).forget_reasons(session, ids)
+        for session, ids in targets.items()
+    ]
     return [] if all(done) else ["the audit log was changed by another program, so the reasons in it were not removed"]
 
 

@@ -22,7 +22,7 @@ from smp_memory.errors import (
     SMPError,
     StoreClosed,
 )
-from smp_memory.files.activity import SESSION_USES, AccessLog, ChangeTable
+from smp_memory.files.activity import ACCESSES, SESSION_USES, AccessLog, ChangeTable, StateLog
 from smp_memory.files.disk import Disk, identity, moved_store_error
 from smp_memory.files.layouts import NAMES
 from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, CONFIG_FILE, PRIVATE, STAGING
@@ -94,8 +94,8 @@ class FileStore:
         self.known_unindexed: dict[str, tuple[object, Mapping[str, RecordHistory]]] = {}  # see `shared_files`
         self.change_table = ChangeTable(self.disk, os.path.join(root, PRIVATE))
         self.state = state or open_user_state(root, self.disk)
-        self.access = AccessLog(self.state)
-        self.session_uses = AccessLog(self.state, SESSION_USES, exact=True)
+        self.access = AccessLog(StateLog(self.state, ACCESSES))
+        self.session_uses = AccessLog(StateLog(self.state, SESSION_USES), exact=True)
         self._indexer: SearchIndex | None = None
         self._audit: Audit | None = None
         self.clock: Callable[[], datetime] | None = None  # that the store was opened with
@@ -121,9 +121,9 @@ class FileStore:
     @property
     def audit(self) -> Audit:
         if self._audit is None:
-            from smp_memory.privacy.audit import Audit
+            from smp_memory.privacy.audit import Audit, AuditFile
 
-            self._audit = Audit(self.disk, os.path.join(self.root, PRIVATE))
+            self._audit = Audit(AuditFile(self.disk, os.path.join(self.root, PRIVATE)))
         return self._audit
 
     def examine(
