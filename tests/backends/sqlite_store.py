@@ -328,7 +328,7 @@ class SqliteStore:
         states = (LIVE, ARCHIVED, DELETED)
         return [SqliteSession(self, no, session, states) for no in self._numbers(session, *states)]
 
-    def check_memories_exist(self, session: str, names: list[str]) -> None:
+    def _check_memories_exist(self, session: str, names: list[str]) -> None:
         found = self._any_state(session)
         if not found:
             raise self.session_not_found(session)
@@ -345,6 +345,10 @@ class SqliteStore:
         renew_digests: Callable[[], tuple[list[str], list[str]]],
     ) -> None:
         values: list[Any] = []
+        for session, names in targets.items():
+            self._check_memories_exist(session, names)
+        if receipt.preview:
+            return
         receipt.bytes_before = os.path.getsize(self.path)
         with self.transaction():
             for session, names in targets.items():

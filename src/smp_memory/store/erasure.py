@@ -59,6 +59,10 @@ def erase(
     """
     pieces: set[bytes] = set()
     archives = ArchiveIndex(store)
+    for session, ids in targets.items():
+        session_erasure.check_memories_exist(_files_of(archives, session), ids)
+    if receipt.preview:
+        return
     with archives.locked_root("erasing"):
         intend(store, targets)
         try:
@@ -96,11 +100,6 @@ def _erase_in(archives: ArchiveIndex, session: str, ids: list[str], receipt: Rec
     receipt.bytes_before += erased.rewritten.bytes_before
     receipt.bytes_after += erased.rewritten.bytes_after
     return erased.pieces
-
-
-def check_memories_exist(store: FileStore, session: str, ids: list[str]) -> None:
-    """Raise MemoryNotFound if the live, archived or deleted session has no trace of one of these memories."""
-    session_erasure.check_memories_exist(_files_of(ArchiveIndex(store), session), ids)
 
 
 def _files_of(archives: ArchiveIndex, session: str) -> FileSession:

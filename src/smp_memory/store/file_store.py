@@ -379,11 +379,6 @@ class FileStore:
 
     # -- erasure
 
-    def check_memories_exist(self, session: str, ids: list[str]) -> None:
-        from smp_memory.store.erasure import check_memories_exist
-
-        check_memories_exist(self, session, ids)
-
     def erase(
         self,
         targets: dict[str, list[str]],

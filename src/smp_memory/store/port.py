@@ -371,9 +371,6 @@ class Store(Protocol):
 
     # erasure
 
-    def check_memories_exist(self, session: str, ids: list[str]) -> None:
-        """Raise MemoryNotFound if the live, archived or deleted session has no trace of one of these memories."""
-
     def erase(
         self,
         targets: dict[str, list[str]],
@@ -383,7 +380,8 @@ class Store(Protocol):
     ) -> None:
         """Erase memories (ids by session) with all histories, cold copies, indexes, logs and what summaries quote of them.
 
-        Fills in the receipt: what was rewritten, searched for the text, left, and what is pending. `renew_digests` rewrites digest
+        First raises MemoryNotFound if a live, archived or deleted session has no trace of one of them; `receipt.preview`: no more
+        than that. Fills in the receipt: what was rewritten, searched for the text, left, and what is pending. `renew_digests` rewrites digest
         files outside of the store; it returns the paths of existing ones, and failures. Then `note` writes the audit record.
         """
 
