@@ -124,7 +124,10 @@ def imports() -> tuple[Import, ...]:
 
 
 def _imports_of(name: str) -> Iterator[Import]:
+    is_door = modules()[name].name == "__init__.py"  # it names for annotations what it loads when it is used
     for node, when in _import_nodes(tree(name), TOP):
+        if is_door and when == ANNOTATION:
+            continue
         for target in _targets(node):
             yield Import(name, target, when, node.lineno)
 

@@ -52,7 +52,7 @@ MAY_BE_LONGER = {
     "files/entry_fields.py": 460,
     "files/locked_files.py": 460,
     "model/history.py": 465,
-    "designs.py": 460,  # every method of five designs
+    "designs.py": 465,  # every method of five designs
     "memory.py": 780,  # one facade with every method of a store
     "session.py": 580,  # and of a session
     "lifecycle/deletion.py": 500,

@@ -37,7 +37,7 @@ from smp_memory.errors import (
     StoreClosed,
     StoreNotFound,
 )
-from smp_memory.files.activity import SESSION_USES, AccessLog
+from smp_memory.files.activity import ACCESSES, SESSION_USES, AccessLog, StateLog
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import open_user_state
@@ -51,6 +51,7 @@ from smp_memory.model.reports import Problem
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, PURGED, SessionHead, names_of
 from smp_memory.model.times import to_moment, to_text
+from smp_memory.privacy.audit import Audit
 from smp_memory.store.history_index import HistoryIndex
 from smp_memory.store.session_erasure import pieces_of
 from tests.backends.sqlite_session import (
@@ -61,12 +62,13 @@ from tests.backends.sqlite_session import (
 )
 
 if TYPE_CHECKING:
-    from smp_memory.store.port import AuditLog, SearchIndex, SessionStore, Store
+    from smp_memory.model.storage_reports import AppendLog
+    from smp_memory.store.port import SearchIndex, SessionStore, Store
 
     def _provides_port(
-        store: SqliteStore, session: SqliteSession, index: SqliteIndex, audit: SqliteAudit
-    ) -> tuple[Store, SessionStore, SearchIndex, AuditLog]:
-        return store, session, index, audit  # checked by mypy
+        store: SqliteStore, session: SqliteSession, index: SqliteIndex, log: SqliteLog
+    ) -> tuple[Store, SessionStore, SearchIndex, AppendLog]:
+        return store, session, index, log  # checked by mypy
 
 
 NAME = "sqlite-test"
@@ -103,9 +105,9 @@ class SqliteStore:
         self._depth = 0  # of nested transactions
         self._sessions: weakref.WeakValueDictionary[str, SqliteSession] = weakref.WeakValueDictionary()
         self.state = open_user_state(root, Disk(RealSystem()))
-        self.access = AccessLog(self.state)
-        self.session_uses = AccessLog(self.state, SESSION_USES, exact=True)
-        self.audit = SqliteAudit(self)
+        self.access = AccessLog(StateLog(self.state, ACCESSES))
+        self.session_uses = AccessLog(StateLog(self.state, SESSION_USES), exact=True)
+        self.audit = Audit(SqliteLog(self))
         self.indexer = SqliteIndex(self)
 
     # -- SQL
@@ -326,7 +328,7 @@ class SqliteStore:
         states = (LIVE, ARCHIVED, DELETED)
         return [SqliteSession(self, no, session, states) for no in self._numbers(session, *states)]
 
-    def check_memories_exist(self, session: str, names: list[str]) -> None:
+    def _check_memories_exist(self, session: str, names: list[str]) -> None:
         found = self._any_state(session)
         if not found:
             raise self.session_not_found(session)
@@ -343,6 +345,10 @@ class SqliteStore:
         renew_digests: Callable[[], tuple[list[str], list[str]]],
     ) -> None:
         values: list[Any] = []
+        for session, names in targets.items():
+            self._check_memories_exist(session, names)
+        if receipt.preview:
+            return
         receipt.bytes_before = os.path.getsize(self.path)
         with self.transaction():
             for session, names in targets.items():
@@ -430,32 +436,25 @@ def read_bytes(path: str) -> bytes:
 # -- audit log and index
 
 
-class SqliteAudit:
+class SqliteLog:
     """The audit log as rows of a table."""
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
-        self.failure: str | None = None
         self.path = store.path
 
-    def note(self, action: str, **fields: Any) -> bool:
-        fields.pop("sync", None)
-        names = list(fields.pop("ids", ()))
-        count = fields.pop("count", None)
-        line = {
-            "at": fields.pop("at", None) or to_text(datetime.now(UTC)),
-            "action": action,
-            "session": fields.pop("session", None),
-            "count": len(names) if count is None else count,
-            "ids": names or None,
-            **fields,
-        }
-        text = json.dumps({name: value for name, value in line.items() if value is not None}, ensure_ascii=False)
-        self._store.run("INSERT INTO audit (line) VALUES (?)", text)
-        return True
+    def append(self, lines: list[bytes], *, sync: bool = False) -> None:
+        self._store.run_many("INSERT INTO audit (line) VALUES (?)", ((line.decode(),) for line in lines))
 
-    def entries(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for (line,) in self._store.all("SELECT line FROM audit ORDER BY no")]
+    def read(self, offset: int = 0) -> tuple[list[bytes], int]:
+        rows = self._store.all("SELECT no, line FROM audit WHERE no > ? ORDER BY no", offset)
+        return [line.encode() for _, line in rows], rows[-1][0] if rows else offset
+
+    def replace_before(self, offset: int, lines: list[bytes]) -> None:
+        self._store.run("DELETE FROM audit WHERE no <= ?", offset)
+
+    def size_bytes(self) -> int:
+        return sum(map(len, self.read()[0]))
 
     def problems(self) -> list[str]:
         return []

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "SMP_STATE_DIR"
 STORE_FILE, ID_FILE = "store.json", "id"
+ERASING = "erasing.json"  # ids of memories whose erasure began
 _PRIVATE = ".smp"
 _ID_BYTES = 8
 _RECORD_BYTES = 1 << 20

@@ -264,8 +264,6 @@ def erase(
             if record.id != SUMMARY_ID:  # of an archive that could not be read
                 by_session.setdefault(record.session, []).append(record.id)
     by_session = {session: list(dict.fromkeys(ids)) for session, ids in by_session.items()}
-    for session, ids in by_session.items():
-        store.check_memories_exist(session, ids)
     refs = [f"{session}/{name}" for session, ids in by_session.items() for name in ids]
     receipt = Receipt(refs, now, by or scope.author, reason, redacted, preview=preview)
 
@@ -282,7 +280,7 @@ def erase(
                 complete=receipt.complete,
             )
 
-    if by_session and not preview:
+    if by_session:
         store.erase(by_session, receipt, audit, renew_digests)
     return receipt
 

@@ -6,7 +6,7 @@ They hold texts, numbers and times only, and nothing of the backend that made th
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from smp_memory.model.reports import Problem
 
@@ -80,6 +80,26 @@ class SessionHead:
 def names_of(heads: Iterable[SessionHead]) -> list[str]:
     """The ids of these sessions."""
     return [head.session for head in heads]
+
+
+class AppendLog(Protocol):
+    """A log of a store, line by line: the audit log, the accesses to memories, the uses of sessions."""
+
+    path: str  # where it is, for people
+
+    def append(self, lines: list[bytes], *, sync: bool = False) -> None:
+        """Append lines, without their ends; `sync`: they survive a power loss."""
+
+    def read(self, offset: int = 0) -> tuple[list[bytes], int]:
+        """The complete lines from an offset on, and the offset of the end."""
+
+    def replace_before(self, offset: int, lines: list[bytes]) -> None:
+        """Replace all lines before an offset; a line that is appended at the same moment may be lost."""
+
+    def size_bytes(self) -> int: ...
+
+    def problems(self) -> list[str]:
+        """Lines that were changed, removed or damaged, if the log can tell."""
 
 
 class RecordedDeletion(NamedTuple):

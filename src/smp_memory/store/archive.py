@@ -49,7 +49,6 @@ from smp_memory.store import archive_names
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.cold_storage import cold_history
 from smp_memory.store.convert import contents_of
-from smp_memory.store.file_store import FileStore
 from smp_memory.store.layout_detection import layout_in, layout_of, names_below
 from smp_memory.store.session_metadata import read_info
 
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.store.file_session import FileSession
+    from smp_memory.store.file_store import FileStore
     from smp_memory.store.port import Note
 
 
@@ -320,7 +320,7 @@ class _MemoryTarget:
 
 
 def _in_ram(store: FileStore, layout: Layout, session: str, files: Iterable[tuple[str, bytes]]) -> FileSession:
-    copy = FileStore(_ROOT, layout, MemorySystem(), store.config, lambda session, used, new, quota: None)
+    copy = type(store)(_ROOT, layout, MemorySystem(), store.config, lambda session, used, new, quota: None)
     folder, private = layout.folder(_ROOT, session), layout.private(_ROOT, session)
     Disk(copy.disk.system).make_folder(private)
     for name, data in files:

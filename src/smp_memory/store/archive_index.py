@@ -240,7 +240,7 @@ class ArchiveIndex:
             lock.acquire(store.config.lock_timeout_seconds if timeout_seconds is None else timeout_seconds)
             lock.sign(operation)
             try:
-                self._complete_conversion()
+                store.complete_conversion()  # files must be moved in the layout that is in force
                 store.check_current()
                 yield
             finally:
@@ -250,15 +250,6 @@ class ArchiveIndex:
             raise
         except OSError as error:
             raise from_os_error(error, store.root, operation) from error
-
-    def _complete_conversion(self) -> None:
-        """Finish a conversion that died while this store was open: files must be moved in the layout that is in force."""
-        from smp_memory.store.file_store import has_unfinished_conversion
-
-        if has_unfinished_conversion(self.disk, self.store.root):
-            from smp_memory.store.convert import complete
-
-            complete(self.disk, self.store.root)
 
     def recover(self, session: str) -> None:
         """Remove what interrupted steps left behind, and complete those that moved only some of a session's files."""
@@ -315,9 +306,7 @@ class ArchiveIndex:
 
     def _resolve_live_archive(self, session: str, pair: ArchivePaths) -> None:
         """Remove the archive of a live session, or keep it under another name if it holds entries that the session lacks."""
-        from smp_memory.store.archive import holds_all_of_archive
-
-        if holds_all_of_archive(self.store, pair.archive, session):
+        if self.store.holds_all_of_archive(pair.archive, session):
             self.remove_archive(pair)
             return
         kept = self.rename_as_kept(pair.archive)
@@ -369,9 +358,7 @@ class ArchiveIndex:
         if content and self.disk.exists(content) and not self.disk.exists(inside):
             self.move(private, inside)
         elif self.disk.exists(self.archive_path(session)):
-            from smp_memory.store.archive import holds_private_files
-
-            if holds_private_files(self.store, self.archive_path(session), private):
+            if self.store.holds_private_files(self.archive_path(session), private):
                 self.remove(private)
             else:
                 self.rename_as_kept(private)

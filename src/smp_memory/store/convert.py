@@ -29,8 +29,15 @@ from smp_memory.errors import (
 )
 from smp_memory.files.cold_segment import FILE as COLD
 from smp_memory.files.journal import Journal, Plan
-from smp_memory.files.layouts import layout_named
-from smp_memory.files.layouts.layout import CONFIG_FILE, OVERVIEW_FILES, OVERVIEWS, PRIVATE, QUARANTINE, STAGING
+from smp_memory.files.layouts import JOURNAL, layout_named
+from smp_memory.files.layouts.layout import (
+    CONFIG_FILE,
+    OVERVIEW_FILES,
+    OVERVIEWS,
+    PRIVATE,
+    QUARANTINE,
+    STAGING,
+)
 from smp_memory.files.lock import SessionLock
 from smp_memory.files.plan_review import LOCK_FILES, review_conversion
 from smp_memory.files.reader import SessionReader
@@ -38,7 +45,6 @@ from smp_memory.model.clone_merge import in_order
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.session_info import FORMAT, SessionInfo
 from smp_memory.store import foreign_files
-from smp_memory.store.file_store import JOURNAL, FileStore
 from smp_memory.store.session_creation import check_written, encode_session
 
 TYPE_CHECKING = False
@@ -50,6 +56,7 @@ if TYPE_CHECKING:
     from smp_memory.files.layouts.layout import Layout
     from smp_memory.model.entry import Entry
     from smp_memory.model.storage_reports import UnreadSession
+    from smp_memory.store.file_store import FileStore
 
 
 _NOT_WRITABLE = (StorageFull, StorageReadOnly)

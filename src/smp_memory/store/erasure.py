@@ -25,13 +25,14 @@ from smp_memory.files.cold_segment import FILE as COLD
 from smp_memory.files.disk import Disk
 from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS
 from smp_memory.files.system import RealSystem
+from smp_memory.files.user_state import ERASING
 from smp_memory.index.index import discard_all
 from smp_memory.index.inspection import scrub
 from smp_memory.model.ids import check
 from smp_memory.model.storage_reports import DELETED
+from smp_memory.privacy.audit import AuditFile
 from smp_memory.store import archive_erasure, session_erasure
 from smp_memory.store.archive_index import ArchiveIndex
-from smp_memory.store.file_store import ERASING
 from smp_memory.store.session_erasure import contains_any, processes_with_removed_files, scan_files, scan_folder
 from smp_memory.store.trash import PurgeNotes
 
@@ -58,6 +59,10 @@ def erase(
     """
     pieces: set[bytes] = set()
     archives = ArchiveIndex(store)
+    for session, ids in targets.items():
+        session_erasure.check_memories_exist(_files_of(archives, session), ids)
+    if receipt.preview:
+        return
     with archives.locked_root("erasing"):
         intend(store, targets)
         try:
@@ -95,11 +100,6 @@ def _erase_in(archives: ArchiveIndex, session: str, ids: list[str], receipt: Rec
     receipt.bytes_before += erased.rewritten.bytes_before
     receipt.bytes_after += erased.rewritten.bytes_after
     return erased.pieces
-
-
-def check_memories_exist(store: FileStore, session: str, ids: list[str]) -> None:
-    """Raise MemoryNotFound if the live, archived or deleted session has no trace of one of these memories."""
-    session_erasure.check_memories_exist(_files_of(ArchiveIndex(store), session), ids)
 
 
 def _files_of(archives: ArchiveIndex, session: str) -> FileSession:
@@ -141,7 +141,10 @@ def _purge_derived(store: FileStore, targets: dict[str, list[str]]) -> list[str]
             disk.replace(log, b"".join(left))  # of the same length, because the index keeps an offset into it
     if not store.disk.exists(store.audit.path):
         return []
-    done = [store.audit.forget_reasons(session, ids) for session, ids in targets.items()]
+    done = [
+        AuditFile(store.disk, os.path.dirname(store.audit.path)).forget_reasons(session, ids)
+        for session, ids in targets.items()
+    ]
     return [] if all(done) else ["the audit log was changed by another program, so the reasons in it were not removed"]
 
 

@@ -7,31 +7,36 @@ Non-guarantees: several machines on one network folder (use PostgreSQL for that)
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import weakref
 from itertools import islice
 
-from smp_memory.config.config_file import read_settings
+from smp_memory import store
+from smp_memory.config.config_file import check_removal, read_settings, with_setting
+from smp_memory.config.settings import setting_advice
 from smp_memory.config.sources import CONVERTING
 from smp_memory.errors import (
+    InvalidConfig,
     LayoutMismatch,
     LockTimeout,
     SessionArchived,
     SessionNotFound,
     SMPError,
     StoreClosed,
+    from_os_error,
 )
-from smp_memory.files.activity import SESSION_USES, AccessLog, ChangeTable
+from smp_memory.files.activity import ACCESSES, SESSION_USES, AccessLog, ChangeTable, StateLog
 from smp_memory.files.disk import Disk, identity, moved_store_error
-from smp_memory.files.layouts import NAMES
+from smp_memory.files.layouts import JOURNAL, NAMES
 from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, CONFIG_FILE, PRIVATE, STAGING
-from smp_memory.files.user_state import open_user_state
-from smp_memory.import_lock import loading
+from smp_memory.files.lock import SessionLock
+from smp_memory.files.user_state import ERASING, open_user_state
 from smp_memory.model import ids
-from smp_memory.model.session_info import GLOBAL_SESSION
+from smp_memory.model.session_info import FORMAT, GLOBAL_SESSION
 from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, PURGED, SessionHead
-from smp_memory.store.archive_names import ArchiveListing
+from smp_memory.store.archive_names import ArchiveListing, foreign_summary
 from smp_memory.store.durability import IntervalSync
 from smp_memory.store.file_session import FileSession
 
@@ -56,8 +61,6 @@ if TYPE_CHECKING:
     from smp_memory.store.port import Histories, Note, SearchIndex
 
 _TRIES = 5
-ERASING = "erasing.json"  # in the user's state: ids of memories whose erasure began
-JOURNAL = os.path.join(PRIVATE, "journal.json")  # plan of a conversion
 
 
 class FileStore:
@@ -94,8 +97,8 @@ class FileStore:
         self.known_unindexed: dict[str, tuple[object, Mapping[str, RecordHistory]]] = {}  # see `shared_files`
         self.change_table = ChangeTable(self.disk, os.path.join(root, PRIVATE))
         self.state = state or open_user_state(root, self.disk)
-        self.access = AccessLog(self.state)
-        self.session_uses = AccessLog(self.state, SESSION_USES, exact=True)
+        self.access = AccessLog(StateLog(self.state, ACCESSES))
+        self.session_uses = AccessLog(StateLog(self.state, SESSION_USES), exact=True)
         self._indexer: SearchIndex | None = None
         self._audit: Audit | None = None
         self.clock: Callable[[], datetime] | None = None  # that the store was opened with
@@ -112,18 +115,15 @@ class FileStore:
     def indexer(self) -> SearchIndex:
         """The index, a `store.indexer.Indexer`; loaded at first use."""
         if self._indexer is None:
-            with loading:
-                from smp_memory.store.indexer import Indexer
-
-            self._indexer = Indexer(self)
+            self._indexer = store.indexer.Indexer(self)
         return self._indexer
 
     @property
     def audit(self) -> Audit:
         if self._audit is None:
-            from smp_memory.privacy.audit import Audit
+            from smp_memory.privacy.audit import Audit, AuditFile
 
-            self._audit = Audit(self.disk, os.path.join(self.root, PRIVATE))
+            self._audit = Audit(AuditFile(self.disk, os.path.join(self.root, PRIVATE)))
         return self._audit
 
     def sessions(self, *states: str, id: str | None = None, limit: int | None = None) -> list[SessionHead]:
@@ -134,9 +134,7 @@ class FileStore:
         if not states or LIVE in states:
             found += [SessionHead(name, LIVE, read=self._read_head) for name in self._live(id, limit)]
         if (ARCHIVED in states and self._has_archives()) or (DELETED in states and self._has_folder(DELETED)):
-            from smp_memory.store.archive_index import ArchiveIndex
-
-            archives = ArchiveIndex(self)
+            archives = store.archive_index.ArchiveIndex(self)
             found += archives.archived(id) if ARCHIVED in states else []
             found += archives.deleted(id) if DELETED in states else []
         return found[:limit]
@@ -175,17 +173,13 @@ class FileStore:
         has_files = any(self.disk.is_folder(os.path.join(self.root, name)) for name in ("global", "shared"))
         if not has_files and self.layout.name != "log":
             return {}
-        from smp_memory.store.shared_files import unindexed_memories
-
-        return unindexed_memories(self, sessions)
+        return store.shared_files.unindexed_memories(self, sessions)
 
     def mark_changed(self, session: str) -> None:
         """Tell other processes that a session has changed, and show it in the files for all sessions if it is `global`."""
         self.change_table.mark_changed(session)
         if session == GLOBAL_SESSION:
-            from smp_memory.store.shared_files import renew
-
-            renew(self)
+            store.shared_files.renew(self)
 
     def has_session(self, session: str) -> bool:
         return self.layout.exists(self.disk, self.root, session)
@@ -194,9 +188,7 @@ class FileStore:
         self.check_open()
         ids.check(session, "session")
         if state == ARCHIVED:
-            from smp_memory.store.archive import archived_copy
-
-            return archived_copy(self, session, max_bytes)
+            return store.archive.archived_copy(self, session, max_bytes)
         with self._mutex:
             self.check_exists(session)
             known = self._sessions.get(session)
@@ -242,11 +234,9 @@ class FileStore:
         return list(self._sessions)
 
     def create(self, info: SessionInfo, entries: list[Entry] | None = None, quota_bytes: int = 0) -> FileSession:
-        from smp_memory.store import session_creation
-
         if entries is None:
-            return session_creation.create_session(self, info)
-        return session_creation.import_session(self, info, entries, quota_bytes)
+            return store.session_creation.create_session(self, info)
+        return store.session_creation.import_session(self, info, entries, quota_bytes)
 
     def check_not_moved(self) -> None:
         if not self.disk.exists(os.path.join(self.root, CONFIG_FILE)):
@@ -286,13 +276,27 @@ class FileStore:
 
     def _finish_conversion(self) -> bool:
         """Finish a conversion that died while this store was open; False if one is running."""
-        from smp_memory.store.convert import finish_conversion
-
         try:
-            finish_conversion(self.disk, self.root, 0.0)
+            store.convert.finish_conversion(self.disk, self.root, 0.0)
         except (LockTimeout, OSError):
             return False
         return True
+
+    def complete_conversion(self) -> None:
+        """Finish a conversion that died while this store was open. The root's lock is held."""
+        if has_unfinished_conversion(self.disk, self.root):
+            store.convert.complete(self.disk, self.root)
+
+    def recover_session(self, session: str, operation: str) -> None:
+        """Complete what an interrupted step left of a session that is not live."""
+        with store.archive_index.ArchiveIndex(self).locked(session, operation):
+            pass
+
+    def holds_all_of_archive(self, archive: str, session: str) -> bool:
+        return store.archive.holds_all_of_archive(self, archive, session)
+
+    def holds_private_files(self, archive: str, private: str) -> bool:
+        return store.archive.holds_private_files(self, archive, private)
 
     def session_not_found(self, session: str) -> SMPError:
         """The error for a session that is not live: archived, deleted or unknown, and what to do."""
@@ -302,9 +306,7 @@ class FileStore:
             self.check_current()
         except SMPError as error:
             return error
-        from smp_memory.store import archive_index, archive_names
-
-        archives = archive_index.ArchiveIndex(self)
+        archives = store.archive_index.ArchiveIndex(self)
         if self.disk.exists(archives.archive_path(session)):
             return SessionArchived(
                 f"Session {session} is archived. `smp session restore {session}` or memory.session({session!r}) restores it.",
@@ -313,7 +315,7 @@ class FileStore:
             )
         deleted = archives.deleted(session)
         hint = f"It was deleted; `smp session restore {session}` restores it." if deleted else ""
-        if not deleted and (summary := archive_names.foreign_summary(self.disk, self.root, session)):
+        if not deleted and (summary := foreign_summary(self.disk, self.root, session)):
             hint = f"Another program left a summary of it, {summary}; the memories themselves are not there."
         return SessionNotFound(
             f"No session {session} in {self.root}. {hint or f'`smp session list` lists the sessions, `smp session new {session}` starts a new one.'}",
@@ -333,13 +335,10 @@ class FileStore:
         *,
         path: str | None = None,
     ) -> SessionHead:
-        from smp_memory.store import archive, trash
-
+        archive, trash = store.archive, store.trash
         if state == PURGED:
-            from smp_memory.store.erasure import clean_index
-
             purged = trash.purge_session(self, session, note, audit, path)
-            clean_index(self, {session: None})
+            store.erasure.clean_index(self, {session: None})
             return purged
         if state == DELETED and origin == DELETED:
             moved = trash.change_deletion_record(self, session, note, path)
@@ -361,16 +360,9 @@ class FileStore:
         *,
         automatic: bool = False,
     ) -> Iterator[tuple[str, Purged]]:
-        from smp_memory.store.archive_erasure import purge_archives
-
-        return purge_archives(self, now, evidence, by, kept, automatic=automatic)
+        return store.archive_erasure.purge_archives(self, now, evidence, by, kept, automatic=automatic)
 
     # -- erasure
-
-    def check_memories_exist(self, session: str, ids: list[str]) -> None:
-        from smp_memory.store.erasure import check_memories_exist
-
-        check_memories_exist(self, session, ids)
 
     def erase(
         self,
@@ -379,9 +371,7 @@ class FileStore:
         note: Callable[[], object],
         renew_digests: Callable[[], tuple[list[str], list[str]]],
     ) -> None:
-        from smp_memory.store.erasure import erase
-
-        erase(self, targets, receipt, note, renew_digests)
+        store.erasure.erase(self, targets, receipt, note, renew_digests)
 
     def finish_erasure(self) -> bool:
         try:
@@ -389,21 +379,34 @@ class FileStore:
                 return False
         except SMPError:
             return False  # the user's state cannot be reached; memories can be read and written all the same
-        from smp_memory.store.erasure import finish_erasing
-
-        return finish_erasing(self)
+        return store.erasure.finish_erasing(self)
 
     # -- the index of other memories, settings
 
     def index_of(self, histories: Histories, problems: Mapping[str, list[Problem]]) -> SearchIndex:
-        from smp_memory.store.history_index import HistoryIndex
-
-        return HistoryIndex(histories, problems, self.access)
+        return store.history_index.HistoryIndex(histories, problems, self.access)
 
     def write_setting(self, name: str, value: Any) -> None:
-        from smp_memory.store.file_opening import write_setting
-
-        write_setting(self, name, value)
+        disk, path = self.disk, os.path.join(self.root, CONFIG_FILE)
+        self.check_open()
+        self.check_not_moved()
+        disk.make_folder(os.path.join(self.root, PRIVATE))
+        lock = SessionLock(disk, os.path.join(self.root, PRIVATE), f"the store {self.root}")
+        lock.acquire(self.config.lock_timeout_seconds)
+        try:
+            stored = read_settings(lambda: disk.read_small(path), path) or {}
+            if isinstance(stored, InvalidConfig):
+                raise InvalidConfig(f"{stored.message} {setting_advice(stored)}", **stored.details)
+            if value is None:
+                check_removal(stored, name)
+                value = {"layout": self.layout_name, "format": FORMAT}.get(name)
+            stored = with_setting(stored, name, value)
+            disk.replace(path, (json.dumps(stored, ensure_ascii=False, indent=2) + "\n").encode())
+        except OSError as error:
+            raise from_os_error(error, path, "changing the configuration") from error
+        finally:
+            lock.release()
+            lock.close()
 
     def configured_at(self) -> float | None:
         found = self.disk.stat(os.path.join(self.root, CONFIG_FILE))
@@ -412,33 +415,23 @@ class FileStore:
     # -- files of other programs and layouts, quarantine
 
     def unread_sessions(self) -> list[UnreadSession]:
-        from smp_memory.store.foreign_files import unread_sessions
-
-        return unread_sessions(self.disk, self.root, self.layout)
+        return store.foreign_files.unread_sessions(self.disk, self.root, self.layout)
 
     def unread_notice(self) -> str:
-        from smp_memory.store.foreign_files import describe_unread
-
-        return describe_unread(self)
+        return store.foreign_files.describe_unread(self)
 
     def convert(self, to: str, progress: Callable[[str], None] | None = None) -> None:
-        from smp_memory.store.convert import convert
-
-        convert(self, to, progress)
+        store.convert.convert(self, to, progress)
         self.mark_changed(GLOBAL_SESSION)
 
     def quarantined(self) -> list[QuarantinedEntry]:
-        from smp_memory.store.quarantine import list_quarantined
-
-        return list_quarantined(self)
+        return store.quarantine.list_quarantined(self)
 
     def quarantined_data(self, entry: QuarantinedEntry) -> bytes:
         return self.disk.read(entry.path)
 
     def restore_quarantined(self, entry: QuarantinedEntry, now: str) -> list[str]:
-        from smp_memory.store.quarantine import restore_quarantined
-
-        return restore_quarantined(self, entry, now)
+        return store.quarantine.restore_quarantined(self, entry, now)
 
     # -- closing
 
@@ -455,11 +448,9 @@ class FileStore:
             return
         written = [each for each in (*self._sessions.values(), *self.dropped) if each.writer.has_known_entries]
         if written:
-            from smp_memory.store.tidy import refresh_all
-
             for session in written:
                 session.is_closing = True
-            refresh_all(written)
+            store.tidy.refresh_all(written)
 
     def close(self) -> None:
         if self.closed:

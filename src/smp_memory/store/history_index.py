@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import TypeVar
 
+    from smp_memory.files.activity import AccessLog
     from smp_memory.index.rows import Row
     from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.privacy.visibility import Viewer
-    from smp_memory.store.port import AccessLogPort, Histories
+    from smp_memory.store.port import Histories
 
     T = TypeVar("T")
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 class HistoryIndex:
     """The index of these histories (by session and id), and the problems that reading them met."""
 
-    def __init__(self, histories: Histories, problems: Mapping[str, list[Problem]], log: AccessLogPort) -> None:
+    def __init__(self, histories: Histories, problems: Mapping[str, list[Problem]], log: AccessLog) -> None:
         self._histories = histories
         self._problems = problems
         self._pending = PendingAccesses(log)

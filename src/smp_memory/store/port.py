@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from smp_memory.config.settings import Config
     from smp_memory.errors import MemoryNotFound, SMPError
-    from smp_memory.files.disk import Disk
+    from smp_memory.files.activity import AccessLog
     from smp_memory.index.query import MatchColumns, RowConditions, TextMatch
     from smp_memory.index.rows import Row
     from smp_memory.index.tokenizer import ParsedText
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         TidyReport,
         UnreadSession,
     )
+    from smp_memory.privacy.audit import Audit
     from smp_memory.privacy.redaction import Redactor
     from smp_memory.privacy.visibility import Viewer
 
@@ -291,15 +292,16 @@ class Store(Protocol):
         """The search index of the live sessions."""
 
     @property
-    def audit(self) -> AuditLog: ...
+    def audit(self) -> Audit:
+        """Exports, deletions, erasures and redactions; ids and counts, never content. Made of an `AppendLog` in the store."""
 
     @property
-    def access(self) -> AccessLogPort:
+    def access(self) -> AccessLog:
         """Accesses to memories, by `session/ID`. Maintenance counts them and writes the counts into the sessions."""
 
     @property
-    def session_uses(self) -> AccessLogPort:
-        """Uses of sessions that no entry shows: started, restored, imported."""
+    def session_uses(self) -> AccessLog:
+        """Uses of sessions that no entry shows: started, restored, imported. Both are made of an `AppendLog` of the user."""
 
     @property
     def state(self) -> StateFiles: ...
@@ -366,9 +368,6 @@ class Store(Protocol):
 
     # erasure
 
-    def check_memories_exist(self, session: str, ids: list[str]) -> None:
-        """Raise MemoryNotFound if the live, archived or deleted session has no trace of one of these memories."""
-
     def erase(
         self,
         targets: dict[str, list[str]],
@@ -378,7 +377,8 @@ class Store(Protocol):
     ) -> None:
         """Erase memories (ids by session) with all histories, cold copies, indexes, logs and what summaries quote of them.
 
-        Fills in the receipt: what was rewritten, searched for the text, left, and what is pending. `renew_digests` rewrites digest
+        First raises MemoryNotFound if a live, archived or deleted session has no trace of one of them; `receipt.preview`: no more
+        than that. Fills in the receipt: what was rewritten, searched for the text, left, and what is pending. `renew_digests` rewrites digest
         files outside of the store; it returns the paths of existing ones, and failures. Then `note` writes the audit record.
         """
 
@@ -665,68 +665,13 @@ class IndexSearcher(Protocol):
         """The ids of a session's memories from a position on, by doc."""
 
 
-# -- logs and state
-
-
-class AuditLog(Protocol):
-    """Append-only log of exports, deletions, erasures and redactions; ids and counts, never content."""
-
-    failure: str | None  # why the last note was not written
-    path: str  # where it is, for people
-
-    def note(
-        self,
-        action: str,
-        *,
-        at: str | None = None,
-        by: str | None = None,
-        session: str | None = None,
-        ids: Iterable[str] = (),
-        count: int | None = None,
-        kinds: Mapping[str, int] | None = None,
-        reason: str | None = None,
-        sync: bool = True,
-        **facts: Any,
-    ) -> bool:
-        """Append a line; False if it could not be written, which is logged and is no error of the operation."""
-
-    def entries(self) -> list[dict[str, Any]]: ...
-
-    def problems(self) -> list[str]:
-        """What is wrong with the log: lines that were changed, removed or added by others."""
-
-
-class AccessLogPort(Protocol):
-    """Log of accesses to memories, or of uses of sessions. A hint: losing a part of it is no error."""
-
-    path: str  # where it is, for people
-
-    def record(self, names: Iterable[str], at_seconds: float) -> None: ...
-
-    def flush(self) -> None:
-        """Write what is still in this process."""
-
-    def read(self, offset: int) -> tuple[list[tuple[str, float]], int]:
-        """Names and times from an offset on, and the offset of the end."""
-
-    def pending(self) -> list[tuple[str, float]]:
-        """Names and times that `flush` would write."""
-
-    def remove_before(self, until: int) -> None:
-        """Remove the log up to an offset, after it was counted."""
-
-    def last_uses(self) -> dict[str, float]: ...
-
-    def compact(self) -> None: ...
-
-    def size_bytes(self) -> int: ...
+# -- state
 
 
 class StateFiles(Protocol):
     """Small files of one user about one store, in a folder outside the store, whatever the backend; and whether the user trusts it."""
 
     folder: str
-    disk: Disk  # the file library for it; in RAM for a store in RAM
 
     def path(self, *names: str) -> str:
         """The path of a file in it, for files that are locked or appended to."""
@@ -736,9 +681,6 @@ class StateFiles(Protocol):
 
     def boot_id(self) -> str:
         """Identifies the boot of this machine; with the time since boot it is evidence about the wall clock."""
-
-    def make(self) -> None:
-        """Create the folder, if there is none."""
 
     def has(self, name: str) -> bool: ...
 

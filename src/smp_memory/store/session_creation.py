@@ -17,6 +17,7 @@ from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, PRIVATE
 from smp_memory.files.reader import SessionReader
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.ids import new_uid
+from smp_memory.model.storage_reports import ARCHIVED, DELETED
 
 if TYPE_CHECKING:
     from smp_memory.files.layouts.layout import Layout
@@ -63,16 +64,12 @@ def _check_name(store: FileStore, session: str) -> None:
 
 def _check_not_archived(store: FileStore, session: str) -> None:
     """Raise SessionExists if an archived session has this name; recover an interrupted deletion under it."""
-    from smp_memory.store.archive_index import ArchiveIndex
-
-    archives = ArchiveIndex(store)
-    if archives.is_archived(session):
+    if any(each.has_memories for each in store.sessions(ARCHIVED, id=session)):
         raise SessionExists(
             f"There is an archived session {session}; memory.session({session!r}) restores it.", session=session
         )
-    if not store.layout.info_file and not archives.is_live(session) and archives.deleted(session):
-        with archives.locked(session, "creating a session"):
-            pass
+    if not store.layout.info_file and store.sessions(DELETED, id=session):
+        store.recover_session(session, "creating a session")
 
 
 def _taken(session: str) -> SessionExists:

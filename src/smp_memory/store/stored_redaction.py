@@ -18,12 +18,12 @@ from smp_memory.files import cold_segment
 from smp_memory.files.cold_segment import ColdSegment, decode_cold_entry
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.layouts.layout import OVERVIEW_FILES, OVERVIEWS, QUARANTINE
+from smp_memory.files.user_state import ERASING
 from smp_memory.model.entry import Entry
 from smp_memory.model.storage_reports import RedactionReport
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.cold_storage import cold_path
 from smp_memory.store.erasure import clean_index, intend
-from smp_memory.store.file_store import ERASING
 from smp_memory.store.rewrite import SessionEdit, copy_of, private_name, rewrite_under_lock
 
 if TYPE_CHECKING:
