@@ -50,7 +50,7 @@ MAY_BE_LONGER = {
     "files/reader.py": 490,
     "files/entry_fields.py": 460,
     "files/locked_files.py": 460,
-    "model/history.py": 465,
+    "model/history.py": 500,  # histories, their snapshots, ids and hand edits
     "designs.py": 460,  # every method of five designs
     "memory.py": 780,  # one facade with every method of a store
     "session.py": 580,  # and of a session

@@ -11,6 +11,7 @@ from smp_memory.discovery import in_nearest_store
 from smp_memory.errors import InvalidRecord, MemoryNotFound, maps_errors
 from smp_memory.import_lock import loading
 from smp_memory.lifecycle.open_session import OpenSession
+from smp_memory.model.history import COLD
 from smp_memory.model.times import to_text
 from smp_memory.privacy.settings import clean_metadata, log_metadata_redaction
 from smp_memory.search import records
@@ -494,7 +495,7 @@ class SessionMemory:
 
     def archived(self) -> list[ColdMemory]:
         """The memories in the cold segment: id, type, when they were written and moved, and why."""
-        return self._files.cold_memories()
+        return self._files.history(segment=COLD).moved
 
     def restore_archived(self, *ids: Any) -> Record | None:
         """Bring memories back from the cold segment, with their ids and histories; the last one is returned."""

@@ -18,7 +18,7 @@ from smp_memory.errors import (
 )
 from smp_memory.model.content_checks import content_problems
 from smp_memory.model.entry import Entry
-from smp_memory.model.history import IdAllocator, SessionHistory
+from smp_memory.model.history import COLD, HOT, IdAllocator, SessionHistory
 from smp_memory.model.reports import Problem, Report
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.storage_reports import (
@@ -87,7 +87,7 @@ class SqliteSession:
         self._store = store
         self._states = states  # the states in which it can be read
         self._holders: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._read: tuple[int, SessionHistory, list[Problem]] | None = None  # with the version that was read
+        self._read: tuple[int, SessionHistory] | None = None  # with the version that was read
         self._config: Config | None = None
 
     @property
@@ -138,7 +138,7 @@ class SqliteSession:
                 self._append(entries, lines)
                 self._save(allocator, is_maintenance=batch.is_maintenance)
         except MemoryNotFound as error:
-            raise incomplete.with_unreadable(error, self.unreadable()) from None
+            raise incomplete.with_unreadable(error, self._history(self._row()).unreadable) from None
         self.size_bytes += new_bytes
 
     def _append(self, entries: list[Entry], lines: list[str]) -> None:
@@ -158,42 +158,49 @@ class SqliteSession:
 
     def _history(self, row: sqlite3.Row) -> SessionHistory:
         if self._read is None or self._read[0] != row["version"]:
-            history, problems, size = SessionHistory(), [], 0
-            entries = []
-            for seq, line in self._store.all("SELECT seq, line FROM entry WHERE session = ? AND cold IS NULL", self.no):
-                start, size = size, size + len(line.encode())
-                try:
-                    entry = decode_entry(line)
-                except (ValueError, TypeError, KeyError, RecursionError):
-                    problems.append(Problem(self.location, seq, "damaged", "This row cannot be read as an entry."))
-                    continue
-                entry.file, entry.place, entry.line = "entry", (start, size), seq
-                entries.append(entry)
-            history.add(entries)
-            self._read, self.size_bytes = (row["version"], history, problems), size
+            history = self._select("cold IS NULL")
+            self.size_bytes = self._bytes("cold IS NULL")
+            self._read = (row["version"], history)
         return self._read[1]
 
-    def view(self, read: Callable[[SessionHistory], Any]) -> Any:
+    def _select(self, condition: str, ids: Iterable[str] | None = None) -> SessionHistory:
+        """The history of these rows; unreadable rows are problems."""
+        sql = f"SELECT seq, line FROM entry WHERE session = ? AND {condition}"
+        history, size, entries = SessionHistory(), 0, []
+        rows = self._store.all(sql, self.no) if ids is None else []
+        for id in ids or ():
+            rows += self._store.all(f"{sql} AND id = ?", self.no, id)
+        for seq, line in rows:
+            start, size = size, size + len(line.encode())
+            try:
+                entry = decode_entry(line)
+            except (ValueError, TypeError, KeyError, RecursionError):
+                history.unreadable.append(
+                    Problem(self.location, seq, "damaged", "This row cannot be read as an entry.")
+                )
+                continue
+            entry.file, entry.place, entry.line = "entry", (start, size), seq
+            entries.append(entry)
+        history.add(entries)
+        return history
+
+    def history(
+        self,
+        ids: Iterable[str] | None = None,
+        *,
+        kind: str | None = None,
+        last: int | None = None,
+        segment: str = HOT,
+    ) -> SessionHistory:
         with self._store.reading():
-            history = self._history(self._row())
-            self.unreadable()
-            return read(history)
-
-    def view_tail(self, kind: str, count: int, read: Callable[[SessionHistory], Any]) -> Any:
-        return self.view(read)
-
-    def history(self, id: str) -> Any:
-        return self.view(lambda session_history: session_history.histories.get(id))
-
-    def unreadable(self) -> list[Problem]:
-        return incomplete.report(list(self._read[2])) if self._read is not None else []
-
-    def read_errors(self) -> list[Problem]:
-        return incomplete.errors([*self._read[2], *self._read[1].problems]) if self._read is not None else []
-
-    def memory_not_found(self, id: str) -> MemoryNotFound:
-        error = MemoryNotFound(f"{id} does not exist in session {self.session}.", id=id, session=self.session)
-        return incomplete.with_unreadable(error, self.unreadable())
+            row = self._row()
+            if segment == COLD:
+                history = self._select("cold IS NOT NULL", ids)
+                history.moved = self._cold_memories()
+            else:
+                history = self._history(row) if ids is None else self._select("cold IS NULL", ids)
+            incomplete.report(history.unreadable)
+            return history
 
     def sizes(self) -> dict[str, int]:
         with self._store.reading():
@@ -239,12 +246,12 @@ class SqliteSession:
 
     def cold_version(self) -> object | None:
         row = self._row()
-        return row["version"] if self.cold_ids() else None
+        return row["version"] if self._cold() else None
 
     def cold_bytes(self) -> int:
         return self._bytes("cold IS NOT NULL")
 
-    def cold_memories(self) -> list[ColdMemory]:
+    def _cold_memories(self) -> list[ColdMemory]:
         found: dict[str, ColdMemory] = {}
         for entry, about, size in self._cold():
             known = found.get(entry.id)
@@ -256,16 +263,8 @@ class SqliteSession:
                 found[entry.id] = known._replace(bytes=known.bytes + size, entries=known.entries + 1)
         return list(found.values())
 
-    def cold_ids(self) -> set[str]:
-        return {entry.id for entry, _, _ in self._cold()}
-
-    def cold_history(self, problems: list[Problem] | None = None) -> SessionHistory:
-        history = SessionHistory()
-        history.add(entry for entry, _, _ in self._cold())
-        return history
-
     def cold_record_with_key(self, key: str) -> Any:
-        histories = self.cold_history()
+        histories = self.history(segment=COLD)
         id = histories.idempotent.get(key)
         return histories.histories[id].record(self.session) if id is not None else None
 
@@ -300,7 +299,7 @@ class SqliteSession:
     def restore_from_cold(self, ids: list[str], admit: Callable[[int, int], None]) -> None:
         with self._store.transaction():
             history = self._history(self._row())
-            known = {memory.id: memory.bytes for memory in self.cold_memories()}
+            known = {memory.id: memory.bytes for memory in self._cold_memories()}
             for id in ids:
                 if id not in known:
                     raise MemoryNotFound(
@@ -392,10 +391,8 @@ class SqliteSession:
     # -- verification
 
     def validate(self) -> Report:
-        return self.view(self._report)  # type: ignore[no-any-return]
-
-    def _report(self, history: SessionHistory) -> Report:
-        problems = [*self.unreadable(), *history.problems, *content_problems(history, self.cold_ids())]
+        history, cold = self.history(), self.history(segment=COLD)
+        problems = [*history.unreadable, *history.problems, *content_problems(history, set(cold.histories))]
         return Report(problems, len(history.histories))
 
     repair = validate

@@ -42,6 +42,7 @@ from smp_memory.files.activity import SESSION_USES, AccessLog
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import open_user_state
+from smp_memory.incomplete import memory_not_found
 from smp_memory.model import ids
 from smp_memory.model.entry import Entry
 from smp_memory.model.history import SessionHistory
@@ -293,7 +294,8 @@ class SqliteStore:
             if self.is_archived(session):
                 raise SessionExists(f"Session {session} is archived already.", session=session)
             found = self.session(session)
-            records = found.view(lambda history: [each.record(session) for each in history.histories.values()])
+            histories = found.history().histories.values()
+            records = [record for each in histories if (record := each.record(session)) is not None]
             figures = {
                 "layout": NAME,
                 "memories": sum(1 for record in records if not record.deleted),
@@ -400,7 +402,7 @@ class SqliteStore:
         known = {entry.id for each in found for entry in each.entries_of(names)}
         missing = next((name for name in names if name not in known), None)
         if missing is not None:
-            raise found[0].memory_not_found(missing)
+            raise memory_not_found(found[0], missing)
 
     def erase(
         self,
@@ -604,8 +606,9 @@ class SqliteIndex:
             if self._made is None or self._made[0] != state:
                 self.close()
                 sessions = [self._store.session(name) for name in self._store.session_ids()]
-                histories = {each.session: each.view(lambda history: dict(history.histories)) for each in sessions}
-                problems = {each.session: each.unreadable() for each in sessions}
+                found = {each.session: each.history() for each in sessions}
+                histories = {name: dict(history.histories) for name, history in found.items()}
+                problems = {name: history.unreadable for name, history in found.items()}
                 self._made = state, HistoryIndex(histories, problems, self._store.access)
             return self._made[1]
 

@@ -21,8 +21,9 @@ from smp_memory.errors import (
     StorageError,
     from_os_error,
 )
+from smp_memory.incomplete import memory_not_found
 from smp_memory.lifecycle.session_size import report, weighed_memories
-from smp_memory.model.history import PausedCollection
+from smp_memory.model.history import COLD, PausedCollection
 from smp_memory.model.storage_reports import MovedEntries
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
@@ -192,7 +193,7 @@ def make_room(session: OpenSession, error: SizeLimitExceeded) -> None:
 
 def cold_ids_among(session: OpenSession, ids: list[str]) -> list[str]:
     """The ids among these whose memories are in the cold segment."""
-    cold = session.files.cold_ids()
+    cold = session.files.history(ids, segment=COLD).histories
     return [id for id in ids if id in cold]
 
 
@@ -202,23 +203,22 @@ def restore_cold(session: OpenSession, ids: list[Any]) -> list[Record]:
     store, quota = session.store, session.config.quota_bytes
     session.files.restore_from_cold(names, lambda used, new: store.admit(session.id, used, new, quota))
     store.audit.note("restore_archived", at=to_text(session.now()), by=session.author, session=session.id, ids=names)
-    records: list[Record] = session.files.view(
-        lambda session_history: [session_history.histories[name].record(session.id) for name in names]
-    )
-    return records
+    histories = session.files.history(names).histories
+    return [record for name in names if (record := histories[name].record(session.id)) is not None]
 
 
 def cold_records(session: OpenSession, ids: list[str]) -> list[Record]:
     """Records of memories in the cold segment, without moving them."""
-    histories = session.files.cold_history().histories
+    histories = session.files.history(ids, segment=COLD).histories
     return [record for id in ids if (record := histories[id].record(session.id)) is not None]
 
 
 def missing_memory(session: OpenSession, id: str) -> MemoryNotFound:
     """The error for an id that is not in the session; it says so if the memory was compacted."""
-    if not cold_ids_among(session, [id]):
-        return session.files.memory_not_found(id)
-    path = session.files.cold_location
+    cold = session.files.history([id], segment=COLD).histories.get(id)
+    if cold is None:
+        return memory_not_found(session.files, id)
+    path = cold.first.file
     return MemoryNotFound(
         f"{id} was compacted: it is in the cold segment {path}. `smp restore {id}`, or restore({id!r}), brings it back.",
         id=id,

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from smp_memory.config import Config
     from smp_memory.model.deletions import Trashed
-    from smp_memory.model.history import SessionHistory
     from smp_memory.model.record import Record
     from smp_memory.policies.clock_trust import Evidence
     from smp_memory.privacy.redaction import RedactedSpan
@@ -188,16 +187,11 @@ def deleted(scope: Scope) -> list[Trashed]:
 def session_trash(files: SessionStore, config: Config) -> list[Trashed]:
     """The deleted memories of one session, by these settings."""
     announced, retention, auto = files.announced_purges(), _retention(config), config["lifecycle.auto_purge"]
-
-    def trash_of(session_history: SessionHistory) -> list[Trashed]:
-        return [
-            trashed(history, files.session, announced.get(name), retention, auto)
-            for name, history in session_history.histories.items()
-            if history.deletion is not None
-        ]
-
-    found: list[Trashed] = files.view(trash_of)
-    return found
+    return [
+        trashed(history, files.session, announced.get(name), retention, auto)
+        for name, history in files.history().histories.items()
+        if history.deletion is not None
+    ]
 
 
 # -- purge and erasure

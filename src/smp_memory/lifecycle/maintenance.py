@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
     from smp_memory.config import Config
     from smp_memory.lifecycle.open_session import OpenSession
-    from smp_memory.model.history import SessionHistory
     from smp_memory.model.storage_reports import ArchivedSession
     from smp_memory.policies.clock_trust import Evidence
     from smp_memory.scope import Scope
@@ -360,15 +359,8 @@ def _logged_accesses(store: Store) -> tuple[dict[str, list[Access]], int]:
 
 def _flush_access_counts(session: OpenSession, used: list[Access]) -> int:
     """Write access counts into a session; returns the number of memories. This creates no revision: `updated` stays."""
-
-    def stored_counts(session_history: SessionHistory) -> dict[str, Any]:
-        return {
-            id: history.data().get("access")
-            for id, history in session_history.histories.items()
-            if history.deletion is None
-        }
-
-    before = session.files.view(stored_counts)
+    histories = session.files.history([id for id, _, _ in used]).histories
+    before = {id: history.data().get("access") for id, history in histories.items() if history.deletion is None}
     operations: list[Operation] = [
         Update(id, {"access": access}, None, None, session.content_limit, may_touch_turns=True)
         for id, count, last in used

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from smp_memory.config import Config
     from smp_memory.decay import Policy
     from smp_memory.model.entry import Entry
-    from smp_memory.model.history import SessionHistory
     from smp_memory.store.port import IndexSearcher, SessionStore, Store
 
     Figures = dict[str, tuple[float, float, datetime | None]]  # priority, priority without floor, last access
@@ -59,18 +58,14 @@ def weighed_memories(store: Store, session: SessionStore, policy: Policy, now: d
     """All memories with the figures that planning needs; one without figures counts as new."""
     known = figures(store, session.session, policy, now)
 
-    def weigh(session_history: SessionHistory) -> list[WeighedMemory]:
-        found = []
-        for id, history in session_history.histories.items():
-            record = history.record(session.session)
-            if record is not None:
-                priority, faded, last = known.get(id, (1.0, 1.0, None))
-                earlier_bytes = _size(history.superseded()) if len(history.entries) > 2 else 0
-                found.append(WeighedMemory(record, _size(history.entries), priority, last, earlier_bytes, faded))
-        return found
-
-    memories: list[WeighedMemory] = session.view(weigh)
-    return memories
+    found = []
+    for id, history in session.history().histories.items():
+        record = history.record(session.session)
+        if record is not None:
+            priority, faded, last = known.get(id, (1.0, 1.0, None))
+            earlier_bytes = _size(history.superseded()) if len(history.entries) > 2 else 0
+            found.append(WeighedMemory(record, _size(history.entries), priority, last, earlier_bytes, faded))
+    return found
 
 
 def _size(entries: list[Entry]) -> int:

@@ -67,8 +67,7 @@ def lookup_index(scope: Scope, session: str) -> dict[str, Any]:
     """The lookup index of one session, in the form of design 004 in its layout `log`, else of design 001."""
     at, priority, files = to_text(scope.now()), _priority_of(scope), scope.store.session(session)
     if scope.config.layout == "log":
-        histories = files.view(lambda session_history: list(session_history.histories.values()))
-        return lookup.entry_index(session, at, histories, priority)
+        return lookup.entry_index(session, at, list(files.history().histories.values()), priority)
     return lookup.inverted_index(session, at, records(files), lambda record: sorted(spellings(text_of(record.given))))
 
 

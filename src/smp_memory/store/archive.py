@@ -42,13 +42,13 @@ from smp_memory.files.layouts.layout import OVERVIEWS, PRIVATE
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.files.reader import SessionReader
 from smp_memory.model.clone_merge import in_order
+from smp_memory.model.history import COLD
 from smp_memory.model.reports import Problem
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.storage_reports import ArchivedSession
 from smp_memory.model.times import to_text
 from smp_memory.store import archive_names
 from smp_memory.store.archive_index import ArchiveIndex
-from smp_memory.store.cold_storage import cold_history
 from smp_memory.store.convert import contents_of
 from smp_memory.store.file_store import FileStore
 from smp_memory.store.layout_detection import layout_in, layout_of, names_below
@@ -403,11 +403,8 @@ def _archives_of(session: FileSession) -> list[str]:
 
 def _entries(session: FileSession) -> dict[str, str]:
     """All entries of a session and its cold segment: content key to memory id."""
-    live: list[Entry] = session.view(
-        lambda session_history: [entry for history in session_history.histories.values() for entry in history.entries]
-    )
-    cold = [entry for history in cold_history(session).histories.values() for entry in history.entries]
-    return {_key(entry): entry.id for entry in (*live, *cold)}
+    histories = [*session.history().histories.values(), *session.history(segment=COLD).histories.values()]
+    return {_key(entry): entry.id for history in histories for entry in history.entries}
 
 
 def _key(entry: Entry) -> str:

@@ -184,7 +184,4 @@ def _purge_archive(
 
 
 def _trash_count(copy: SessionCopy) -> int:
-    count: int = copy.files.view(
-        lambda session_history: sum(history.deletion is not None for history in session_history.histories.values())
-    )
-    return count
+    return sum(history.deletion is not None for history in copy.files.history().histories.values())

@@ -96,11 +96,8 @@ def cold_rows(session: FileSession, segment: ColdSegment | None = None) -> list[
     rows = segment.rows()
     if not rows:
         return []
-    in_files = session.view(
-        lambda session_history: {
-            (entry.id, entry.seq) for history in session_history.histories.values() for entry in history.entries
-        }
-    )
+    histories = session.history().histories.values()
+    in_files = {(entry.id, entry.seq) for history in histories for entry in history.entries}
     by_id: dict[str, list[ColdRow]] = {}
     for row in rows:
         by_id.setdefault(row.id, []).append(row)
@@ -179,6 +176,7 @@ def cold_history(session: FileSession, problems: list[Problem] | None = None) ->
         entries = []
         for found in segment.entries():
             if key_of(found.row) in rows and (entry := decode_cold_entry(found, name)) is not None:
+                entry.file = segment.path
                 entries.append(entry)
                 lost.pop(key_of(found.row), None)
         session_history.add(entries)

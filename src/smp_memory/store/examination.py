@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from smp_memory.errors import SMPError
 from smp_memory.model.health import COLD, ENTRY, METADATA, StoredContent
+from smp_memory.model.history import COLD as COLD_SEGMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,8 +76,7 @@ class PlainSessionExamination:
         self._has_info = False  # cached: reading YAML metadata takes tens of milliseconds
 
     def _read_history(self) -> SessionHistory:
-        history: SessionHistory = self.files.view(lambda session_history: session_history)
-        return history
+        return self.files.history()
 
     @property
     def session_history(self) -> SessionHistory:
@@ -115,7 +115,7 @@ class PlainSessionExamination:
         return self.files.validate()
 
     def cold_ids(self) -> set[str]:
-        return self.files.cold_ids()
+        return set(self.files.history(segment=COLD).histories)
 
     def entries(self) -> Iterator[Entry]:
         """Every entry that was read."""
@@ -129,5 +129,5 @@ class PlainSessionExamination:
         if info is not None:
             fields = {"project": info.project, "tags": info.tags, "context": info.context, "other": info.other}
             yield StoredContent(METADATA, "", self.files.location, 0, fields)
-        for history in self.files.cold_history().histories.values():
-            yield StoredContent(COLD, history.first.id, self.files.cold_location, 0, history.data())
+        for history in self.files.history(segment=COLD_SEGMENT).histories.values():
+            yield StoredContent(COLD, history.first.id, history.first.file, 0, history.data())

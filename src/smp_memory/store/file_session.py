@@ -28,6 +28,7 @@ from smp_memory.files.partial_reader import read_tail
 from smp_memory.files.reader import SessionReader
 from smp_memory.files.user_state import PlanApproval
 from smp_memory.files.writer import SessionWriter
+from smp_memory.model.history import COLD, HOT, SessionHistory
 from smp_memory.model.session_info import FORMAT
 from smp_memory.privacy.settings import checked
 from smp_memory.store import session_metadata
@@ -35,17 +36,17 @@ from smp_memory.store.durability import GroupCommit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from smp_memory.config import Config
     from smp_memory.git.metadata_conflicts import MetadataConflict
     from smp_memory.model.entry import Entry
-    from smp_memory.model.history import IdAllocator, RecordHistory, SessionHistory
+    from smp_memory.model.history import IdAllocator
     from smp_memory.model.record import Record, Records
     from smp_memory.model.reports import Problem, Report
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.model.storage_reports import ColdMemory, MovedEntries, RecordedDeletion, RedactionReport, TidyReport
+    from smp_memory.model.storage_reports import MovedEntries, RecordedDeletion, RedactionReport, TidyReport
     from smp_memory.policies.compaction_plan import CompactionPlan
     from smp_memory.policies.purge import AnnouncedPurge, PurgeCheck
     from smp_memory.privacy.redaction import Redactor
@@ -228,33 +229,48 @@ class FileSession:
 
     # -- reading
 
-    def view(self, read: Callable[[SessionHistory], Any]) -> Any:
-        """Call `read` with the session's current history."""
+    def history(
+        self,
+        ids: Iterable[str] | None = None,
+        *,
+        kind: str | None = None,
+        last: int | None = None,
+        segment: str = HOT,
+    ) -> SessionHistory:
         self._store.check_open()
+        if segment == COLD:
+            return self._cold_history(ids)
+        if ids is not None:
+            ids = list(ids)
+            found = self._histories_by_index(ids) if self._is_index_faster() else None
+            if found is not None:
+                return found
         with self.reader.mutex:
-            session_history = self.reader.catch_up()
-            self.unreadable()
-            return read(session_history if session_history.histories else self._reread_if_moved())
+            tail = read_tail(self.reader, kind, last) if kind is not None and last is not None else None
+            if tail is None:
+                known = self.reader.catch_up()
+                known = known if known.histories else self._reread_if_moved()
+                tail = known.snapshot() if ids is None else known.subset(ids)
+            tail.unreadable = self.unreadable()
+            return tail
 
-    def history(self, id: str) -> RecordHistory | None:
-        history = self._history_by_index(id) if self._is_index_faster() else None
-        if history is None:
-            history = self.view(lambda session_history: session_history.histories.get(id))
-        return history
+    def _histories_by_index(self, ids: list[str]) -> SessionHistory | None:
+        """These memories without reading the session; None if one of them is not where the index says."""
+        from smp_memory.store.record_reader import history_by_index
+
+        session_history = SessionHistory()
+        for id in ids:
+            history = history_by_index(self._store, self.session, id)
+            if history is None:
+                return None
+            session_history.histories[id] = history
+        return session_history
 
     def _is_index_faster(self) -> bool:
         """Whether reading the session takes longer than opening the index. No index is built for it."""
         if self.reader.states or sum(self.sizes().values()) < _LARGE_BYTES:
             return False
         return self._store.disk.exists(self._store.indexer.folder)
-
-    def _history_by_index(self, id: str) -> RecordHistory | None:
-        from smp_memory.store.record_reader import history_by_index
-
-        return history_by_index(self._store, self.session, id)
-
-    def read_errors(self) -> list[Problem]:
-        return incomplete.errors(self.reader.problems())
 
     def unreadable(self) -> list[Problem]:
         """Unreadable entries at the last read of this process; each is logged once."""
@@ -268,11 +284,6 @@ class FileSession:
             return problems
         return incomplete.located_in_archive(problems, self.session, self.reader.folder, self.archive_path)
 
-    def memory_not_found(self, id: str) -> MemoryNotFound:
-        """The error for an id that is not in the session; it mentions unreadable entries."""
-        error = MemoryNotFound(f"{id} does not exist in session {self.session}.", id=id, session=self.session)
-        return incomplete.with_unreadable(error, self.unreadable())
-
     def _reread_if_moved(self) -> SessionHistory:
         """The history of a session that seems to be empty: it may be archived and restored at this moment."""
         for _ in range(_TRIES):
@@ -284,13 +295,6 @@ class FileSession:
                 return session_history
             self._store.check_exists(self.session)
         return session_history
-
-    def view_tail(self, kind: str, count: int, read: Callable[[SessionHistory], Any]) -> Any:
-        """Like `view`, but the history needs to hold only the last memories of a type."""
-        self._store.check_open()
-        with self.reader.mutex:
-            session_history = read_tail(self.reader, kind, count)
-            return read(session_history) if session_history is not None else self.view(read)
 
     def sizes(self) -> dict[str, int]:
         disk, folder = self._store.disk, self.reader.folder
@@ -370,26 +374,18 @@ class FileSession:
         found = self._store.disk.stat(self.cold_location)
         return found.st_size if found is not None else 0
 
-    def cold_memories(self) -> list[ColdMemory]:
-        from smp_memory.store.cold_storage import cold_memories
-
-        return cold_memories(self)
-
-    def cold_ids(self) -> set[str]:
+    def _cold_history(self, ids: Iterable[str] | None) -> SessionHistory:
         if self.cold_version() is None:
-            return set()
-        from smp_memory.store.cold_storage import HISTORY, cold_rows
+            return SessionHistory()
+        from smp_memory.store.cold_storage import cold_history, cold_memories
 
-        return {row.id for row in cold_rows(self) if HISTORY not in row.about}
-
-    def cold_history(self, problems: list[Problem] | None = None) -> SessionHistory:
-        from smp_memory.store.cold_storage import cold_history
-
-        found: list[Problem] = []
-        session_history = cold_history(self, found)
-        if problems is not None:
-            problems += self._named(found)
-        return session_history
+        problems: list[Problem] = []
+        found = cold_history(self, problems)
+        if ids is not None:
+            found = found.subset(ids)
+        found.unreadable = self._named(problems)
+        found.moved = cold_memories(self)
+        return found
 
     def cold_record_with_key(self, key: str) -> Record | None:
         if self.cold_version() is None:

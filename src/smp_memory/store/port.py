@@ -13,8 +13,8 @@ Terminology, used in code, files, command line and docs alike:
     BATCH      operations that are resolved and stored together; an ATOMIC batch is visible as a whole or not at all.
     ACKNOWLEDGED  `commit` returned without an error: the memory is as durable as the store's durability says.
     LIVE       a session that can be written; the others are ARCHIVED or DELETED (in the trash of sessions).
-    COLD       entries that compaction moved out of a session into its COLD SEGMENT. They are not in `view` or the index.
-    TRASH      memories whose last entry is a deletion; they are in `view` until they are purged or erased.
+    COLD       entries that compaction moved out of a session into its COLD SEGMENT. They are not in the index.
+    TRASH      memories whose last entry is a deletion; they are in `history` until they are purged or erased.
     PURGE      removal of what was in the trash long enough; ERASURE: removal at once, of every copy, with a receipt.
 
 Guarantees of every backend
@@ -48,6 +48,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from smp_memory.model.history import HOT
+
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from smp_memory.config import Config
-    from smp_memory.errors import MemoryNotFound, SMPError
+    from smp_memory.errors import SMPError
     from smp_memory.files.disk import Disk
     from smp_memory.index.query import MatchColumns, RowConditions, TextMatch
     from smp_memory.index.rows import Row
@@ -71,7 +73,6 @@ if TYPE_CHECKING:
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.model.storage_reports import (
         ArchivedSession,
-        ColdMemory,
         MovedEntries,
         QuarantinedEntry,
         RecordedDeletion,
@@ -152,23 +153,21 @@ class SessionStore(Protocol):
 
     # reading
 
-    def view(self, read: Callable[[SessionHistory], Any]) -> Any:
-        """Call `read` with all memories acknowledged before the call. `read` must not change the history."""
+    def history(
+        self,
+        ids: Iterable[str] | None = None,
+        *,
+        kind: str | None = None,
+        last: int | None = None,
+        segment: str = HOT,
+    ) -> SessionHistory:
+        """All memories acknowledged before the call, deleted ones included, or those of the COLD segment. Callers do not change it.
 
-    def view_tail(self, kind: str, count: int, read: Callable[[SessionHistory], Any]) -> Any:
-        """Like `view`, with at least the last memories of a type; cheap also for a large session that is not yet read."""
-
-    def history(self, id: str) -> RecordHistory | None:
-        """The history of one memory; None if it never existed. Cheap also for a large session that is not yet read."""
-
-    def unreadable(self) -> list[Problem]:
-        """Unreadable entries at the last read; each is logged once per process (`incomplete.report`)."""
-
-    def read_errors(self) -> list[Problem]:
-        """All errors at the last read: unreadable entries, and entries that contradict each other."""
-
-    def memory_not_found(self, id: str) -> MemoryNotFound:
-        """The error for an unknown id; it mentions unreadable entries."""
+        `unreadable` has the entries that cannot be read (each logged once per process, `incomplete.report`), `problems`
+        those that contradict each other; `moved` of the cold segment, when and why each memory was moved.
+        ids: only these memories, without reading the session if that takes long; one that is not there is left out.
+        kind and last: at least the last memories of a type, if that is cheaper than reading the session.
+        """
 
     def sizes(self) -> dict[str, int]:
         """Bytes by file or by part; their sum counts for the quota."""
@@ -197,15 +196,6 @@ class SessionStore(Protocol):
         """A value that changes whenever the cold segment does; None if there is no cold segment."""
 
     def cold_bytes(self) -> int: ...
-
-    def cold_memories(self) -> list[ColdMemory]:
-        """What the cold segment holds, in the order in which it was moved."""
-
-    def cold_ids(self) -> set[str]:
-        """The ids of the memories in the cold segment that are not in the session."""
-
-    def cold_history(self, problems: list[Problem] | None = None) -> SessionHistory:
-        """The histories of these memories. `problems` gets the entries that cannot be read."""
 
     def cold_record_with_key(self, key: str) -> Record | None:
         """The memory with this idempotency key in the cold segment, so that a repeated write still finds it."""

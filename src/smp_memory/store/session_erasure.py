@@ -24,6 +24,7 @@ from smp_memory.errors import SMPError
 from smp_memory.files.cold_segment import FILE as COLD
 from smp_memory.files.cold_segment import ColdSegment, decode_cold_entry
 from smp_memory.files.layouts.layout import OVERVIEW_FILES, OVERVIEWS, QUARANTINE
+from smp_memory.incomplete import memory_not_found
 from smp_memory.model.history import PausedCollection
 from smp_memory.policies.compaction_plan import AUTHOR, covers, without_quotes
 from smp_memory.store import trash
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from smp_memory.files.disk import Disk
     from smp_memory.files.file_state import FileState
     from smp_memory.files.reader import SessionReader
-    from smp_memory.model.history import SessionHistory
     from smp_memory.store.file_session import FileSession
     from smp_memory.store.rewrite import Rewritten
 
@@ -57,18 +57,15 @@ class ErasedEntries(NamedTuple):
 
 def check_memories_exist(session: FileSession, ids: list[str]) -> None:
     """Raise MemoryNotFound for an id that is neither in the session's files nor in its cold segment nor in quarantine."""
-
-    def missing(session_history: SessionHistory) -> set[str]:
-        return {name for name in ids if name not in session_history.histories and name not in session_history.orphans}
-
     with PausedCollection():
-        left: set[str] = session.view(missing)
+        found = session.history()
+    left = {name for name in ids if name not in found.histories and name not in found.orphans}
     if left:
         left -= {row.id for row in ColdSegment(session.store.disk, os.path.join(session.reader.private, COLD)).rows()}
         left -= {name for name in left if _quarantined(session.reader, RemnantMatcher([name], []))}
     if left:
         name = min(left)
-        raise session.memory_not_found(name)
+        raise memory_not_found(session, name)
 
 
 def erase_in(session: FileSession, ids: list[str]) -> ErasedEntries:

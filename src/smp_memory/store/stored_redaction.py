@@ -44,7 +44,9 @@ def preview_redaction(session: FileSession, redactor: Redactor) -> RedactionRepo
     """Report what a redaction would remove."""
     work = _Cleaning(session, redactor)
     work.clean_metadata()
-    session.view(lambda session_history: work.edit(session.reader))
+    with session.reader.mutex:
+        session.reader.catch_up()
+        work.edit(session.reader)
     work.check_cold_segment()
     return work.found
 

@@ -268,7 +268,7 @@ def purged_ids(session: FileSession) -> list[str]:
     if not begun:
         return []
     cold = {row.id for row in ColdSegment(session.store.disk, os.path.join(session.reader.private, COLD)).rows()}
-    present: set[str] = session.view(lambda session_history: {*session_history.histories} | cold)
+    present = {*session.history().histories} | cold
     return [name for name in begun if name not in present]
 
 
@@ -279,7 +279,7 @@ def purge(
 ) -> PurgeCheck:
     """Announce and purge what `check` says, in one rewrite; `note` writes the audit record."""
     notes = PurgeNotes(session.state, session.session)
-    checks: list[PurgeCheck] = [session.view(lambda session_history: check(session_history, notes.announced()))]
+    checks: list[PurgeCheck] = [check(session.history(), notes.announced())]
 
     def edit(reader: SessionReader) -> SessionEdit | None:
         before = notes.announced()

@@ -156,9 +156,7 @@ def _quarantine_problem(path: str) -> Problem:
 def repair(session: FileSession) -> Report:
     """Repair what can be repaired, quarantine the rest, and report what was done."""
     session.writer.completed.clear()
-    doubled = session.view(
-        lambda session_history: {name: put.id for name, put in session_history.names.unsettled.items()}
-    )
+    doubled = {name: put.id for name, put in session.history().names.unsettled.items()}
     actions: list[str] = session.run_locked("repairing", lambda: _repaired(session))
     actions = [f"{id} was allocated twice; the later memory is {name} now" for name, id in doubled.items()] + actions
     actions = session.writer.completed + actions
