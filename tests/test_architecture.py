@@ -50,6 +50,8 @@ MAY_BE_LONGER = {
     "files/reader.py": 490,
     "files/entry_fields.py": 460,
     "files/locked_files.py": 460,
+    "files/layouts/layout.py": 465,  # the interface, and three layouts of JSON lines
+    "git/merge.py": 465,
     "model/history.py": 500,  # histories, their snapshots, ids and hand edits
     "designs.py": 460,  # every method of five designs
     "memory.py": 780,  # one facade with every method of a store

@@ -7,7 +7,6 @@ import sqlite3
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from datetime import timedelta
 from typing import Any
 
 from smp_memory import incomplete
@@ -18,18 +17,17 @@ from smp_memory.errors import (
 )
 from smp_memory.model.content_checks import content_problems
 from smp_memory.model.entry import Entry
-from smp_memory.model.history import COLD, HOT, IdAllocator, SessionHistory
+from smp_memory.model.history import COLD, HOT, IdAllocator, RecordHistory, SessionHistory
 from smp_memory.model.reports import Problem, Report
+from smp_memory.model.rewrite_plan import RewritePlan, RewriteReport
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.storage_reports import (
     ColdMemory,
-    MovedEntries,
     RecordedDeletion,
     RedactionReport,
     TidyReport,
 )
-from smp_memory.model.times import to_moment, to_text
-from smp_memory.policies.purge import AnnouncedPurge, PurgeCheck
+from smp_memory.privacy.redaction import Redactor
 from smp_memory.privacy.settings import checked
 
 TYPE_CHECKING = False
@@ -190,22 +188,27 @@ class SqliteSession:
         *,
         kind: str | None = None,
         last: int | None = None,
+        key: str | None = None,
         segment: str = HOT,
     ) -> SessionHistory:
         with self._store.reading():
             row = self._row()
             if segment == COLD:
                 history = self._select("cold IS NOT NULL", ids)
+                history = history if key is None else history.subset([history.idempotent.get(key, "")])
                 history.moved = self._cold_memories()
             else:
                 history = self._history(row) if ids is None else self._select("cold IS NULL", ids)
             incomplete.report(history.unreadable)
             return history
 
-    def sizes(self) -> dict[str, int]:
+    def version(self, segment: str = HOT) -> object | None:
+        return self._row()["version"] if sum(self.sizes(segment).values()) else None
+
+    def sizes(self, segment: str = HOT) -> dict[str, int]:
         with self._store.reading():
             self._row()
-            return {"entry": self._bytes("cold IS NULL")}
+            return {"entry": self._bytes("cold IS NULL" if segment == HOT else "cold IS NOT NULL")}
 
     def _bytes(self, condition: str) -> int:
         sql = f"SELECT coalesce(sum(length(CAST(line AS BLOB))), 0) FROM entry WHERE session = ? AND {condition}"
@@ -233,27 +236,14 @@ class SqliteSession:
             change(info)
             self.change_info(info)
 
-    # -- the cold segment
-
-    @property
-    def cold_location(self) -> str:
-        return f"{self.location} (cold)"
-
-    def _cold(self) -> list[tuple[Entry, dict[str, Any], int]]:
-        """The entries in the cold segment, with when and why they were moved, and their size."""
-        rows = self._store.all("SELECT line, cold FROM entry WHERE session = ? AND cold IS NOT NULL", self.no)
-        return [(decode_entry(line), json.loads(cold), len(line.encode())) for line, cold in rows]
-
-    def cold_version(self) -> object | None:
-        row = self._row()
-        return row["version"] if self._cold() else None
-
-    def cold_bytes(self) -> int:
-        return self._bytes("cold IS NOT NULL")
+    # -- the cold segment and rewrites
 
     def _cold_memories(self) -> list[ColdMemory]:
         found: dict[str, ColdMemory] = {}
-        for entry, about, size in self._cold():
+        for line, cold in self._store.all(
+            "SELECT line, cold FROM entry WHERE session = ? AND cold IS NOT NULL", self.no
+        ):
+            entry, about, size, known = decode_entry(line), json.loads(cold), len(line.encode()), None
             known = found.get(entry.id)
             if known is None:
                 found[entry.id] = ColdMemory(
@@ -263,79 +253,58 @@ class SqliteSession:
                 found[entry.id] = known._replace(bytes=known.bytes + size, entries=known.entries + 1)
         return list(found.values())
 
-    def cold_record_with_key(self, key: str) -> Any:
-        histories = self.history(segment=COLD)
-        id = histories.idempotent.get(key)
-        return histories.histories[id].record(self.session) if id is not None else None
-
-    def move_to_cold(
-        self,
-        plan: Any,
-        revisions: dict[str, int],
-        summaries: Callable[[IdAllocator, set[str]], list[Entry]],
-        at: str,
-    ) -> MovedEntries:
+    def rewrite(self, plan: RewritePlan, *, dry_run: bool = False) -> RewriteReport:
         with self._store.transaction():
             row = self._row()
-            history = self._history(row)
-            before = self.size_bytes
-            moved = {
-                removal.id: removal.why
-                for removal in plan.removed
-                if (known := history.histories.get(removal.id)) is not None
-                and known.deletion is None
-                and known.revision == revisions.get(removal.id)
-            }
-            allocator = IdAllocator(row["seq"], json.loads(row["numbers"]), history)
-            added = summaries(allocator, set(moved)) if moved else []
-            for id, why in moved.items():
-                cold = json.dumps({"moved": at, "why": why})
-                self._store.run("UPDATE entry SET cold = ? WHERE session = ? AND id = ?", cold, self.no, id)
+            histories, before = self._history(row).histories, self.size_bytes
+            dropped = [
+                id
+                for id, at in plan.drop.items()
+                if (known := histories.get(id)) is not None and known.deletion is not None and known.deletion.at == at
+            ]
+            self.remove(dropped)
+            moved = self._move_to_cold(plan, histories)
+            allocator = IdAllocator(row["seq"], json.loads(row["numbers"]), self._history(row))
+            added = plan.added(allocator, set(moved)) if plan.added is not None and moved else []
             self._append(added, [encode_entry(entry) for entry in added])
-            self._save(allocator, is_maintenance=True)
+            self._restore_from_cold(plan, histories)
+            redaction = self._redact(plan.redactor, dry_run) if plan.redactor is not None else None
+            if not dry_run:
+                self._save(allocator, is_maintenance=True)
             self._history(self._row())
-        return MovedEntries(list(moved), [], [entry.id for entry in added], before - self.size_bytes, self.cold_bytes())
+        if redaction and not dry_run:
+            self._store.vacuum()
+        ids = [entry.id for entry in added]
+        freed, cold = before - self.size_bytes, sum(self.sizes(COLD).values())
+        return RewriteReport(dropped, moved, [], ids, freed, cold, redaction)
 
-    def restore_from_cold(self, ids: list[str], admit: Callable[[int, int], None]) -> None:
-        with self._store.transaction():
-            history = self._history(self._row())
-            known = {memory.id: memory.bytes for memory in self._cold_memories()}
-            for id in ids:
-                if id not in known:
-                    raise MemoryNotFound(
-                        f"{id} is not in the cold segment of session {self.session}.", id=id, session=self.session
-                    )
-                if id in history.histories:
-                    raise DuplicateId(f"There is another memory {id} in session {self.session} by now.", id=id)
-            admit(self.size_bytes, sum(known[id] for id in set(ids)))
-            for id in ids:
-                self._store.run("UPDATE entry SET cold = NULL WHERE session = ? AND id = ?", self.no, id)
-            self._save(is_maintenance=True)
+    def _move_to_cold(self, plan: RewritePlan, histories: dict[str, RecordHistory]) -> list[str]:
+        moved = [
+            id
+            for id, move in plan.to_cold.items()
+            if not move.only_history
+            and (known := histories.get(id)) is not None
+            and known.deletion is None
+            and known.revision == move.revision
+        ]
+        for id in moved:
+            cold = json.dumps({"moved": plan.at, "why": plan.to_cold[id].why})
+            self._store.run("UPDATE entry SET cold = ? WHERE session = ? AND id = ?", cold, self.no, id)
+        return moved
 
-    # -- the trash
-
-    def announced_purges(self) -> dict[str, AnnouncedPurge]:
-        return {
-            id: AnnouncedPurge(deleted, to_moment(at), timedelta(microseconds=passed) if passed is not None else None)
-            for id, (deleted, at, passed) in json.loads(self._row()["announced"]).items()
-        }
-
-    def purge(
-        self,
-        check: Callable[[SessionHistory, dict[str, AnnouncedPurge]], PurgeCheck],
-        note: Callable[[list[str]], bool],
-    ) -> PurgeCheck:
-        with self._store.transaction():
-            result = check(self._history(self._row()), self.announced_purges())
-            announced = {
-                id: (each.deleted, to_text(each.at), each.passed and each.passed // timedelta(microseconds=1))
-                for id, each in result.announced.items()
-            }
-            self._store.run("UPDATE session SET announced = ? WHERE no = ?", json.dumps(announced), self.no)
-            if result.due:
-                self.remove(result.due)
-                note(result.due)
-        return result
+    def _restore_from_cold(self, plan: RewritePlan, histories: dict[str, RecordHistory]) -> None:
+        known = {memory.id: memory.bytes for memory in self._cold_memories()} if plan.from_cold else {}
+        for id in plan.from_cold:
+            if id not in known:
+                raise MemoryNotFound(
+                    f"{id} is not in the cold segment of session {self.session}.", id=id, session=self.session
+                )
+            if id in histories:
+                raise DuplicateId(f"There is another memory {id} in session {self.session} by now.", id=id)
+        if plan.admit is not None:
+            plan.admit(self.size_bytes, sum(known[id] for id in set(plan.from_cold)))
+        for id in plan.from_cold:
+            self._store.run("UPDATE entry SET cold = NULL WHERE session = ? AND id = ?", self.no, id)
 
     def remove(self, ids: Iterable[str]) -> None:
         """Remove all entries of these memories, cold ones included."""
@@ -348,29 +317,22 @@ class SqliteSession:
         rows = self._store.all("SELECT line FROM entry WHERE session = ? ORDER BY seq", self.no)
         return [entry for (line,) in rows if (entry := decode_entry(line)).id in wanted]
 
-    # -- changes of what is stored
-
-    def redact(self, redactor: Any, *, preview: bool = False) -> RedactionReport:
-        report = RedactionReport(self.session)
-        with self._store.transaction():
-            info = self.info_for_update()
-            for name in ("project", "tags", "context", "other"):
-                cleaned, removals = redactor.redact_fields({name: getattr(info, name)})
-                setattr(info, name, cleaned[name])
-                _count(report.head, removals)
-            for seq, line in self._store.all("SELECT seq, line FROM entry WHERE session = ?", self.no):
-                entry = decode_entry(line)
-                entry.data, removals = redactor.redact_fields(entry.data)
-                if removals:
-                    _count(report.memories.setdefault(entry.id, {}), removals)
-                    if not preview:
-                        sql = "UPDATE entry SET line = ? WHERE session = ? AND seq = ?"
-                        self._store.run(sql, encode_entry(entry), self.no, seq)
-            if report and not preview:
-                self.change_info(info)
-                self._save(is_maintenance=True)
+    def _redact(self, redactor: Redactor, preview: bool) -> RedactionReport:
+        report, info = RedactionReport(self.session), self.info()
+        for name in ("project", "tags", "context", "other"):
+            cleaned, removals = redactor.redact_fields({name: getattr(info, name)})
+            setattr(info, name, cleaned[name])
+            _count(report.head, removals)
+        for seq, line in self._store.all("SELECT seq, line FROM entry WHERE session = ?", self.no):
+            entry = decode_entry(line)
+            entry.data, removals = redactor.redact_fields(entry.data)
+            if removals:
+                _count(report.memories.setdefault(entry.id, {}), removals)
+                if not preview:
+                    sql = "UPDATE entry SET line = ? WHERE session = ? AND seq = ?"
+                    self._store.run(sql, encode_entry(entry), self.no, seq)
         if report and not preview:
-            self._store.vacuum()
+            self.change_info(info)
         return report
 
     def tidy(self, *, dry_run: bool = False) -> TidyReport:

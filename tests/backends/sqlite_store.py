@@ -53,10 +53,10 @@ from smp_memory.model.storage_reports import (
 )
 from smp_memory.model.times import EPOCH, to_moment, to_text
 from smp_memory.policies.compaction_plan import AUTHOR, covers, without_quotes
-from smp_memory.policies.purge import purge_due
+from smp_memory.policies.purge import PurgeNotes, purge_due
 from smp_memory.store.examination import PlainExamination
 from smp_memory.store.history_index import HistoryIndex
-from smp_memory.store.session_erasure import pieces_of
+from smp_memory.store.remnants import pieces_of
 from tests.backends.sqlite_session import (
     ACTIVE,
     ARCHIVED,
@@ -82,7 +82,7 @@ CREATE TABLE IF NOT EXISTS setting (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS session (
     no INTEGER PRIMARY KEY, id TEXT NOT NULL, state TEXT NOT NULL, info TEXT NOT NULL, about TEXT NOT NULL DEFAULT '{}',
     version INTEGER NOT NULL DEFAULT 1, seq INTEGER NOT NULL DEFAULT 0, numbers TEXT NOT NULL DEFAULT '{}',
-    written REAL NOT NULL, announced TEXT NOT NULL DEFAULT '{}'
+    written REAL NOT NULL
 );
 CREATE UNIQUE INDEX IF NOT EXISTS one_name ON session (id) WHERE state != 'deleted';
 CREATE TABLE IF NOT EXISTS entry (
@@ -387,7 +387,7 @@ class SqliteStore:
             def note(names: list[str], session: str = each.session) -> bool:
                 return self.audit.note("purge", at=to_text(now), by=by, session=session, ids=names)
 
-            yield each.session, purge_due(found, now, days, evidence, note)
+            yield each.session, purge_due(found, PurgeNotes(self.state, each.session), now, days, evidence, note)
 
     # -- erasure
 
@@ -419,9 +419,7 @@ class SqliteStore:
                     values += [entry.data for entry in found.entries_of(names)]
                     receipt.summaries += erase_quotes(self, found, names, values)
                     found.remove(names)
-                    announced = json.loads(found._row()["announced"])
-                    left = {id: each for id, each in announced.items() if id not in names}
-                    self.run("UPDATE session SET announced = ? WHERE no = ?", json.dumps(left), found.no)
+                    PurgeNotes(self.state, session).forget(names)
             note()
         self.vacuum()
         self.indexer.close()

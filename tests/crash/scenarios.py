@@ -18,7 +18,7 @@ from smp_memory.files.system import System
 from smp_memory.memory import Memory, open_memory
 from smp_memory.policies.clock_trust import NO_EVIDENCE
 from smp_memory.session import SessionMemory
-from smp_memory.store.rewrite import SessionEdit, copy_of, entries_of, private_name, rewrite
+from smp_memory.store.rewrite import SessionEdit, entries_of, private_name, rewrite
 from smp_memory.testing import CrashingSystem, FrozenClock, PowerLoss
 
 LAYOUTS = ("jsonl", "markdown", "single", "log")
@@ -236,10 +236,10 @@ def _rewrite(session: SessionMemory) -> None:
         for entry in entries_of(reader, ["DEC-0002", "FIND-0002", "ART-0001"]):
             wanted.remove(entry)
         for entry in reader.session_history.histories["DEC-0001"].entries:
-            new = copy_of(entry)
+            new = entry.copy()
             new.data = {**entry.data, "rationale": "rewritten"}
             wanted.replace(entry, new)
-        wanted.files = {private_name(reader, "cold.gz.damaged-1"): b"\xff\x00"}
+        wanted.files = {private_name(reader, "quarantine/put-aside"): b"\xff\x00"}
         return wanted
 
     rewrite(session._files, "rewriting", edit)

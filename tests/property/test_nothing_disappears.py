@@ -23,9 +23,9 @@ from smp_memory.files.layouts import NAMES
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.memory import Memory, open_memory
 from smp_memory.policies.clock_trust import NO_EVIDENCE
+from smp_memory.policies.purge import PurgeNotes, purged_ids
 from smp_memory.session import SessionMemory
-from smp_memory.store.session_erasure import scan_folder
-from smp_memory.store.trash import purged_ids
+from smp_memory.store.remnants import scan_folder
 from smp_memory.testing import CrashingSystem, FrozenClock, PowerLoss
 
 ROOT = "/store"
@@ -109,7 +109,7 @@ def look(system: MemorySystem, clock: FrozenClock) -> View:
 def _taken(session: SessionMemory) -> list[str]:
     """What a purge has taken that could not note it in the audit log yet."""
     session._files.run_locked("finishing what was under way", lambda: None)
-    return purged_ids(session._files)
+    return purged_ids(session._files, PurgeNotes(session.memory.store.state, session.id))
 
 
 def _memories(session: SessionMemory) -> dict[str, Seen]:

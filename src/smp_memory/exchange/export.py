@@ -36,9 +36,9 @@ _LARGEST_SEQ = 10**15
 def exported_session(files: SessionStore) -> Exported:
     """A session for an export: every entry of every memory, in the order of writing."""
     while True:  # repeated if compaction moved memories meanwhile
-        before = files.cold_version()
+        before = files.version(COLD)
         exported = _collect(files, files.history(segment=COLD))
-        if files.cold_version() == before:
+        if files.version(COLD) == before:
             return exported
 
 

@@ -24,6 +24,7 @@ from smp_memory.errors import (
 from smp_memory.incomplete import memory_not_found
 from smp_memory.lifecycle.session_size import report, weighed_memories
 from smp_memory.model.history import COLD, PausedCollection
+from smp_memory.model.rewrite_plan import ColdMove, RewritePlan
 from smp_memory.model.storage_reports import MovedEntries
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
@@ -172,7 +173,10 @@ def _move_entries(session: OpenSession, planned: CompactionPlan, revisions: dict
         operations: list[Operation] = [writer.addition(KINDS["summary"], each.fields()) for each in covered]
         return Batch(session.id, operations, at, False, "compacting").resolve(allocator) if operations else []
 
-    return session.files.move_to_cold(planned, revisions, summaries, at)
+    moves = {each.id: ColdMove(revisions[each.id], each.why) for each in planned.removed}
+    moves |= {each.id: ColdMove(revisions[each.id], each.why, only_history=True) for each in planned.histories}
+    done = session.files.rewrite(RewritePlan("compacting", at, to_cold=moves, added=summaries))
+    return MovedEntries(list(done.moved), list(done.histories), list(done.added), done.freed_bytes, done.cold_bytes)
 
 
 def make_room(session: OpenSession, error: SizeLimitExceeded) -> None:
@@ -201,7 +205,11 @@ def restore_cold(session: OpenSession, ids: list[Any]) -> list[Record]:
     """Move memories back from the cold segment, with their ids and histories, all or none."""
     names = [id_of(id) for id in ids]
     store, quota = session.store, session.config.quota_bytes
-    session.files.restore_from_cold(names, lambda used, new: store.admit(session.id, used, new, quota))
+
+    def admit(used: int, new: int) -> None:
+        store.admit(session.id, used, new, quota)
+
+    session.files.rewrite(RewritePlan("restoring from the cold segment", from_cold=names, admit=admit))
     store.audit.note("restore_archived", at=to_text(session.now()), by=session.author, session=session.id, ids=names)
     histories = session.files.history(names).histories
     return [record for name in names if (record := histories[name].record(session.id)) is not None]

@@ -19,7 +19,7 @@ from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.model.deletions import Deletion, Purged, Receipt, Restoration
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.observation import observed
-from smp_memory.policies.purge import purge_due, trashed
+from smp_memory.policies.purge import PurgeNotes, purge_due, trashed
 from smp_memory.privacy.fence import strip_reason
 from smp_memory.privacy.settings import clean_reason
 from smp_memory.search.query import SORT_NAMES, Query
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from smp_memory.policies.clock_trust import Evidence
     from smp_memory.privacy.redaction import RedactedSpan
     from smp_memory.scope import Scope
-    from smp_memory.store.port import SessionStore
+    from smp_memory.store.port import SessionStore, Store
 
 
 def _ids_and_criteria(id: Any, criteria: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -180,13 +180,14 @@ def _clean_reason(session: OpenSession, reason: str | None) -> tuple[str | None,
 def deleted(scope: Scope) -> list[Trashed]:
     """The trash: who deleted what, when and why, and from when on it may be purged; the latest first."""
     trash: list[Trashed] = []
-    _for_each_session(scope, lambda session: trash.extend(session_trash(session.files, session.config)))
+    _for_each_session(scope, lambda each: trash.extend(session_trash(scope.store, each.files, each.config)))
     return sorted(trash, key=lambda each: each.at, reverse=True)
 
 
-def session_trash(files: SessionStore, config: Config) -> list[Trashed]:
+def session_trash(store: Store, files: SessionStore, config: Config) -> list[Trashed]:
     """The deleted memories of one session, by these settings."""
-    announced, retention, auto = files.announced_purges(), _retention(config), config["lifecycle.auto_purge"]
+    announced = PurgeNotes(store.state, files.session).announced()
+    retention, auto = _retention(config), config["lifecycle.auto_purge"]
     return [
         trashed(history, files.session, announced.get(name), retention, auto)
         for name, history in files.history().histories.items()
@@ -225,7 +226,8 @@ def purge(
         def audit(ids: list[str]) -> bool:
             return store.audit.note("purge", at=to_text(moment), by=by, session=session.id, ids=ids)
 
-        report.add(purge_due(session.files, moment, retention, evidence, audit))
+        notes = PurgeNotes(store.state, session.id)
+        report.add(purge_due(session.files, notes, moment, retention, evidence, audit))
 
     _for_each_session(scope, purge_one)
     for _, purged in store.purge_archives(moment, evidence, by, min_age) if scope.sessions is None else ():

@@ -10,6 +10,7 @@ from smp_memory import event_log
 from smp_memory.config import REMOVE, WRITE
 from smp_memory.errors import SessionArchived, SessionCorrupt, SizeLimitExceeded, SMPError, StorageCorrupt
 from smp_memory.incomplete import report_settings
+from smp_memory.model.history import COLD
 from smp_memory.model.times import to_text
 from smp_memory.observation import observe, write_operation
 from smp_memory.scope import Scope
@@ -220,8 +221,13 @@ class OpenSession:
     def _batch(self, operations: list[Operation], name: str, atomic: bool) -> Batch:
         batch = Batch(self.id, operations, self.store_scope.clock.text(), atomic, name)
         if batch.needs_histories:
-            batch.find_in_cold_storage = self.files.cold_record_with_key
+            batch.find_in_cold_storage = self._compacted_memory
         return batch
+
+    def _compacted_memory(self, key: str) -> Record | None:
+        """The memory with this idempotency key in the cold segment, so that a repeated write still finds it."""
+        found = self.files.history(key=key, segment=COLD).histories.values()
+        return next((history.record(self.id) for history in found), None)
 
     def _note_use_after_import(self, operations: list[Operation]) -> None:
         """Note that the session was used now if the entries carry earlier times, as those of an import do."""

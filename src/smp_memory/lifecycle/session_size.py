@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from smp_memory.index.decay_inputs import decay_inputs, joint_searcher
 from smp_memory.index.query import RowConditions
+from smp_memory.model.history import COLD
 from smp_memory.model.times import EPOCH, to_microseconds
 from smp_memory.policies.compaction_plan import estimate_gain
 from smp_memory.policies.quota import SizeReport, Thresholds, size_report
@@ -91,7 +92,7 @@ def report(store: Store, session: SessionStore, config: Config, policy: Policy, 
         now,
         thresholds=Thresholds.of(config.section("storage")),
         estimated_gain_bytes=estimate_gain(memories, now, PreservationRules.of(config.section("compaction"))),
-        cold_bytes=session.cold_bytes(),
+        cold_bytes=sum(session.sizes(COLD).values()),
     )
 
 

@@ -119,7 +119,7 @@ def _search_archived(
     if query.include_archived:
         names = store.session_ids() if query.sessions is None else query.sessions
         live = [name for name in names if store.has_session(name)]
-        versions = each_existing(live, lambda name: store.session(name).cold_version())
+        versions = each_existing(live, lambda name: store.session(name).version(COLD))
         cold = {name: version for name, version in versions if version is not None}
         found = store.archived_sessions()
         archived = [each for each in found if query.sessions is None or each.session in query.sessions]

@@ -154,6 +154,9 @@ def session_files(files: FileSession) -> Iterator[tuple[str, str]]:
         return
     for name in layout.files(disk, reader.folder, files.session):
         yield name, os.path.join(reader.folder, name)
+    cold = layout.cold_file(files.session)
+    if disk.exists(os.path.join(reader.folder, cold)):
+        yield cold, os.path.join(reader.folder, cold)
     yield from archive.files_below(disk, reader.private, f"{PRIVATE}/")
 
 
@@ -219,6 +222,9 @@ def in_store_layout(archives: ArchiveIndex, folder: str, layout: Layout, session
     disk.remove_tree(made)
     for name, data in contents_of(target, session, entries, info).items():
         _write_new(disk, os.path.join(made, name), data)
+    cold = os.path.join(folder, layout.cold_file(session))
+    if disk.exists(cold):
+        _write_new(disk, os.path.join(made, target.cold_file(session)), disk.read(cold))
     for name, path in _private_files(disk, os.path.join(folder, PRIVATE)):
         _write_new(disk, os.path.join(made, PRIVATE, name), disk.read(path))
     for name in foreign:
@@ -232,7 +238,7 @@ def _foreign_files(disk: Disk, layout: Layout, folder: str, session: str) -> lis
         name
         for name in names_below(disk, folder)
         if name.partition("/")[0] not in (PRIVATE, OVERVIEWS)
-        and name != layout.info_file
+        and name not in (layout.info_file, layout.cold_file(session))
         and not layout.is_session_file(name, session)
         and not name.endswith(TEMPORARY)
     ]
@@ -411,14 +417,16 @@ def _key(entry: Entry) -> str:
     return to_json([entry.op, entry.type, entry.id, entry.at, entry.data])
 
 
-def holds_private_files(store: FileStore, archive: str, private: str) -> bool:
-    """Whether an archive has all files of a session's private folder, byte for byte, except locks."""
+def holds_files(store: FileStore, archive: str, path: str, inside: str) -> bool:
+    """Whether an archive has a file, or all files of a folder except locks, byte for byte under this name."""
     try:
         archived = archived_files(store, archive)
     except SMPError:
         return False
+    if not store.disk.is_folder(path):
+        return archived.get(inside) == store.disk.read(path)
     return all(
-        archived.get(f"{PRIVATE}/{name}") == store.disk.read(os.path.join(private, name))
-        for name in names_below(store.disk, private)
+        archived.get(f"{inside}/{name}") == store.disk.read(os.path.join(path, name))
+        for name in names_below(store.disk, path)
         if name not in EXCLUDED
     )

@@ -22,9 +22,8 @@ from smp_memory.files import archive
 from smp_memory.files.disk import TEMPORARY
 from smp_memory.model.deletions import Purged
 from smp_memory.model.times import to_text
-from smp_memory.policies.purge import purge_due
+from smp_memory.policies.purge import PurgeNotes, purge_due, write_audit_record
 from smp_memory.policies.summaries import archive_summary
-from smp_memory.store import trash
 from smp_memory.store.archive import (
     build_summary,
     copy_of_archive,
@@ -34,7 +33,7 @@ from smp_memory.store.archive import (
 )
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.archive_names import is_own_summary
-from smp_memory.store.session_erasure import erase_in
+from smp_memory.store.session_edits import erase_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from smp_memory.policies.clock_trust import Evidence
     from smp_memory.store.archive import SessionCopy
     from smp_memory.store.file_store import FileStore
-    from smp_memory.store.session_erasure import ErasedEntries
+    from smp_memory.store.session_edits import ErasedEntries
 
 
 def copy_of(archives: ArchiveIndex, session: str) -> SessionCopy:
@@ -172,14 +171,14 @@ def _purge_archive(
     config = files.config
     if automatic and not (config["lifecycle.auto_purge"] and config.allows(REMOVE)):
         return Purged()
-    files.state = store.state
+    notes = PurgeNotes(store.state, session)
     time_kept = timedelta(days=config["lifecycle.purge_days"]) if kept is None else kept
-    done = purge_due(files, now, time_kept, evidence, lambda names: False)
+    done = purge_due(files, notes, now, time_kept, evidence)
     if done.ids:
         archives.write_summary(beside, pack_again(archives, copy, path), path)
-    purged = trash.purged_ids(files)
-    if purged and store.audit.note("purge", at=to_text(now), by=by, session=session, ids=purged):
-        trash.PurgeNotes(store.state, session).audited(purged)
+    write_audit_record(
+        files, notes, lambda ids: store.audit.note("purge", at=to_text(now), by=by, session=session, ids=ids)
+    )
     return done
 
 

@@ -41,15 +41,11 @@ if TYPE_CHECKING:
 
     from smp_memory.config import Config
     from smp_memory.git.metadata_conflicts import MetadataConflict
-    from smp_memory.model.entry import Entry
-    from smp_memory.model.history import IdAllocator
-    from smp_memory.model.record import Record, Records
+    from smp_memory.model.record import Records
     from smp_memory.model.reports import Problem, Report
+    from smp_memory.model.rewrite_plan import RewritePlan, RewriteReport
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.model.storage_reports import MovedEntries, RecordedDeletion, RedactionReport, TidyReport
-    from smp_memory.policies.compaction_plan import CompactionPlan
-    from smp_memory.policies.purge import AnnouncedPurge, PurgeCheck
-    from smp_memory.privacy.redaction import Redactor
+    from smp_memory.model.storage_reports import RecordedDeletion, TidyReport
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.port import BatchPort
 
@@ -71,9 +67,6 @@ class FileSession:
         self._store = store
         self.reader = SessionReader(store.disk, store.layout, store.root, session)
         self.reader.journal.approval = PlanApproval(store.state, session)
-        self.state = (
-            store.state
-        )  # where announced purges are kept; for a copy in RAM of an archive that of the real store
         slow = store.config.slow_seconds
         self._lock = SessionLock(store.disk, self.reader.private, f"session {session}", session, slow)
         self.writer = self._new_writer()
@@ -235,11 +228,12 @@ class FileSession:
         *,
         kind: str | None = None,
         last: int | None = None,
+        key: str | None = None,
         segment: str = HOT,
     ) -> SessionHistory:
         self._store.check_open()
         if segment == COLD:
-            return self._cold_history(ids)
+            return self._cold_history(ids, key)
         if ids is not None:
             ids = list(ids)
             found = self._histories_by_index(ids) if self._is_index_faster() else None
@@ -296,13 +290,22 @@ class FileSession:
             self._store.check_exists(self.session)
         return session_history
 
-    def sizes(self) -> dict[str, int]:
-        disk, folder = self._store.disk, self.reader.folder
-        found = {
-            name: disk.stat(os.path.join(folder, name)) for name in self._store.layout.files(disk, folder, self.session)
-        }
+    def version(self, segment: str = HOT) -> object | None:
+        found = self._stats(segment)
+        return [(name, *identity(each)) for name, each in found.items() if each is not None] or None
+
+    def _stats(self, segment: str) -> dict[str, os.stat_result | None]:
+        disk, folder, layout = self._store.disk, self.reader.folder, self._store.layout
+        if segment == COLD:
+            from smp_memory.store.cold_storage import cold_path
+
+            return {layout.cold_file(self.session): disk.stat(cold_path(self))}
+        return {name: disk.stat(os.path.join(folder, name)) for name in layout.files(disk, folder, self.session)}
+
+    def sizes(self, segment: str = HOT) -> dict[str, int]:
+        found = self._stats(segment)
         sizes = {name: state.st_size for name, state in found.items() if state is not None}
-        if not sizes:
+        if not sizes and segment == HOT:
             self._store.check_exists(self.session)
         return sizes
 
@@ -356,82 +359,25 @@ class FileSession:
         else:
             self.writer.append_metadata(f"{self.session}.jsonl", data)
 
-    # -- the cold segment
+    # -- the cold segment and rewrites
 
-    @property
-    def cold_location(self) -> str:
-        from smp_memory.store.cold_storage import cold_path
-
-        return cold_path(self)
-
-    def cold_version(self) -> object | None:
-        from smp_memory.store.cold_storage import current_cold_path
-
-        found = self._store.disk.stat(current_cold_path(self))
-        return identity(found) if found is not None else None
-
-    def cold_bytes(self) -> int:
-        found = self._store.disk.stat(self.cold_location)
-        return found.st_size if found is not None else 0
-
-    def _cold_history(self, ids: Iterable[str] | None) -> SessionHistory:
-        if self.cold_version() is None:
+    def _cold_history(self, ids: Iterable[str] | None, key: str | None) -> SessionHistory:
+        if self.version(COLD) is None:
             return SessionHistory()
-        from smp_memory.store.cold_storage import cold_history, cold_memories
+        from smp_memory.store.cold_storage import cold_history
 
-        problems: list[Problem] = []
-        found = cold_history(self, problems)
-        if ids is not None:
-            found = found.subset(ids)
-        found.unreadable = self._named(problems)
-        found.moved = cold_memories(self)
+        found = cold_history(self, ids, key)
+        found.unreadable = incomplete.report(self._named(found.unreadable))
         return found
 
-    def cold_record_with_key(self, key: str) -> Record | None:
-        if self.cold_version() is None:
-            return None
-        from smp_memory.store.cold_storage import find_by_idempotency_key
+    def rewrite(self, plan: RewritePlan, *, dry_run: bool = False) -> RewriteReport:
+        if plan.redactor is not None:
+            from smp_memory.store.stored_redaction import redact
 
-        return find_by_idempotency_key(self, key)
+            return redact(self, plan, dry_run=dry_run)
+        from smp_memory.store.session_edits import carry_out
 
-    def move_to_cold(
-        self,
-        plan: CompactionPlan,
-        revisions: dict[str, int],
-        summaries: Callable[[IdAllocator, set[str]], list[Entry]],
-        at: str,
-    ) -> MovedEntries:
-        from smp_memory.store.cold_storage import move
-
-        return move(self, plan, revisions, summaries, at)
-
-    def restore_from_cold(self, ids: list[str], admit: Callable[[int, int], None]) -> None:
-        from smp_memory.store.cold_storage import restore_from_cold
-
-        restore_from_cold(self, ids, admit)
-
-    # -- the trash
-
-    def announced_purges(self) -> dict[str, AnnouncedPurge]:
-        from smp_memory.store.trash import announced_purges
-
-        return announced_purges(self)
-
-    def purge(
-        self,
-        check: Callable[[SessionHistory, dict[str, AnnouncedPurge]], PurgeCheck],
-        note: Callable[[list[str]], bool],
-    ) -> PurgeCheck:
-        from smp_memory.store.trash import purge
-
-        return purge(self, check, note)
-
-    # -- changes of what is stored
-
-    def redact(self, redactor: Redactor, *, preview: bool = False) -> RedactionReport:
-        from smp_memory.store.stored_redaction import preview_redaction, redact_stored
-
-        return (preview_redaction if preview else redact_stored)(self, redactor)
+        return carry_out(self, plan)
 
     def tidy(self, *, dry_run: bool = False) -> TidyReport:
         from smp_memory.store.tidy import tidy_session

@@ -70,20 +70,16 @@ if TYPE_CHECKING:
     from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record, Records
     from smp_memory.model.reports import Problem, Report
+    from smp_memory.model.rewrite_plan import RewritePlan, RewriteReport
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.model.storage_reports import (
         ArchivedSession,
-        MovedEntries,
         QuarantinedEntry,
         RecordedDeletion,
-        RedactionReport,
         TidyReport,
         UnreadSession,
     )
     from smp_memory.policies.clock_trust import Evidence
-    from smp_memory.policies.compaction_plan import CompactionPlan
-    from smp_memory.policies.purge import AnnouncedPurge, PurgeCheck
-    from smp_memory.privacy.redaction import Redactor
     from smp_memory.privacy.visibility import Viewer
 
     T = TypeVar("T")
@@ -159,6 +155,7 @@ class SessionStore(Protocol):
         *,
         kind: str | None = None,
         last: int | None = None,
+        key: str | None = None,
         segment: str = HOT,
     ) -> SessionHistory:
         """All memories acknowledged before the call, deleted ones included, or those of the COLD segment. Callers do not change it.
@@ -167,10 +164,14 @@ class SessionStore(Protocol):
         those that contradict each other; `moved` of the cold segment, when and why each memory was moved.
         ids: only these memories, without reading the session if that takes long; one that is not there is left out.
         kind and last: at least the last memories of a type, if that is cheaper than reading the session.
+        key: of the cold segment, only the memory with this idempotency key.
         """
 
-    def sizes(self) -> dict[str, int]:
-        """Bytes by file or by part; their sum counts for the quota."""
+    def version(self, segment: str = HOT) -> object | None:
+        """A value that changes whenever the segment does; None if nothing is in it. Cheap: it is asked of every session."""
+
+    def sizes(self, segment: str = HOT) -> dict[str, int]:
+        """Bytes by file or by part; the sum of the HOT segment counts for the quota."""
 
     # metadata
 
@@ -186,62 +187,15 @@ class SessionStore(Protocol):
     def update_info(self, operation: str, change: Callable[[SessionInfo], None]) -> None:
         """Read the metadata, call `change` with it, and write it, under the session's lock; if `change` raises, nothing is written."""
 
-    # the cold segment
-
-    @property
-    def cold_location(self) -> str:
-        """Where the cold segment is, for people."""
-
-    def cold_version(self) -> object | None:
-        """A value that changes whenever the cold segment does; None if there is no cold segment."""
-
-    def cold_bytes(self) -> int: ...
-
-    def cold_record_with_key(self, key: str) -> Record | None:
-        """The memory with this idempotency key in the cold segment, so that a repeated write still finds it."""
-
-    def move_to_cold(
-        self,
-        plan: CompactionPlan,
-        revisions: dict[str, int],
-        summaries: Callable[[IdAllocator, set[str]], list[Entry]],
-        at: str,
-    ) -> MovedEntries:
-        """Carry out a compaction: move memories (`plan.removed`) and earlier states of others (`plan.histories`).
-
-        Memories that were changed or deleted since the plan was made stay (`revisions`: the revision of each one then).
-        `summaries` gives the entries to add, for the ids that really are moved. At every moment each memory is in the session
-        or in the cold segment. Nothing is destroyed. A backend may leave the histories where they are.
-        """
-
-    def restore_from_cold(self, ids: list[str], admit: Admit) -> None:
-        """Move memories back with their ids, numbers and histories; all or none.
-
-        Raises MemoryNotFound, DuplicateId if another memory has the id by now, and what `admit` raises.
-        """
-
-    # the trash
-
-    def announced_purges(self) -> dict[str, AnnouncedPurge]:
-        """The deleted memories whose purge was announced, by id."""
-
-    def purge(
-        self,
-        check: Callable[[SessionHistory, dict[str, AnnouncedPurge]], PurgeCheck],
-        note: Callable[[list[str]], bool],
-    ) -> PurgeCheck:
-        """Remove the entries of `check(…).due` for good, cold ones too, and store `check(…).announced`; under the lock, as one change.
-
-        `note` writes the ids to the audit log and says whether it could. Ids are kept until then, so that after a crash the next
-        purge writes them.
-        """
-
     # changes of what is stored
 
-    def redact(self, redactor: Redactor, *, preview: bool = False) -> RedactionReport:
-        """Remove secrets from all entries, histories and cold ones included, from the metadata and from every copy of them.
+    def rewrite(self, plan: RewritePlan, *, dry_run: bool = False) -> RewriteReport:
+        """Carry out a plan under the session's lock, as one change: what it drops, moves, adds and redacts, or nothing.
 
-        Ids, numbers, times, authors and all other fields stay. `preview`: report only. The report holds no content.
+        Memories that changed since the plan was made stay as they are; the report says which were changed. At every moment each
+        memory that is moved is in the session or in the cold segment. Ids and numbers of what was dropped are not given out again.
+        Raises MemoryNotFound and DuplicateId for memories that cannot be moved back, and what `plan.admit` raises.
+        dry_run: of a redaction, only report what it would remove.
         """
 
     def tidy(self, *, dry_run: bool = False) -> TidyReport:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from smp_memory.files.codec import Codec
     from smp_memory.files.reader import SessionReader
     from smp_memory.model.entry import Entry
+    from smp_memory.model.session_info import SessionInfo
     from smp_memory.store.file_session import FileSession
 
 _TRIES = 3
@@ -49,6 +50,7 @@ class SessionEdit:
         self.folded: dict[Position, list[Entry]] = {}  # entries that replace one entry, as one folded entry
         self.cuts: set[ByteRange] = set()  # further byte ranges to remove: what cannot be read as an entry
         self.files: dict[str, bytes | None] = {}  # further files of the session's folder; None removes one
+        self.change_info: Callable[[SessionInfo], None] | None = None
         self.destroys = False  # whether something is removed for good
 
     def remove(self, entry: Entry) -> None:
@@ -66,7 +68,8 @@ class SessionEdit:
             self.remove(entry)
 
     def __bool__(self) -> bool:
-        return bool(self.removed or self.replaced or self.added or self.folded or self.cuts or self.files)
+        is_changed = self.removed or self.replaced or self.added or self.folded or self.cuts or self.files
+        return bool(is_changed) or self.change_info is not None
 
 
 class Rewritten:
@@ -87,11 +90,6 @@ class Rewritten:
 
 def position_of(entry: Entry) -> Position:
     return (entry.file, *entry.place, entry.part)
-
-
-def copy_of(entry: Entry) -> Entry:
-    """A copy that may be changed; the reader's entries must not be."""
-    return entry.copy()
 
 
 def entries_of(reader: SessionReader, ids: Iterable[str]) -> list[Entry]:
@@ -201,6 +199,8 @@ class _Rewriting:
         """The new metadata, with the numbers that must never be reused."""
         info, writer = self._session.info_for_update(), self._session.writer
         info.generation += 1
+        if self._edit.change_info is not None:
+            self._edit.change_info(info)
         if self._edit.destroys:
             info.figures = {}  # they name authors; maintenance and closing renew them
         info.seq = max(info.seq, writer.seq)
@@ -252,7 +252,7 @@ class _Rewriting:
         new = self._edit.replaced.get(place, entry)
         if new is entry and entry.tx not in unmarked:
             return entry
-        new = copy_of(new)
+        new = new.copy()
         new.id, new.seq, new.tx = entry.id, entry.seq, "" if entry.tx in unmarked else entry.tx
         return new
 

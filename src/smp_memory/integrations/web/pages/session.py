@@ -17,6 +17,7 @@ from smp_memory.integrations.web.parts import options, pager, pairs, quota_meter
 from smp_memory.integrations.web.timeline import PAGE_RECORDS, TimelineQuery, day_of, timeline
 from smp_memory.integrations.web.timeline_view import activity, days
 from smp_memory.integrations.web.words import counted, date_text, next_step_text, plain, shortened, size_text
+from smp_memory.model.history import COLD
 from smp_memory.model.types import KINDS
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def _metadata(request: PageRequest, session: SessionMemory, shown: TimelinePage)
 def _size(request: PageRequest, session: SessionMemory, shown: TimelinePage) -> Html:
     files = session.opened.files
     used, quota = sum(files.sizes().values()), files.config.quota_bytes
-    cold = files.cold_bytes()
+    cold = sum(files.sizes(COLD).values())
     title = join("Size ", el("small", f"{size_text(used)} of {size_text(quota)}", class_="side"))
     beside = el(
         "p", f"{size_text(cold)} more in the cold segment, where compaction puts what has faded.", class_="hint"

@@ -19,7 +19,7 @@ from smp_memory.integrations.web.parts import memory_link, options, pager, same_
 from smp_memory.integrations.web.words import counted, date_text, line_of, shortened
 from smp_memory.model.times import to_moment
 from smp_memory.model.types import KINDS
-from smp_memory.policies.purge import due_at
+from smp_memory.policies.purge import PurgeNotes, due_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -169,7 +169,7 @@ def _deadlines(memory: Memory) -> Callable[[Record], datetime | None]:
 
     def of_session(name: str) -> Callable[[Record], datetime | None]:
         files = memory.store.session(name)
-        config, announced = files.config, files.announced_purges()
+        config, announced = files.config, PurgeNotes(memory.store.state, files.session).announced()
         kept = timedelta(days=float(config["lifecycle.purge_days"]))
         if not config["lifecycle.auto_purge"]:
             return lambda record: None
