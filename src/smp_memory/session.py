@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from smp_memory.policies.quota import SizeReport
     from smp_memory.policies.session_states import Transition
     from smp_memory.privacy.anonymisation import Placeholders
+    from smp_memory.privacy.redaction import RedactedSpan
     from smp_memory.scope import Scope
     from smp_memory.search.records import Snapshot
     from smp_memory.store.port import SessionStore
@@ -141,17 +142,22 @@ class SessionMemory:
 
     def change_info(self, **changes: Any) -> SessionInfo:
         """Change the session's metadata: user, agents, project, tags, context."""
-        info = self._files.info_for_update()
-        given = {name: getattr(info, name) for name in ("user", "agents", "project", "tags", "context")}
-        unknown = set(changes) - set(given)
+        names = ("user", "agents", "project", "tags", "context")
+        unknown = set(changes) - set(names)
         if unknown:
             raise InvalidRecord(
-                f"{min(unknown)}: not a field of a session's metadata; it has {', '.join(given)}.", field=min(unknown)
+                f"{min(unknown)}: not a field of a session's metadata; it has {', '.join(names)}.", field=min(unknown)
             )
-        fields, removals = clean_metadata(self.config, validation.session_fields(**{**given, **changes}))
-        for name, value in fields.items():
-            setattr(info, name, value)
-        self._files.change_info(info)
+        config = self.config
+        removals: list[RedactedSpan] = []
+
+        def change(info: SessionInfo) -> None:
+            given = {name: getattr(info, name) for name in names}
+            fields, removals[:] = clean_metadata(config, validation.session_fields(**{**given, **changes}))
+            for name, value in fields.items():
+                setattr(info, name, value)
+
+        info = self._files.update_info(change)
         at = to_text(self._session.now())
         self.redacted = log_metadata_redaction(self._session.store, at, self.id, self._session.author, removals)
         return info
@@ -507,7 +513,7 @@ class SessionMemory:
 
         Memories, histories and `as_of` stay as they are. In other layouts there is nothing to fold.
         """
-        return self._files.tidy(dry_run=dry_run)
+        return lifecycle.compaction.tidy(self._session, dry_run=dry_run)
 
     def duplicates(self, *, threshold: float | None = None) -> list[Duplicates]:
         """Groups of findings and preferences that say the same; nothing is changed."""

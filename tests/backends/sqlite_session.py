@@ -23,12 +23,10 @@ from smp_memory.model.rewrite_plan import RewritePlan, RewriteReport
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.storage_reports import (
     ColdMemory,
-    RecordedDeletion,
     RedactionReport,
-    TidyReport,
 )
 from smp_memory.privacy.redaction import Redactor
-from smp_memory.privacy.settings import checked
+from smp_memory.privacy.settings import session_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,7 +78,6 @@ class SqliteSession:
     def __init__(self, store: SqliteStore, no: int, session: str, states: tuple[str, ...] = (ACTIVE,)) -> None:
         self.session = session
         self.no = no
-        self.memo: dict[str, Any] = {}
         self.size_bytes = 0
         self._store = store
         self._states = states  # the states in which it can be read
@@ -91,6 +88,10 @@ class SqliteSession:
     @property
     def location(self) -> str:
         return f"{self._store.root}#{self.session}"
+
+    @property
+    def files(self) -> None:
+        return None
 
     def hold(self, holder: object) -> None:
         self._holders.add(holder)
@@ -110,12 +111,8 @@ class SqliteSession:
     @property
     def config(self) -> Config:
         if self._config is None:
-            own = self.info().config
-            self._config = self.override_settings(self._store.config, own) if own else self._store.config
+            self._config = session_settings(self._store.config, self.info())
         return self._config
-
-    def override_settings(self, config: Config, own: dict[str, Any]) -> Config:
-        return checked(config.override_session(own, self.session, self.location))
 
     # -- writing
 
@@ -219,22 +216,19 @@ class SqliteSession:
     def info(self) -> SessionInfo:
         row = self._row()
         info = decode_info(row["info"])
-        info.seq, info.numbers = row["seq"], json.loads(row["numbers"])
+        info.seq, info.numbers, info.path = row["seq"], json.loads(row["numbers"]), self.location
         return info
 
-    info_for_update = info
-
-    def change_info(self, info: SessionInfo) -> None:
-        with self._store.transaction():
-            self._row()
-            self._store.run("UPDATE session SET info = ? WHERE no = ?", encode_info(info), self.no)
-        self._config = None
-
-    def update_info(self, operation: str, change: Callable[[SessionInfo], None]) -> None:
+    def update_info(self, change: Callable[[SessionInfo], None]) -> SessionInfo:
         with self._store.transaction():
             info = self.info()
             change(info)
-            self.change_info(info)
+            self._write_info(info)
+        self._config = None
+        return info
+
+    def _write_info(self, info: SessionInfo) -> None:
+        self._store.run("UPDATE session SET info = ? WHERE no = ?", encode_info(info), self.no)
 
     # -- the cold segment and rewrites
 
@@ -332,23 +326,8 @@ class SqliteSession:
                     sql = "UPDATE entry SET line = ? WHERE session = ? AND seq = ?"
                     self._store.run(sql, encode_entry(entry), self.no, seq)
         if report and not preview:
-            self.change_info(info)
+            self._write_info(info)
         return report
-
-    def tidy(self, *, dry_run: bool = False) -> TidyReport:
-        return TidyReport(self.session, [], False)
-
-    def refresh_overviews(self, records: Any, users: dict[str, str]) -> None:
-        pass
-
-    def recorded_deletions(self) -> list[RecordedDeletion]:
-        return []
-
-    def write_deletion_record(self) -> None:
-        pass
-
-    def refresh_figures(self, *, dry_run: bool = False) -> bool:
-        return False
 
     # -- verification
 

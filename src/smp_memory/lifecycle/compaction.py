@@ -25,7 +25,7 @@ from smp_memory.incomplete import memory_not_found
 from smp_memory.lifecycle.session_size import report, weighed_memories
 from smp_memory.model.history import COLD, PausedCollection
 from smp_memory.model.rewrite_plan import ColdMove, RewritePlan
-from smp_memory.model.storage_reports import MovedEntries
+from smp_memory.model.storage_reports import MovedEntries, TidyReport
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
 from smp_memory.observation import observed
@@ -233,6 +233,12 @@ def missing_memory(session: OpenSession, id: str) -> MemoryNotFound:
         session=session.id,
         path=path,
     )
+
+
+def tidy(session: OpenSession, *, dry_run: bool = False) -> TidyReport:
+    """Fold changes into the entries that they change, if the session is in files that people read."""
+    files = session.files.files
+    return TidyReport(session.id, [], False) if files is None else files.tidy(dry_run=dry_run)
 
 
 # -- near-duplicates

@@ -242,8 +242,8 @@ class _Maintenance:
         """Renew what is made from memories: figures in metadata, overview files, files for all sessions."""
         for name in self._store.session_ids():
             session = self._store.session(name)
-            if session.config.allows(WRITE) and not self._dry_run:
-                session.refresh_figures()
+            if session.files is not None and session.config.allows(WRITE) and not self._dry_run:
+                session.files.refresh()
 
     def _access(self) -> Iterator[str]:
         used, end = _logged_accesses(self._store)
@@ -263,8 +263,9 @@ class _Maintenance:
 
     def _tidy(self) -> Iterator[str]:
         for name in self._store.session_ids():
-            done = self._store.session(name).tidy(dry_run=self._dry_run)
-            if not done.can_fold:
+            files = self._store.session(name).files
+            done = files.tidy(dry_run=self._dry_run) if files is not None else None
+            if done is None or not done.can_fold:
                 return
             if done.ids:
                 yield f"{name}: folded the changes of {_memories(len(done.ids))}"

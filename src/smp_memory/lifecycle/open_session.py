@@ -6,6 +6,8 @@ are added to the records: warnings, redactions, how full the session is.
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 from smp_memory import event_log
 from smp_memory.config import REMOVE, WRITE
 from smp_memory.errors import SessionArchived, SessionCorrupt, SizeLimitExceeded, SMPError, StorageCorrupt
@@ -13,6 +15,7 @@ from smp_memory.incomplete import report_settings
 from smp_memory.model.history import COLD
 from smp_memory.model.times import to_text
 from smp_memory.observation import observe, write_operation
+from smp_memory.privacy.settings import session_settings
 from smp_memory.scope import Scope
 from smp_memory.write.operations import Batch, Delete
 from smp_memory.write.validation import optional_text
@@ -40,7 +43,13 @@ else:  # `typing` takes a new process 5 ms to load
     T = None
 
 
-_WARNED = "warned_percent"  # in the memo of a session: the share of the quota that was logged last
+_WARNED = "warned_percent"  # in the notes of a session: the share of the quota that was logged last
+_notes: WeakKeyDictionary[SessionStore, dict[str, Any]] = WeakKeyDictionary()
+
+
+def process_notes(storage: SessionStore) -> dict[str, Any]:
+    """What this process knows of a session; all callers share it, as they share the object."""
+    return _notes.setdefault(storage, {})
 
 
 class _Once(Generic[T]):
@@ -111,12 +120,12 @@ class OpenSession:
     def config(self) -> Config:
         """The settings of the session: the store's, overridden by the session's own."""
         try:
-            overrides = self.files.info().config
+            info = self.files.info()
         except (SessionCorrupt, StorageCorrupt):
-            overrides = {}
-        if not overrides:
             return self.store_scope.config
-        config = self.files.override_settings(self.store_scope.config, overrides)
+        if not info.config:
+            return self.store_scope.config
+        config = session_settings(self.store_scope.config, info)
         report_settings(config.notices(session_only=True), self.id)
         return config
 
@@ -145,7 +154,7 @@ class OpenSession:
     def hide_recorded_deletions(self) -> None:
         """Delete the memories that another program's record names as deleted. A failure is left to the next opening; `doctor` names the record."""
         try:
-            found = self.files.recorded_deletions()
+            found = self.files.files.recorded_deletions() if self.files.files is not None else []
             if found:
                 self.commit([self._recorded_delete(each) for each in found], "hiding deleted memories", atomic=True)
         except SMPError:
@@ -249,19 +258,20 @@ class OpenSession:
             if reached and operation.record is not None:
                 operation.record._add_notices((text,))
                 operation.warnings = (*operation.warnings, text)
-        if reached > files.memo.get(_WARNED, 0):
+        notes = process_notes(files)
+        if reached > notes.get(_WARNED, 0):
             event_log.emit(
                 "quota", event_log.WARNING, "quota_near", text, self.id, percent=reached, bytes=used, quota_bytes=quota
             )
-        files.memo[_WARNED] = reached
+        notes[_WARNED] = reached
 
     # -- the audit log
 
     def _audit(self, operations: list[Operation]) -> None:
         """Log deletions, restorations and redactions: ids and kinds, no content."""
         actions = dict.fromkeys(operation.forgets for operation in operations if operation.forgets)
-        if actions:
-            self.files.write_deletion_record()
+        if actions and self.files.files is not None:
+            self.files.files.write_deletion_record()
         for action in actions:
             matching: list[Any] = [operation for operation in operations if operation.forgets == action]
             ids = [operation.id for operation in matching]

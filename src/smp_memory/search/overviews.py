@@ -80,7 +80,9 @@ def _all_records(scope: Scope) -> Records:
     else:
         every = Records.joined(records(store.session(name)) for name in names)
     if scope.sessions is not None and scope.viewer is None:
-        store.session(names[0]).refresh_overviews(every, _users(scope))
+        files = store.session(names[0]).files
+        if files is not None:
+            files.show_overviews(every, _users(scope))
     return scope.filter_visible(every)
 
 

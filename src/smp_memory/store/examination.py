@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from smp_memory.errors import SMPError
 from smp_memory.model.health import COLD, ENTRY, METADATA, StoredContent
 from smp_memory.model.history import COLD as COLD_SEGMENT
+from smp_memory.privacy.settings import session_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,9 +107,8 @@ class PlainSessionExamination:
     def config(self) -> Config:
         """The settings of this session."""
         if self._config is None:
-            overrides = self.info.config if self.info is not None else None
             config = self.subject.config
-            self._config = self.files.override_settings(config, overrides) if overrides else config
+            self._config = session_settings(config, self.info) if self.info is not None else config
         return self._config
 
     def validate(self) -> Report:

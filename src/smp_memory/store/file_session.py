@@ -30,7 +30,7 @@ from smp_memory.files.user_state import PlanApproval
 from smp_memory.files.writer import SessionWriter
 from smp_memory.model.history import COLD, HOT, SessionHistory
 from smp_memory.model.session_info import FORMAT
-from smp_memory.privacy.settings import checked
+from smp_memory.privacy.settings import session_settings
 from smp_memory.store import session_metadata
 from smp_memory.store.durability import GroupCommit
 
@@ -77,7 +77,6 @@ class FileSession:
         self._timeout_seconds = 5.0
         self._suspects: set[str] = set()  # files whose fsync failed, until that is recorded for other processes
         self._admit = partial(store.admit, session, quota_bytes=0)
-        self.memo: dict[str, Any] = {}
         self.holders: weakref.WeakSet[Any] = weakref.WeakSet()
         _open_sessions.add(self)
         while store.dropped:
@@ -134,7 +133,7 @@ class FileSession:
         if self._config is None:
             config = self._store.config
             info = self._info_or_none() if self._may_have_settings() else None
-            self._config = self.override_settings(config, info.config) if info and info.config else config
+            self._config = session_settings(config, info) if info is not None else config
             self._sync_always = self._config.durability == "always"
             self._sync_later = self._config.durability == "interval"
             self._timeout_seconds = self._config.lock_timeout_seconds
@@ -143,10 +142,6 @@ class FileSession:
             if not self._sync_always:
                 self._group.patience_seconds = 0.0  # there is no sync to share
         return self._config
-
-    def override_settings(self, config: Config, own: dict[str, Any]) -> Config:
-        """The settings overridden by the session's own; errors name the file."""
-        return checked(config.override_session(own, self.session, self.info_path()))
 
     def _may_have_settings(self) -> bool:
         """Whether the metadata must be decoded for settings: decoding YAML costs 50 ms."""
@@ -337,16 +332,15 @@ class FileSession:
         except (SessionCorrupt, SessionNotFound):
             return None
 
-    def change_info(self, info: SessionInfo) -> None:
-        self.run_locked("changing the session's metadata", lambda: self.write_info(info))
-
-    def update_info(self, operation: str, change: Callable[[SessionInfo], None]) -> None:
-        def update() -> None:
+    def update_info(self, change: Callable[[SessionInfo], None]) -> SessionInfo:
+        def update() -> SessionInfo:
             info = self.info_for_update()
             change(info)
             self.write_info(info)
+            return info
 
-        self.run_locked(operation, update)
+        info: SessionInfo = self.run_locked("changing the session's metadata", update)
+        return info
 
     def write_info(self, info: SessionInfo) -> None:
         """Replace the metadata, with the figures of now. Hold the lock."""
@@ -379,12 +373,18 @@ class FileSession:
 
         return carry_out(self, plan)
 
+    # -- what only files have
+
+    @property
+    def files(self) -> FileSession:
+        return self
+
     def tidy(self, *, dry_run: bool = False) -> TidyReport:
         from smp_memory.store.tidy import tidy_session
 
         return tidy_session(self, dry_run=dry_run)
 
-    def refresh_overviews(self, records: Records, users: dict[str, str]) -> None:
+    def show_overviews(self, records: Records, users: dict[str, str]) -> None:
         if self._store.layout.name == "markdown":
             from smp_memory.store.tidy import write_overviews
 
@@ -403,7 +403,7 @@ class FileSession:
 
             write_record(self)
 
-    def refresh_figures(self, *, dry_run: bool = False) -> bool:
+    def refresh(self, *, dry_run: bool = False) -> bool:
         from smp_memory.store.tidy import refresh
 
         return refresh(self, dry_run=dry_run)

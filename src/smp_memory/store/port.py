@@ -34,8 +34,7 @@ Guarantees of every backend
                are mapped to StorageError and its kinds.
 
 Operations that a backend may refuse with NotSupported: `convert`, `quarantined_data` and `restore_quarantined`. Those
-that may do nothing: `tidy`, `refresh_overviews`, `refresh_figures`, `recorded_deletions`, `write_deletion_record`, `unread_sessions`,
-`quarantined`, `unindexed_memories`, `report_…`, `sync`.
+that may do nothing: `unread_sessions`, `quarantined`, `unindexed_memories`, `report_…`, `sync`.
 
 Parts that another backend can use: `store.searcher.Searcher` (every query of `IndexSearcher` over an `index.Index`),
 `store.visible_index` (the same for a viewer), `store.history_index` (an index in RAM of histories), `store.examination`
@@ -115,7 +114,10 @@ class SessionStore(Protocol):
     """One live session of a store, or a copy of an archived one. Threads may share it."""
 
     session: str  # its id
-    memo: dict[str, Any]  # notes of the layers above; all callers of a process share them, as they share this object
+
+    @property
+    def files(self) -> SessionFiles | None:
+        """What only a session in files has; None: it is in another backend."""
 
     @property
     def location(self) -> str:
@@ -133,9 +135,6 @@ class SessionStore(Protocol):
     @property
     def config(self) -> Config:
         """The store's settings overridden by the session's own, as they were when they were first asked for."""
-
-    def override_settings(self, config: Config, own: dict[str, Any]) -> Config:
-        """The settings overridden by `own`; errors in `Config.invalid` say where a setting is."""
 
     # writing
 
@@ -176,16 +175,13 @@ class SessionStore(Protocol):
     # metadata
 
     def info(self) -> SessionInfo:
-        """The metadata. Raises SessionCorrupt if it cannot be read; the memories are not affected."""
+        """The metadata; `path` says where it is. Raises SessionCorrupt if it cannot be read; the memories are not affected."""
 
-    def info_for_update(self) -> SessionInfo:
-        """The metadata, to be changed and written. Raises SessionCorrupt if it has a merge conflict."""
+    def update_info(self, change: Callable[[SessionInfo], None]) -> SessionInfo:
+        """Read the metadata, call `change` with it, and write it, under the session's lock; if `change` raises, nothing is written.
 
-    def change_info(self, info: SessionInfo) -> None:
-        """Replace the metadata."""
-
-    def update_info(self, operation: str, change: Callable[[SessionInfo], None]) -> None:
-        """Read the metadata, call `change` with it, and write it, under the session's lock; if `change` raises, nothing is written."""
+        Raises SessionCorrupt if it cannot be read or has a merge conflict.
+        """
 
     # changes of what is stored
 
@@ -198,21 +194,6 @@ class SessionStore(Protocol):
         dry_run: of a redaction, only report what it would remove.
         """
 
-    def tidy(self, *, dry_run: bool = False) -> TidyReport:
-        """Fold changes into the entries that they change, where people read the files. Histories stay the same."""
-
-    def refresh_overviews(self, records: Records, users: dict[str, str]) -> None:
-        """Rewrite the overview files of the session, if the backend keeps some."""
-
-    def recorded_deletions(self) -> list[RecordedDeletion]:
-        """Memories that a record of another program names as deleted, and that were never deleted or restored here."""
-
-    def write_deletion_record(self) -> None:
-        """Renew the record of the memories in the trash, if the backend keeps one. Never fails."""
-
-    def refresh_figures(self, *, dry_run: bool = False) -> bool:
-        """Remove stale figures that another program keeps in the metadata, renew overview files; whether there were such figures."""
-
     # verification
 
     def validate(self) -> Report:
@@ -220,6 +201,25 @@ class SessionStore(Protocol):
 
     def repair(self) -> Report:
         """Repair what can be repaired, put the rest aside where it can be seen, and report what was done."""
+
+
+class SessionFiles(Protocol):
+    """What a session in files has besides: files that people and other programs read. No other backend needs it."""
+
+    def tidy(self, *, dry_run: bool = False) -> TidyReport:
+        """Fold changes into the entries that they change, where people read the files. Histories stay the same."""
+
+    def show_overviews(self, records: Records, users: dict[str, str]) -> None:
+        """Rewrite the overview files of the session, if the layout has some."""
+
+    def refresh(self, *, dry_run: bool = False) -> bool:
+        """Renew figures in the metadata, overview files and the deletion record; whether the figures were out of date."""
+
+    def recorded_deletions(self) -> list[RecordedDeletion]:
+        """Memories that a record of another program names as deleted, and that were never deleted or restored here."""
+
+    def write_deletion_record(self) -> None:
+        """Renew the record of the memories in the trash, if the layout has one. Never fails."""
 
 
 # -- the store

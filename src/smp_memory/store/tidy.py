@@ -211,7 +211,7 @@ def _renew_figures(files: FileSession, dry_run: bool) -> bool:
         return False  # figures are no reason to lose somebody's comments; the first line is SMP's own
     found = disk.stat(path)
     if not dry_run:
-        files.update_info("renewing figures", lambda info: None)
+        files.update_info(lambda info: None)
         if found is not None:
             disk.set_modified_time(path, found.st_mtime_ns)
     return True

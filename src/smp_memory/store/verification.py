@@ -25,6 +25,7 @@ from smp_memory.model.entry import PUT
 from smp_memory.model.history import overlaid_problems
 from smp_memory.model.reports import Problem, Report
 from smp_memory.model.session_info import SessionInfo
+from smp_memory.privacy.settings import session_settings
 from smp_memory.store import foreign_files
 from smp_memory.store.archive import archive_problems
 from smp_memory.store.cold_storage import cold_segment_of
@@ -67,7 +68,7 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
     problems += _metadata_conflict(session)
     problems += archive_problems(session)
     try:
-        wrong = session.override_settings(store.config, session.info().config).own.invalid
+        wrong = session_settings(store.config, session.info()).own.invalid
         problems += [
             Problem(session.info_path(), 0, "settings", f"{each.message} {setting_advice(each)}") for each in wrong
         ]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.files.reader import SessionReader
 from smp_memory.store import file_session
 
 LAYOUTS = pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
@@ -49,7 +48,7 @@ def test_history_by_index_equals_history_by_reading_the_session(
     with smp_memory.open(tmp_path / "store") as memory:
         files = memory.store.session("s")
         with monkeypatch.context() as patched:
-            patched.setattr(SessionReader, "catch_up", None)  # nobody reads the session for it
+            patched.setattr(files.reader, "catch_up", None)  # nobody reads the session for it
             found = files.history(known).histories
             assert {name: told(history) for name, history in found.items()} == known
         assert files.history(["DEC-0099"]).histories == {}
