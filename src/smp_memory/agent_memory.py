@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from smp_memory import exchange, lifecycle, search
 from smp_memory.agent_rights import AgentRights
 from smp_memory.errors import SessionNotFound, maps_errors
+from smp_memory.incomplete import memory_not_found
 from smp_memory.index.tokenizer import without_signs
 from smp_memory.model import ids
 from smp_memory.model.record import Records
@@ -179,10 +180,8 @@ class AgentMemory:
         """What happened to a memory. Revisions that were written while it was hidden are named, without their content."""
         if self.find(id) is None:
             raise self._missing(id_of(id))
-        steps: list[dict[str, Any]] = self._session.opened.files.view(
-            lambda session_history: history_for(session_history.histories[id_of(id)], self._viewer)
-        )
-        return steps
+        name = id_of(id)
+        return history_for(self._session.opened.files.history([name]).histories[name], self._viewer)
 
     def as_of(self, time: datetime | str) -> Snapshot:
         """The session as it was at a time: what the agent may see of it now and could see then."""
@@ -215,7 +214,7 @@ class AgentMemory:
         return f"AgentMemory({self.agent} in {self.id})"
 
     def _missing(self, id: str) -> MemoryNotFound:
-        return self._session.opened.files.memory_not_found(id)
+        return memory_not_found(self._session.opened.files, id)
 
     # -- searching, as `SessionMemory` does it
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import InvalidRecord, NotAllowed
+from smp_memory.incomplete import memory_not_found
 from smp_memory.model.types import KINDS
 from smp_memory.privacy.visibility import VISIBLE_TO_ALL
 from smp_memory.search.records import find
@@ -82,7 +83,7 @@ class AgentRights:
             raise self._no_memory(name)
 
     def _no_memory(self, id: str) -> MemoryNotFound:
-        return self._files.memory_not_found(id)
+        return memory_not_found(self._files, id)
 
     def _check_new(self, operation: Add) -> None:
         type, data = operation.draft.kind, operation.draft.data

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from smp_memory.model.hits import LeftOut
-    from smp_memory.store.port import StateFiles
+    from smp_memory.store.port import SessionStore, StateFiles
 
     Name = TypeVar("Name")
     Found = TypeVar("Found")
@@ -148,6 +148,12 @@ def with_unreadable(error: MemoryNotFound, problems: list[Problem]) -> MemoryNot
     locations = [f"{each.path}:{each.line}" for each in problems]
     message = f"{error.message} It may be an entry that cannot be read. {describe(problems, to_agent=True)}"
     return MemoryNotFound(message, **error.details, unreadable=locations)
+
+
+def memory_not_found(storage: SessionStore, id: str) -> MemoryNotFound:
+    """The error for an id that is not in a session; it mentions unreadable entries."""
+    error = MemoryNotFound(f"{id} does not exist in session {storage.session}.", id=id, session=storage.session)
+    return with_unreadable(error, storage.history().unreadable)
 
 
 # -- sessions that are archived or deleted meanwhile

@@ -699,8 +699,9 @@ class Memory:
         self.close()
         try:
             converted = Memory(self.root, None, self._arguments, self.scope.clock.source, self._system)
-            if converted.global_memory.exists:  # other layouts show its memories in other files
-                converted.store.session(GLOBAL_SESSION).refresh_figures()
+            shown = converted.store.session(GLOBAL_SESSION).files if converted.global_memory.exists else None
+            if shown is not None:
+                shown.refresh()  # other layouts show its memories in other files
             return converted
         except StorageError as error:
             raise done_before_failure(error, f"{self.root} was converted to {to}", self.root) from error

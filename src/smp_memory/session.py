@@ -11,6 +11,7 @@ from smp_memory.discovery import in_nearest_store
 from smp_memory.errors import InvalidRecord, MemoryNotFound, maps_errors
 from smp_memory.import_lock import loading
 from smp_memory.lifecycle.open_session import OpenSession, hold
+from smp_memory.model.history import COLD
 from smp_memory.model.times import to_text
 from smp_memory.privacy.settings import clean_metadata, log_metadata_redaction
 from smp_memory.search import records
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from smp_memory.overview.topics import Topics
     from smp_memory.party import Party
     from smp_memory.privacy.anonymisation import Placeholders
+    from smp_memory.privacy.redaction import RedactedSpan
     from smp_memory.scope import Scope
     from smp_memory.search.records import Snapshot
     from smp_memory.store.port import SessionStore
@@ -140,17 +142,22 @@ class SessionMemory:
 
     def change_info(self, **changes: Any) -> SessionInfo:
         """Change the session's metadata: user, agents, project, tags, context."""
-        info = self._files.info_for_update()
-        given = {name: getattr(info, name) for name in ("user", "agents", "project", "tags", "context")}
-        unknown = set(changes) - set(given)
+        names = ("user", "agents", "project", "tags", "context")
+        unknown = set(changes) - set(names)
         if unknown:
             raise InvalidRecord(
-                f"{min(unknown)}: not a field of a session's metadata; it has {', '.join(given)}.", field=min(unknown)
+                f"{min(unknown)}: not a field of a session's metadata; it has {', '.join(names)}.", field=min(unknown)
             )
-        fields, removals = clean_metadata(self.config, validation.session_fields(**{**given, **changes}))
-        for name, value in fields.items():
-            setattr(info, name, value)
-        self._files.change_info(info)
+        config = self.config
+        removals: list[RedactedSpan] = []
+
+        def change(info: SessionInfo) -> None:
+            given = {name: getattr(info, name) for name in names}
+            fields, removals[:] = clean_metadata(config, validation.session_fields(**{**given, **changes}))
+            for name, value in fields.items():
+                setattr(info, name, value)
+
+        info = self._files.update_info(change)
         at = to_text(self._session.now())
         self.redacted = log_metadata_redaction(self._session.store, at, self.id, self._session.author, removals)
         return info
@@ -494,7 +501,7 @@ class SessionMemory:
 
     def archived(self) -> list[ColdMemory]:
         """The memories in the cold segment: id, type, when they were written and moved, and why."""
-        return self._files.cold_memories()
+        return self._files.history(segment=COLD).moved
 
     def restore_archived(self, *ids: Any) -> Record | None:
         """Bring memories back from the cold segment, with their ids and histories; the last one is returned."""
@@ -506,7 +513,7 @@ class SessionMemory:
 
         Memories, histories and `as_of` stay as they are. In other layouts there is nothing to fold.
         """
-        return self._files.tidy(dry_run=dry_run)
+        return lifecycle.compaction.tidy(self._session, dry_run=dry_run)
 
     def duplicates(self, *, threshold: float | None = None) -> list[Duplicates]:
         """Groups of findings and preferences that say the same; nothing is changed."""

@@ -41,8 +41,9 @@ from smp_memory.files.activity import ACCESSES, SESSION_USES, AccessLog, StateLo
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import open_user_state
+from smp_memory.incomplete import memory_not_found
 from smp_memory.lifecycle.compaction_plan import AUTHOR, covers, without_quotes
-from smp_memory.lifecycle.purge import purge_due
+from smp_memory.lifecycle.purge import PurgeNotes, purge_due
 from smp_memory.model import ids
 from smp_memory.model.entry import Entry
 from smp_memory.model.history import SessionHistory
@@ -53,7 +54,7 @@ from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, PURGED, Se
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.privacy.audit import Audit
 from smp_memory.store.history_index import HistoryIndex
-from smp_memory.store.session_erasure import pieces_of
+from smp_memory.store.remnants import pieces_of
 from tests.backends.sqlite_session import (
     SqliteSession,
     decode_entry,
@@ -77,7 +78,7 @@ CREATE TABLE IF NOT EXISTS setting (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS session (
     no INTEGER PRIMARY KEY, id TEXT NOT NULL, state TEXT NOT NULL, info TEXT NOT NULL, about TEXT NOT NULL DEFAULT '{}',
     version INTEGER NOT NULL DEFAULT 1, seq INTEGER NOT NULL DEFAULT 0, numbers TEXT NOT NULL DEFAULT '{}',
-    written REAL NOT NULL, announced TEXT NOT NULL DEFAULT '{}'
+    written REAL NOT NULL
 );
 CREATE UNIQUE INDEX IF NOT EXISTS one_name ON session (id) WHERE state != 'deleted';
 CREATE TABLE IF NOT EXISTS entry (
@@ -320,7 +321,7 @@ class SqliteStore:
             def note(names: list[str], session: str = each.session) -> bool:
                 return self.audit.note("purge", at=to_text(now), by=by, session=session, ids=names)
 
-            yield each.session, purge_due(found, now, days, evidence, note)
+            yield each.session, purge_due(found, PurgeNotes(self.state, each.session), now, days, evidence, note)
 
     # -- erasure
 
@@ -335,7 +336,7 @@ class SqliteStore:
         known = {entry.id for each in found for entry in each.entries_of(names)}
         missing = next((name for name in names if name not in known), None)
         if missing is not None:
-            raise found[0].memory_not_found(missing)
+            raise memory_not_found(found[0], missing)
 
     def erase(
         self,
@@ -356,9 +357,7 @@ class SqliteStore:
                     values += [entry.data for entry in found.entries_of(names)]
                     receipt.summaries += erase_quotes(self, found, names, values)
                     found.remove(names)
-                    announced = json.loads(found._row()["announced"])
-                    left = {id: each for id, each in announced.items() if id not in names}
-                    self.run("UPDATE session SET announced = ? WHERE no = ?", json.dumps(left), found.no)
+                    PurgeNotes(self.state, session).forget(names)
             note()
         self.vacuum()
         self.indexer.close()
@@ -477,8 +476,9 @@ class SqliteIndex:
             if self._made is None or self._made[0] != state:
                 self.close()
                 sessions = [self._store.session(name) for name in names_of(self._store.sessions())]
-                histories = {each.session: each.view(lambda history: dict(history.histories)) for each in sessions}
-                problems = {each.session: each.unreadable() for each in sessions}
+                found = {each.session: each.history() for each in sessions}
+                histories = {name: dict(history.histories) for name, history in found.items()}
+                problems = {name: history.unreadable for name, history in found.items()}
                 self._made = state, HistoryIndex(histories, problems, self._store.access)
             return self._made[1]
 

@@ -307,9 +307,8 @@ def test_statistics_of_an_agent_show_what_it_may_see() -> None:
 def test_invalid_settings_of_one_session_do_not_hide_the_others(tmp_path: Path, layout: str) -> None:
     store = Shop(tmp_path / "store", layout)
     store.shop.delete("FIND-0001")
-    info = store.memory.store.session("shop").info()
-    info.config = {"decay.policy": "nonsense", "lifecycle.purge_days": "soon"}
-    store.memory.store.session("shop").change_info(info)
+    wrong = {"decay.policy": "nonsense", "lifecycle.purge_days": "soon"}
+    store.memory.store.session("shop").update_info(lambda info: info.config.update(wrong))
     memory = smp_memory.open(tmp_path / "store", clock=store.clock)
     made = memory.analytics()
     assert made.forecast.session_count == 2

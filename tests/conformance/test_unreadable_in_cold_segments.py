@@ -25,7 +25,7 @@ def compacted(root: Path, layout: str) -> Path:
         ]
         session.add_many(turns)
         assert session.compact("forced").removed
-    (found,) = root.rglob("cold.gz")
+    (found,) = root.rglob("*cold.jsonl.gz")
     return found
 
 

@@ -79,7 +79,7 @@ class Project:
             info.config = settings
 
         with smp_memory.open(self.root, trust=False) as memory:
-            memory.store.session("s1").update_info("a pull", change)
+            memory.store.session("s1").update_info(change)
 
     def value(self, key: str, session: str = "") -> Any:
         with smp_memory.open(self.root) as memory:

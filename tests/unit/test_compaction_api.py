@@ -25,7 +25,7 @@ from smp_memory.errors import (
 )
 from smp_memory.files.layouts import NAMES
 from smp_memory.testing import FaultySystem, FrozenClock
-from tests.session_files import private_folder, storage_of
+from tests.session_files import storage_of
 
 LAYOUTS = pytest.mark.parametrize("layout", NAMES)
 SMALL = {"storage": {"max_session_size_mb": 0.06}, "durability": "os"}
@@ -147,9 +147,9 @@ def test_custom_summariser_is_used(tmp_path: Path) -> None:
 def test_error_of_get_names_the_cold_segment(tmp_path: Path) -> None:
     session, _ = old_session(tmp_path)
     session.compact(ALL)
-    with pytest.raises(MemoryNotFound, match=r"cold segment .*cold\.gz.*restore") as caught:
+    with pytest.raises(MemoryNotFound, match=r"cold segment .*cold\.jsonl\.gz.*restore") as caught:
         session.get("TURN-0003")
-    assert caught.value.details["path"].endswith("cold.gz")
+    assert caught.value.details["path"].endswith("cold.jsonl.gz")
     with pytest.raises(MemoryNotFound, match="does not exist"):
         session.get("TURN-9999")
     with pytest.raises(MemoryNotFound):
@@ -163,7 +163,7 @@ def test_query_finds_compacted_memories_if_asked_to(tmp_path: Path, layout: str)
     assert session.query("needle").ids == []
     [hit] = session.query("needle", include_archived=True)
     assert hit.id == "FIND-0001"
-    assert hit.archived.endswith("cold.gz")
+    assert hit.archived.endswith("cold.jsonl.gz")
     assert hit.to_dict()["archived"] == hit.archived
     counts = session.query("token", include_archived=True, count_by="type", limit=1).counts["type"]
     assert counts["conversation"] > 20
@@ -200,7 +200,9 @@ def test_restore_is_refused_when_the_id_is_in_use(tmp_path: Path) -> None:
     with pytest.raises(DuplicateId):
         session.restore_archived("MINE")
     assert session.get("MINE").finding == "second"
-    assert [each.id for each in session.archived()] == ["MINE"]
+    assert [each.id for each in session.archived()] == ["MINE-2"]
+    assert session.restore_archived("MINE-2").finding == "first"
+    assert [record.id for record in session.records("finding")] == ["MINE-2", "MINE"]
 
 
 def test_second_compaction_appends_to_the_same_segment(tmp_path: Path) -> None:
@@ -397,7 +399,7 @@ def test_size_report_parts_add_up(tmp_path: Path, layout: str) -> None:
     assert report.cold_bytes == 0
     session.compact(ALL)
     after = session.size_report()
-    assert after.cold_bytes == os.path.getsize(private_folder(session) / "cold.gz")
+    assert after.cold_bytes == os.path.getsize(next(Path(session.folder).glob("*cold.jsonl.gz")))
     assert after.total_bytes < report.total_bytes
 
 

@@ -82,7 +82,7 @@ class Store:
             info.config = settings
 
         with smp_memory.open(self.root) as memory:
-            memory.store.session("s1").update_info("a test", change)
+            memory.store.session("s1").update_info(change)
 
     def config(self, memory: smp_memory.Memory) -> Config:
         return memory.session("s1").config if self.place.startswith("session") else memory.config

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from smp_memory.analytics import forecast
 from smp_memory.analytics.facts import number_of_days, share
 from smp_memory.errors import InvalidQuery
+from smp_memory.incomplete import memory_not_found
 
 if TYPE_CHECKING:
     from smp_memory.scope import Scope
@@ -23,10 +24,10 @@ def decay_curve(
         raise InvalidQuery(f"id: give session/ID, such as review/DEC-0001, not {repr(id)[:80]}.", field="id")
     least = scope.config.section("compaction")["faded_below"] if threshold is None else threshold
     files = scope.store.session(session)
-    history = files.history(memory_id)
+    history = files.history([memory_id]).histories.get(memory_id)
     record = None if history is None else history.record(session)
     if record is None or not scope.sees(record):
-        raise files.memory_not_found(memory_id)
+        raise memory_not_found(files, memory_id)
     assert history is not None  # the record is made of it
     uses = forecast.known_uses(history) + _counted_uses(scope, session, memory_id)
     return forecast.decay_points(

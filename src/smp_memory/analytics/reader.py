@@ -8,6 +8,7 @@ from smp_memory.analytics.facts import MemoryFacts, Periods, brief
 from smp_memory.incomplete import each_existing
 from smp_memory.index.query import RowConditions
 from smp_memory.index.rows import POSITION_BITS
+from smp_memory.model.history import COLD
 from smp_memory.model.storage_reports import ARCHIVED, names_of
 from smp_memory.model.times import to_microseconds
 from smp_memory.model.types import NUMBERED
@@ -74,7 +75,7 @@ class FactReader:
             notes.append(f"{archived:,} archived session{'s are' if archived > 1 else ' is'} not counted.")
         every = names_of(store.sessions()) if names is None else names
         cold = sum(
-            version is not None for _, version in each_existing(every, lambda name: store.session(name).cold_version())
+            version is not None for _, version in each_existing(every, lambda name: store.session(name).version(COLD))
         )
         if cold:
             whose = "1 session" if cold == 1 else f"{cold:,} sessions"

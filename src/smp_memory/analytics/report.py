@@ -337,7 +337,7 @@ def _trash(reader: FactReader) -> list[forecast.PurgeForecast]:
 
     def trash_of(name: str) -> list[Trashed]:
         files = scope.store.session(name)
-        return lifecycle.deletion.session_trash(files, files.config)
+        return lifecycle.deletion.session_trash(scope.store, files, files.config)
 
     found = [
         forecast.PurgeForecast(each.record.ref, each.at, each.purged_from)

@@ -220,7 +220,7 @@ class Invocation:
 
     def history(self, session: SessionMemory, memory_id: str) -> RecordHistory | None:
         """The history of a memory; read without loading a large session."""
-        return self.memory.store.session(session.id).history(memory_id)
+        return self.memory.store.session(session.id).history([memory_id]).histories.get(memory_id)
 
     # -- what is searched
 

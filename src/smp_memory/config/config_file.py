@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
         session: str
 
-        def update_info(self, operation: str, change: Callable[[SessionInfo], None]) -> None: ...
+        def update_info(self, change: Callable[[SessionInfo], None]) -> SessionInfo: ...
 
 
 _LAYOUT_IN_TEXT = re.compile(rb'"layout"\s*:\s*"([a-z]{1,20})"')
@@ -140,4 +140,4 @@ def set_session_config(files: ConfigurableSession, name: str, value: Any) -> Non
             check_removal(info.config, name)
         info.config = with_setting(info.config, name, value)
 
-    files.update_info("changing the session's settings", change)
+    files.update_info(change)

@@ -126,8 +126,7 @@ class VisibleSessions:
         files = self._store.session(session)
         info = files.info()
         if info.user is None and info.is_assumed:
-            files.view(lambda fold: None)  # reads the entries that this process has not read yet
-            if not files.unreadable():
+            if not files.history().unreadable:
                 return info
             raise SessionCorrupt(
                 f"The metadata of session {session} may be an entry that cannot be read.", session=session

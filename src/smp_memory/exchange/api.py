@@ -24,6 +24,7 @@ from smp_memory.exchange.export import (
 from smp_memory.exchange.import_ import free_id, read_sessions, store_session
 from smp_memory.incomplete import SESSION_GONE, each_existing, left_out
 from smp_memory.model.history import SessionHistory
+from smp_memory.model.rewrite_plan import RewritePlan
 from smp_memory.model.storage_reports import names_of
 from smp_memory.model.times import to_text
 from smp_memory.observation import observed
@@ -128,7 +129,9 @@ def redact(scope: Scope, preview: bool, reason: str | None) -> list[RedactionRep
         try:
             if not preview:
                 session.config.require(WRITE)
-            found = session.redact(redactor_even_if_off(session.config), preview=preview)
+            plan = RewritePlan("redacting", redactor=redactor_even_if_off(session.config))
+            found = session.rewrite(plan, dry_run=preview).redaction
+            assert found is not None
         except SESSION_GONE as error:
             _without(scope, [session], error)
             continue

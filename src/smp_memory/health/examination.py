@@ -19,7 +19,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import SMPError
+from smp_memory.model.history import COLD as COLD_SEGMENT
 from smp_memory.model.storage_reports import names_of
+from smp_memory.privacy.settings import session_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -250,8 +252,7 @@ class SessionExamination:
         self._history = self._read_history()
 
     def _read_history(self) -> SessionHistory:
-        history: SessionHistory = self.files.view(lambda session_history: session_history)
-        return history
+        return self.files.history()
 
     @property
     def session_history(self) -> SessionHistory:
@@ -275,14 +276,13 @@ class SessionExamination:
     @cached_property
     def config(self) -> Config:
         """The settings of this session; its own ones are left out if they are invalid."""
-        own = self.info.config if self.info is not None else None
-        return self.files.override_settings(self.subject.config, own) if own else self.subject.config
+        return session_settings(self.subject.config, self.info) if self.info is not None else self.subject.config
 
     def validate(self) -> Report:
         return self.files.validate()
 
     def cold_ids(self) -> set[str]:
-        return self.files.cold_ids()
+        return set(self.files.history(segment=COLD_SEGMENT).histories)
 
     def entries(self) -> Iterator[Entry]:
         """Every entry that was read."""
@@ -294,8 +294,8 @@ class SessionExamination:
         yield from (StoredContent(ENTRY, entry.id, entry.file, entry.line, entry.data) for entry in self.entries())
         if self.info is not None:
             yield StoredContent(METADATA, "", self.files.location, 0, metadata_texts(self.info))
-        for history in self.files.cold_history().histories.values():
-            yield StoredContent(COLD, history.first.id, self.files.cold_location, 0, history.data())
+        for history in self.files.history(segment=COLD_SEGMENT).histories.values():
+            yield StoredContent(COLD, history.first.id, history.first.file, 0, history.data())
 
 
 def metadata_texts(info: SessionInfo) -> dict[str, Any]:

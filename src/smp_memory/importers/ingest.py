@@ -22,6 +22,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import InvalidRecord, SessionExists, SizeLimitExceeded
+from smp_memory.model.history import COLD
 from smp_memory.model.ids import sha256_hex
 from smp_memory.model.statuses import is_settled
 from smp_memory.model.storage_reports import ARCHIVED, LIVE
@@ -180,10 +181,10 @@ class _Ingest:
         self._cold: dict[str, str] = {}  # keys of compacted memories, which count as known
         files = self._files(session)
         if files is not None:
-            histories = files.view(lambda session_history: list(session_history.histories.values()))
+            histories = files.history().histories.values()
             records = [record for history in histories if (record := history.record(session)) is not None]
             self._known = {record.idempotency_key: record for record in records if record.idempotency_key}
-            self._cold = files.cold_history().idempotent
+            self._cold = files.history(segment=COLD).idempotent
         self._new: set[str] = set()
         self._pending: list[tuple[str, dict[str, Any]]] = []
 

@@ -28,6 +28,7 @@ from smp_memory.integrations.hooks.session_state import LOG as HOOKS_LOG
 from smp_memory.lifecycle.maintenance import EVERY, last_runs
 from smp_memory.lifecycle.transitions import ACTIVE, ARCHIVED, CREATED, DECAYING, DELETED, IDLE
 from smp_memory.metrics import COUNTER, GAUGE, Metric, MetricSamples
+from smp_memory.model.history import COLD
 from smp_memory.model.storage_reports import names_of
 from smp_memory.model.types import KINDS, SEVERITIES, names_where
 
@@ -179,7 +180,7 @@ def _sizes(memory: Memory) -> Part:
         try:
             files = store.session(name)
             used = sum(files.sizes().values())
-            cold += files.cold_bytes()
+            cold += sum(files.sizes(COLD).values())
         except SESSION_GONE:
             continue  # archived or deleted meanwhile; it is counted there
         config = files.config

@@ -16,7 +16,7 @@ from smp_memory.incomplete import each_existing
 from smp_memory.lifecycle import clock_state
 from smp_memory.lifecycle.compaction import cold_ids_among, cold_records, missing_memory, restore_cold
 from smp_memory.lifecycle.open_session import OpenSession, open_session
-from smp_memory.lifecycle.purge import purge_due, trashed
+from smp_memory.lifecycle.purge import PurgeNotes, purge_due, trashed
 from smp_memory.model.deletions import Deletion, Purged, Receipt, Restoration
 from smp_memory.model.storage_reports import names_of
 from smp_memory.model.times import parse, to_moment, to_text
@@ -36,11 +36,10 @@ if TYPE_CHECKING:
     from smp_memory.config.settings import Config
     from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.model.deletions import Trashed
-    from smp_memory.model.history import SessionHistory
     from smp_memory.model.record import Record
     from smp_memory.privacy.redaction import RedactedSpan
     from smp_memory.scope import Scope
-    from smp_memory.store.port import SessionStore
+    from smp_memory.store.port import SessionStore, Store
 
 
 def _ids_and_criteria(id: Any, criteria: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -182,23 +181,19 @@ def _clean_reason(session: OpenSession, reason: str | None) -> tuple[str | None,
 def deleted(scope: Scope) -> list[Trashed]:
     """The trash: who deleted what, when and why, and from when on it may be purged; the latest first."""
     trash: list[Trashed] = []
-    _for_each_session(scope, lambda session: trash.extend(session_trash(session.files, session.config)))
+    _for_each_session(scope, lambda each: trash.extend(session_trash(scope.store, each.files, each.config)))
     return sorted(trash, key=lambda each: each.at, reverse=True)
 
 
-def session_trash(files: SessionStore, config: Config) -> list[Trashed]:
+def session_trash(store: Store, files: SessionStore, config: Config) -> list[Trashed]:
     """The deleted memories of one session, by these settings."""
-    announced, retention, auto = files.announced_purges(), _retention(config), config["lifecycle.auto_purge"]
-
-    def trash_of(session_history: SessionHistory) -> list[Trashed]:
-        return [
-            trashed(history, files.session, announced.get(name), retention, auto)
-            for name, history in session_history.histories.items()
-            if history.deletion is not None
-        ]
-
-    found: list[Trashed] = files.view(trash_of)
-    return found
+    announced = PurgeNotes(store.state, files.session).announced()
+    retention, auto = _retention(config), config["lifecycle.auto_purge"]
+    return [
+        trashed(history, files.session, announced.get(name), retention, auto)
+        for name, history in files.history().histories.items()
+        if history.deletion is not None
+    ]
 
 
 # -- purge and erasure
@@ -232,7 +227,8 @@ def purge(
         def audit(ids: list[str]) -> bool:
             return store.audit.note("purge", at=to_text(moment), by=by, session=session.id, ids=ids)
 
-        report.add(purge_due(session.files, moment, retention, evidence, audit))
+        notes = PurgeNotes(store.state, session.id)
+        report.add(purge_due(session.files, notes, moment, retention, evidence, audit))
 
     _for_each_session(scope, purge_one)
     for _, purged in store.purge_archives(moment, evidence, by, min_age) if scope.sessions is None else ():

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from smp_memory.config.settings import Config
     from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.lifecycle.open_session import OpenSession
-    from smp_memory.model.history import SessionHistory
     from smp_memory.model.storage_reports import SessionHead
     from smp_memory.scope import Scope
     from smp_memory.store.port import IndexSearcher, Store
@@ -244,8 +243,8 @@ class _Maintenance:
         """Renew what is made from memories: figures in metadata, overview files, files for all sessions."""
         for name in names_of(self._store.sessions()):
             session = self._store.session(name)
-            if session.config.allows(WRITE) and not self._dry_run:
-                session.refresh_figures()
+            if session.files is not None and session.config.allows(WRITE) and not self._dry_run:
+                session.files.refresh()
 
     def _access(self) -> Iterator[str]:
         used, end = _logged_accesses(self._store)
@@ -265,8 +264,9 @@ class _Maintenance:
 
     def _tidy(self) -> Iterator[str]:
         for name in names_of(self._store.sessions()):
-            done = self._store.session(name).tidy(dry_run=self._dry_run)
-            if not done.can_fold:
+            files = self._store.session(name).files
+            done = files.tidy(dry_run=self._dry_run) if files is not None else None
+            if done is None or not done.can_fold:
                 return
             if done.ids:
                 yield f"{name}: folded the changes of {_memories(len(done.ids))}"
@@ -383,15 +383,8 @@ def _logged_accesses(store: Store) -> tuple[dict[str, list[Access]], int]:
 
 def _flush_access_counts(session: OpenSession, used: list[Access]) -> int:
     """Write access counts into a session; returns the number of memories. This creates no revision: `updated` stays."""
-
-    def stored_counts(session_history: SessionHistory) -> dict[str, Any]:
-        return {
-            id: history.data().get("access")
-            for id, history in session_history.histories.items()
-            if history.deletion is None
-        }
-
-    before = session.files.view(stored_counts)
+    histories = session.files.history([id for id, _, _ in used]).histories
+    before = {id: history.data().get("access") for id, history in histories.items() if history.deletion is None}
     operations: list[Operation] = [
         Update(id, {"access": access}, None, None, session.content_limit, may_touch_turns=True)
         for id, count, last in used

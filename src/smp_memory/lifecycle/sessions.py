@@ -49,7 +49,7 @@ def archive_session(scope: Scope, id: str, reason: str | None, by: str | None) -
 
     def summary(head: SessionHead) -> dict[str, Any]:
         session = scope.store.session(head.session)
-        histories = session.view(lambda history: [each.record(id) for each in history.histories.values()])
+        histories = [each.record(id) for each in session.history().histories.values()]
         try:
             info: SessionInfo | None = session.info()
         except SessionCorrupt:

@@ -21,9 +21,9 @@ from types import SimpleNamespace
 from weakref import WeakKeyDictionary
 
 from smp_memory.errors import InvalidQuery, SMPError
-from smp_memory.incomplete import SESSION_GONE, archive_problem, each_existing
+from smp_memory.incomplete import archive_problem, each_existing
 from smp_memory.model.entry import PUT, Entry
-from smp_memory.model.history import PausedCollection, SessionHistory
+from smp_memory.model.history import COLD, PausedCollection, SessionHistory
 from smp_memory.model.hits import Hits
 from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.model.times import EPOCH, to_text
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 SUMMARY_ID = "ARCHIVE"
 MAX_UNPACKED_BYTES = 64 << 20  # of unpacked archives; in RAM they take several times as much
-_cached: WeakKeyDictionary[Store, tuple[Any, SearchIndex]] = WeakKeyDictionary()
+_cached: WeakKeyDictionary[Store, tuple[Any, SearchIndex, dict[str, str]]] = WeakKeyDictionary()
 _building = [threading.Lock()]  # held while an index is made
 _parents_indexes: list[Any] = []  # a forked child must neither use nor close them
 
@@ -124,27 +124,20 @@ def _search_archived(
     if query.include_archived:
         names = (None,) if query.sessions is None else query.sessions
         live = [each.session for name in names for each in store.sessions(id=name)]
-        versions = each_existing(live, lambda name: store.session(name).cold_version())
+        versions = each_existing(live, lambda name: store.session(name).version(COLD))
         cold = {name: version for name, version in versions if version is not None}
         found = store.sessions(ARCHIVED)
         archived = [each for each in found if query.sessions is None or each.session in query.sessions]
         archived = [each for each in archived if each.version is not None]  # others have no memories
     with _building[0]:
-        index = _index_of(scope, query.sessions, cold, archived, others)
+        index, places = _index_of(scope, query.sessions, cold, archived, others)
     hits: Hits = index.answer(None, lambda searcher: search_index(query, searcher, policy), viewer=scope.viewer)
     paths = {each.session: each.path for each in archived}
     for hit in hits:
         name = hit.record.session
         if hit.record.id not in others.get(name, {}):
-            hit.archived = paths[name] if name in paths else _cold_location(store, name)
+            hit.archived = paths[name] if name in paths else places.get(name, "")
     return hits
-
-
-def _cold_location(store: Store, session: str) -> str:
-    try:
-        return store.session(session).cold_location
-    except SESSION_GONE:  # archived or deleted meanwhile
-        return ""
 
 
 def _index_of(
@@ -153,8 +146,11 @@ def _index_of(
     cold: dict[str, object],
     archived: list[SessionHead],
     others: Mapping[str, Mapping[str, RecordHistory]],
-) -> SearchIndex:
-    """The index of these cold segments, archives and other memories; the last one is kept until one of them changes."""
+) -> tuple[SearchIndex, dict[str, str]]:
+    """The index of these cold segments, archives and other memories, and where each cold segment is.
+
+    The last one is kept until one of them changes.
+    """
     store, with_summaries = scope.store, scope.viewer is None  # a summary covers private memories, too
     key = (
         with_summaries,
@@ -165,17 +161,19 @@ def _index_of(
     )
     cached = _cached.get(store)
     if cached is not None and cached[0] == key:
-        return cached[1]
+        return cached[1:]
     _cached.pop(store, None)
     with PausedCollection():
-        problems: dict[str, list[Problem]] = {name: [] for name in cold}
-        in_segments = each_existing(cold, lambda name: store.session(name).cold_history(problems[name]).histories)
-        histories: Histories = {**dict(in_segments), **_archived_histories(store, archived, problems, with_summaries)}
+        segments = dict(each_existing(cold, lambda name: store.session(name).history(segment=COLD)))
+        problems = {name: found.unreadable for name, found in segments.items()}
+        places = {name: history.first.file for name, found in segments.items() for history in found.histories.values()}
+        histories: Histories = {name: found.histories for name, found in segments.items()}
+        histories.update(_archived_histories(store, archived, problems, with_summaries))
         for name, memories in others.items():
             histories[name] = {**histories.get(name, {}), **memories}
         index = store.index_of(histories, problems)
-    _cached[store] = (key, index)
-    return index
+    _cached[store] = (key, index, places)
+    return index, places
 
 
 def _archived_histories(
@@ -191,12 +189,9 @@ def _archived_histories(
         try:
             files = store.session(each.session, ARCHIVED, max_bytes=bytes_left)
             bytes_left -= sum(files.sizes().values())
-            cold: list[Problem] = []
-            histories[each.session] = {
-                **files.cold_history(cold).histories,
-                **files.view(lambda session_history: dict(session_history.histories)),
-            }
-            problems[each.session] = [*files.unreadable(), *cold]
+            cold, hot = files.history(segment=COLD), files.history()
+            histories[each.session] = {**cold.histories, **hot.histories}
+            problems[each.session] = [*hot.unreadable, *cold.unreadable]
         except (SMPError, OSError) as error:
             histories[each.session] = _summary_history(each).histories if with_summaries else {}
             problems[each.session] = [archive_problem(each.path, each.session, error)]

@@ -69,8 +69,7 @@ def lookup_index(scope: Scope, session: str) -> dict[str, Any]:
     """The lookup index of one session, in the form of design 004 in its layout `log`, else of design 001."""
     at, priority, files = to_text(scope.now()), _priority_of(scope), scope.store.session(session)
     if scope.config.layout == "log":
-        histories = files.view(lambda session_history: list(session_history.histories.values()))
-        return _entry_index(session, at, histories, priority)
+        return _entry_index(session, at, list(files.history().histories.values()), priority)
     return _inverted_index(session, at, records(files), lambda record: sorted(spellings(text_of(record.given))))
 
 
@@ -83,7 +82,9 @@ def _all_records(scope: Scope) -> Records:
     else:
         every = Records.joined(records(store.session(name)) for name in names)
     if scope.sessions is not None and scope.viewer is None:
-        store.session(names[0]).refresh_overviews(every, _users(scope))
+        files = store.session(names[0]).files
+        if files is not None:
+            files.show_overviews(every, _users(scope))
     return scope.filter_visible(every)
 
 

@@ -42,12 +42,12 @@ from smp_memory.files.layouts.layout import OVERVIEWS, PRIVATE
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.files.reader import SessionReader
 from smp_memory.model.clone_merge import in_order
+from smp_memory.model.history import COLD
 from smp_memory.model.reports import Problem
 from smp_memory.model.storage_reports import SessionHead
 from smp_memory.model.times import to_text
 from smp_memory.store import archive_names
 from smp_memory.store.archive_index import ArchiveIndex
-from smp_memory.store.cold_storage import cold_history
 from smp_memory.store.convert import contents_of
 from smp_memory.store.layout_detection import layout_in, layout_of, names_below
 from smp_memory.store.session_metadata import read_info
@@ -117,7 +117,7 @@ def with_manifest(files: FileSession, summary: dict[str, Any]) -> dict[str, Any]
 
 def content_of(files: FileSession) -> tuple[list[Record], SessionInfo | None, int]:
     """The records of a session, its metadata if that can be read, and its size."""
-    histories = files.view(lambda history: [each.record(files.session) for each in history.histories.values()])
+    histories = [each.record(files.session) for each in files.history().histories.values()]
     try:
         info: SessionInfo | None = files.info()
     except SessionCorrupt:
@@ -133,6 +133,9 @@ def session_files(files: FileSession) -> Iterator[tuple[str, str]]:
         return
     for name in layout.files(disk, reader.folder, files.session):
         yield name, os.path.join(reader.folder, name)
+    cold = layout.cold_file(files.session)
+    if disk.exists(os.path.join(reader.folder, cold)):
+        yield cold, os.path.join(reader.folder, cold)
     yield from archive.files_below(disk, reader.private, f"{PRIVATE}/")
 
 
@@ -199,6 +202,9 @@ def in_store_layout(archives: ArchiveIndex, folder: str, layout: Layout, session
     disk.remove_tree(made)
     for name, data in contents_of(target, session, entries, info).items():
         _write_new(disk, os.path.join(made, name), data)
+    cold = os.path.join(folder, layout.cold_file(session))
+    if disk.exists(cold):
+        _write_new(disk, os.path.join(made, target.cold_file(session)), disk.read(cold))
     for name, path in _private_files(disk, os.path.join(folder, PRIVATE)):
         _write_new(disk, os.path.join(made, PRIVATE, name), disk.read(path))
     for name in foreign:
@@ -212,7 +218,7 @@ def _foreign_files(disk: Disk, layout: Layout, folder: str, session: str) -> lis
         name
         for name in names_below(disk, folder)
         if name.partition("/")[0] not in (PRIVATE, OVERVIEWS)
-        and name != layout.info_file
+        and name not in (layout.info_file, layout.cold_file(session))
         and not layout.is_session_file(name, session)
         and not name.endswith(TEMPORARY)
     ]
@@ -383,25 +389,24 @@ def _archives_of(session: FileSession) -> list[str]:
 
 def _entries(session: FileSession) -> dict[str, str]:
     """All entries of a session and its cold segment: content key to memory id."""
-    live: list[Entry] = session.view(
-        lambda session_history: [entry for history in session_history.histories.values() for entry in history.entries]
-    )
-    cold = [entry for history in cold_history(session).histories.values() for entry in history.entries]
-    return {_key(entry): entry.id for entry in (*live, *cold)}
+    histories = [*session.history().histories.values(), *session.history(segment=COLD).histories.values()]
+    return {_key(entry): entry.id for history in histories for entry in history.entries}
 
 
 def _key(entry: Entry) -> str:
     return to_json([entry.op, entry.type, entry.id, entry.at, entry.data])
 
 
-def holds_private_files(store: FileStore, archive: str, private: str) -> bool:
-    """Whether an archive has all files of a session's private folder, byte for byte, except locks."""
+def holds_files(store: FileStore, archive: str, path: str, inside: str) -> bool:
+    """Whether an archive has a file, or all files of a folder except locks, byte for byte under this name."""
     try:
         archived = archived_files(store, archive)
     except SMPError:
         return False
+    if not store.disk.is_folder(path):
+        return archived.get(inside) == store.disk.read(path)
     return all(
-        archived.get(f"{PRIVATE}/{name}") == store.disk.read(os.path.join(private, name))
-        for name in names_below(store.disk, private)
+        archived.get(f"{inside}/{name}") == store.disk.read(os.path.join(path, name))
+        for name in names_below(store.disk, path)
         if name not in EXCLUDED
     )

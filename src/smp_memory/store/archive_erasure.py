@@ -20,11 +20,10 @@ from smp_memory.config.settings import REMOVE
 from smp_memory.errors import SMPError
 from smp_memory.files import archive
 from smp_memory.files.disk import TEMPORARY
-from smp_memory.lifecycle.purge import purge_due
+from smp_memory.lifecycle.purge import PurgeNotes, purge_due, write_audit_record
 from smp_memory.lifecycle.summaries import session_summary
 from smp_memory.model.deletions import Purged
 from smp_memory.model.times import to_text
-from smp_memory.store import trash
 from smp_memory.store.archive import (
     content_of,
     copy_of_archive,
@@ -35,7 +34,7 @@ from smp_memory.store.archive import (
 )
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.archive_names import is_own_summary
-from smp_memory.store.session_erasure import erase_in
+from smp_memory.store.session_edits import erase_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from smp_memory.model.storage_reports import SessionHead
     from smp_memory.store.archive import SessionCopy
     from smp_memory.store.file_store import FileStore
-    from smp_memory.store.session_erasure import ErasedEntries
+    from smp_memory.store.session_edits import ErasedEntries
 
 
 def copy_of(archives: ArchiveIndex, session: str) -> SessionCopy:
@@ -171,19 +170,16 @@ def _purge_archive(
     config = files.config
     if automatic and not (config["lifecycle.auto_purge"] and config.allows(REMOVE)):
         return Purged()
-    files.state = store.state
+    notes = PurgeNotes(store.state, session)
     time_kept = timedelta(days=config["lifecycle.purge_days"]) if kept is None else kept
-    done = purge_due(files, now, time_kept, evidence, lambda names: False)
+    done = purge_due(files, notes, now, time_kept, evidence)
     if done.ids:
         archives.write_summary(beside, pack_again(archives, copy, path), path)
-    purged = trash.purged_ids(files)
-    if purged and store.audit.note("purge", at=to_text(now), by=by, session=session, ids=purged):
-        trash.PurgeNotes(store.state, session).audited(purged)
+    write_audit_record(
+        files, notes, lambda ids: store.audit.note("purge", at=to_text(now), by=by, session=session, ids=ids)
+    )
     return done
 
 
 def _trash_count(copy: SessionCopy) -> int:
-    count: int = copy.files.view(
-        lambda session_history: sum(history.deletion is not None for history in session_history.histories.values())
-    )
-    return count
+    return sum(history.deletion is not None for history in copy.files.history().histories.values())

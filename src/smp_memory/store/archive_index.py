@@ -265,7 +265,7 @@ class ArchiveIndex:
                 self.remove(folder)  # a record whose session was never moved here
         for pair in self.pairs(session):
             self._recover_archive(session, pair)
-        self._recover_private(session)
+        self._recover_beside(session)
 
     def _is_unfinished_deletion(self, folder: str) -> bool:
         """Whether the folder holds nothing but a record of SMP, maybe that of single memories. Files of other programs stay."""
@@ -344,24 +344,29 @@ class ArchiveIndex:
         if self.disk.exists(os.path.dirname(path)):
             self.disk.sync_folder(os.path.dirname(path))
 
-    def _recover_private(self, session: str) -> None:
-        """Move or remove a private folder that was left behind, in layouts where it is moved after the session's file."""
-        store = self.store
-        if store.layout.info_file or self.is_live(session):
+    def _recover_beside(self, session: str) -> None:
+        """Move or remove a private folder and a cold segment that were left behind, in layouts where they are moved after the session's file."""
+        if self.store.layout.info_file or self.is_live(session):
             return
-        private = store.layout.private(store.root, session)
-        if not self.disk.exists(private):
-            return
-        last = next(reversed(self.deleted(session)), None)
-        content = self.content_path(last.path) if last is not None else ""
-        inside = os.path.join(content, PRIVATE)
-        if content and self.disk.exists(content) and not self.disk.exists(inside):
-            self.move(private, inside)
-        elif self.disk.exists(self.archive_path(session)):
-            if self.store.holds_private_files(self.archive_path(session), private):
-                self.remove(private)
-            else:
-                self.rename_as_kept(private)
+        for name, path in self._beside(session).items():
+            if not self.disk.exists(path):
+                continue
+            last = next(reversed(self.deleted(session)), None)
+            content = self.content_path(last.path) if last is not None else ""
+            inside = os.path.join(content, name)
+            if content and self.disk.exists(content) and not self.disk.exists(inside):
+                self.move(path, inside)
+            elif self.disk.exists(self.archive_path(session)):
+                if self.store.archive_holds(self.archive_path(session), path, name):
+                    self.remove(path)
+                else:
+                    self.rename_as_kept(path)
+
+    def _beside(self, session: str) -> dict[str, str]:
+        """The private folder and the cold segment of a session without a folder of its own: by name inside an archive, the path."""
+        layout, root = self.store.layout, self.store.root
+        cold = layout.cold_file(session)
+        return {cold: os.path.join(layout.folder(root, session), cold), PRIVATE: layout.private(root, session)}
 
     def move_in(self, prepared: str, session: str) -> None:
         """Move a folder with a session's files to where live sessions are. The last rename decides."""
@@ -373,12 +378,11 @@ class ArchiveIndex:
             self.disk.make_folder(os.path.join(prepared, PRIVATE))
             self.move(prepared, target)
             return
-        private = store.layout.private(store.root, session)
-        if self.disk.exists(os.path.join(prepared, PRIVATE)):
-            self.disk.remove_tree(private)
-            self.move(os.path.join(prepared, PRIVATE), private)
-        else:
-            self.disk.make_folder(private)
+        for name, path in self._beside(session).items():
+            if self.disk.exists(os.path.join(prepared, name)):
+                self.disk.remove_tree(path)
+                self.move(os.path.join(prepared, name), path)
+        self.disk.make_folder(store.layout.private(store.root, session))
         for name in store.layout.files(self.disk, prepared, session):
             self.move(os.path.join(prepared, name), os.path.join(target, name))
 
@@ -392,7 +396,9 @@ class ArchiveIndex:
         folder = store.layout.folder(store.root, session)
         for name in store.layout.files(self.disk, folder, session):
             self.move(os.path.join(folder, name), os.path.join(target, name))
-        self.move(store.layout.private(store.root, session), os.path.join(target, PRIVATE))
+        for name, path in self._beside(session).items():
+            if self.disk.exists(path):
+                self.move(path, os.path.join(target, name))
 
     def move(self, source: str, target: str) -> None:
         """Rename and fsync both folders."""

@@ -27,7 +27,6 @@ from smp_memory.errors import (
     done_before_failure,
     from_os_error,
 )
-from smp_memory.files.cold_segment import FILE as COLD
 from smp_memory.files.journal import Journal, Plan
 from smp_memory.files.layouts import JOURNAL, layout_named
 from smp_memory.files.layouts.layout import (
@@ -320,15 +319,30 @@ def _plan_removals(store: FileStore, old: Layout, target: Layout, session: str, 
         relative = os.path.relpath(os.path.join(old.folder(root, session), name), root)
         if relative not in kept:
             plan.removes.append(relative)
+    _plan_move(
+        store,
+        old.folder(root, session),
+        old.cold_file(session),
+        target.folder(root, session),
+        target.cold_file(session),
+        plan,
+    )
     source, destination = old.private(root, session), target.private(root, session)
     if source != destination:
         names = store.disk.names(source)
-        moved = [name for name in names if name == QUARANTINE or name.startswith(COLD)]  # also damaged cold segments
+        moved = [name for name in names if name == QUARANTINE]
         if any(store.disk.exists(os.path.join(destination, name)) for name in moved):
             return  # the session has its own; the old folder stays
         old_private, new_private = os.path.relpath(source, root), os.path.relpath(destination, root)
         plan.moves += [(os.path.join(old_private, name), os.path.join(new_private, name)) for name in moved]
         plan.removes += [os.path.join(old_private, name) for name in names if name in LOCK_FILES]
+
+
+def _plan_move(store: FileStore, folder: str, name: str, new_folder: str, new_name: str, plan: Plan) -> None:
+    """Plan the move of a cold segment, which is the same in every layout; it stays if the session has one already."""
+    source, destination = os.path.join(folder, name), os.path.join(new_folder, new_name)
+    if source != destination and store.disk.exists(source) and not store.disk.exists(destination):
+        plan.moves.append((os.path.relpath(source, store.root), os.path.relpath(destination, store.root)))
 
 
 def _remove_leftovers(disk: Disk, root: str, plan: Plan) -> None:

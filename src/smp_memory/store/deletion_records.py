@@ -80,12 +80,9 @@ def recorded_deletions(session: FileSession) -> list[RecordedDeletion]:
     named = recorded_ids(record) if record else {}
     if not record or not named:
         return []
-
-    def pending(session_history: SessionHistory) -> list[str]:
-        known = session_history.histories
-        return [id for id in named if id in known and not any(e.op in (DELETE, RESTORE) for e in known[id].entries)]
-
-    by, found = archive_names.text_of(record.get("deleted_by")), session.view(pending)
+    known = session.history(named).histories
+    found = [id for id in named if id in known and not any(e.op in (DELETE, RESTORE) for e in known[id].entries)]
+    by = archive_names.text_of(record.get("deleted_by"))
     return [RecordedDeletion(id, by, archive_names.text_of(named[id])) for id in found]
 
 
@@ -97,7 +94,7 @@ def write_record(session: FileSession) -> None:
     archives = ArchiveIndex(store)
     path = record_path(store.root, session.session)
     try:
-        fields = session.view(lambda session_history: _fields(session, session_history))
+        fields = _fields(session, session.history())
         if fields is None and not store.disk.exists(path):
             return
         with archives.locked_root("recording deletions"):

@@ -164,7 +164,11 @@ class UnreadFilesCheck(Check):
 def _is_known(name: str, session: str) -> bool:
     if name in _OF_DESIGNS or name.endswith((".lock", TEMPORARY)):
         return True
-    return any(name == layout.info_file or layout.is_session_file(name, session) for layout in map(layout_named, NAMES))
+    layouts = map(layout_named, NAMES)
+    return any(
+        name in (layout.info_file, layout.cold_file(session)) or layout.is_session_file(name, session)
+        for layout in layouts
+    )
 
 
 class ArchivesCheck(Check):

@@ -19,7 +19,6 @@ from smp_memory.config.settings import WRITE, Config, needed_for, setting_advice
 from smp_memory.config.sources import safe, suggestion
 from smp_memory.discovery import layout_of_store
 from smp_memory.errors import FormatTooNew, InvalidConfig, SMPError, StorageError
-from smp_memory.files.cold_segment import decode_cold_entry
 from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.layouts.layout import CONFIG_FILE
@@ -189,7 +188,7 @@ class FileSessionExamination(SessionExamination):
         return validate(self.files, self.reader)
 
     def cold_ids(self) -> set[str]:
-        return {row.id for row in cold_segment_of(self.files).rows()}
+        return {each.entry.id for each in cold_segment_of(self.files).entries()}
 
     def entries(self) -> Iterator[Entry]:
         for state in self.reader.states.values():
@@ -217,13 +216,8 @@ class FileSessionExamination(SessionExamination):
 
     def _cold_contents(self) -> Iterator[StoredContent]:
         segment = cold_segment_of(self.files)
-        try:
-            for each in segment.entries():
-                entry = decode_cold_entry(each, self.subject.layout_name)
-                if entry is not None:
-                    yield StoredContent(COLD, each.row.id, segment.path, 0, entry.data)
-        except SMPError:
-            return  # it was rewritten meanwhile, or is damaged, which the check `cold` reports
+        for each in segment.entries():
+            yield StoredContent(COLD, each.entry.id, segment.path, each.entry.line, each.entry.data)
 
     def _quarantine_contents(self) -> Iterator[StoredContent]:
         disk, folder = self.subject.disk, os.path.join(self.reader.private, QUARANTINE_FOLDER)

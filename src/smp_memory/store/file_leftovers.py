@@ -151,7 +151,6 @@ RECOVERY = "recovery"
 _FIX = "The next write to the session recovers it, or: smp doctor --fix"
 _PLAN = "journal.json"
 _ERASING = "erasing.json"
-_DAMAGED = "cold.gz.damaged-"
 
 
 class LeftoversCheck(Check):
@@ -188,14 +187,6 @@ class LeftoversCheck(Check):
                 f"`smp quarantine` shows them and puts them back. Delete them in {folder} when you do not need them."
             )
             yield HealthIssue(self.name, NOTE, message, advice, session.id, path=found[0], details=_paths(found))
-        names = [name for name in disk.names(session.reader.private) if name.startswith(_DAMAGED)]
-        if names:
-            paths = [os.path.join(session.reader.private, name) for name in names]
-            message = (
-                f"{counted(len(paths), 'copy', 'copies')} of a damaged cold segment, kept before it was rewritten."
-            )
-            advice = "Delete them when you need nothing in them."
-            yield HealthIssue(self.name, NOTE, message, advice, session.id, path=paths[0], details=_paths(paths))
 
     def store(self, subject: FileExamination) -> Iterator[HealthIssue]:
         yield from self._whole_store(subject)

@@ -295,8 +295,8 @@ class FileStore:
     def holds_all_of_archive(self, archive: str, session: str) -> bool:
         return store.archive.holds_all_of_archive(self, archive, session)
 
-    def holds_private_files(self, archive: str, private: str) -> bool:
-        return store.archive.holds_private_files(self, archive, private)
+    def archive_holds(self, archive: str, path: str, inside: str) -> bool:
+        return store.archive.holds_files(self, archive, path, inside)
 
     def session_not_found(self, session: str) -> SMPError:
         """The error for a session that is not live: archived, deleted or unknown, and what to do."""

@@ -13,8 +13,8 @@ Terminology, used in code, files, command line and docs alike:
     BATCH      operations that are resolved and stored together; an ATOMIC batch is visible as a whole or not at all.
     ACKNOWLEDGED  `commit` returned without an error: the memory is as durable as the store's durability says.
     LIVE       a session that can be written; the others are ARCHIVED or DELETED (in the trash of sessions).
-    COLD       entries that compaction moved out of a session into its COLD SEGMENT. They are not in `view` or the index.
-    TRASH      memories whose last entry is a deletion; they are in `view` until they are purged or erased.
+    COLD       entries that compaction moved out of a session into its COLD SEGMENT. They are not in the index.
+    TRASH      memories whose last entry is a deletion; they are in `history` until they are purged or erased.
     PURGE      removal of what was in the trash long enough; ERASURE: removal at once, of every copy, with a receipt.
 
 Guarantees of every backend
@@ -43,6 +43,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from smp_memory.model.history import HOT
 from smp_memory.model.storage_reports import LIVE
 
 if TYPE_CHECKING:
@@ -52,32 +53,28 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from smp_memory.config.settings import Config
-    from smp_memory.errors import MemoryNotFound, SMPError
+    from smp_memory.errors import SMPError
     from smp_memory.files.activity import AccessLog
     from smp_memory.index.query import MatchColumns, RowConditions, TextMatch
     from smp_memory.index.rows import Row
     from smp_memory.index.tokenizer import ParsedText
     from smp_memory.lifecycle.clock_trust import Evidence
-    from smp_memory.lifecycle.compaction_plan import CompactionPlan
-    from smp_memory.model.deletions import AnnouncedPurge, PurgeCheck, Purged, Receipt
+    from smp_memory.model.deletions import Purged, Receipt
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import IdAllocator, RecordHistory, SessionHistory
     from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record, Records
     from smp_memory.model.reports import Problem, Report
+    from smp_memory.model.rewrite_plan import RewritePlan, RewriteReport
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.model.storage_reports import (
-        ColdMemory,
-        MovedEntries,
         QuarantinedEntry,
         RecordedDeletion,
-        RedactionReport,
         SessionHead,
         TidyReport,
         UnreadSession,
     )
     from smp_memory.privacy.audit import Audit
-    from smp_memory.privacy.redaction import Redactor
     from smp_memory.privacy.visibility import Viewer
 
     T = TypeVar("T")
@@ -113,7 +110,10 @@ class SessionStore(Protocol):
     """One live session of a store, or a copy of an archived one. Threads may share it."""
 
     session: str  # its id
-    memo: dict[str, Any]  # notes of the layers above; all callers of a process share them, as they share this object
+
+    @property
+    def files(self) -> SessionFiles | None:
+        """What only a session in files has; None: it is in another backend."""
 
     @property
     def location(self) -> str:
@@ -129,9 +129,6 @@ class SessionStore(Protocol):
     def config(self) -> Config:
         """The store's settings overridden by the session's own, as they were when they were first asked for."""
 
-    def override_settings(self, config: Config, own: dict[str, Any]) -> Config:
-        """The settings overridden by `own`; errors in `Config.invalid` say where a setting is."""
-
     # writing
 
     def commit(self, batch: BatchPort) -> None:
@@ -144,122 +141,51 @@ class SessionStore(Protocol):
 
     # reading
 
-    def view(self, read: Callable[[SessionHistory], Any]) -> Any:
-        """Call `read` with all memories acknowledged before the call. `read` must not change the history."""
+    def history(
+        self,
+        ids: Iterable[str] | None = None,
+        *,
+        kind: str | None = None,
+        last: int | None = None,
+        key: str | None = None,
+        segment: str = HOT,
+    ) -> SessionHistory:
+        """All memories acknowledged before the call, deleted ones included, or those of the COLD segment. Callers do not change it.
 
-    def view_tail(self, kind: str, count: int, read: Callable[[SessionHistory], Any]) -> Any:
-        """Like `view`, with at least the last memories of a type; cheap also for a large session that is not yet read."""
+        `unreadable` has the entries that cannot be read (each logged once per process, `incomplete.report`), `problems`
+        those that contradict each other; `moved` of the cold segment, when and why each memory was moved.
+        ids: only these memories, without reading the session if that takes long; one that is not there is left out.
+        kind and last: at least the last memories of a type, if that is cheaper than reading the session.
+        key: of the cold segment, only the memory with this idempotency key.
+        """
 
-    def history(self, id: str) -> RecordHistory | None:
-        """The history of one memory; None if it never existed. Cheap also for a large session that is not yet read."""
+    def version(self, segment: str = HOT) -> object | None:
+        """A value that changes whenever the segment does; None if nothing is in it. Cheap: it is asked of every session."""
 
-    def unreadable(self) -> list[Problem]:
-        """Unreadable entries at the last read; each is logged once per process (`incomplete.report`)."""
-
-    def read_errors(self) -> list[Problem]:
-        """All errors at the last read: unreadable entries, and entries that contradict each other."""
-
-    def memory_not_found(self, id: str) -> MemoryNotFound:
-        """The error for an unknown id; it mentions unreadable entries."""
-
-    def sizes(self) -> dict[str, int]:
-        """Bytes by file or by part; their sum counts for the quota."""
+    def sizes(self, segment: str = HOT) -> dict[str, int]:
+        """Bytes by file or by part; the sum of the HOT segment counts for the quota."""
 
     # metadata
 
     def info(self) -> SessionInfo:
-        """The metadata. Raises SessionCorrupt if it cannot be read; the memories are not affected."""
+        """The metadata; `path` says where it is. Raises SessionCorrupt if it cannot be read; the memories are not affected."""
 
-    def info_for_update(self) -> SessionInfo:
-        """The metadata, to be changed and written. Raises SessionCorrupt if it has a merge conflict."""
+    def update_info(self, change: Callable[[SessionInfo], None]) -> SessionInfo:
+        """Read the metadata, call `change` with it, and write it, under the session's lock; if `change` raises, nothing is written.
 
-    def change_info(self, info: SessionInfo) -> None:
-        """Replace the metadata."""
-
-    def update_info(self, operation: str, change: Callable[[SessionInfo], None]) -> None:
-        """Read the metadata, call `change` with it, and write it, under the session's lock; if `change` raises, nothing is written."""
-
-    # the cold segment
-
-    @property
-    def cold_location(self) -> str:
-        """Where the cold segment is, for people."""
-
-    def cold_version(self) -> object | None:
-        """A value that changes whenever the cold segment does; None if there is no cold segment."""
-
-    def cold_bytes(self) -> int: ...
-
-    def cold_memories(self) -> list[ColdMemory]:
-        """What the cold segment holds, in the order in which it was moved."""
-
-    def cold_ids(self) -> set[str]:
-        """The ids of the memories in the cold segment that are not in the session."""
-
-    def cold_history(self, problems: list[Problem] | None = None) -> SessionHistory:
-        """The histories of these memories. `problems` gets the entries that cannot be read."""
-
-    def cold_record_with_key(self, key: str) -> Record | None:
-        """The memory with this idempotency key in the cold segment, so that a repeated write still finds it."""
-
-    def move_to_cold(
-        self,
-        plan: CompactionPlan,
-        revisions: dict[str, int],
-        summaries: Callable[[IdAllocator, set[str]], list[Entry]],
-        at: str,
-    ) -> MovedEntries:
-        """Carry out a compaction: move memories (`plan.removed`) and earlier states of others (`plan.histories`).
-
-        Memories that were changed or deleted since the plan was made stay (`revisions`: the revision of each one then).
-        `summaries` gives the entries to add, for the ids that really are moved. At every moment each memory is in the session
-        or in the cold segment. Nothing is destroyed. A backend may leave the histories where they are.
-        """
-
-    def restore_from_cold(self, ids: list[str], admit: Admit) -> None:
-        """Move memories back with their ids, numbers and histories; all or none.
-
-        Raises MemoryNotFound, DuplicateId if another memory has the id by now, and what `admit` raises.
-        """
-
-    # the trash
-
-    def announced_purges(self) -> dict[str, AnnouncedPurge]:
-        """The deleted memories whose purge was announced, by id."""
-
-    def purge(
-        self,
-        check: Callable[[SessionHistory, dict[str, AnnouncedPurge]], PurgeCheck],
-        note: Callable[[list[str]], bool],
-    ) -> PurgeCheck:
-        """Remove the entries of `check(…).due` for good, cold ones too, and store `check(…).announced`; under the lock, as one change.
-
-        `note` writes the ids to the audit log and says whether it could. Ids are kept until then, so that after a crash the next
-        purge writes them.
+        Raises SessionCorrupt if it cannot be read or has a merge conflict.
         """
 
     # changes of what is stored
 
-    def redact(self, redactor: Redactor, *, preview: bool = False) -> RedactionReport:
-        """Remove secrets from all entries, histories and cold ones included, from the metadata and from every copy of them.
+    def rewrite(self, plan: RewritePlan, *, dry_run: bool = False) -> RewriteReport:
+        """Carry out a plan under the session's lock, as one change: what it drops, moves, adds and redacts, or nothing.
 
-        Ids, numbers, times, authors and all other fields stay. `preview`: report only. The report holds no content.
+        Memories that changed since the plan was made stay as they are; the report says which were changed. At every moment each
+        memory that is moved is in the session or in the cold segment. Ids and numbers of what was dropped are not given out again.
+        Raises MemoryNotFound and DuplicateId for memories that cannot be moved back, and what `plan.admit` raises.
+        dry_run: of a redaction, only report what it would remove.
         """
-
-    def tidy(self, *, dry_run: bool = False) -> TidyReport:
-        """Fold changes into the entries that they change, where people read the files. Histories stay the same."""
-
-    def refresh_overviews(self, records: Records, users: dict[str, str]) -> None:
-        """Rewrite the overview files of the session, if the backend keeps some."""
-
-    def recorded_deletions(self) -> list[RecordedDeletion]:
-        """Memories that a record of another program names as deleted, and that were never deleted or restored here."""
-
-    def write_deletion_record(self) -> None:
-        """Renew the record of the memories in the trash, if the backend keeps one. Never fails."""
-
-    def refresh_figures(self, *, dry_run: bool = False) -> bool:
-        """Remove stale figures that another program keeps in the metadata, renew overview files; whether there were such figures."""
 
     # verification
 
@@ -268,6 +194,25 @@ class SessionStore(Protocol):
 
     def repair(self) -> Report:
         """Repair what can be repaired, put the rest aside where it can be seen, and report what was done."""
+
+
+class SessionFiles(Protocol):
+    """What a session in files has besides: files that people and other programs read. No other backend needs it."""
+
+    def tidy(self, *, dry_run: bool = False) -> TidyReport:
+        """Fold changes into the entries that they change, where people read the files. Histories stay the same."""
+
+    def show_overviews(self, records: Records, users: dict[str, str]) -> None:
+        """Rewrite the overview files of the session, if the layout has some."""
+
+    def refresh(self, *, dry_run: bool = False) -> bool:
+        """Renew figures in the metadata, overview files and the deletion record; whether the figures were out of date."""
+
+    def recorded_deletions(self) -> list[RecordedDeletion]:
+        """Memories that a record of another program names as deleted, and that were never deleted or restored here."""
+
+    def write_deletion_record(self) -> None:
+        """Renew the record of the memories in the trash, if the layout has one. Never fails."""
 
 
 # -- the store

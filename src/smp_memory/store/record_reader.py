@@ -138,7 +138,7 @@ class RecordReader:
         """Read the session, because the entry was changed a moment ago or is in an unfinished plan."""
         self._distrust(session)
         try:
-            history = self._store.session(session).view(lambda session_history: session_history.histories.get(id))
+            history = self._store.session(session).history().histories.get(id)
         except SESSION_GONE as error:
             if session not in gone:
                 gone[session] = left_out(session, error)

@@ -58,6 +58,7 @@ def load(session: MetadataOwner) -> SessionInfo:
             )
         if info.created_text == UNKNOWN:
             info.created_text = first_time(session.reader)
+        info.path = path
         return info
     except FileNotFoundError:
         if not store.has_session(session.session):

@@ -355,7 +355,7 @@ def render(store: FileStore, session: FileSession | None) -> None:
         store.disk.is_folder(os.path.join(store.root, name)) for name in SHARED_FOLDERS
     ):
         return
-    parts = session.view(lambda history: _parts(store, session, history)) if session is not None else {}
+    parts = _parts(store, session, session.history()) if session is not None else {}
     for name in SHARED_FILES:
         try:
             _show(store, session, name, parts.get(name))

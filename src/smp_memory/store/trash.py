@@ -1,51 +1,30 @@
-"""The trash: whole sessions that were deleted, and deleted memories that are purged from a session's files.
+"""The trash of sessions.
 
 Deleting a session, under the root's lock and the session's: a deletion record is written, then the session's files are moved
 beside it; they are not read, so their size does not matter. Undeleting moves them back, or into the archive folder if the
 session was archived. Purging moves them to a removal folder, then removes them.
 
-Purging memories (`lifecycle.purge` decides which) removes all their entries from the files in one rewrite (`store.rewrite`).
-What was announced is in the user's state, because announcements that came with a repository must not count:
-
-    purges/SESSION.json     {"announced": {"DEC-0001": [deleted at, announced at, passed seconds]}, "begun": ["DEC-0002"]}
-
 Guarantees: each step of a session takes effect at one rename. A deleted session can be undeleted until it is purged,
 unchanged, also if the store changed its layout meanwhile. The id of a deleted session may be used again at once.
-A crash leaves all of a session's purge of memories done or none of it. Numbers of purged memories are never reused. Ids are in
-`begun` from before the purge until the audit log has those that are gone.
-Non-guarantees: purging frees the blocks on disk, it does not overwrite them. Without a state folder no purge is ever due, because
-announcements end with the process.
+Non-guarantees: purging frees the blocks on disk, it does not overwrite them.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from datetime import timedelta
-from typing import Any
 
-from smp_memory.errors import Corrupt, SessionExists, SessionNotFound, SMPError, UserError
+from smp_memory.errors import SessionExists, SessionNotFound
 from smp_memory.files.archive import read_archive
-from smp_memory.files.cold_segment import FILE as COLD
-from smp_memory.files.cold_segment import ColdSegment, encode_reduced
 from smp_memory.files.lock import SessionLock
-from smp_memory.model.deletions import AnnouncedPurge
 from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, SessionHead
-from smp_memory.model.times import to_moment, to_text
 from smp_memory.store.archive import in_store_layout
 from smp_memory.store.archive_index import CONTENT, PACKED, ArchiveIndex
 from smp_memory.store.archive_names import is_own_summary
-from smp_memory.store.rewrite import SessionEdit, entries_of, private_name, rewrite
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from smp_memory.files.reader import SessionReader
-    from smp_memory.files.user_state import UserState
-    from smp_memory.model.deletions import PurgeCheck
-    from smp_memory.model.history import SessionHistory
-    from smp_memory.store.file_session import FileSession
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.port import Note
 
@@ -187,122 +166,3 @@ def _all_deleted(archives: ArchiveIndex, session: str) -> list[SessionHead]:
             f"No session {session} was deleted. `smp session list --all` shows those that were.", session=session
         )
     return found
-
-
-# -- purging memories
-
-
-class PurgeNotes:
-    """Announced purges of a session, and memories whose purge began and is not in the audit log yet; in the user's state."""
-
-    def __init__(self, state: UserState, session: str) -> None:
-        self._state = state
-        self._name = os.path.join("purges", f"{session}.json")
-
-    def announced(self) -> dict[str, AnnouncedPurge]:
-        try:
-            return {
-                name: AnnouncedPurge(str(deleted), to_moment(at), timedelta(seconds=passed[0]) if passed else None)
-                for name, (deleted, at, *passed) in self._load()["announced"].items()
-            }
-        except (UserError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
-            return {}
-
-    def begun(self) -> list[str]:
-        names = self._load().get("begun")
-        return [str(name) for name in names] if isinstance(names, list) else []
-
-    def _load(self) -> dict[str, Any]:
-        try:
-            fields = json.loads(self._state.read(self._name))
-        except (FileNotFoundError, Corrupt, ValueError, RecursionError):
-            return {}
-        return fields if isinstance(fields, dict) else {}
-
-    def write(self, announced: dict[str, AnnouncedPurge], begun: list[str]) -> None:
-        """Durably if a purge begins: the audit record is written from it after a crash."""
-        if not announced and not begun:
-            self._state.remove(self._name)
-            return
-        fields = {
-            name: [
-                each.deleted,
-                to_text(each.at),
-                *([] if each.passed is None else [round(each.passed.total_seconds(), 3)]),
-            ]
-            for name, each in sorted(announced.items())
-        }
-        data = json.dumps({"announced": fields, "begun": begun})
-        self._state.write(self._name, data.encode() + b"\n", durable=bool(begun))
-
-    def audited(self, ids: list[str]) -> None:
-        """The audit log has these memories now."""
-        self.write(self.announced(), [name for name in self.begun() if name not in ids])
-
-    def forget(self, ids: list[str]) -> None:
-        """Remove memories that were erased."""
-        announced = self.announced()
-        if not announced.keys().isdisjoint(ids):
-            left = {name: each for name, each in announced.items() if name not in ids}
-            self.write(left, self.begun())
-
-
-def announced_purges(session: FileSession) -> dict[str, AnnouncedPurge]:
-    """The announced memories of a session, by id."""
-    return PurgeNotes(session.state, session.session).announced()
-
-
-def purged_ids(session: FileSession) -> list[str]:
-    """Ids that were purged and are not in the audit log yet."""
-    begun = PurgeNotes(session.state, session.session).begun()
-    if not begun:
-        return []
-    cold = {row.id for row in ColdSegment(session.store.disk, os.path.join(session.reader.private, COLD)).rows()}
-    present: set[str] = session.view(lambda session_history: {*session_history.histories} | cold)
-    return [name for name in begun if name not in present]
-
-
-def purge(
-    session: FileSession,
-    check: Callable[[SessionHistory, dict[str, AnnouncedPurge]], PurgeCheck],
-    note: Callable[[list[str]], bool],
-) -> PurgeCheck:
-    """Announce and purge what `check` says, in one rewrite; `note` writes the audit record."""
-    notes = PurgeNotes(session.state, session.session)
-    checks: list[PurgeCheck] = [session.view(lambda session_history: check(session_history, notes.announced()))]
-
-    def edit(reader: SessionReader) -> SessionEdit | None:
-        before = notes.announced()
-        checks[0] = found = check(reader.session_history, before)
-        notes.write({**before, **found.announced}, list(dict.fromkeys([*notes.begun(), *found.due])))
-        return removal_edit(reader, found.due) if found.due else None
-
-    if checks[0].due:
-        rewrite(session, "purging", edit)
-    if checks[0].due:
-        session.write_deletion_record()
-    try:
-        if checks[0].due or checks[0].announced != notes.announced():
-            notes.write(checks[0].announced, notes.begun())
-        purged = purged_ids(session)
-        if purged and note(purged):
-            notes.audited(purged)
-    except (OSError, SMPError):
-        if not checks[0].due:
-            raise
-        # The memories are gone, and stay noted as begun: the next check writes the audit record.
-    return checks[0]
-
-
-def removal_edit(reader: SessionReader, ids: list[str]) -> SessionEdit:
-    """An edit that removes all entries of these memories from the session's files and its cold segment."""
-    edit = SessionEdit()
-    edit.destroys = True
-    for entry in entries_of(reader, ids):
-        edit.remove(entry)
-    path = os.path.join(reader.private, COLD)
-    if ids and reader.disk.exists(path):
-        removed, data = encode_reduced(ColdSegment(reader.disk, path), lambda row: row.id in ids)
-        if removed:
-            edit.files[private_name(reader, COLD)] = data
-    return edit

@@ -369,7 +369,7 @@ def test_recalled_text_stored_again_is_reported(memory: smp_memory.Memory) -> No
         line.pop("checksum", None)
         with path.open("a") as file:
             file.write(json.dumps(line) + "\n")
-    assert files.view(lambda session_history: "LEARN-0003" in session_history.histories)
+    assert "LEARN-0003" in files.history().histories
     only_recalled, partly = memory.doctor().of("recalled")
     assert (only_recalled.severity, only_recalled.ids, only_recalled.line) == ("warning", ("LEARN-0002",), 2)
     assert "only recalled text" in only_recalled.message
@@ -641,7 +641,7 @@ def test_damaged_cold_segment_is_reported(tmp_path: Path) -> None:
         for number in range(30):
             session.add_turn("user", f"Something old {number} " * 20, created="2025-01-01T00:00:00Z")
         session.compact(100_000)
-        path = Path(session.folder, ".smp/cold.gz")
+        path = Path(session.folder, "cold.jsonl.gz")
         data = bytearray(path.read_bytes())
         data[60] ^= 0x10
         path.write_bytes(data)

@@ -153,7 +153,7 @@ def test_every_page_names_settings_that_cannot_be_used_or_that_wait_for_trust(me
         def change(info: SessionInfo) -> None:
             info.config = {"storage": {"max_content_kb": "large"}}
 
-        reopened.store.session("review").update_info("a test", change)
+        reopened.store.session("review").update_info(change)
         client = InspectorClient(reopened)
         for path in ("/", "/sessions", "/health", "/session/review"):
             text = client.get(path).text

@@ -178,9 +178,7 @@ def run_show(call: Invocation) -> None:
 
 def _warn_of_overlaid_edits(call: Invocation, record: Record) -> None:
     """Print the hand edits of this memory that have no effect, because a later change overrides them."""
-    history = call.memory.store.session(record.session).view(
-        lambda session_history: session_history.histories.get(record.id)
-    )
+    history = call.memory.store.session(record.session).history([record.id]).histories.get(record.id)
     for problem in overlaid_problems(history) if history is not None and not call.options.json else ():
         call.screen.line(paint("yellow", problem.message))
 

@@ -49,6 +49,7 @@ DERIVED_FIELDS = frozenset((
 ))  # fmt: skip
 AS_OF = "as_of"  # beside the figures that SMP writes
 OVERRIDES = ("decay_config", "compaction_config", "privacy_config")  # names of a session's settings in the designs
+COLD_FILE = "cold.jsonl.gz"  # memories that compaction moved away, see `smp_memory.files.cold_segment`
 OVERVIEWS = "indexes"  # overviews for people, made from the memories; see `smp_memory.store.tidy`
 NOTICE = "# Made by SMP from the memories of this session. Edits here are not read and will be overwritten.\n"
 OVERVIEW_FILES = ("topics.yaml", "timeline.yaml", "agents.yaml")  # in that folder, see `store.tidy`
@@ -107,7 +108,12 @@ class Layout:
 
     def may_hold_entries(self, file: str) -> bool:
         """Whether a file that a plan moves into place is one of `files`, not metadata, an overview or one of SMP's own."""
-        return file != self.info_file and file.partition("/")[0] not in (PRIVATE, OVERVIEWS)
+        folder = file.partition("/")[0]
+        return file != self.info_file and not file.endswith(COLD_FILE) and folder not in (PRIVATE, OVERVIEWS)
+
+    def cold_file(self, session: str) -> str:
+        """The file with the cold segment."""
+        return COLD_FILE
 
     def is_session_file(self, name: str, session: str) -> bool:
         """Whether a name that was read from a file can be one of `files`."""
@@ -411,6 +417,9 @@ class SingleLayout(_JsonLinesLayout):
 
     def is_session_file(self, name: str, session: str) -> bool:
         return name == session + _ENDING
+
+    def cold_file(self, session: str) -> str:
+        return f"{session}.{COLD_FILE}"
 
     def encode_info(self, info: SessionInfo) -> bytes:
         metadata = json.loads(_encode_metadata({"created_at": info.created_text}, info, "context", "agent_ids"))

@@ -14,6 +14,7 @@ import sys
 
 from smp_memory.errors import UserError
 from smp_memory.files.disk import Disk
+from smp_memory.files.layouts.layout import COLD_FILE
 from smp_memory.files.system import RealSystem
 from smp_memory.git.repository import DRIVER, DRIVER_CALL, Repository
 from smp_memory.integrations.hooks.file_edit import command_here
@@ -33,7 +34,7 @@ _NEEDS_QUOTES = re.compile(r'[\s"#!]')
 def attribute_lines(root: str) -> list[str]:
     """The rules of `.gitattributes` for a store below the work tree."""
     lines = [f"{_pattern(root, f'*.{ending}')} text eol=lf merge=smp" for ending in _ATTRIBUTES]
-    return [*lines, f"{_pattern(root, '*.gz')} binary"]
+    return [*lines, f"{_pattern(root, '*.gz')} binary", f"{_pattern(root, f'*{COLD_FILE}')} merge=smp"]
 
 
 def ignore_lines(root: str) -> list[str]:

@@ -14,9 +14,10 @@ from smp_memory.config.config_file import read_settings
 from smp_memory.config.settings import Config
 from smp_memory.discovery import layout_of_store
 from smp_memory.errors import InvalidRecord
+from smp_memory.files.cold_segment import ColdSegment
 from smp_memory.files.disk import TEMPORARY, Disk
 from smp_memory.files.layouts import layout_named
-from smp_memory.files.layouts.layout import PRIVATE
+from smp_memory.files.layouts.layout import COLD_FILE, PRIVATE
 from smp_memory.files.system import RealSystem
 from smp_memory.model.types import markdown_folders
 from smp_memory.privacy.settings import checked, redactor_even_if_off
@@ -76,6 +77,9 @@ def _settings(root: str) -> tuple[Layout, Redactor]:
 
 
 def _problems_in(path: str, data: bytes, layout: Layout, redactor: Redactor) -> Iterator[StagedProblem]:
+    if path.endswith(COLD_FILE):
+        yield from _problems_in_segment(path, data, redactor)
+        return
     for number, line in enumerate(data.splitlines(), 1):
         if line.startswith(_MARKERS):
             yield StagedProblem(path, number, "a conflict marker; resolve the conflict first")
@@ -84,6 +88,17 @@ def _problems_in(path: str, data: bytes, layout: Layout, redactor: Redactor) -> 
         if (number, kinds) not in seen:
             seen.add((number, kinds))
             yield StagedProblem(path, number, f"looks like a secret ({kinds}); remove it: smp redact")
+
+
+def _problems_in_segment(path: str, data: bytes, redactor: Redactor) -> Iterator[StagedProblem]:
+    segment = ColdSegment(path, data)
+    for problem in segment.verify():
+        yield StagedProblem(path, problem.line, problem.message)
+    for found in segment.entries():
+        removals = redactor.redact_fields(found.entry.data)[1]
+        if removals:
+            kinds = ", ".join(dict.fromkeys(removal.kind for removal in removals))
+            yield StagedProblem(path, found.entry.line, f"looks like a secret ({kinds}); remove it: smp redact")
 
 
 def _secrets(path: str, data: bytes, layout: Layout, redactor: Redactor) -> Iterator[tuple[int, str]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from smp_memory.agent_memory import AgentMemory
 from smp_memory.current_session import current_session
 from smp_memory.errors import InvalidRecord, SessionNotFound
-from smp_memory.incomplete import describe, each_existing
+from smp_memory.incomplete import describe, each_existing, memory_not_found
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 
@@ -146,5 +146,5 @@ class Caller:
         opened = self.session(name or session, writes=writes)
         record = opened.find(memory_id)
         if record is None or not self.sees(record):
-            raise opened.opened.files.memory_not_found(memory_id)
+            raise memory_not_found(opened.opened.files, memory_id)
         return record if include_deleted else opened.get(memory_id)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from smp_memory.errors import Corrupt, SessionArchived, SessionNotFound, StorageError
 from smp_memory.model import ids
+from smp_memory.model.history import COLD as SEGMENT
 from smp_memory.model.storage_reports import names_of
 from smp_memory.model.times import to_microseconds
 
@@ -79,22 +80,21 @@ def find(memory: Memory, session_id: str, id: str, author: str | None = None) ->
 
 def _in_session(session: SessionMemory, id: str) -> LocatedMemory:
     files = session.opened.files
-    history = files.history(id)
+    found = files.history([id])
+    history = found.histories.get(id)
     if history is not None:
         state = LIVE if history.deletion is None else DELETED
-        return LocatedMemory(session.id, id, state, history, session, problems=_about(files.unreadable(), id))
-    if id in files.cold_ids():
-        problems: list[Problem] = []
-        cold = files.cold_history(problems).histories.get(id)
-        facts = next((each for each in files.cold_memories() if each.id == id and not each.is_history), None)
+        return LocatedMemory(session.id, id, state, history, session, problems=_about(found.unreadable, id))
+    segment = files.history([id], segment=SEGMENT)
+    facts = next((each for each in segment.moved if each.id == id and not each.is_history), None)
+    if facts is not None:
+        cold, problems = segment.histories.get(id), _about(segment.unreadable, id)
+        place = cold.first.file if cold is not None else "".join(problem.path for problem in problems[:1])
         state = COLD if cold is not None else UNREADABLE
-        return LocatedMemory(
-            session.id, id, state, cold, session, files.cold_location, _about(problems, id), cold=facts
-        )
-    problems = files.unreadable()
-    named = _about(problems, id)
+        return LocatedMemory(session.id, id, state, cold, session, place, problems, cold=facts)
+    named = _about(found.unreadable, id)
     return LocatedMemory(
-        session.id, id, UNREADABLE if named else MISSING, None, session, problems=named or tuple(problems)
+        session.id, id, UNREADABLE if named else MISSING, None, session, problems=named or tuple(found.unreadable)
     )
 
 
@@ -107,8 +107,9 @@ def _in_archive(memory: Memory, session_id: str, id: str) -> LocatedMemory:
     place = archived.path if archived is not None else ""
     try:
         files = memory.store.session(session_id, ARCHIVED, max_bytes=ARCHIVE_BYTES)
-        history = files.history(id) or files.cold_history().histories.get(id)
-        problems = tuple(files.unreadable())
+        hot = files.history([id])
+        history = hot.histories.get(id) or files.history([id], segment=SEGMENT).histories.get(id)
+        problems = tuple(hot.unreadable)
     except (Corrupt, StorageError, SessionNotFound):
         return LocatedMemory(session_id, id, ARCHIVED, None, None, place, archived=archived)
     state = ARCHIVED if history is not None or problems else MISSING

@@ -26,6 +26,7 @@ from smp_memory.integrations.web.parts import (
 )
 from smp_memory.integrations.web.renderer import page
 from smp_memory.integrations.web.timeline import PAGE_RECORDS, TimelineQuery, day_of, spans, timeline
+from smp_memory.model.history import COLD
 from smp_memory.model.record import name_and_content
 from smp_memory.model.types import KINDS
 
@@ -132,7 +133,7 @@ def _size(request: PageRequest, session: SessionMemory, shown: TimelinePage) -> 
     size = {
         "used": sum(files.sizes().values()),
         "quota": files.config.quota_bytes,
-        "cold": files.cold_bytes(),
+        "cold": sum(files.sizes(COLD).values()),
         "offer": "",
         "error": "",
         "shares": None,

@@ -15,7 +15,7 @@ from smp_memory.integrations.web.forms import done
 from smp_memory.integrations.web.pages.sessions import deleted_item
 from smp_memory.integrations.web.parts import date_text, memories, shortened
 from smp_memory.integrations.web.renderer import page
-from smp_memory.lifecycle.purge import due_at
+from smp_memory.lifecycle.purge import PurgeNotes, due_at
 from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.model.times import to_moment
 
@@ -116,7 +116,7 @@ def _deadlines(memory: Memory) -> Callable[[Record], datetime | None]:
 
     def of_session(name: str) -> Callable[[Record], datetime | None]:
         files = memory.store.session(name)
-        config, announced = files.config, files.announced_purges()
+        config, announced = files.config, PurgeNotes(memory.store.state, files.session).announced()
         kept = timedelta(days=float(config["lifecycle.purge_days"]))
         if not config["lifecycle.auto_purge"]:
             return lambda record: None
