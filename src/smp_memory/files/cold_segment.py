@@ -53,7 +53,11 @@ class _Member(NamedTuple):
 
     data: bytes
     lines: list[bytes]
-    is_intact: bool
+    text: bytes | None = None  # of a damaged one: what could be decompressed
+
+    @property
+    def is_intact(self) -> bool:
+        return self.text is None
 
 
 def encode_line(found: ColdEntry) -> bytes:
@@ -103,25 +107,29 @@ class ColdSegment:
             return segment
 
     def entries(self, is_wanted: Callable[[bytes], bool] | None = None) -> Iterator[ColdEntry]:
-        """The readable entries, in the order of the file; `is_wanted` tells by its bytes whether a line is decoded."""
+        """The readable entries, in the order of the file; `is_wanted` tells by its bytes whether a line is decoded.
+
+        Lines that cannot be read are added to `problems`.
+        """
         number = 0
         for member in self._members:
             for line in member.lines:
                 number += 1
-                if is_wanted is None or is_wanted(line):
-                    found = decode_line(line, self.path, number, only_signed=not member.is_intact)
-                    if found is not None:
-                        yield found
+                if is_wanted is not None and not is_wanted(line):
+                    continue
+                found = decode_line(line, self.path, number, only_signed=not member.is_intact)
+                if found is not None:
+                    yield found
+                elif all(problem.line != number for problem in self.problems):
+                    self.problems.append(
+                        _problem(self.path, "this line cannot be read as an entry", number, id_in(line))
+                    )
 
     def verify(self) -> list[Problem]:
         """All that cannot be read."""
-        problems, number = list(self.problems), 0
-        for member in self._members:
-            for line in member.lines:
-                number += 1
-                if member.is_intact and decode_line(line) is None:
-                    problems.append(_problem(self.path, "this line cannot be read as an entry", number, id_in(line)))
-        return problems
+        for _ in self.entries():
+            pass
+        return self.problems
 
     def text(self) -> bytes:
         """All lines."""
@@ -134,17 +142,25 @@ class ColdSegment:
         return damaged + [line for line in intact if decode_line(line) is None]
 
     def changed(
-        self, change: Callable[[bytes], bytes | None], added: Iterable[ColdEntry] = (), *, destroys: bool = False
+        self,
+        change: Callable[[bytes], bytes | None],
+        added: Iterable[ColdEntry] = (),
+        *,
+        destroys: Callable[[bytes], bool] | None = None,
     ) -> bytes:
         """The bytes of the file with each line changed or removed (None) and entries added; empty if nothing is left.
 
-        A damaged member is changed only if something is destroyed; else it stays as it is, because the change would lose the
-        rest of it. What is in it and in the session's files as well does not count.
+        A damaged member stays as it is, because a change would lose the rest of it; what is in it and in the session's files as
+        well does not count. `destroys` says that lines are removed for good, so that such a member is changed, too, and
+        whether the rest of one, by its text, must go.
         """
         parts: list[bytes] = []
         for member in self._members:
-            lines = [change(line) for line in member.lines]
-            if lines == member.lines or not (member.is_intact or destroys):
+            lines: list[bytes | None] = [change(line) for line in member.lines]
+            is_changed = lines != member.lines or (
+                member.text is not None and destroys is not None and destroys(member.text)
+            )
+            if not is_changed or not (member.is_intact or destroys is not None):
                 parts.append(member.data)
             else:
                 parts += _encode([line for line in lines if line is not None])
@@ -161,7 +177,7 @@ class ColdSegment:
                 if damaged >= 0:
                     yield self._damaged(damaged, start)
                     damaged = -1
-                yield _Member(data[start:end], _lines(raw), True)
+                yield _Member(data[start:end], _lines(raw))
                 start, text = end, text + len(raw)
                 continue
             damaged = damaged if damaged >= 0 else start
@@ -174,7 +190,7 @@ class ColdSegment:
         raw, _ = _decompress(self.data, start, LARGEST_TEXT)
         lines = [line for line in _lines(raw) if decode_line(line, only_signed=True) is not None]
         self._report(f"the bytes from {start} to {end} are damaged; {len(lines)} entries in them can be read")
-        return _Member(self.data[start:end], lines, False)
+        return _Member(self.data[start:end], lines, raw)
 
     def _report(self, text: str) -> None:
         self.problems.append(_problem(self.path, text))

@@ -70,7 +70,7 @@ def cold_history(session: FileSession, ids: Iterable[str] | None = None, key: st
         id = session_history.idempotent.get(key, "")
         session_history = session_history.subset([id])
     segment = found.segment
-    session_history.unreadable = segment.verify() if ids is None and key is None else list(segment.problems)
+    session_history.unreadable = list(segment.problems)
     lost = [id for id in found.memories if id not in session_history.histories] if key is None else []
     session_history.unreadable += [
         Problem(segment.path, 0, "cold_damaged", f"{id} cannot be read.", "error", id) for id in lost
@@ -101,22 +101,20 @@ class ColdContents:
             wanted = {each.entry.id for each in self.segment.entries(_holds(key))}
             if not wanted:
                 return
-        if self.segment.data:
-            self._load(session, wanted)
-        if (
-            self.segment.data
-            and ids is not None
-            and wanted is not None
-            and not wanted <= {*self.memories, *self.histories}
-        ):
+        if not self.segment.data:
+            return
+        known = self._load(session, wanted)
+        if ids is not None and wanted is not None and not wanted <= known:
             self._load(session, None)  # one may be shown under another id than in the file
             for found in (self.memories, self.histories):
                 for id in [id for id in found if id not in wanted]:
                     del found[id]
 
-    def _load(self, session: FileSession, wanted: set[str] | None) -> None:
+    def _load(self, session: FileSession, wanted: set[str] | None) -> set[str]:
+        """Find the memories with these ids in the file; returns the ids that are known here or in the session."""
         by_id: dict[str, dict[str, list[ColdEntry]]] = {}
-        for each in self.segment.entries(None if wanted is None else lambda line: id_in(line) in (*wanted, None)):
+        sought = {*wanted, None} if wanted is not None else set()  # None: a line that begins otherwise
+        for each in self.segment.entries(None if wanted is None else lambda line: id_in(line) in sought):
             if wanted is None or each.entry.id in wanted:
                 by_id.setdefault(each.entry.id, {}).setdefault(each.entry.uid, []).append(each)
         hot = session.history(wanted).histories
@@ -138,6 +136,7 @@ class ColdContents:
                     self._add_earlier(shown, rows, known)
                 else:
                     self.memories[shown] = [_marked(each, None) for each in _unique(rows)]
+        return {*self.memories, *self.histories, *hot}
 
     def _add_earlier(self, id: str, rows: list[ColdEntry], known: RecordHistory) -> None:
         """Those rows of a memory in the files that the files do not have."""
@@ -177,7 +176,7 @@ class ColdContents:
                 is_gone = is_remnant(line)
             return None if is_gone else line
 
-        return self.segment.changed(change, added, destroys=is_remnant is not None) or None
+        return self.segment.changed(change, added, destroys=is_remnant) or None
 
 
 def _holds(key: str) -> Callable[[bytes], bool]:

@@ -119,7 +119,7 @@ class _Redaction:
             _count(self._found.memories.setdefault(found.entry.id, {}), removals)
             return encode_line(ColdEntry(new, found.about))
 
-        left = segment.changed(change, destroys=True)
+        left = segment.changed(change, destroys=lambda text: False)
         if left != segment.data:
             edit.files[reader.layout.cold_file(reader.session)] = left
         self._found.pending += [str(problem) for problem in segment.problems]

@@ -201,10 +201,22 @@ def test_damaged_bytes_are_kept_when_others_change() -> None:
 
 def test_damaged_member_is_changed_only_to_destroy() -> None:
     data = encoded(turns(1, 3))[:-1]  # everything can be read, but its end is missing
-    for destroys in (False, True):
+    for destroys in (None, lambda text: False):
         segment = ColdSegment.read(disk_with(data), PATH)
         left = segment.changed(lambda line: None if id_in(line) == "TURN-0002" else line, destroys=destroys)
         assert ids(left) == (["TURN-0001", "TURN-0003"] if destroys else ["TURN-0001", "TURN-0002", "TURN-0003"])
+
+
+def test_rest_of_a_damaged_member_goes_if_it_holds_what_is_destroyed() -> None:
+    words = " ".join(f"needle {random.Random(n).randbytes(4).hex()}" for n in range(2000))
+    torn = encoded([*turns(1, 3), turn(4, words)])[:-4000] + encoded(turns(5, 6))  # the last line has lost its end
+    segment = ColdSegment.read(disk_with(torn), PATH)
+    assert segment.problems
+    assert ids(torn) == [f"TURN-000{n}" for n in (1, 2, 3, 5, 6)]
+    assert segment.changed(lambda line: line) == torn
+    left = segment.changed(lambda line: line, destroys=lambda text: b"needle" in text)
+    assert ids(left) == [f"TURN-000{n}" for n in (1, 2, 3, 5, 6)]
+    assert b"needle" not in gzip.decompress(left)
 
 
 @pytest.mark.parametrize(
