@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from smp_memory.store import archive as archive
     from smp_memory.store import archive_erasure as archive_erasure
     from smp_memory.store import archive_index as archive_index
+    from smp_memory.store import archive_names as archive_names
     from smp_memory.store import checks as checks
     from smp_memory.store import convert as convert
     from smp_memory.store import erasure as erasure
@@ -29,6 +30,7 @@ __getattr__ = door(
     "archive",
     "archive_erasure",
     "archive_index",
+    "archive_names",
     "checks",
     "convert",
     "erasure",
