@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from smp_memory.store import archive as archive
     from smp_memory.store import archive_erasure as archive_erasure
     from smp_memory.store import archive_index as archive_index
+    from smp_memory.store import archive_names as archive_names
     from smp_memory.store import convert as convert
     from smp_memory.store import erasure as erasure
     from smp_memory.store import foreign_files as foreign_files
@@ -28,6 +29,7 @@ __getattr__ = door(
     "archive",
     "archive_erasure",
     "archive_index",
+    "archive_names",
     "convert",
     "erasure",
     "foreign_files",

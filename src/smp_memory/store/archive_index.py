@@ -91,7 +91,11 @@ class ArchiveIndex:
     def archived(self, session: str | None = None) -> list[SessionHead]:
         """The archived sessions, or that of this name, by id. Of some, another program left only a summary."""
         if session is None:
-            archives, summaries = self.store.archive_listing.read(self.store.session_ids)
+            listing = self.store.archive_listing
+            if listing is None:
+                listing = archive_names.ArchiveListing(self.disk, self.store.root, self.store.layout.sessions)
+                self.store.archive_listing = listing
+            archives, summaries = listing.read(self.store.session_ids)
         elif self.is_live(session):
             return []
         else:

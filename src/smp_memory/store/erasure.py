@@ -31,7 +31,7 @@ from smp_memory.lifecycle.purge import PurgeNotes
 from smp_memory.model.ids import check
 from smp_memory.model.storage_reports import DELETED
 from smp_memory.privacy.audit import AuditFile
-from smp_memory.store import archive_erasure, session_edits, session_erasure
+from smp_memory.store import archive_erasure, session_edits
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.remnants import contains_any, processes_with_removed_files, scan_files, scan_folder
 
@@ -59,7 +59,7 @@ def erase(
     pieces: set[bytes] = set()
     archives = ArchiveIndex(store)
     for session, ids in targets.items():
-        session_erasure.check_memories_exist(_files_of(archives, session), ids)
+        session_edits.check_memories_exist(_files_of(archives, session), ids)
     if receipt.preview:
         return
     with archives.locked_root("erasing"):

@@ -36,7 +36,6 @@ from smp_memory.files.user_state import ERASING, open_user_state
 from smp_memory.model import ids
 from smp_memory.model.session_info import FORMAT, GLOBAL_SESSION
 from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, PURGED, SessionHead
-from smp_memory.store.archive_names import ArchiveListing, foreign_summary
 from smp_memory.store.durability import IntervalSync
 from smp_memory.store.file_session import FileSession
 
@@ -59,6 +58,8 @@ if TYPE_CHECKING:
     from smp_memory.model.storage_reports import QuarantinedEntry, UnreadSession
     from smp_memory.privacy.audit import Audit
     from smp_memory.store.port import Histories, Note, SearchIndex
+    from smp_memory.store.archive_names import ArchiveListing
+    from smp_memory.store.port import Histories, Note, SearchIndex, StoreExamination
 
 _TRIES = 5
 
@@ -88,7 +89,7 @@ class FileStore:
         self.has_synced_root = False  # by this process, see `session_creation`
         self.defers_file_checks = False  # see `open_read_only`
         self._config_identity: list[int] = []
-        self.archive_listing = ArchiveListing(self.disk, root, layout.sessions)
+        self.archive_listing: ArchiveListing | None = None  # see `archive_index`
         self.preferences: tuple[int, float, dict[str, Mapping[str, RecordHistory]]] = (
             -1,
             0.0,
@@ -315,7 +316,7 @@ class FileStore:
             )
         deleted = archives.deleted(session)
         hint = f"It was deleted; `smp session restore {session}` restores it." if deleted else ""
-        if not deleted and (summary := foreign_summary(self.disk, self.root, session)):
+        if not deleted and (summary := store.archive_names.foreign_summary(self.disk, self.root, session)):
             hint = f"Another program left a summary of it, {summary}; the memories themselves are not there."
         return SessionNotFound(
             f"No session {session} in {self.root}. {hint or f'`smp session list` lists the sessions, `smp session new {session}` starts a new one.'}",
