@@ -65,7 +65,7 @@ def test_plain_lists_log_the_unreadable_entry(
 def test_mcp_tools_have_problems(tmp_path: Path, layout: str, tool: str, arguments: dict[str, Any]) -> None:
     pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp.request_context import RequestContext
-    from smp_memory.integrations.mcp.tools import TOOLS
+    from smp_memory.integrations.mcp.server import TOOLS
 
     path, line = damaged(tmp_path, layout)
     with smp_memory.open(tmp_path) as memory:

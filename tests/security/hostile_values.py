@@ -25,7 +25,7 @@ from smp_memory.files.layouts import layout_named
 from smp_memory.integrations.hooks import events
 from smp_memory.integrations.hooks.recall import Reader, recall_for_event
 from smp_memory.integrations.mcp.request_context import RequestContext
-from smp_memory.integrations.mcp.tools import TOOLS
+from smp_memory.integrations.mcp.server import TOOLS
 from smp_memory.integrations.web.pages.analytics import PARTS
 from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
 from smp_memory.model.types import COMMON_FIELDS, KINDS

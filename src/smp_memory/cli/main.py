@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
 
         return complete(words[1:])
     if words[:2] == ["git", "merge-driver"] and len(words) == 6:
-        from smp_memory.integrations.git.merge_driver import main as merge_driver  # called for every file: nothing else
+        from smp_memory.git.merge_driver import main as merge_driver  # called for every file: nothing else
 
         return merge_driver(words[2:])
     _replace_closed_streams()

@@ -57,9 +57,8 @@ if TYPE_CHECKING:
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.model.storage_reports import QuarantinedEntry, UnreadSession
     from smp_memory.privacy.audit import Audit
-    from smp_memory.store.port import Histories, Note, SearchIndex
     from smp_memory.store.archive_names import ArchiveListing
-    from smp_memory.store.port import Histories, Note, SearchIndex, StoreExamination
+    from smp_memory.store.port import Histories, Note, SearchIndex
 
 _TRIES = 5
 

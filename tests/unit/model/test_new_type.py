@@ -204,7 +204,7 @@ def test_command_line_adds_lists_and_finds_a_new_type(
 def test_mcp_defines_stores_and_recalls_a_new_type(tmp_path: Path) -> None:
     pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp.request_context import RequestContext
-    from smp_memory.integrations.mcp.tools import TOOLS
+    from smp_memory.integrations.mcp.server import TOOLS
 
     shown = TOOLS["remember"].definition("remember").input_schema["properties"]["type"]
     assert "risk" in shown["enum"]

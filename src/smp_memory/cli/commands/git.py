@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.integrations.git.setup import Setup, SetupChange
+    from smp_memory.integrations.git import Setup, SetupChange
 
 
 # -- setup
@@ -44,7 +44,7 @@ def run_git_setup(call: Invocation) -> None:
       smp git setup --pre-commit
       smp git setup --undo
     """
-    from smp_memory.integrations.git.setup import Setup
+    from smp_memory.integrations.git import Setup
 
     options = call.options
     repository, root = _find_repository(call)
@@ -111,7 +111,7 @@ def _find_repository(call: Invocation) -> tuple[Repository, str]:
 
 def set_up_new_store(call: Invocation, root: str) -> dict[str, object] | None:
     """Do for `smp init` what `smp git setup` does, if the store is in a work tree. A failure is only reported."""
-    from smp_memory.integrations.git.setup import Setup
+    from smp_memory.integrations.git import Setup
 
     try:
         repository = Repository.find(root)
@@ -147,7 +147,7 @@ def run_git_merge_driver(call: Invocation) -> int:
     Examples:
       smp git merge-driver base ours theirs .bmad/memory/sessions/shop/findings.jsonl
     """
-    from smp_memory.integrations.git.merge_driver import main
+    from smp_memory.git.merge_driver import main
 
     return main(call.options.files)
 
@@ -168,7 +168,7 @@ def run_git_check(call: Invocation) -> int:
     Examples:
       smp git check
     """
-    from smp_memory.integrations.git.staged_check import check_staged
+    from smp_memory.integrations.git import check_staged
 
     repository, root = _find_repository(call)
     count, problems = check_staged(repository, root)
