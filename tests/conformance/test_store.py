@@ -32,7 +32,9 @@ class TestFiles(_Quick):
 
 
 class TestMemory(_Quick):
-    @pytest.fixture(autouse=True, params=NAMES)
+    """The same engine on a disk in RAM; what differs between the layouts is tested on a real disk, above."""
+
+    @pytest.fixture(autouse=True, params=["jsonl", "markdown"])
     def _place(self, request: pytest.FixtureRequest) -> None:
         self.system = MemorySystem()
         self.where = ":memory:"

@@ -61,9 +61,8 @@ def test_healthy_store_has_no_issues_and_is_not_modified(tmp_path: Path, layout:
         assert checked(memory.root).findings == []
 
 
-@every_layout
-def test_in_memory_store_can_be_checked(layout: str) -> None:
-    with smp_memory.open(":memory:", layout=layout) as memory:
+def test_in_memory_store_can_be_checked() -> None:
+    with smp_memory.open(":memory:") as memory:
         fill(memory)
         assert memory.doctor().findings == []
         assert memory.doctor(fix=True).fixed == []
@@ -293,10 +292,9 @@ def test_references_to_compacted_memories_are_valid(tmp_path: Path) -> None:
 # -- privacy
 
 
-@every_layout
-def test_stored_secrets_are_reported_without_content(tmp_path: Path, layout: str) -> None:
+def test_stored_secrets_are_reported_without_content(tmp_path: Path) -> None:
     off = {"privacy": {"redaction": {"enabled": False}}}
-    with made(tmp_path, layout, **off) as memory:
+    with made(tmp_path, "jsonl", **off) as memory:
         session = memory.session("review")
         session.add_finding("Somebody logs in", evidence=[f"export GITHUB_TOKEN={TOKEN}"])
         session.add_decision(f"The key is {TOKEN} for now")

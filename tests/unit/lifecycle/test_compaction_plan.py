@@ -49,7 +49,7 @@ def turn(number: int, days: float, *, priority: float = 0.5, size: int = 1000, *
         ("summary", {"summary": "x"}, "a summary"),
     ],
 )
-def test_seed_003_9_3_memories_that_are_never_removed(type: str, data: dict[str, Any], why: str) -> None:
+def test_protected_memories_are_never_removed(type: str, data: dict[str, Any], why: str) -> None:
     memory = weighed(record(type, 1, 500, **data), priority=0.01)
     found = plan([memory], EVERYTHING, NOW)
     assert removed(found) == []
@@ -57,13 +57,13 @@ def test_seed_003_9_3_memories_that_are_never_removed(type: str, data: dict[str,
     assert not found.reached
 
 
-def test_seed_003_9_3_the_last_24_hours_of_conversation_stay() -> None:
+def test_turns_of_the_last_24_hours_stay() -> None:
     found = plan([turn(1, 0.9, priority=0.1), turn(2, 3, priority=0.1)], EVERYTHING, NOW)
     assert found.kept == {"TURN-0001": retention.RECENT_TURN}
     assert removed(found) == ["TURN-0002"]
 
 
-def test_seed_003_9_3_memories_used_in_the_last_48_hours_stay() -> None:
+def test_memories_used_in_the_last_48_hours_stay() -> None:
     old = record("conversation", 1, 50)
     assert preserved([weighed(old, priority=0.1, used_days=1.9)], NOW) == {"TURN-0001": retention.RECENTLY_USED}
     assert preserved([weighed(old, priority=0.1, used_days=2.1)], NOW) == {}
@@ -74,7 +74,7 @@ def test_a_change_counts_as_use() -> None:
     assert preserved([weighed(changed, priority=0.1)], NOW) == {"ART-0001": retention.RECENTLY_USED}
 
 
-def test_seed_003_9_3_a_priority_above_0_7_stays() -> None:
+def test_memories_with_a_priority_above_0_7_stay() -> None:
     assert preserved([turn(1, 50, priority=0.71)], NOW) == {"TURN-0001": retention.HIGH_PRIORITY}
     assert preserved([turn(1, 50, priority=0.7)], NOW) == {}
 
@@ -166,7 +166,7 @@ def every_stage() -> list[WeighedMemory]:
     ]
 
 
-def test_seed_003_9_3_order_of_removal() -> None:
+def test_faded_memories_are_removed_before_old_turns_and_resolved_findings() -> None:
     found = plan(every_stage(), EVERYTHING, NOW)
     assert [(removal.id, removal.stage) for removal in found.removed] == [
         ("ART-0006", "faded"),

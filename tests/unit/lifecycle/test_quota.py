@@ -27,14 +27,14 @@ QUOTA = 10 * MB
     ("share", "level"),
     [(0, "ok"), (0.799, "ok"), (0.8, "warning"), (0.949, "warning"), (0.95, "critical"), (0.999, "critical"), (1, "full"), (2, "full")],
 )  # fmt: skip
-def test_seed_003_9_1_thresholds(share: float, level: str) -> None:
+def test_quota_level_changes_at_80_95_and_100_percent(share: float, level: str) -> None:
     assert level_of(round(share * 1000), 1000) == level
 
 
 @pytest.mark.parametrize(
     ("size", "target"), [(500, None), (800, ("gentle", 80)), (949, ("gentle", 95)), (950, ("forced", 190)), (1000, ("forced", 200))]
 )  # fmt: skip
-def test_seed_003_9_3_targets(size: int, target: tuple[str, int] | None) -> None:
+def test_compaction_frees_a_tenth_at_80_percent_and_a_fifth_at_95(size: int, target: tuple[str, int] | None) -> None:
     assert compaction_target(size, 1000) == target
 
 
@@ -44,7 +44,7 @@ def test_thresholds_come_from_the_settings() -> None:
     assert level_of(60, 100, Thresholds(0.5)) == "warning"
 
 
-def test_seed_003_9_4_shape() -> None:
+def test_size_report_lists_components_and_largest_files() -> None:
     files = {
         "conversation.md": 600,
         "decisions.yaml": 200,

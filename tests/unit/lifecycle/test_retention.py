@@ -25,7 +25,7 @@ def ids(found: list[Any]) -> list[str]:
         ("preference", 730, {"preference": "x"}),
     ],
 )
-def test_seed_001_7_3_days_by_type(type: str, days: int, data: dict[str, Any]) -> None:
+def test_memory_is_due_after_the_days_of_its_type(type: str, days: int, data: dict[str, Any]) -> None:
     assert ids(due([record(type, 1, days - 0.1, **data)], NOW)) == []
     found = due([record(type, 1, days, **data)], NOW)
     assert len(found) == 1

@@ -31,7 +31,7 @@ SEEN_AN_HOUR_AGO = Evidence(NOW - HOUR, HOUR)
     ("hours", "state"),
     [(0, "active"), (23.9, "active"), (24, "idle"), (167, "idle"), (168, "decaying"), (24 * 29, "decaying"), (9999, "decaying")],
 )  # fmt: skip
-def test_seed_003_5_1_a_session_ages_by_its_last_use(hours: float, state: str) -> None:
+def test_session_ages_by_its_last_use(hours: float, state: str) -> None:
     assert state_of(NOW - timedelta(hours=hours), NOW) == state
 
 
