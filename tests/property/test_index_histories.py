@@ -19,8 +19,8 @@ import smp_memory
 from smp_memory.errors import SMPError
 from smp_memory.files.disk import TICK_NS
 from smp_memory.files.layouts import NAMES
-from smp_memory.index.tokenizer import terms
 from smp_memory.testing import FrozenClock
+from smp_memory.text.tokenizer import terms
 from tests.crash.scenarios import depth
 from tests.property.test_queries import said
 

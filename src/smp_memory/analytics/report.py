@@ -20,9 +20,7 @@ from smp_memory.analytics.reader import FactReader, facts_of
 from smp_memory.errors import maps_errors
 from smp_memory.incomplete import each_existing
 from smp_memory.index.decay_inputs import decay_inputs, joint_searcher
-from smp_memory.index.documents import text_of
 from smp_memory.index.query import RowConditions
-from smp_memory.index.tokenizer import ParsedText
 from smp_memory.model.history import PausedCollection
 from smp_memory.model.succession import SUPERSEDES
 from smp_memory.model.times import to_text
@@ -30,6 +28,8 @@ from smp_memory.model.types import KINDS
 from smp_memory.policies.quota import days_to_quota, growth_per_day
 from smp_memory.scope import Scope
 from smp_memory.search.query import Query
+from smp_memory.text.memory_text import text_of
+from smp_memory.text.tokenizer import ParsedText
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

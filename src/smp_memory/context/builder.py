@@ -25,13 +25,13 @@ from smp_memory.context.lanes import SHARED_FILE_REASON, ContextLanes
 from smp_memory.context.request import ContextRequest
 from smp_memory.context.visible_sessions import VisibleSessions
 from smp_memory.errors import InvalidQuery
-from smp_memory.index.tokenizer import without_signs
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.observation import CONTEXT, observes
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 from smp_memory.search.query import Query
 from smp_memory.search.ranking import uses_embeddings
+from smp_memory.text.tokenizer import without_signs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -22,16 +22,16 @@ from smp_memory.context.budget import section_of
 from smp_memory.context.trace import CUT, NOT_FOR_AGENT, Candidate
 from smp_memory.index.query import RowConditions
 from smp_memory.index.rows import POSITION_BITS
-from smp_memory.index.tokenizer import parse, terms, without_signs
 from smp_memory.model.ids import STATE_PREFIX
 from smp_memory.model.session_info import GLOBAL_SESSION as GLOBAL
 from smp_memory.model.times import to_microseconds
 from smp_memory.model.types import CRITICAL, KINDS, NUMBERED, SEVERITY_WEIGHTS, names_where
-from smp_memory.search.names import with_corrections
 from smp_memory.search.query import NEWEST, Query
 from smp_memory.search.ranking import Ranking, sort_key
 from smp_memory.search.scoring import CANDIDATES, RARITY
 from smp_memory.search.succession import SETTLED, SuccessionOrder
+from smp_memory.text.names import with_corrections
+from smp_memory.text.tokenizer import parse, terms, without_signs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

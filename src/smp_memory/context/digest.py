@@ -20,7 +20,6 @@ from smp_memory.context.visible_sessions import VisibleSessions
 from smp_memory.errors import SMPError, UserError, from_os_error
 from smp_memory.files.disk import TEMPORARY, Disk
 from smp_memory.files.system import RealSystem
-from smp_memory.index.documents import wish_of
 from smp_memory.index.query import RowConditions
 from smp_memory.lifecycle.session_states import last_writes
 from smp_memory.model.session_info import GLOBAL_SESSION
@@ -31,6 +30,7 @@ from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 from smp_memory.search.path import query
 from smp_memory.search.succession import holding
+from smp_memory.text.memory_text import wish_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,13 +11,11 @@ from zlib import crc32
 
 from smp_memory.decay import impact_level
 from smp_memory.index.rows import NULL
-from smp_memory.index.tokenizer import bag_of_terms
 from smp_memory.model.entry import BY_MAINTENANCE, is_maintenance
 from smp_memory.model.succession import SUCCESSION_KINDS, may_supersede, successions
 from smp_memory.model.times import EPOCH, to_moment, validity
 from smp_memory.model.types import CONFIDENCE_WORDS, KINDS
-from smp_memory.model.wishes import wish_in
-from smp_memory.privacy.fence import strip
+from smp_memory.text.memory_text import _LABELS, as_list, as_word, index_terms, label_key, status_of, turn_id, wish_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,11 +27,6 @@ if TYPE_CHECKING:
 
 DELETED = "x"
 ROLES = {"user": 1, "assistant": 2, "system": 3, "tool": 4, "agent": 5}
-_NOT_SEARCHED = frozenset([
-    "author_kind", "idempotency_key", "access", "visibility", "trust", "relations", "references", "turn_ref", "role",
-    "superseded_by", "supersedes", "valid_from", "valid_until",
-])  # fmt: skip
-_NUMBERS_NOT_SEARCHED = frozenset(["confidence", "importance", "pinned", "format"])
 ROLE, GUARDED, NAMES_TIME, ASKS = 7 << 4, 1 << 7, 1 << 24, 1 << 25  # bit masks in `facts_number`
 WORDS_SHIFT, STATED_SHIFT, AUTHOR_SHIFT = 8, 16, 26
 _MANY_WORDS = 255
@@ -42,10 +35,7 @@ _TIME_TERMS = frozenset(
     januari january februari february march april june juli july august septemb september octob october novemb november
     decemb december monday tuesday wednesday thursday friday saturday sunday summer winter spring autumn""".split()  # noqa: SIM905
 )  # with and without endings
-_MAX_KEY = 300  # characters of a tag or topic that are indexed
-_LABELS = 2000  # cached
 _LARGEST = 1e300
-_MAX_TURN = 10**9
 
 
 def facts_number(
@@ -133,7 +123,7 @@ class IndexDocument:
         number = number_of(author) if isinstance(author, str) and author else 0
         created = microseconds(first.at)
         plain = _FILTERED_FIELDS.isdisjoint(data)  # most turns have none of these fields
-        self.tags = [] if plain else [key for key in map(label_key, _list(data.get("tags"))) if key]
+        self.tags = [] if plain else [key for key in map(label_key, as_list(data.get("tags"))) if key]
         self.topic = None if plain else label_key(data.get("topic")) or None
         self.relations = [] if plain or _RELATION_FIELDS.isdisjoint(data) else list(_relations(data, session))
         self.successions = [] if plain or not may_supersede(data) else list(successions(data, session, first.id))
@@ -171,13 +161,6 @@ class IndexDocument:
         for tag in self.tags:
             labels = f"{labels} {_tag_labels(tag)}"
         return f"{labels} {DELETED}" if deleted else labels
-
-
-def index_terms(history: RecordHistory) -> str:
-    """The terms of a memory; the last one is its id. Other names of its subject count twice: they name it."""
-    data = history.data()
-    names = bag_of_terms("\n".join(_texts("aliases", data["aliases"]))) if "aliases" in data else ""
-    return f"{bag_of_terms(text_of(data))}{names}{history.first.id.lower()}"
 
 
 _FILTERED_FIELDS = frozenset([
@@ -220,7 +203,7 @@ def _status_values(kind: Kind, data: dict[str, Any]) -> tuple[str, str, str, int
     """Status, severity, impact, approved."""
     impact = impact_level(data["impact"]) or NULL if "impact" in data else NULL
     approved = 1 if data.get("approved_by") else NULL
-    return status_of(kind, data), _word(data.get("severity")), impact, approved
+    return status_of(kind, data), as_word(data.get("severity")), impact, approved
 
 
 def _turn_facts(data: dict[str, Any], terms: str) -> tuple[int, int]:
@@ -234,24 +217,6 @@ def _turn_facts(data: dict[str, Any], terms: str) -> tuple[int, int]:
 def _role(role: Any) -> int:
     """The number of a role; a name that is not a role is an agent's."""
     return 0 if role is None else ROLES.get(role, ROLES["agent"]) if isinstance(role, str) else 0
-
-
-def wish_of(data: dict[str, Any]) -> str:
-    """The standing wishes in a turn of a user, without recalled text; empty if there are none."""
-    text = data.get("content")
-    if data.get("role") != "user" or not isinstance(text, str):
-        return ""
-    return wish_in(strip(text))
-
-
-def label_key(name: Any) -> str:
-    """The index key of a tag or topic: case-folded, white space collapsed, cut to `_MAX_KEY` characters."""
-    return _key(name) if isinstance(name, str) else ""
-
-
-@lru_cache(_LABELS)
-def _key(name: str) -> str:
-    return " ".join(name.casefold().split())[:_MAX_KEY]
 
 
 def tag_label(tag: str) -> str:
@@ -278,57 +243,15 @@ def _levels(name: str) -> Iterator[str]:
     return (".".join(parts[: depth + 1]) for depth in range(len(parts)))
 
 
-def text_of(data: dict[str, Any]) -> str:
-    """The searchable text of a memory, without its id, which is a term of its own."""
-    parts: list[str] = []
-    for name, value in data.items():
-        if name not in _NOT_SEARCHED:
-            if type(value) is str:
-                parts.append(value)
-            else:
-                parts += _texts(name, value)
-    return "\n".join(parts)
-
-
-def embedded_text(data: dict[str, Any]) -> str:
-    """The text of a memory that is embedded: all but its author."""
-    return text_of({name: value for name, value in data.items() if name != "author"})
-
-
-def _texts(name: str, value: Any) -> Iterator[str]:
-    if type(value) is str:
-        yield value
-    elif type(value) is list:
-        for item in value:
-            yield from _texts(name, item)
-    elif type(value) is dict:
-        for key, item in value.items():
-            if type(item) in (str, list, dict):
-                yield key
-            yield from _texts(key, item)
-    elif type(value) in (int, float) and name not in _NUMBERS_NOT_SEARCHED:
-        yield str(value)
-
-
-def status_of(kind: Kind, data: dict[str, Any]) -> str:
-    """The status, from either field that the designs use; a finding without one is open."""
-    resolution = data.get("resolution")
-    inner = resolution.get("status") if isinstance(resolution, dict) else None
-    status = data.get("status") or inner
-    if status is None and kind.is_open_until_closed:
-        status = kind.default_status
-    return _word(status)
-
-
 def _relations(data: dict[str, Any], session: str) -> Iterator[tuple[str, str, str]]:
     """Kind, session and id of each relation; plain references are of the kind `references`."""
-    for relation in _list(data.get("relations")):
+    for relation in as_list(data.get("relations")):
         if isinstance(relation, dict):
             yield from _pointer(relation.get("kind"), relation.get("target"), session)
-    for reference in _list(data.get("references")):
+    for reference in as_list(data.get("references")):
         yield from _pointer("references", reference, session)
     for kind in SUCCESSION_KINDS:
-        for target in _list(data.get(kind)):
+        for target in as_list(data.get(kind)):
             yield from _pointer(kind, target, session)
     yield from _pointer("turn", turn_id(data.get("turn_ref")), session)
 
@@ -341,20 +264,10 @@ def _validity(data: dict[str, Any]) -> tuple[int | None, int | None] | None:
     return None if bounds == (None, None) else bounds
 
 
-def turn_id(value: Any) -> Any:
-    """The id of a turn given by its number, as in the designs: 3 is TURN-0003."""
-    return f"TURN-{value:04d}" if type(value) is int and 0 < value < _MAX_TURN else value
-
-
 def _pointer(kind: Any, target: Any, session: str) -> Iterator[tuple[str, str, str]]:
     if isinstance(kind, str) and isinstance(target, str) and target:
         other, _, name = target.rpartition("/")
         yield kind, other or session, name
-
-
-def _list(value: Any) -> list[Any]:
-    """A list from a field that should be one; a person may have typed a single element, or anything."""
-    return value if type(value) is list else [value] if type(value) is str else []
 
 
 def _number(value: Any) -> float | str:
@@ -363,7 +276,3 @@ def _number(value: Any) -> float | str:
 
 def _confidence(value: Any) -> float | str:
     return CONFIDENCE_WORDS.get(value, NULL) if isinstance(value, str) else _number(value)
-
-
-def _word(value: Any) -> str:
-    return value if isinstance(value, str) else NULL

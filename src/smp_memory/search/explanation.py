@@ -19,7 +19,6 @@ from copy import copy
 from smp_memory.errors import InvalidQuery, MemoryNotFound
 from smp_memory.incomplete import with_unreadable
 from smp_memory.index.query import RowConditions, text_matches
-from smp_memory.index.tokenizer import ParsedText
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 from smp_memory.search.path import SearchRun, check, merged, search
@@ -29,6 +28,7 @@ from smp_memory.search.records import find
 from smp_memory.search.scoring import CANDIDATES, NEAR_ENOUGH, RARITY
 from smp_memory.search.succession import newer_first
 from smp_memory.search.unmet_conditions import UnmetConditions
+from smp_memory.text.tokenizer import ParsedText
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from smp_memory.decay import DecayInputs
 from smp_memory.errors import SessionCorrupt, StorageCorrupt
 from smp_memory.incomplete import each_existing
-from smp_memory.index.documents import text_of
-from smp_memory.index.tokenizer import spellings
 from smp_memory.model.record import Records
 from smp_memory.model.times import to_microseconds, to_text
 from smp_memory.overview import activity, lookup, summary
@@ -14,6 +12,8 @@ from smp_memory.overview.topics import USER
 from smp_memory.overview.topics import topics as topics_of_records
 from smp_memory.search.query import Query
 from smp_memory.search.records import records
+from smp_memory.text.memory_text import text_of
+from smp_memory.text.tokenizer import spellings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

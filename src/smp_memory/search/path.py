@@ -20,18 +20,19 @@ from copy import copy
 from functools import partial
 
 from smp_memory.errors import QueryTimeout
-from smp_memory.index.documents import label_key, text_of
-from smp_memory.index.query import MatchColumns, is_loose, matches_spelling, only_docs
-from smp_memory.index.tokenizer import joined_terms, parse, spellings
+from smp_memory.index.query import MatchColumns, only_docs
 from smp_memory.model.history import PausedCollection
 from smp_memory.model.hits import Hit, Hits
 from smp_memory.observation import QUERY, observes
 from smp_memory.search.field_values import aggregate, with_computed
-from smp_memory.search.names import spelled, with_corrections
 from smp_memory.search.query import NEWEST, OLDEST, PRIORITY, RELEVANCE, SORT_NAMES, Query
 from smp_memory.search.ranking import SENTENCE_WORDS, Ranking, sort_key, uses_embeddings
 from smp_memory.search.scoring import CANDIDATES, RARITY
 from smp_memory.search.succession import SuccessionOrder, newer_first
+from smp_memory.text.memory_text import label_key, text_of
+from smp_memory.text.names import spelled, with_corrections
+from smp_memory.text.tokenizer import joined_terms, parse, spellings
+from smp_memory.text.wildcards import is_loose, matches_spelling
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,11 +42,11 @@ if TYPE_CHECKING:
     from smp_memory.decay import Policy
     from smp_memory.index.query import TextMatch
     from smp_memory.index.rows import Row
-    from smp_memory.index.tokenizer import ParsedText
     from smp_memory.model.record import Record
     from smp_memory.scope import Scope
     from smp_memory.search.ranking import RankedRow
     from smp_memory.store.port import IndexSearcher
+    from smp_memory.text.tokenizer import ParsedText
 
     Page = list[tuple[RankedRow, Record]]
 

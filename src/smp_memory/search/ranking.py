@@ -14,9 +14,8 @@ from smp_memory.decay import importance_of
 from smp_memory.index.decay_inputs import decay_inputs, joint_searcher
 from smp_memory.index.documents import AUTHOR_SHIFT, ROLE
 from smp_memory.index.embeddings import QUESTION_WORDS
-from smp_memory.index.query import inverse_frequency, text_matches
+from smp_memory.index.query import text_matches
 from smp_memory.index.rows import POSITION_BITS
-from smp_memory.index.tokenizer import parse, terms
 from smp_memory.model.types import KINDS, NUMBERED, OVERTURNED_STATUSES
 from smp_memory.search import scoring
 from smp_memory.search.field_values import level_of
@@ -35,6 +34,8 @@ from smp_memory.search.query import (
 )
 from smp_memory.search.relevance import RIVAL_SHARE, RelevanceModel
 from smp_memory.search.time_ranges import find_ranges
+from smp_memory.text.tokenizer import parse, terms
+from smp_memory.text.wildcards import inverse_frequency
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,11 +45,11 @@ if TYPE_CHECKING:
     from smp_memory.decay import DecayInputs, Policy
     from smp_memory.index.query import RowConditions, TextMatch
     from smp_memory.index.rows import Row
-    from smp_memory.index.tokenizer import ParsedText
     from smp_memory.model.record import Record
     from smp_memory.search.field_values import Computed
     from smp_memory.search.query import Query
     from smp_memory.store.port import IndexSearcher
+    from smp_memory.text.tokenizer import ParsedText
 
 DECAYED_BELOW = 0.3  # the priority below which a memory counts as decayed (designs 002 and 003)
 _IDLE_DAYS = 30
@@ -210,7 +211,6 @@ class Ranking:
         signals: scoring.QuerySignals,
         idle: float | None,
     ) -> RankedRow:
-        """Rank by one of the designs' modes, `weighted` or `product`."""
         priority = self._policy.priority(inputs, self._query.now)
         parts = self._parts_of_mode(score.candidate.match, inputs, priority, signals)
         total = sum(parts.values()) if self._query.mode == "weighted" else prod(parts.values())

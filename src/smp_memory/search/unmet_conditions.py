@@ -11,14 +11,15 @@ from __future__ import annotations
 from copy import copy
 from datetime import timedelta
 
-from smp_memory.index.query import RowConditions, is_loose
-from smp_memory.index.tokenizer import ParsedText, terms
+from smp_memory.index.query import RowConditions
 from smp_memory.model.times import EPOCH, to_text, validity, validity_text
 from smp_memory.model.types import KINDS
 from smp_memory.search.field_values import with_computed
 from smp_memory.search.query import NEWEST
 from smp_memory.search.ranking import DECAYED_BELOW
 from smp_memory.search.scoring import RARITY
+from smp_memory.text.tokenizer import ParsedText, terms
+from smp_memory.text.wildcards import is_loose
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

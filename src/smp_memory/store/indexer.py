@@ -21,7 +21,6 @@ from smp_memory import metrics
 from smp_memory.errors import SMPError, from_os_error, is_failure
 from smp_memory.files.partial_reader import IncrementReader
 from smp_memory.files.span_reader import SpanReader
-from smp_memory.index import LibraryMissing, libraries_are_loaded, record_use_of_disk
 from smp_memory.index.index import Index, current_folder, discard
 from smp_memory.index.rows import IndexBusy, IndexUnusable
 from smp_memory.model.clone_merge import ReadableIds
@@ -35,6 +34,7 @@ from smp_memory.store.record_reader import MARK, RecordReader
 from smp_memory.store.searcher import Searcher
 from smp_memory.store.session_metadata import describe_metadata, load_metadata
 from smp_memory.store.unreadable import save_problems
+from smp_memory.text.libraries import LibraryMissing, libraries_are_loaded, record_use_of_disk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

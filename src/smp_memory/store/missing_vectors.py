@@ -11,9 +11,9 @@ import time
 
 from smp_memory.files.user_state import derived_files, state_home
 from smp_memory.index import embeddings, report_meaning
-from smp_memory.index.documents import embedded_text
 from smp_memory.index.rows import IndexBusy
 from smp_memory.store.searcher import FALL_BACK
+from smp_memory.text.memory_text import embedded_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import layout_named
 from smp_memory.files.partial_reader import IncrementReader
 from smp_memory.files.system import RealSystem
-from smp_memory.index.documents import index_terms
+from smp_memory.text.memory_text import index_terms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from smp_memory.files.disk import Disk
     from smp_memory.index.query import MatchColumns, RowConditions, TextMatch
     from smp_memory.index.rows import Row
-    from smp_memory.index.tokenizer import ParsedText
     from smp_memory.model.deletions import Purged, Receipt
     from smp_memory.model.entry import Entry
     from smp_memory.model.health import Check, HealthIssue, StoredContent
@@ -84,6 +83,7 @@ if TYPE_CHECKING:
     from smp_memory.policies.purge import AnnouncedPurge, PurgeCheck
     from smp_memory.privacy.redaction import Redactor
     from smp_memory.privacy.visibility import Viewer
+    from smp_memory.text.tokenizer import ParsedText
 
     T = TypeVar("T")
     Admit = Callable[[int, int], None]  # used bytes, new bytes; raises SizeLimitExceeded

@@ -9,15 +9,7 @@ from smp_memory import incomplete
 from smp_memory.index.counting import count_matches, count_rows, empty
 from smp_memory.index.documents import AUTHOR_SHIFT
 from smp_memory.index.embeddings import ModelUnavailable
-from smp_memory.index.query import (
-    RowConditions,
-    RowSelection,
-    TextMatch,
-    TextQuery,
-    is_loose,
-    only_docs,
-    text_matches,
-)
+from smp_memory.index.query import RowConditions, RowSelection, TextMatch, TextQuery, only_docs, text_matches
 from smp_memory.index.rows import POSITION_BITS, Row
 from smp_memory.index.validity import all_not_valid, not_valid
 from smp_memory.model.reports import Problem
@@ -25,6 +17,7 @@ from smp_memory.model.types import KINDS
 from smp_memory.store.access_counts import add_counts
 from smp_memory.store.succession import Successions
 from smp_memory.store.unreadable import load_problems
+from smp_memory.text.wildcards import is_loose
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,11 +26,11 @@ if TYPE_CHECKING:
 
     from smp_memory.index.index import Index
     from smp_memory.index.query import MatchColumns
-    from smp_memory.index.tokenizer import ParsedText
     from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record
     from smp_memory.store.access_counts import AccessCount, PendingAccesses
     from smp_memory.store.port import SearchCriteria
+    from smp_memory.text.tokenizer import ParsedText
 
     ReadRecords = Callable[[Index, Iterable[Row], dict[str, LeftOut]], dict[int, Record | None]]
 

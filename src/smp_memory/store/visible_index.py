@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from smp_memory.index.documents import GUARDED
 from smp_memory.index.query import MatchColumns, RowConditions, only_docs
-from smp_memory.index.tokenizer import ParsedText
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.store.searcher import Searcher
+from smp_memory.text.tokenizer import ParsedText
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

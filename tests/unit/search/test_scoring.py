@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smp_memory.index.documents import ASKS, NAMES_TIME, ROLES, facts_number, questions_in
-from smp_memory.index.query import TextMatch, inverse_frequency
+from smp_memory.index.query import TextMatch
 from smp_memory.search import scoring
 from smp_memory.search.scoring import CandidateScore
+from smp_memory.text.wildcards import inverse_frequency
 
 AUTHORS = [None, "joe", "ann", "eve"]
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.index.documents import turn_id
 from smp_memory.index.query import RowConditions
 from smp_memory.model.types import KINDS, NUMBERED
+from smp_memory.text.memory_text import turn_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

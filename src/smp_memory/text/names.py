@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from smp_memory.index.documents import text_of
-from smp_memory.index.spelling import SHORTEST, is_correctable
-from smp_memory.index.tokenizer import STOP_WORDS, ParsedText, terms
-from smp_memory.search.word_frequencies import common_share
+from smp_memory.text.memory_text import text_of
+from smp_memory.text.spelling import SHORTEST, is_correctable
+from smp_memory.text.tokenizer import STOP_WORDS, ParsedText, terms
+from smp_memory.text.word_frequencies import common_share
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
