@@ -11,11 +11,22 @@ from zlib import crc32
 
 from smp_memory.decay import impact_level
 from smp_memory.index.rows import NULL
+from smp_memory.model.candidates import traits_number
 from smp_memory.model.entry import BY_MAINTENANCE, is_maintenance
 from smp_memory.model.succession import SUCCESSION_KINDS, may_supersede, successions
 from smp_memory.model.times import EPOCH, to_moment, validity
 from smp_memory.model.types import CONFIDENCE_WORDS, KINDS
-from smp_memory.text.memory_text import _LABELS, as_list, as_word, index_terms, label_key, status_of, turn_id, wish_of
+from smp_memory.text.memory_text import (
+    as_list,
+    as_word,
+    index_terms,
+    label_key,
+    role_number,
+    status_of,
+    turn_facts,
+    turn_id,
+    wish_of,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,53 +37,14 @@ if TYPE_CHECKING:
     from smp_memory.model.types import Kind
 
 DELETED = "x"
-ROLES = {"user": 1, "assistant": 2, "system": 3, "tool": 4, "agent": 5}
-ROLE, GUARDED, NAMES_TIME, ASKS = 7 << 4, 1 << 7, 1 << 24, 1 << 25  # bit masks in `facts_number`
-WORDS_SHIFT, STATED_SHIFT, AUTHOR_SHIFT = 8, 16, 26
-_MANY_WORDS = 255
-_TIME_TERMS = frozenset(
-    """ago yesterday today tonight tomorrow weekend recent week weeks month months year years day days morning night
-    januari january februari february march april june juli july august septemb september octob october novemb november
-    decemb december monday tuesday wednesday thursday friday saturday sunday summer winter spring autumn""".split()  # noqa: SIM905
-)  # with and without endings
+AUTHOR_SHIFT = 26
 _LARGEST = 1e300
+_LABELS = 2000  # cached
 
 
-def facts_number(
-    type_number: int,
-    role: int,
-    words: int,
-    author: int,
-    guarded: bool = False,
-    asking_words: int = 0,
-    marks: int = 0,
-) -> int:
-    """What a text match tells of a memory, in one number: type, role, number of words, how many of them state something
-    and do not ask, author, whether visibility must be checked, and for a turn the marks ASKS and NAMES_TIME."""
-    stated = max(min(words - asking_words, _MANY_WORDS), 0)
-    lengths = min(words, _MANY_WORDS) << WORDS_SHIFT | stated << STATED_SHIFT
-    return author << AUTHOR_SHIFT | marks | lengths | guarded << 7 | role << 4 | type_number
-
-
-def facts_in(number: int) -> tuple[int, int, int, int, bool, int, int]:
-    """Type, role, number of words (255: or more), author, whether visibility must be checked, words that state, marks."""
-    words, stated = number >> WORDS_SHIFT & 255, number >> STATED_SHIFT & 255
-    guarded, marks = bool(number & GUARDED), number & (ASKS | NAMES_TIME)
-    return number & 15, number >> 4 & 7, words, number >> AUTHOR_SHIFT, guarded, stated, marks
-
-
-def questions_in(text: str) -> tuple[int, bool]:
-    """The number of words in the sentences of a text that end with a question mark, and whether the last one does."""
-    if _QUESTION_MARKS.isdisjoint(text):
-        return 0, False
-    sentences = text.rstrip(_AROUND_END).translate(_SENTENCE_ENDS).split("\0")
-    words = sum(len(each[:-1].split()) for each in sentences if each.endswith("?"))
-    return words, len(sentences) > 1 and not sentences[-1] and sentences[-2].endswith("?")
-
-
-_QUESTION_MARKS = frozenset("?\uff1f\u061f")
-_AROUND_END = " \t\r\n\"')]}*_\u201d\u2019\u300d"
-_SENTENCE_ENDS = str.maketrans(dict.fromkeys(".!\n\u3002\uff01", "\0") | dict.fromkeys(_QUESTION_MARKS, "?\0"))
+def facts_number(type_number: int, author: int, traits: int) -> int:
+    """What a text match tells of a memory, in one number: its type, its traits (`smp_memory.model.candidates`), its author."""
+    return author << AUTHOR_SHIFT | traits | type_number
 
 
 def microseconds(text: str) -> int:
@@ -129,12 +101,12 @@ class IndexDocument:
         self.successions = [] if plain or not may_supersede(data) else list(successions(data, session, first.id))
         self.validity = None if plain else _validity(data)
         self.access = _access(data["access"], created) if "access" in data else None
-        self.terms = terms = index_terms(history) if terms is None else terms
+        self.terms = terms = index_terms(data, first.id) if terms is None else terms
         guarded = "visibility" in data or type.is_named_by_agent
         words = terms.count(" ") + 1
-        role = _role(data.get("role"))
-        turn = _turn_facts(data, terms) if role else ()
-        self.facts = facts = facts_number(kind, role, words, number, guarded, *turn)
+        role = role_number(data.get("role"))
+        turn = turn_facts(data, terms) if role else ()
+        self.facts = facts = facts_number(kind, number, traits_number(role, words, guarded, *turn))
         self.last_change = 0 if kind == _SUMMARY else created if len(history.entries) == 1 else _last_change(history)
         deleted = history.deletion is not None
         self.labels = labels = self._labels(f"s{doc >> 24} t{kind}", number, deleted)
@@ -204,19 +176,6 @@ def _status_values(kind: Kind, data: dict[str, Any]) -> tuple[str, str, str, int
     impact = impact_level(data["impact"]) or NULL if "impact" in data else NULL
     approved = 1 if data.get("approved_by") else NULL
     return status_of(kind, data), as_word(data.get("severity")), impact, approved
-
-
-def _turn_facts(data: dict[str, Any], terms: str) -> tuple[int, int]:
-    """The number of words in questions of a turn, and its marks."""
-    content = data.get("content")
-    words, asks = questions_in(content) if isinstance(content, str) else (0, False)
-    marks = 0 if _TIME_TERMS.isdisjoint(terms.split()) else NAMES_TIME
-    return words, marks | ASKS if asks else marks
-
-
-def _role(role: Any) -> int:
-    """The number of a role; a name that is not a role is an agent's."""
-    return 0 if role is None else ROLES.get(role, ROLES["agent"]) if isinstance(role, str) else 0
 
 
 def tag_label(tag: str) -> str:

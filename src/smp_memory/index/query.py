@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
     from typing import Any, NamedTuple
 
-    from smp_memory.index.rows import Row, Rows
+    from smp_memory.index.rows import Rows
 
 NOT_VALID = "(since > ? OR until <= ?)"  # of the table `validity`
 _FEW = 2000  # rows: up to so many are collected first; beyond, each candidate is tested
@@ -33,15 +33,15 @@ class RowConditions:
         self.sessions: list[int] | None = None
         self.types: list[int] = []
         self.agents: list[int] | None = None
-        self.tags: list[str] = []
-        self.all_tags: list[str] = []
-        self.not_tags: list[str] = []
-        self.topics: list[str] = []
+        self.tags: Sequence[str] = ()
+        self.all_tags: Sequence[str] = ()
+        self.not_tags: Sequence[str] = ()
+        self.topics: Sequence[str] = ()
         self.since: int | None = None
         self.until: int | None = None
         self.min_importance: float | None = None
         self.min_confidence: float | None = None
-        self.confidence: list[float] = []
+        self.confidence: Sequence[float] = ()
         self.pinned: bool | None = None
         self.include_deleted = False
         self.only_deleted = False  # only for `RowSelection`: memories in the trash, whatever `include_deleted` says
@@ -92,7 +92,7 @@ class RowConditions:
         """Whether there are conditions on tags or topics, which a row does not have."""
         return bool(self.tags or self.all_tags or self.not_tags or self.topics)
 
-    def admits(self, row: Row) -> bool:
+    def admits(self, row: Any) -> bool:
         """Whether a row meets all conditions but those on tags, topics and bounds."""
         return self.admits_values(row.doc, row.type, row.author, row.created) and (
             self.include_deleted or not row.deleted
@@ -108,7 +108,7 @@ class RowConditions:
             and (self.until is None or created < self.until)
         )
 
-    def meets_bounds(self, row: Row) -> bool:
+    def meets_bounds(self, row: Any) -> bool:
         """Whether a row meets the conditions that labels cannot express."""
         if self.min_importance is not None and (row.importance is None or row.importance < self.min_importance):
             return False

@@ -32,7 +32,7 @@ from smp_memory.policies.session_states import (
 
 if TYPE_CHECKING:
     from smp_memory.model.storage_reports import ArchivedSession
-    from smp_memory.store.port import IndexSearcher, Store
+    from smp_memory.store.port import Store
 
 IMPORTED_BEFORE = timedelta(hours=1)  # entries older than this when they are written count as imported
 
@@ -60,10 +60,8 @@ def usage(store: Store, sessions: list[str] | None = None) -> dict[str, SessionU
 
 
 def _indexed_usage(store: Store, sessions: list[str] | None) -> dict[str, tuple[int, int, int]]:
-    def read(searcher: IndexSearcher) -> dict[str, tuple[int, int, int]]:
-        return searcher.session_usage()
-
-    return store.indexer.answer(sessions, read)
+    """By session: number of memories, last write, last access."""
+    return {name: (each.memories, each.written, each.used) for name, each in store.indexer.activity(sessions).items()}
 
 
 class Writes(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from smp_memory.decay import DecayInputs
 from smp_memory.errors import SessionCorrupt, StorageCorrupt
 from smp_memory.incomplete import each_existing
+from smp_memory.model.candidates import CandidateRequest
 from smp_memory.model.record import Records
 from smp_memory.model.times import to_microseconds, to_text
 from smp_memory.overview import activity, lookup, summary
@@ -111,7 +112,10 @@ def _info(scope: Scope, session: str) -> SessionInfo | None:
 
 def _priority_of(scope: Scope) -> Callable[[Record], float]:
     policy, now = scope.policy(), to_microseconds(scope.now())
-    used = scope.answer(scope.sessions, lambda searcher: searcher.all_accesses())
+    request = CandidateRequest(sessions=scope.sessions, include_deleted=True)
+    used = {
+        each.ref: (each.uses, each.last_use) for each in scope.store.indexer.candidates(request).matches if each.uses
+    }
 
     def priority(record: Record) -> float:
         count, last = used.get(record.ref, (None, None))

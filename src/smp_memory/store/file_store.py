@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from smp_memory.files.layouts.layout import Layout
     from smp_memory.files.system import System
     from smp_memory.files.user_state import UserState
+    from smp_memory.index.full_text_index import FullTextIndex
     from smp_memory.model.deletions import Purged, Receipt
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import RecordHistory
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from smp_memory.model.storage_reports import ArchivedSession, QuarantinedEntry, UnreadSession
     from smp_memory.policies.clock_trust import Evidence
     from smp_memory.privacy.audit import Audit
-    from smp_memory.store.port import Histories, SearchIndex, StoreExamination, Summary
+    from smp_memory.store.port import Histories, StoreExamination, Summary
 
 _UNUSED_SETTINGS, _OTHER_STORES = "unused-settings", "other-stores"  # files in the user's state: what was reported last
 _TRIES = 5
@@ -96,7 +97,7 @@ class FileStore:
         self.state = state or open_user_state(root, self.disk)
         self.access = AccessLog(self.state)
         self.session_uses = AccessLog(self.state, SESSION_USES, exact=True)
-        self._indexer: SearchIndex | None = None
+        self._indexer: FullTextIndex | None = None
         self._audit: Audit | None = None
         self._workers: list[threading.Thread] = []
         self.clock: object = None  # the clock that the store was opened with, for `clock_state`
@@ -106,13 +107,14 @@ class FileStore:
         return self.layout.name
 
     @property
-    def indexer(self) -> SearchIndex:
-        """The index, a `store.indexer.Indexer`; loaded at first use."""
+    def indexer(self) -> FullTextIndex:
+        """The search index, fed by `store.indexer`; loaded at first use."""
         if self._indexer is None:
             with loading:
-                from smp_memory.store.indexer import Indexer
+                from smp_memory.index.full_text_index import FullTextIndex
+                from smp_memory.store.indexer import FileFeed
 
-            self._indexer = Indexer(self)
+            self._indexer = FullTextIndex(FileFeed(self))
         return self._indexer
 
     @property
@@ -430,10 +432,10 @@ class FileStore:
 
     # -- the index of other memories, settings
 
-    def index_of(self, histories: Histories, problems: Mapping[str, list[Problem]]) -> SearchIndex:
-        from smp_memory.store.history_index import HistoryIndex
+    def index_of(self, histories: Histories, problems: Mapping[str, list[Problem]]) -> FullTextIndex:
+        from smp_memory.index.history_index import history_index
 
-        return HistoryIndex(histories, problems, self.access)
+        return history_index(histories, problems, self.access)
 
     def write_setting(self, name: str, value: Any) -> None:
         from smp_memory.store.file_opening import write_setting

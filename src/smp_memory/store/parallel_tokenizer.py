@@ -194,6 +194,8 @@ def _answer(reader: IncrementReader) -> tuple[dict[str, Cursor], list[str]] | No
         sizes = [found[1] for found in reader.identities().values()]
         if sum(sizes) > _MAX_SESSION_BYTES or reader.catch_up() is None or reader.is_overlaid:
             return None
-        return reader.cursors(), [index_terms(history) for history in reader.session_history.histories.values()]
+        return reader.cursors(), [
+            index_terms(history.data(), history.first.id) for history in reader.session_history.histories.values()
+        ]
     except Exception:  # the requesting process meets the same error
         return None

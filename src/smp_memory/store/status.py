@@ -124,11 +124,12 @@ def _are_few(files: StoreFiles, changed: list[str]) -> bool:
 
 def _catch_up(root: str, environ: Mapping[str, str]) -> None:
     """Bring the index up to date, as a query does."""
+    from smp_memory.model.candidates import CandidateRequest
     from smp_memory.store.opening import open_read_only  # loads the store
 
     try:
         store = open_read_only(root, environ, {})
-        store.indexer.answer(None, lambda searcher: None)
+        store.indexer.candidates(CandidateRequest(limit=0))
         store.close()
     except (SMPError, OSError, ValueError):
         pass  # the figures are then those of the last index

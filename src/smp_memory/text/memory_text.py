@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from smp_memory.model.candidates import ASKS, NAMES_TIME, ROLES
 from smp_memory.model.wishes import wish_in
 from smp_memory.privacy.fence import strip
 from smp_memory.text.tokenizer import bag_of_terms
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from smp_memory.model.history import RecordHistory
     from smp_memory.model.types import Kind
 
 _NOT_SEARCHED = frozenset([
@@ -30,11 +30,10 @@ _LABELS = 2000  # cached
 _MAX_TURN = 10**9
 
 
-def index_terms(history: RecordHistory) -> str:
+def index_terms(data: dict[str, Any], id: str) -> str:
     """The terms of a memory; the last one is its id. Other names of its subject count twice: they name it."""
-    data = history.data()
     names = bag_of_terms("\n".join(_texts("aliases", data["aliases"]))) if "aliases" in data else ""
-    return f"{bag_of_terms(text_of(data))}{names}{history.first.id.lower()}"
+    return f"{bag_of_terms(text_of(data))}{names}{id.lower()}"
 
 
 def wish_of(data: dict[str, Any]) -> str:
@@ -109,3 +108,39 @@ def as_list(value: Any) -> list[Any]:
 
 def as_word(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+_TIME_TERMS = frozenset(
+    """ago yesterday today tonight tomorrow weekend recent week weeks month months year years day days morning night
+    januari january februari february march april june juli july august septemb september octob october novemb november
+    decemb december monday tuesday wednesday thursday friday saturday sunday summer winter spring autumn""".split()  # noqa: SIM905
+)  # with and without endings
+
+
+def questions_in(text: str) -> tuple[int, bool]:
+    """The number of words in the sentences of a text that end with a question mark, and whether the last one does."""
+    if _QUESTION_MARKS.isdisjoint(text):
+        return 0, False
+    sentences = text.rstrip(_AROUND_END).translate(_SENTENCE_ENDS).split("\0")
+    words = sum(len(each[:-1].split()) for each in sentences if each.endswith("?"))
+    return words, len(sentences) > 1 and not sentences[-1] and sentences[-2].endswith("?")
+
+
+_QUESTION_MARKS = frozenset("?\uff1f\u061f")
+
+_AROUND_END = " \t\r\n\"')]}*_\u201d\u2019\u300d"
+
+_SENTENCE_ENDS = str.maketrans(dict.fromkeys(".!\n\u3002\uff01", "\0") | dict.fromkeys(_QUESTION_MARKS, "?\0"))
+
+
+def turn_facts(data: dict[str, Any], terms: str) -> tuple[int, int]:
+    """The number of words in questions of a turn, and its marks."""
+    content = data.get("content")
+    words, asks = questions_in(content) if isinstance(content, str) else (0, False)
+    marks = 0 if _TIME_TERMS.isdisjoint(terms.split()) else NAMES_TIME
+    return words, marks | ASKS if asks else marks
+
+
+def role_number(role: Any) -> int:
+    """The number of a role; a name that is not a role is an agent's."""
+    return 0 if role is None else ROLES.get(role, ROLES["agent"]) if isinstance(role, str) else 0

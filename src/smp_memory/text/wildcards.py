@@ -1,4 +1,4 @@
-"""Wildcards (`auth*`, `*service`, `a*b`; only `*` is special), and the weight of a term. Pure.
+"""Which terms match a query: its words, phrases and wildcards (`auth*`, `*service`, `a*b`; only `*` is special); and the weight of a term. Pure.
 
 The terms of English words are stems: a typed prefix may be longer than the stem, and endings are lost. So a pattern that only ends in `*`
 is matched by terms alone. One that goes on after a `*` is *loose*: terms tell which memories may match it, and their words as
@@ -14,7 +14,12 @@ from smp_memory.text.tokenizer import stem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
+
+    from smp_memory.text.tokenizer import ParsedText
+
+
+RARITY = 0.3  # rare words count for more than BM25 says
 
 
 def inverse_frequency(documents: int, having: int) -> float:
@@ -102,3 +107,23 @@ def _expression(pattern: str) -> str:
     first, *others = map(escape, pattern.split("*"))
     between = "".join(f"(?>.*?{each})" for each in others[:-1] if each)
     return f"{first}{between}.*{others[-1]}" if others else first
+
+
+def matches_terms(text: ParsedText, found: Collection[str]) -> bool:
+    """Whether a memory with these terms matches a parsed text, as far as terms tell.
+
+    Not checked: the order of a phrase, excluded phrases, excluded loose patterns, and whether a loose pattern matches a word as written.
+    """
+    if not all(word in found for phrase in text.phrases for word in phrase):
+        return False
+    if not all(any(map(term_matcher(each), found)) for each in text.patterns):
+        return False
+    if any(len(words) == 1 and words[0] in found for words in text.excluded):
+        return False
+    if any(any(map(term_matcher(each), found)) for each in text.excluded_patterns if not is_loose(each)):
+        return False
+    if text.phrases or text.patterns or not (text.words or text.characters or text.corrected):
+        return True
+    if any(word in found for word in (*text.words, *text.corrected)):
+        return True
+    return any(any(map(term_matcher(each), found)) for each in text.characters)

@@ -81,7 +81,7 @@ def state(root: Path) -> tuple[dict[str, Any], dict[str, int], list[str]]:
     """Rows, digests of the words, and an answer, of an index made anew."""
     with smp_memory.open(root) as memory:
         assert memory.reindex() >= SESSIONS * EACH
-        index = memory.store.indexer.caught_up(None)
+        index = memory.store.indexer.feed.caught_up(None)
         digests = {f"{doc}": digest for doc, digest in index.rows.all("SELECT doc, digest FROM memory")}
         return index.snapshot(), digests, sorted(hit.record.ref for hit in memory.query("größe", limit=1000))
 

@@ -121,8 +121,7 @@ def near_names(memory: Memory, found: LocatedMemory) -> tuple[list[str], list[st
     known: list[str] = []
     if found.session is not None:
         wanted = found.session.id
-        by_doc = memory.store.indexer.answer(None, lambda searcher: searcher.ids_from(wanted))
-        known = _close(found.id, list(by_doc.values()))
+        known = _close(found.id, list(memory.store.indexer.activity([wanted], ids_from=0)[wanted].ids))
     return known, sessions
 
 

@@ -221,7 +221,7 @@ def rebuild_index(subject: FileExamination, issues: list[HealthIssue], open_stor
 
     store = open_store()
     indexer = store.indexer
-    with indexer.mutex:
+    with indexer.feed.mutex:
         indexer.close()
         if store.state.on_disk and os.path.isdir(indexer.folder):
             discard_all(indexer.folder)

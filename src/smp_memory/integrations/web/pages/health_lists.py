@@ -6,12 +6,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from smp_memory.errors import SMPError
-from smp_memory.index.query import RowConditions
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.layout import form, panel
 from smp_memory.integrations.web.parts import memory_link, pairs, tag, when
 from smp_memory.integrations.web.words import ago, counted, plain, shortened, size_text
 from smp_memory.lifecycle.maintenance import EVERY
+from smp_memory.model.candidates import PROBLEMS, CandidateRequest
 from smp_memory.model.times import EPOCH, to_moment
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from smp_memory.memory import Memory
     from smp_memory.model.reports import Problem
     from smp_memory.model.storage_reports import QuarantinedEntry
-    from smp_memory.store.port import IndexSearcher
 
 AUDIT_ENTRIES = 50
 MOST_QUARANTINED = 20
@@ -44,11 +43,10 @@ _TASKS = {
 def known_figures(memory: Memory) -> tuple[int, list[Problem]]:
     """How many memories the live sessions hold, and the entries that the index could not read; no session is read for it."""
 
-    def read(searcher: IndexSearcher) -> tuple[int, list[Problem]]:
-        counts = searcher.counts(["type"], RowConditions())
-        return sum(counts["type"].values()), searcher.problems(None)
-
-    found: tuple[int, list[Problem]] = memory.store.indexer.answer(None, read)
+    index = memory.store.indexer
+    counts = index.facets(CandidateRequest(), ["type"]).counts
+    problems = index.candidates(CandidateRequest(limit=0, fetch=[PROBLEMS])).every_problem
+    found = sum(counts["type"].values()), problems
     return found
 
 

@@ -10,6 +10,8 @@ from smp_memory.integrations.web.layout import form, panel
 from smp_memory.integrations.web.lookup import LIVE
 from smp_memory.integrations.web.parts import item, memory_link, memory_url, score_text, tag
 from smp_memory.integrations.web.words import counted, line_of, shortened
+from smp_memory.model.candidates import NEWER, CandidateRequest
+from smp_memory.model.succession import last_successors
 from smp_memory.model.times import to_microseconds
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from smp_memory.memory import Memory
     from smp_memory.model.hits import Hit
     from smp_memory.model.record import Record
-    from smp_memory.store.port import IndexSearcher
+    from smp_memory.search.port import SearchIndex
 
 _SHOWN = 40
 _SIMILAR = 5
@@ -59,27 +61,25 @@ class MemoryRelations(NamedTuple):
         pointers = _pointers(record)
         if found.session is None or found.cold is not None:  # the index knows live sessions only
             return cls([RelatedMemory(*each, None) for each in pointers[:_SHOWN]], [], len(pointers))
-        answer: MemoryRelations = memory.store.indexer.answer(
-            None, lambda searcher: _read(searcher, found.ref, record, pointers, to_microseconds(memory.now()))
-        )
-        return answer
+        return _read(memory.store.indexer, found.ref, record, pointers, to_microseconds(memory.now()))
 
 
-def _read(searcher: IndexSearcher, ref: str, record: Record, pointers: list[Pointer], now: int) -> MemoryRelations:
+def _read(index: SearchIndex, ref: str, record: Record, pointers: list[Pointer], now: int) -> MemoryRelations:
     """The connections as the index has them. Only those that are shown are read from the files."""
-    row = searcher.row(record.session, record.id)
-    if row is None:
-        return MemoryRelations([], [], 0)
-    docs = {searcher.ref(doc): doc for doc in searcher.related([ref], "", 1)}
-    targets = {each.ref for each in pointers}
-    others = [doc for name, doc in docs.items() if name not in targets]
-    own = pointers[:_SHOWN]
-    wanted = [docs[each.ref] for each in own if each.ref in docs] + others[:_SHOWN]
-    records = searcher.records(searcher.rows(wanted).values())
-    shown = [RelatedMemory(*each, records.get(docs.get(each.ref, -1))) for each in own]
-    shown += [_incoming(other, record) for doc in others[:_SHOWN] if (other := records.get(doc)) is not None]
-    successors = searcher.successors([row], now).get(row.doc, []) if searcher.has_successions else []
-    return MemoryRelations(shown, [searcher.ref(each.doc) for each in successors], len(pointers) + len(others))
+    with index.snapshot():
+        related = index.related([ref]).get(ref)
+        if related is None:
+            return MemoryRelations([], [], 0)
+        targets = {each.ref for each in pointers}
+        others = [each.ref for each in related if each.ref not in targets]
+        own = pointers[:_SHOWN]
+        known = {each.ref for each in related}
+        records = index.records([*(each.ref for each in own if each.ref in known), *others[:_SHOWN]])
+        newer = index.candidates(CandidateRequest(refs=[ref], include_deleted=True, now=now, fetch=[NEWER])).newer
+    shown = [RelatedMemory(*each, records.get(each.ref)) for each in own]
+    shown += [_incoming(other, record) for name in others[:_SHOWN] if (other := records.get(name)) is not None]
+    successors = [each.ref for each in last_successors(ref, newer)]
+    return MemoryRelations(shown, successors, len(pointers) + len(others))
 
 
 def _pointers(record: Record) -> list[Pointer]:
