@@ -110,7 +110,7 @@ class Bare:
         self._writer = self._index.writer(heap_size=64_000_000, num_threads=1)
 
     def add(self, text: str) -> None:
-        from smp_memory.index.tokenizer import joined_terms
+        from smp_memory.text.tokenizer import joined_terms
 
         document = self._tantivy.Document()
         document.add_text("text", joined_terms(text))
@@ -124,7 +124,7 @@ class Bare:
         self._searcher = self._index.searcher()
 
     def search(self, question: str) -> list[tuple[float, bytes]]:
-        from smp_memory.index.tokenizer import parse
+        from smp_memory.text.tokenizer import parse
 
         query, occur = self._tantivy.Query, self._tantivy.Occur
         words = [(occur.Should, query.term_query(self._index.schema, "text", word)) for word in parse(question).words]

@@ -19,13 +19,13 @@ from smp_memory import exchange, lifecycle, search
 from smp_memory.agent_rights import AgentRights
 from smp_memory.errors import SessionNotFound, maps_errors
 from smp_memory.incomplete import memory_not_found
-from smp_memory.index.tokenizer import without_signs
 from smp_memory.model import ids
 from smp_memory.model.record import Records
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.times import to_text
 from smp_memory.privacy.visibility import Viewer, history_for
 from smp_memory.scope import Scope
+from smp_memory.text.tokenizer import without_signs
 from smp_memory.write.operations import Operation, id_of
 from smp_memory.write.path import Transaction, Writer, additions
 

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.agent_memory import agent_in
 from smp_memory.errors import Conflict, InvalidRecord, MemoryNotFound
-from smp_memory.index.tokenizer import without_signs
 from smp_memory.lifecycle.consolidation import find_duplicates
 from smp_memory.model.times import to_text
+from smp_memory.text.tokenizer import without_signs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

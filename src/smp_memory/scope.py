@@ -3,7 +3,7 @@
 `Memory` has the scope of a whole store, `SessionMemory` that of one session, `AgentMemory`, the MCP server and hooks have one with
 a viewer. Searches, overviews, contexts, deletions and exports are functions of a scope.
 
-Guarantees: with a viewer, nothing that the viewer may not see leaves the index (`SearchIndex.answer`) or `filter_visible`.
+Guarantees: with a viewer, nothing that the viewer may not see leaves the index (`CandidateRequest.viewer`) or `filter_visible`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from smp_memory.errors import NotSupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import datetime
     from threading import Thread
-    from typing import Any, Protocol
+    from typing import Protocol
 
     from smp_memory.config.settings import Config
     from smp_memory.model.decay import Policy
@@ -103,10 +102,6 @@ class Scope:
         from smp_memory.model.decay import policy_in
 
         return policy_in(self.config)
-
-    def answer(self, sessions: list[str] | None, work: Callable[[Any], Any], **options: Any) -> Any:
-        """Run `work` on a searcher of the index that is caught up with the files; it shows what the viewer may see."""
-        return self.store.indexer.answer(sessions, work, viewer=self.viewer, **options)
 
     def sees(self, record: Record) -> bool:
         return self.viewer is None or self.viewer.sees(record)

@@ -42,6 +42,9 @@ from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import open_user_state
 from smp_memory.incomplete import memory_not_found
+from smp_memory.index.access_counts import PendingAccesses
+from smp_memory.index.full_text_index import FullTextIndex
+from smp_memory.index.history_index import HistoryFeed, history_index
 from smp_memory.lifecycle.compaction_plan import AUTHOR, covers, without_quotes
 from smp_memory.lifecycle.purge import PurgeNotes, purge_due
 from smp_memory.model import ids
@@ -53,7 +56,6 @@ from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, PURGED, SessionHead, names_of
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.privacy.audit import Audit
-from smp_memory.store.history_index import HistoryIndex
 from smp_memory.store.remnants import pieces_of
 from tests.backends.sqlite_session import (
     SqliteSession,
@@ -63,13 +65,14 @@ from tests.backends.sqlite_session import (
 )
 
 if TYPE_CHECKING:
+    from smp_memory.index.full_text_index import IndexFeed
     from smp_memory.model.storage_reports import AppendLog
-    from smp_memory.store.port import SearchIndex, SessionStore, Store
+    from smp_memory.store.port import SessionStore, Store
 
     def _provides_port(
-        store: SqliteStore, session: SqliteSession, index: SqliteIndex, log: SqliteLog
-    ) -> tuple[Store, SessionStore, SearchIndex, AppendLog]:
-        return store, session, index, log  # checked by mypy
+        store: SqliteStore, session: SqliteSession, feed: SqliteFeed, log: SqliteLog
+    ) -> tuple[Store, SessionStore, IndexFeed, AppendLog]:
+        return store, session, feed, log  # checked by mypy
 
 
 NAME = "sqlite-test"
@@ -109,7 +112,7 @@ class SqliteStore:
         self.access = AccessLog(StateLog(self.state, ACCESSES))
         self.session_uses = AccessLog(StateLog(self.state, SESSION_USES), exact=True)
         self.audit = Audit(SqliteLog(self))
-        self.indexer = SqliteIndex(self)
+        self.indexer = FullTextIndex(SqliteFeed(self))
 
     # -- SQL
 
@@ -373,8 +376,8 @@ class SqliteStore:
 
     # -- search
 
-    def index_of(self, histories: Any, problems: Mapping[str, list[Problem]]) -> HistoryIndex:
-        return HistoryIndex(histories, problems, self.access)
+    def index_of(self, histories: Any, problems: Mapping[str, list[Problem]]) -> FullTextIndex:
+        return history_index(histories, problems, self.access)
 
     # -- settings and notices
 
@@ -459,51 +462,67 @@ class SqliteLog:
         return []
 
 
-class SqliteIndex:
-    """An index in RAM of all live sessions, made anew when one of them has changed."""
+class SqliteFeed:
+    """Feeds an index in RAM with all live sessions, anew when one of them has changed."""
 
     folder = ""
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
-        self._made: tuple[object, HistoryIndex] | None = None
-        self._mutex = store.mutex  # held while an index is in use: no other thread may close it meanwhile
+        self._made: tuple[object, HistoryFeed] | None = None
+        self.pending = PendingAccesses(store.access)
+        self.mutex = store.mutex  # held while an index is in use: no other thread may close it meanwhile
 
-    def _current(self) -> HistoryIndex:
+    def caught_up(self, sessions: list[str] | None) -> Any:
         sql = "SELECT no, version FROM session WHERE state = 'live' ORDER BY no"
         with self._store.reading():
             state = [tuple(row) for row in self._store.all(sql)]
             if self._made is None or self._made[0] != state:
                 self.close()
-                sessions = [self._store.session(name) for name in names_of(self._store.sessions())]
-                found = {each.session: each.history() for each in sessions}
+                sessions_read = [self._store.session(name) for name in names_of(self._store.sessions())]
+                found = {each.session: each.history() for each in sessions_read}
                 histories = {name: dict(history.histories) for name, history in found.items()}
                 problems = {name: history.unreadable for name, history in found.items()}
-                self._made = state, HistoryIndex(histories, problems, self._store.access)
-            return self._made[1]
+                self._made = state, HistoryFeed(histories, problems, self._store.access)
+            return self._made[1].caught_up(sessions)
 
-    def answer(self, sessions: list[str] | None, work: Callable[[Any], Any], **options: Any) -> Any:
-        with self._mutex:
-            for name in sessions or ():
-                self._store.session(name)
-            return self._current().answer(sessions, work, **options)
+    def refresh(self, index: Any) -> None:
+        pass
+
+    def add_vectors(self, index: Any) -> None:
+        pass
+
+    def read(self, index: Any, rows: Any, gone: Any) -> Any:
+        assert self._made is not None
+        return self._made[1].read(index, rows, gone)
+
+    def session_not_found(self, session: str) -> SMPError:
+        try:
+            self._store.session(session)
+        except SMPError as error:
+            return error
+        return SessionNotFound(f"No session {session}.", session=session)
+
+    def recovers(self, index: Any, error: BaseException) -> bool:
+        return False
+
+    def private(self, sessions: list[str] | None) -> Any:
+        return self.caught_up(sessions)
 
     def saved_metadata(self) -> dict[str, tuple[object, SessionInfo]]:
         return {}
 
-    def count_all_accesses(self, *, from_start: bool = False) -> None:
+    def count_accesses(self, *, from_start: bool = False) -> None:
         pass
 
     def rebuild(self, progress: Callable[[str, int], None] | None = None) -> int:
-        with self._mutex:
-            self.close()
-            return self._current().rebuild(progress)
+        self.close()
+        return int(self.caught_up(None).count())
 
     def close(self) -> None:
-        with self._mutex:
-            if self._made is not None:
-                self._made[1].close()
-                self._made = None
+        if self._made is not None:
+            self._made[1].close()
+            self._made = None
 
 
 # -- opening

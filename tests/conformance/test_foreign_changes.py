@@ -47,8 +47,8 @@ def root(request: pytest.FixtureRequest, tmp_path: Path, threshold: None) -> Pat
 def index(root: Path) -> None:
     time.sleep(TICK_SECONDS)
     found(root, "original")
-    with smp_memory.open(root) as memory, memory.store.indexer.mutex:
-        rows = memory.store.indexer.caught_up(None).rows  # the premise of each test
+    with smp_memory.open(root) as memory, memory.store.indexer.feed.mutex:
+        rows = memory.store.indexer.feed.caught_up(None).rows  # the premise of each test
         assert all(stats for _, _, stats in rows.stats_of_sessions())
 
 

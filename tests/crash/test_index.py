@@ -296,7 +296,7 @@ def rebuilt(root: Path) -> None:
     """After a rebuild all is found, whatever there was before."""
     with smp_memory.open(root) as memory:
         assert memory.store.indexer.rebuild() >= ALL
-        assert not memory.store.indexer.caught_up(None).is_in_memory
+        assert not memory.store.indexer.feed.caught_up(None).is_in_memory
         hits = memory.query("alpha", limit=10_000)
         assert len(hits) == ALL
         check_hits(memory, hits)
@@ -346,7 +346,7 @@ def test_index_locked_by_another_process(root: Path) -> None:
         rows.execute("ROLLBACK")
         rows.close()
         assert len(memory.query("alpha", limit=10_000)) == ALL + 1
-        assert not memory.store.indexer.caught_up(None).is_in_memory
+        assert not memory.store.indexer.feed.caught_up(None).is_in_memory
 
 
 def _delete(root: Path) -> None:
@@ -434,7 +434,7 @@ def test_index_damaged_while_queries_run(root: Path, damage: Callable[[Path], No
     with smp_memory.open(root) as memory:
         assert len(memory.query("alpha", limit=10_000)) == ALL + written
         memory.query("alpha")
-        assert not memory.store.indexer.caught_up(None).is_in_memory
+        assert not memory.store.indexer.feed.caught_up(None).is_in_memory
 
 
 # -- disks
@@ -486,4 +486,4 @@ def test_query_is_answered_on_a_full_disk(small_disk: Path, room: int) -> None:
         (small_disk / "filler").unlink()
         session.add_decision("alpha last")
         assert len(memory.query("alpha", limit=1000)) == count + 1
-        assert not memory.store.indexer.caught_up(None).is_in_memory
+        assert not memory.store.indexer.feed.caught_up(None).is_in_memory

@@ -141,7 +141,7 @@ def test_four_processes_query_while_two_write(root: Path) -> None:
     assert not board.wrong, board.wrong[:3]
     assert board.serial >= 24
     with smp_memory.open(root) as memory:
-        assert not memory.store.indexer.caught_up(None).is_in_memory
+        assert not memory.store.indexer.feed.caught_up(None).is_in_memory
         assert memory.validate()["s1"].ok
 
 

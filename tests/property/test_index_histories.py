@@ -19,8 +19,8 @@ import smp_memory
 from smp_memory.errors import SMPError
 from smp_memory.files.disk import TICK_NS
 from smp_memory.files.layouts import NAMES
-from smp_memory.index.tokenizer import terms
 from smp_memory.testing import FrozenClock
+from smp_memory.text.tokenizer import terms
 from tests.crash.scenarios import depth
 from tests.property.test_queries import said
 
@@ -217,8 +217,8 @@ class Place:
 
 
 def snapshot(memory: smp_memory.Memory) -> dict[str, Any]:
-    with memory.store.indexer.mutex:
-        return memory.store.indexer.caught_up(None).snapshot()
+    with memory.store.indexer.feed.mutex:
+        return memory.store.indexer.feed.caught_up(None).snapshot()
 
 
 def found(memory: smp_memory.Memory) -> dict[str, list[str]]:
@@ -251,7 +251,7 @@ def check(place: Place) -> None:
     with smp_memory.open(place.root) as memory:
         memory.store.indexer.rebuild()
         wanted = (snapshot(memory), found(memory))
-        assert not memory.store.indexer.caught_up(None).is_in_memory
+        assert not memory.store.indexer.feed.caught_up(None).is_in_memory
         files = in_files(memory)
         assert {word: wanted[1][word] for word in files} == files
     for each, (rows, words) in kept.items():

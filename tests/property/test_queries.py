@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 
 import smp_memory
-from smp_memory.index.query import is_loose, term_matcher
-from smp_memory.index.tokenizer import ParsedText, parse, spellings, terms
 from smp_memory.testing import FrozenClock
+from smp_memory.text.tokenizer import ParsedText, parse, spellings, terms
+from smp_memory.text.wildcards import is_loose, term_matcher
 from tests.crash.scenarios import depth
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -13,6 +13,7 @@ import smp_memory
 from smp_memory.errors import Conflict, InvalidRecord, SessionArchived, SessionExists, SessionNotFound, StorageCorrupt
 from smp_memory.files.layouts import NAMES
 from smp_memory.lifecycle import clock_state
+from smp_memory.model.candidates import CandidateRequest
 from smp_memory.testing import FrozenClock
 from tests.archive_files import archive_files, archive_of, fields_of, record_of, summary_of
 from tests.user_state import state_folder
@@ -90,7 +91,7 @@ def test_being_found_by_a_query_counts_as_use(world: World) -> None:
     world.memory.store.access.flush()
     world.passes(0.5)
     again = world.opened()
-    again.store.indexer.count_all_accesses()
+    again.store.indexer.count_accesses()
     assert again.session("s1").state == "active"
 
 
@@ -374,17 +375,12 @@ def test_access_counts_stay_with_their_memory_when_others_are_removed(every: Wor
     session.add_decision("Use OAuth")
     every.memory.query("OAuth")
     every.memory.store.access.flush()
-    every.memory.store.indexer.count_all_accesses()
+    every.memory.store.indexer.count_accesses()
     before = session.priority("DEC-0001")
     every.passes(40)
     assert session.compact(1 << 40).removed == ["FIND-0001"]
-
-    def look(searcher: Any) -> Any:
-        row = searcher.row("s1", "DEC-0001")
-        return {id: searcher.accesses([searcher.row("s1", id).doc]) for id in ("DEC-0001",)}, row.doc
-
-    accesses, doc = every.memory.store.indexer.answer(None, look)
-    assert accesses["DEC-0001"][doc][0] == 1
+    (known,) = every.memory.store.indexer.candidates(CandidateRequest(refs=["s1/DEC-0001"])).matches
+    assert known.uses == 1
     assert session.priority("DEC-0001") < before
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import smp_memory
 from smp_memory.errors import Conflict, InvalidRecord
+from smp_memory.model.candidates import CandidateRequest
 from smp_memory.search import overviews
 from smp_memory.testing import MachineClock
 
@@ -41,11 +42,7 @@ class Place:
         self.clock.advance(seconds, days=days)
 
     def count(self, id: str) -> int:
-        def look(searcher: Any) -> int:
-            doc = searcher.row("s1", id).doc
-            return int(searcher.accesses([doc]).get(doc, (0, 0))[0])
-
-        return int(self.memory.store.indexer.answer(None, look))
+        return self.memory.store.indexer.candidates(CandidateRequest(refs=[f"s1/{id}"])).matches[0].uses
 
 
 @pytest.fixture(params=PLACES)
@@ -101,7 +98,7 @@ def test_each_use_counts_once_in_the_log_the_index_and_the_files(place: Place) -
         place.session.get("DEC-0001")
         place.passes()
     counts = [place.count("DEC-0001")]
-    place.memory.store.indexer.count_all_accesses()
+    place.memory.store.indexer.count_accesses()
     counts.append(place.count("DEC-0001"))
     place.memory.maintain(only=["access"])
     counts.append(place.count("DEC-0001"))

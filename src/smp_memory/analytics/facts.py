@@ -26,7 +26,7 @@ _MAX_TEXT = 160
 class MemoryFacts(NamedTuple):
     """One memory, without its content."""
 
-    doc: int  # the index's number of it
+    doc: int  # its place among those that were read
     session: str
     id: str
     type: str

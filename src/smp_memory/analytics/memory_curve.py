@@ -8,10 +8,10 @@ from smp_memory.analytics import forecast
 from smp_memory.analytics.facts import number_of_days, share
 from smp_memory.errors import InvalidQuery
 from smp_memory.incomplete import memory_not_found
+from smp_memory.model.candidates import CandidateRequest
 
 if TYPE_CHECKING:
     from smp_memory.scope import Scope
-    from smp_memory.store.port import IndexSearcher
 
 
 def decay_curve(
@@ -38,19 +38,15 @@ def decay_curve(
 
 def _counted_uses(scope: Scope, session: str, id: str) -> list[forecast.KnownUse]:
     """The last use that is counted, and the single uses that the access log still has."""
-
-    def look(searcher: IndexSearcher) -> tuple[int, int] | None:
-        row = searcher.row(session, id)
-        return None if row is None else searcher.accesses([row.doc]).get(row.doc)
-
-    counted = scope.answer([session], look)
-    if counted is None:
+    asked = CandidateRequest(sessions=[session], refs=[f"{session}/{id}"], include_deleted=True, viewer=scope.viewer)
+    found = scope.store.indexer.candidates(asked).matches
+    if not found or found[0].last_use is None:
         return []
     access = scope.store.access
     times = sorted(
         round(at * 1_000_000) for name, at in (*access.read(0)[0], *access.pending()) if name == f"{session}/{id}"
     )
-    total, last = counted
+    total, last = found[0].uses, found[0].last_use
     single = [forecast.KnownUse(time, max(1, total - len(times) + place)) for place, time in enumerate(times[:-1], 1)]
     return [*single, forecast.KnownUse(last, total)]
 

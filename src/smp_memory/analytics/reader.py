@@ -6,23 +6,20 @@ from typing import TYPE_CHECKING
 
 from smp_memory.analytics.facts import MemoryFacts, Periods, brief
 from smp_memory.incomplete import each_existing
-from smp_memory.index.query import RowConditions
-from smp_memory.index.rows import POSITION_BITS
+from smp_memory.model.candidates import LABELS, OLDEST, PROBLEMS, CandidateRequest
 from smp_memory.model.history import COLD
 from smp_memory.model.storage_reports import ARCHIVED, names_of
 from smp_memory.model.times import to_microseconds
-from smp_memory.model.types import NUMBERED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from datetime import datetime
-    from typing import Protocol, TypeVar
+    from typing import Any, Protocol, TypeVar
 
     from smp_memory.analytics.facts import AnalyticsOptions
-    from smp_memory.index.rows import Row
+    from smp_memory.model.candidates import Candidate
     from smp_memory.model.reports import Problem
     from smp_memory.scope import Scope
-    from smp_memory.store.port import IndexSearcher
 
     class _Part(Protocol):
         """A part of the statistics."""
@@ -34,7 +31,6 @@ if TYPE_CHECKING:
 
         def set_texts(self, texts: dict[str, str]) -> None: ...
 
-    T = TypeVar("T")
     Part = TypeVar("Part", bound=_Part)
 
 
@@ -47,22 +43,17 @@ class FactReader:
         self.now = now
         self.time = to_microseconds(now)
         self.limit = options.limit
+        self.index = scope.store.indexer
 
     @property
     def periods(self) -> Periods:
         return Periods(self.time, self.options.by, self.options.periods)
 
-    def read(self, work: Callable[[IndexSearcher], T]) -> T:
-        """Run `work` on the index. Other threads of the process wait for the index meanwhile: it reads and computes nothing."""
-        found: T = self.scope.answer(self.scope.sessions, work, with_others=True)
-        return found
-
     def finish(self, made: Part) -> Part:
         """Add the texts of the listed memories, the problems, and notes about what is not counted."""
-        texts, made.problems = self.read(
-            lambda searcher: (self._texts(searcher, made.refs()), searcher.problems(self.scope.sessions))
-        )
-        made.set_texts(texts)
+        records = self.index.records(dict.fromkeys(made.refs()), self.scope.viewer)
+        made.set_texts({ref: brief(record.text) for ref, record in records.items()})
+        made.problems = self.index.candidates(self.request(limit=0, fetch=[PROBLEMS])).every_problem
         made.notes += self._not_counted()
         return made
 
@@ -82,52 +73,23 @@ class FactReader:
             notes.append(f"Memories in the cold segments of {whose} are not counted; `smp list --archived` lists them.")
         return notes
 
-    # -- rows of the index
+    # -- memories in the index
 
-    def conditions(self, searcher: IndexSearcher, *, in_range: bool = True) -> RowConditions:
-        made = RowConditions()
-        if self.scope.sessions is not None:
-            made.sessions = searcher.session_numbers(self.scope.sessions)
+    def request(self, *, in_range: bool = True, **conditions: Any) -> CandidateRequest:
+        """A request for the memories of the scope, oldest first."""
+        made = CandidateRequest(sessions=self.scope.sessions, viewer=self.scope.viewer, order=OLDEST, **conditions)
         if in_range and self.options.range is not None:
             made.since, made.until = self.options.range.start, self.options.range.end
         return made
 
-    def rows(self, searcher: IndexSearcher, conditions: RowConditions) -> tuple[list[Row], dict[int, tuple[int, int]]]:
-        """The visible rows that meet the conditions, and their uses."""
-        rows = [row for row in searcher.select(conditions, "oldest", -1) if searcher.is_visible(row)]
-        return rows, searcher.accesses([row.doc for row in rows])
-
-    def facts(self, searcher: IndexSearcher, conditions: RowConditions) -> list[MemoryFacts]:
-        rows, accesses = self.rows(searcher, conditions)
-        return facts_of(searcher, rows, accesses)
-
-    def _texts(self, searcher: IndexSearcher, refs: Iterable[str]) -> dict[str, str]:
-        """The beginning of the text of these memories, by ref."""
-        found: dict[int, tuple[str, Row]] = {}
-        for ref in dict.fromkeys(refs):
-            row = searcher.row(*_split(ref))
-            if row is not None:
-                found[row.doc] = ref, row
-        records = searcher.records(row for _, row in found.values())
-        return {found[doc][0]: brief(record.text) for doc, record in records.items() if record is not None}
+    def facts(self) -> tuple[list[MemoryFacts], list[tuple[int, str]]]:
+        """The memories of the scope and the range, and their labels by the place of each."""
+        found = self.index.candidates(self.request(fetch=[LABELS])).matches
+        return facts_of(found), [(place, label) for place, each in enumerate(found) for label in each.labels]
 
 
-def facts_of(searcher: IndexSearcher, rows: list[Row], accesses: dict[int, tuple[int, int]]) -> list[MemoryFacts]:
-    sessions: dict[int, str] = {}
-    authors: dict[int | None, str] = {None: ""}
-    found = []
-    for row in rows:
-        number = row.doc >> POSITION_BITS
-        if number not in sessions:
-            sessions[number] = searcher.session_of(row.doc)
-        if row.author not in authors:
-            authors[row.author] = searcher.author(row.author)
-        uses, last = accesses.get(row.doc, (0, None))
-        about = sessions[number], row.id, NUMBERED[row.type], authors[row.author], row.created
-        found.append(MemoryFacts(row.doc, *about, row.pinned is not None, uses, last))
-    return found
-
-
-def _split(ref: str) -> tuple[str, str]:
-    session, _, id = ref.rpartition("/")
-    return session, id
+def facts_of(candidates: list[Candidate]) -> list[MemoryFacts]:
+    return [
+        MemoryFacts(place, each.session, each.id, each.type, each.author, each.created, each.pinned, each.uses, each.last_use)
+        for place, each in enumerate(candidates)
+    ]  # fmt: skip

@@ -28,36 +28,32 @@ from smp_memory.analytics.facts import (
 from smp_memory.analytics.reader import FactReader, facts_of
 from smp_memory.errors import maps_errors
 from smp_memory.incomplete import each_existing
-from smp_memory.index.decay_inputs import decay_inputs, joint_searcher
-from smp_memory.index.documents import text_of
-from smp_memory.index.query import RowConditions
-from smp_memory.index.tokenizer import ParsedText
 from smp_memory.lifecycle.quota import days_to_quota, growth_per_day
+from smp_memory.model.candidates import LATEST, NEWER, OLDEST, RELATIONS, VALIDITY, CandidateRequest
+from smp_memory.model.decay import DecayInputs
 from smp_memory.model.history import PausedCollection
-from smp_memory.model.statuses import SUPERSEDES
+from smp_memory.model.statuses import SUPERSEDES, last_successors
 from smp_memory.model.times import to_text
-from smp_memory.model.types import KINDS
 from smp_memory.scope import Scope
 from smp_memory.search.query import Query
+from smp_memory.text.memory_text import text_of
+from smp_memory.text.tokenizer import ParsedText
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from smp_memory.analytics.usage import Trends
     from smp_memory.config.settings import Config
-    from smp_memory.index.rows import Row
     from smp_memory.lifecycle.session_states import SessionState
+    from smp_memory.model.candidates import Candidate
     from smp_memory.model.deletions import Trashed
-    from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
-    from smp_memory.store.port import IndexSearcher
 
 PARTS = ("usage", "topics", "impact", "forecast", "decay")
 MAX_LIMIT = 1000
 MAX_PERIODS = 120
 _MAX_MENTIONING = 5000  # memories that are read to find mentions of decisions
-_DECISION = KINDS["decision"].number
 _HOUR = 3_600_000_000
 _FULL_WITHIN_DAYS = 365  # a session that is full later is not reported as filling up
 
@@ -169,27 +165,17 @@ def _read_usage(reader: FactReader) -> usage.Usage:
     access = reader.scope.store.access
     log = [*access.read(0)[0], *access.pending()]
 
-    def look(searcher: IndexSearcher) -> tuple[list[MemoryFacts], list[tuple[int, str]]]:
-        conditions = reader.conditions(searcher)
-        return reader.facts(searcher, conditions), searcher.labels(conditions)
-
-    facts, labels = reader.read(look)
-    return reader.finish(usage.usage(facts, labels, log, reader.periods, reader.limit))
+    return reader.finish(usage.usage(*reader.facts(), log, reader.periods, reader.limit))
 
 
 def _read_trends(reader: FactReader) -> Trends:
-    def look(searcher: IndexSearcher) -> tuple[list[MemoryFacts], list[tuple[int, str]]]:
-        conditions = reader.conditions(searcher)
-        return reader.facts(searcher, conditions), searcher.labels(conditions)
-
-    facts, labels = reader.read(look)
-    return reader.finish(usage.trends(facts, labels, reader.periods, reader.limit))
+    return reader.finish(usage.trends(*reader.facts(), reader.periods, reader.limit))
 
 
 def _read_decay(reader: FactReader) -> decay_rates.DecayAdvice:
     names = reader.scope.sessions
     session = names[0] if names is not None and len(names) == 1 else None
-    facts = reader.read(lambda searcher: reader.facts(searcher, reader.conditions(searcher)))
+    facts, _ = reader.facts()
     return reader.finish(decay_rates.decay_advice(facts, reader.time, reader.scope.config.decay, session))
 
 
@@ -197,17 +183,16 @@ def _read_decay(reader: FactReader) -> decay_rates.DecayAdvice:
 
 
 def _read_impact(reader: FactReader) -> impact.Impact:
-    def look(searcher: IndexSearcher) -> tuple[list[MemoryFacts], set[int], list[impact.Edge]]:
-        rows, accesses = reader.rows(searcher, RowConditions())  # what followed may be in another session
-        facts = facts_of(searcher, rows, accesses)
-        wanted = reader.conditions(searcher)
-        wanted.types = [_DECISION]
-        docs = {row.doc for row in searcher.select(wanted, "oldest", -1)}
-        return facts, docs, _edges(searcher, facts, [row for row in rows if row.type == _DECISION])
-
-    facts, docs, edges = reader.read(look)
+    index, viewer = reader.index, reader.scope.viewer
+    with index.snapshot():  # what followed may be in another session
+        found = index.candidates(CandidateRequest(viewer=viewer, order=OLDEST, fetch=[RELATIONS])).matches
+        own = CandidateRequest(types=["decision"], viewer=viewer, now=reader.time, fetch=[NEWER])
+        newer = index.candidates(own).newer
+        wanted = {each.ref for each in index.candidates(reader.request(types=["decision"])).matches}
+    facts = facts_of(found)
     every = {each.ref: each for each in facts}
-    decisions = [each for each in facts if each.doc in docs]
+    decisions = [each for each in facts if each.ref in wanted]
+    edges = _edges(found, newer)
     mentions, left_out = _mentions(reader, {each.id for each in decisions}, facts)
     made = reader.finish(impact.impact(decisions, every, [*edges, *mentions], reader.limit))
     if left_out:
@@ -217,21 +202,14 @@ def _read_impact(reader: FactReader) -> impact.Impact:
     return made
 
 
-def _edges(searcher: IndexSearcher, facts: list[MemoryFacts], decisions: list[Row]) -> list[impact.Edge]:
+def _edges(found: list[Candidate], newer: Mapping[str, Sequence[Candidate]]) -> list[impact.Edge]:
     """The relations of these memories; of decisions also what supersedes them in any way in which a memory can say so."""
-    names = {each.doc: each.ref for each in facts}
-    edges = [
-        (names[doc], kind, f"{session}/{id}")
-        for doc, kind, session, id in searcher.relations(RowConditions())
-        if doc in names
-    ]
-    superseded = searcher.successors(decisions) if searcher.has_successions else {}
-    edges += [
-        (names[newer.doc], SUPERSEDES, names[doc])
-        for doc, those in superseded.items()
-        for newer in those
-        if newer.doc in names
-    ]
+    edges = [(each.ref, kind, target) for each in found for kind, target in each.relations]
+    names = {each.ref for each in found}
+    for each in found:
+        if each.type == "decision":
+            successors = last_successors(each.ref, newer)
+            edges += [(other.ref, SUPERSEDES, each.ref) for other in successors if other.ref in names]
     return edges
 
 
@@ -244,17 +222,15 @@ def _mentions(reader: FactReader, ids: set[str], facts: list[MemoryFacts]) -> tu
     for each in facts:
         own[each.id] = own.get(each.id, 0) + 1
 
-    def look(searcher: IndexSearcher) -> tuple[list[str], list[Record], int]:
-        named = [id for id in sorted(ids) if searcher.document_frequency(id.lower()) > own[id]]
-        docs: dict[int, None] = {}
-        for id in named:
-            matches = searcher.search(ParsedText((id.lower(),)), RowConditions(), _MAX_MENTIONING, 0.0)
-            docs.update(dict.fromkeys(match.doc for match in matches))
-        rows = searcher.rows(list(docs)[:_MAX_MENTIONING])
-        records = [each for each in searcher.records(rows.values()).values() if each is not None]
-        return named, records, max(0, len(docs) - _MAX_MENTIONING)
-
-    named, records, left_out = reader.read(look)
+    index, viewer = reader.index, reader.scope.viewer
+    with index.snapshot():
+        frequencies = index.vocabulary([id.lower() for id in ids], viewer).frequencies
+        named = [id for id in sorted(ids) if frequencies[id.lower()] > own[id]]
+        words = tuple(dict.fromkeys(id.lower() for id in named))
+        asked = CandidateRequest(text=ParsedText(words), viewer=viewer)
+        found = index.candidates(asked).matches if named else []
+        records = index.records(found[:_MAX_MENTIONING], viewer).values()
+    left_out = max(0, len(found) - _MAX_MENTIONING)
     texts = ((each.session, each.id, text_of(each.given)) for each in records)
     return impact.mentions_in(texts, named), left_out
 
@@ -265,16 +241,13 @@ def _mentions(reader: FactReader, ids: set[str], facts: list[MemoryFacts]) -> tu
 def _read_forecast(reader: FactReader) -> forecast.Forecast:
     store, sessions, limit = reader.scope.store, reader.scope.sessions, reader.limit
 
-    def look(searcher: IndexSearcher) -> tuple[list[forecast.Aging], list[tuple[int, int]]]:
-        conditions = reader.conditions(searcher, in_range=False)
-        rows, accesses = reader.rows(searcher, conditions)
-        facts = facts_of(searcher, rows, accesses)
-        ends = searcher.expiries(conditions, reader.time, reader.time + MAX_DAYS * DAY)
-        joint = joint_searcher(reader.scope.policy(), searcher)
-        return [(each, decay_inputs(row, accesses, joint)) for each, row in zip(facts, rows, strict=True)], ends
-
-    aging, ends = reader.read(look)
-    made = forecast.fading_forecast(aging, reader.scope.policy(), reader.time, reader.options.threshold, limit)
+    policy, until = reader.scope.policy(), reader.time + MAX_DAYS * DAY
+    fetch = [VALIDITY, LATEST] if policy.is_joint else [VALIDITY]
+    found = reader.index.candidates(reader.request(in_range=False, fetch=fetch)).matches
+    aging = [(facts, DecayInputs.of_candidate(each)) for facts, each in zip(facts_of(found), found, strict=True)]
+    bounded = ((each.valid_until, place) for place, each in enumerate(found) if each.valid_until is not None)
+    ends = [(place, end) for end, place in sorted(bounded) if reader.time <= end < until]
+    made = forecast.fading_forecast(aging, policy, reader.time, reader.options.threshold, limit)
     made.ending = forecast.endings({each.doc: each for each, _ in aging}, ends, reader.time)[:limit]
     created: dict[str, list[int]] = {}
     for each, _ in aging:
@@ -332,8 +305,8 @@ def _rough_samples(created: list[int], size: int) -> list[tuple[datetime, int]]:
 def _trash(reader: FactReader) -> list[forecast.PurgeForecast]:
     """The deleted memories of the scope, and with all sessions the deleted sessions; the next to be purged first."""
     scope = reader.scope
-    names = scope.answer(scope.sessions, lambda searcher: searcher.sessions_with_deleted())
-    wanted = [name for name in names if scope.sessions is None or name in scope.sessions]
+    activity = scope.store.indexer.activity(scope.sessions)
+    wanted = [name for name, known in activity.items() if known.has_deleted]
 
     def trash_of(name: str) -> list[Trashed]:
         files = scope.store.session(name)

@@ -73,8 +73,8 @@ class Highlighter:
         self._matchers: list[Any] = []
         self._loose: list[str] = []
         if query:
-            from smp_memory.index.query import is_loose, term_matcher
-            from smp_memory.index.tokenizer import parse
+            from smp_memory.text.tokenizer import parse
+            from smp_memory.text.wildcards import is_loose, term_matcher
 
             parsed = parse(query)
             self._terms = {*parsed.words, *(term for phrase in parsed.phrases for term in phrase)}
@@ -92,7 +92,7 @@ class Highlighter:
         return found
 
     def _spans_in_piece(self, piece: str, start: int) -> Spans:
-        from smp_memory.index.tokenizer import terms
+        from smp_memory.text.tokenizer import terms
 
         if self._loose and self._matches_loosely(piece):
             whole = piece.strip(_PUNCTUATION)
@@ -126,8 +126,8 @@ class Highlighter:
         return found
 
     def _matches_loosely(self, piece: str) -> bool:
-        from smp_memory.index.query import matches_spelling
-        from smp_memory.index.tokenizer import spellings
+        from smp_memory.text.tokenizer import spellings
+        from smp_memory.text.wildcards import matches_spelling
 
         words = spellings(piece)
         return any(matches_spelling(pattern, words) for pattern in self._loose)

@@ -176,15 +176,20 @@ class Invocation:
 
     def _has(self, session: str, memory_id: str) -> bool:
         """Whether a session has a memory, also a deleted one or one in its cold segment."""
-        found = self.memory.store.indexer.answer([session], lambda searcher: searcher.row(session, memory_id))
-        return found is not None or any(each.id == memory_id for each in self.memory.session(session).archived())
+        from smp_memory.model.candidates import CandidateRequest
+
+        asked = CandidateRequest(sessions=[session], refs=[f"{session}/{memory_id}"], include_deleted=True)
+        found = self.memory.store.indexer.candidates(asked).matches
+        return bool(found) or any(each.id == memory_id for each in self.memory.session(session).archived())
 
     def _sessions_with(self, memory_id: str) -> list[str]:
         """The live sessions that have a memory of this id."""
-        store = self.memory.store
-        names = names_of(store.sessions())
-        found: list[str] = store.indexer.answer(None, lambda searcher: [each for each in names if searcher.row(each, memory_id)])  # fmt: skip
-        return found
+        from smp_memory.model.candidates import CandidateRequest
+
+        names = names_of(self.memory.store.sessions())
+        asked = CandidateRequest(refs=[f"{name}/{memory_id}" for name in names], include_deleted=True)
+        having = {each.session for each in self.memory.store.indexer.candidates(asked).matches}
+        return [name for name in names if name in having]
 
     def resolve_by_session(self, references: Iterable[str]) -> list[tuple[SessionMemory, list[str]]]:
         """The ids of several memories by session, without repetitions."""

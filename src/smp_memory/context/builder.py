@@ -25,7 +25,7 @@ from smp_memory.context.lanes import SHARED_FILE_REASON, ContextLanes
 from smp_memory.context.request import ContextRequest
 from smp_memory.context.visible_sessions import VisibleSessions
 from smp_memory.errors import InvalidQuery
-from smp_memory.index.tokenizer import without_signs
+from smp_memory.model.candidates import PROBLEMS, CandidateRequest
 from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.observation import CONTEXT, observes
@@ -33,6 +33,7 @@ from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope, unindexed_memories
 from smp_memory.search.query import Query
 from smp_memory.search.ranking import uses_embeddings
+from smp_memory.text.tokenizer import without_signs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from smp_memory.context.budget import ContextItem, Lane
     from smp_memory.context.trace import ContextTrace
     from smp_memory.model.reports import Problem
-    from smp_memory.store.port import IndexSearcher
+    from smp_memory.scope import Scope
 
 MAX_TOKENS = 1500
 LAST_TURNS = 20
@@ -183,7 +184,6 @@ def _build(
 ) -> tuple[str, list[ContextItem], CandidateSearch]:
     """The text, its items, and the search that found them. Unreadable entries are added to `problems`."""
     viewer = Viewer(request.agent)
-    visible = Scope(scope.store, None, scope.config, scope.clock, viewer=viewer)
     scope.store.check_open()
     shared = [
         record
@@ -194,24 +194,25 @@ def _build(
         if request.visible_sessions.allows(name) and (record := history.record(name)) and viewer.sees(record)
     ]
 
-    def select(searcher: IndexSearcher) -> tuple[str, list[ContextItem], CandidateSearch, list[Lane]]:
-        search = CandidateSearch(searcher, request)
-        candidates = search.collect()
-        problems[:] = searcher.problems(None, request.visible_sessions.allows)
-        lanes = ContextLanes(searcher, request, search, shared)
-        given = lanes.lanes(candidates)
-        if counter is not None:  # the caller's code, which may be slow or fail: not while others wait for the index
-            return "", [], search, lanes.enough_for(given)
-        text, chosen = _fit(given, request, search, count_tokens)
-        if request.trace is not None:
-            request.trace.session, request.trace.floor = search.default_session, request.min_relevance
-            request.trace.finish(given, searcher)
-        return text, chosen, search, []
-
+    index = scope.store.indexer
     by_meaning = bool(request.task) and uses_embeddings(Query({"text": without_signs(request.task or "")}, request.now))
-    text, chosen, search, lanes = visible.answer(None, select, by_meaning=by_meaning)
-    if counter is not None:
-        text, chosen = _fit(lanes, request, search, counter)
+    with index.snapshot(all_sessions=True, by_meaning=by_meaning):
+        search = CandidateSearch(index, viewer, request)
+        candidates = search.collect()
+        unreadable = index.candidates(CandidateRequest(limit=0, fetch=[PROBLEMS])).problems
+        problems += [each for name in unreadable if request.visible_sessions.allows(name) for each in unreadable[name]]
+        lanes = ContextLanes(index, viewer, request, search, shared)
+        given = lanes.lanes(candidates)
+        if counter is None:
+            text, chosen = _fit(given, request, search, count_tokens)
+            if request.trace is not None:
+                request.trace.session, request.trace.floor = search.default_session, request.min_relevance
+                request.trace.finish(given, index, viewer)
+            return text, chosen, search
+        given = lanes.enough_for(given)
+    text, chosen = _fit(
+        given, request, search, counter
+    )  # the caller's code may be slow: not while others wait for the index
     return text, chosen, search
 
 

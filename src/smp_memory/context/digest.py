@@ -20,9 +20,8 @@ from smp_memory.context.visible_sessions import VisibleSessions
 from smp_memory.errors import SMPError, UserError, from_os_error
 from smp_memory.files.disk import TEMPORARY, Disk
 from smp_memory.files.system import RealSystem
-from smp_memory.index.documents import wish_of
-from smp_memory.index.query import RowConditions
 from smp_memory.lifecycle.session_states import last_writes
+from smp_memory.model.candidates import CandidateRequest
 from smp_memory.model.ids import scheme_of
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.types import in_order, severity_rank
@@ -32,6 +31,7 @@ from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 from smp_memory.search.path import query
 from smp_memory.search.succession import current_hits
+from smp_memory.text.memory_text import wish_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from smp_memory.model.record import Record
     from smp_memory.model.types import Kind
-    from smp_memory.store.port import IndexSearcher
 
 MARK = "<!-- Made by `smp digest` from the memories of this project. It is replaced as a whole: edits are lost. -->"
 PATHS_FILE = "digests.json"  # in the user's state
@@ -173,16 +172,13 @@ def _wishes(scope: Scope) -> list[str]:
     """The newest standing instructions of the only user, or of sessions without one."""
     visible = VisibleSessions(scope.store, None)
 
-    def find(searcher: IndexSearcher) -> list[Record]:
-        rows = [
-            row
-            for row in searcher.select_wishes(RowConditions(), _WISHES)
-            if visible.allows(searcher.session_of(row.doc))
-        ]
-        return [record for record in searcher.records(rows).values() if record is not None and not record.deleted]
-
-    viewer = Scope(scope.store, None, scope.config, scope.clock, viewer=Viewer(None))
-    return [_line(record, wish_of(record.given)) for record in viewer.answer(None, find)]
+    index, viewer = scope.store.indexer, Viewer(None)
+    with index.snapshot():
+        said = index.candidates(CandidateRequest(only_wishes=True, viewer=viewer, limit=_WISHES)).matches
+        wanted = [each for each in said if visible.allows(each.session)]
+        records = index.records(wanted, viewer)
+    found = (records.get(each.ref) for each in wanted)
+    return [_line(record, wish_of(record.given)) for record in found if record is not None and not record.deleted]
 
 
 def _line(record: Record, said: str = "") -> str:

@@ -6,7 +6,7 @@ side something was left out. Linear in the length of the text.
 
 from __future__ import annotations
 
-from smp_memory.index.tokenizer import STOP_WORDS, terms
+from smp_memory.text.tokenizer import STOP_WORDS, terms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

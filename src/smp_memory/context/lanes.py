@@ -16,14 +16,15 @@ from itertools import chain
 from smp_memory.context.budget import Lane, context_item, line_text
 from smp_memory.context.excerpts import QuestionWords
 from smp_memory.context.trace import ALREADY_TOLD, NOT_FOR_AGENT, REPEATED_KEY, WEAK, describe_replaced
-from smp_memory.index.documents import wish_of
-from smp_memory.index.query import inverse_frequency
-from smp_memory.index.tokenizer import STOP_WORDS
-from smp_memory.model.statuses import is_settled, status_of
+from smp_memory.model.candidates import NEWER, CandidateRequest
+from smp_memory.model.statuses import is_settled, last_successors, status_of
 from smp_memory.model.times import is_valid
-from smp_memory.model.types import KINDS, NUMBERED
+from smp_memory.model.types import KINDS
 from smp_memory.search.outdated import outdated
 from smp_memory.search.succession import OUTDATED, SETTLED, SUPERSEDED
+from smp_memory.text.memory_text import wish_of
+from smp_memory.text.tokenizer import STOP_WORDS
+from smp_memory.text.wildcards import inverse_frequency
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,10 +33,11 @@ if TYPE_CHECKING:
     from smp_memory.context.budget import ContextItem
     from smp_memory.context.candidates import CandidateSearch
     from smp_memory.context.request import ContextRequest
-    from smp_memory.context.trace import Candidate
-    from smp_memory.index.rows import Row
+    from smp_memory.context.trace import ContextCandidate
+    from smp_memory.model.candidates import Candidate
     from smp_memory.model.record import Record
-    from smp_memory.store.port import IndexSearcher
+    from smp_memory.privacy.visibility import Viewer
+    from smp_memory.search.port import SearchIndex
 
 SHARED_FILE_REASON = "holds in all sessions, read from a file for them"  # such a memory is not in the index
 SHARES = {
@@ -62,32 +64,40 @@ class ContextLanes:
     """The lanes of one context."""
 
     def __init__(
-        self, searcher: IndexSearcher, request: ContextRequest, search: CandidateSearch, shared: list[Record]
+        self,
+        index: SearchIndex,
+        viewer: Viewer | None,
+        request: ContextRequest,
+        search: CandidateSearch,
+        shared: list[Record],
     ) -> None:
-        self._searcher = searcher
+        self._index = index
+        self._viewer = viewer
         self._request = request
         self._search = search
         self._shared = shared  # memories outside of the index
         self._words = QuestionWords(search.words, self._weight) if search.words else None
-        self._records: dict[int, Record | None] = {}
-        self._matching: set[int] = set()  # docs
-        self._preferences: list[Candidate] = []
+        self._records: dict[str, Record | None] = {}
+        self._matching: set[str] = set()  # refs
+        self._preferences: list[ContextCandidate] = []
         self._outdated: Mapping[str, str] = {}  # refs, and those of the newer memories
+        self._replaced: Mapping[str, str] = {}
         self._first_of_key: dict[str, str] | None = None  # the preference that holds for each key
 
-    def lanes(self, candidates: dict[str, list[Candidate]]) -> list[Lane]:
+    def lanes(self, candidates: dict[str, list[ContextCandidate]]) -> list[Lane]:
         """The lanes of these candidates, which `CandidateSearch` has collected."""
-        self._preferences = [each for each in candidates["wishes"] if KINDS[NUMBERED[each.row.type]].is_named_by_key]
+        self._preferences = [each for each in candidates["wishes"] if KINDS[each.candidate.type].is_named_by_key]
         self._read_first(candidates)
         self._outdated = self._find_outdated(candidates)
-        matches = [each.row.doc for each in candidates.get("matches", ())]
+        self._replaced = self._find_replaced(candidates)
+        matches = [each.ref for each in candidates.get("matches", ())]
         best = set(matches[:_BEST])  # they come as matches, with more room
-        self._matching = {*matches, *(each.row.doc for each in candidates.get("written", ()))}
+        self._matching = {*matches, *(each.ref for each in candidates.get("written", ()))}
         if "matches" in candidates:
             strong, weak = self._by_floor(candidates["matches"])
             candidates = {**candidates, "matches": strong, WEAK: weak}
         items = {
-            name: self._items(name, [each for each in found if name in ("matches", WEAK) or each.row.doc not in best])
+            name: self._items(name, [each for each in found if name in ("matches", WEAK) or each.ref not in best])
             for name, found in candidates.items()
         }
         shared = {name: self._from_shared_files(name) for name in dict.fromkeys(each.type for each in self._shared)}
@@ -127,13 +137,13 @@ class ContextLanes:
             self._request.trace.shares = dict(SHARES)
         return [*others, Lane(items["matches"], rank=1), Lane(items[WEAK], rank=3)]
 
-    def _by_floor(self, candidates: list[Candidate]) -> tuple[list[Candidate], list[Candidate]]:
+    def _by_floor(self, candidates: list[ContextCandidate]) -> tuple[list[ContextCandidate], list[ContextCandidate]]:
         """The matches that are relevant enough, and the others, both in the order of the search.
 
         Only the first are judged, which takes reading them; a hit behind them is hardly ever relevant.
         """
         first = candidates[: min(_MOST_JUDGED, self._request.max_tokens // _TOKENS_PER_JUDGED)]
-        records = self._read([each.row for each in first])
+        records = self._read([each.candidate for each in first])
         strong = [
             each
             for each, record in zip(first, records, strict=True)
@@ -141,23 +151,23 @@ class ContextLanes:
             and each.relevance is not None
             and self._relevance(each, record) >= self._request.min_relevance
         ]
-        known = {each.row.doc for each in strong}
-        return strong, [each for each in candidates if each.row.doc not in known]
+        known = {each.ref for each in strong}
+        return strong, [each for each in candidates if each.ref not in known]
 
-    def _relevance(self, candidate: Candidate, record: Record) -> float:
+    def _relevance(self, candidate: ContextCandidate, record: Record) -> float:
         relevance = candidate.relevance(record) if candidate.relevance is not None else 0.0
         candidate.why = f"matches ({relevance:.2f})"
         return relevance
 
     # -- items
 
-    def _items(self, lane: str, candidates: list[Candidate]) -> Iterator[ContextItem]:
+    def _items(self, lane: str, candidates: list[ContextCandidate]) -> Iterator[ContextItem]:
         """The items of a lane; memories are read as they are drawn. Of wishes, the first preference of each key holds."""
         known: set[str] | None = set() if lane == "wishes" else None
-        replaced, trace = self._replaced(candidates), self._request.trace
+        replaced, trace = self._replaced, self._request.trace
         for start in range(0, len(candidates), _MORE):
             block = candidates[start : start + _MORE]
-            records = self._read([each.row for each in block])
+            records = self._read([each.candidate for each in block])
             for each, record in zip(block, records, strict=True):
                 if record is None or record.deleted:
                     continue
@@ -172,10 +182,10 @@ class ContextLanes:
                 yield item
 
     def _reason_against(
-        self, candidate: Candidate, record: Record, replaced: Mapping[int, list[Row]], known: set[str] | None
+        self, candidate: ContextCandidate, record: Record, replaced: Mapping[str, str], known: set[str] | None
     ) -> str:
         """Why a memory is left out; empty if it is not. `known`: the keys of preferences that were met before, in their order."""
-        if candidate.row.doc in replaced:
+        if candidate.ref in replaced:
             return SUPERSEDED
         if record.ref in self._outdated:
             return OUTDATED
@@ -185,10 +195,10 @@ class ContextLanes:
             return "" if holds else REPEATED_KEY
         return reason
 
-    def _detail(self, reason: str, candidate: Candidate, record: Record, replaced: Mapping[int, list[Row]]) -> str:
+    def _detail(self, reason: str, candidate: ContextCandidate, record: Record, replaced: Mapping[str, str]) -> str:
         """The same in a sentence that names the other memory, the status or the key."""
         if reason == SUPERSEDED:
-            return describe_replaced(reason, self._searcher.ref(replaced[candidate.row.doc][0].doc))
+            return describe_replaced(reason, replaced[candidate.ref])
         if reason in (OUTDATED, SETTLED):
             return describe_replaced(reason, self._outdated[record.ref] if reason == OUTDATED else status_of(record))
         if reason == REPEATED_KEY:
@@ -199,34 +209,38 @@ class ContextLanes:
             return f"applies to {record.applies_to if isinstance(record.applies_to, str) else ', '.join(map(str, record.applies_to))}"
         return "it is in the conversation already"
 
-    def _find_outdated(self, candidates: dict[str, list[Candidate]]) -> Mapping[str, str]:
+    def _find_outdated(self, candidates: dict[str, list[ContextCandidate]]) -> Mapping[str, str]:
         """The refs of memories that a newer one among the first of all lanes outdates, as far as they were read."""
-        docs = dict.fromkeys(each.row.doc for found in candidates.values() for each in found[:_COMPARED])
-        records = [record for doc in docs if (record := self._records.get(doc)) is not None]
+        refs = dict.fromkeys(each.ref for found in candidates.values() for each in found[:_COMPARED])
+        records = [record for ref in refs if (record := self._records.get(ref)) is not None]
         return outdated(records, one_user=True)
 
-    def _replaced(self, candidates: list[Candidate]) -> Mapping[int, list[Row]]:
-        """The docs of superseded memories, and the rows of their successors."""
-        if not self._searcher.has_successions:
+    def _find_replaced(self, candidates: dict[str, list[ContextCandidate]]) -> Mapping[str, str]:
+        """The refs of superseded memories, and those of their successors."""
+        every = {each.ref for found in candidates.values() for each in found}
+        if not every or not self._search.has_successions:
             return {}
-        return self._searcher.successors([each.row for each in candidates], self._search.at, self._search.allows)
+        asked = CandidateRequest(refs=every, viewer=self._viewer, now=self._search.at, fetch=[NEWER])
+        newer = self._index.candidates(asked).newer
+        found = {ref: last_successors(ref, newer, self._search.allows) for ref in every if ref in newer}
+        return {ref: successors[0].ref for ref, successors in found.items() if successors}
 
-    def _read_first(self, candidates: dict[str, list[Candidate]]) -> None:
+    def _read_first(self, candidates: dict[str, list[ContextCandidate]]) -> None:
         """Read the first memories of all lanes in one call."""
         first = {}
         tokens = self._request.max_tokens
         for name, found in candidates.items():
             share = (SHARES.get(name, 1.0)) if self._search.is_for_task else 1 / len(candidates)
             for each in found[: int(tokens * share) // _TOKENS_PER_LINE + 1]:
-                first[each.row.doc] = each.row
+                first[each.ref] = each.candidate
         self._read(list(first.values()))
 
-    def _item(self, candidate: Candidate, record: Record) -> ContextItem:
+    def _item(self, candidate: ContextCandidate, record: Record) -> ContextItem:
         is_wish = (
             KINDS[record.type].is_turn and candidate.section in KINDS
         )  # then only the sentence with the wish is shown
         said = wish_of(record.given) if is_wish else ""
-        words = self._words if candidate.row.doc in self._matching else None
+        words = self._words if candidate.ref in self._matching else None
         return context_item(record, candidate.section, candidate.score, candidate.why, words, said)
 
     def _from_shared_files(self, type: str) -> Iterator[ContextItem]:
@@ -252,8 +266,11 @@ class ContextLanes:
         """How much a word of the task counts when a long memory is cut; words that no memory has do not."""
         if term in STOP_WORDS:
             return 0.0
-        frequency = self._searcher.document_frequency(term)
-        return inverse_frequency(self._searcher.documents, frequency) if frequency else 0.0
+        known = self._search.vocabulary
+        if known is None or term not in known.frequencies:
+            known = self._index.vocabulary([term], self._viewer)
+        frequency = known.frequencies[term]
+        return inverse_frequency(known.documents, frequency) if frequency else 0.0
 
     # -- conditions that need the memory itself, not only its row
 
@@ -269,17 +286,19 @@ class ContextLanes:
         """Whether no other preference comes before this one for the same key: of the session, of `global`, a newer one, of a file."""
         if self._first_of_key is None:
             self._first_of_key = {}
-            known = self._read([each.row for each in self._preferences])
+            known = self._read([each.candidate for each in self._preferences])
             for each in (*known, *self._shared):
                 if each is not None and not each.deleted and KINDS[each.type].is_named_by_key and self._applies(each):
                     self._first_of_key.setdefault(_key(each), each.ref)
         return not _key(record) or self._first_of_key.get(_key(record), record.ref) == record.ref
 
-    def _read(self, rows: list[Row]) -> list[Record | None]:
-        missing = [row for row in rows if row.doc not in self._records]
+    def _read(self, candidates: list[Candidate]) -> list[Record | None]:
+        refs = [each.ref for each in candidates]
+        missing = [each for each, ref in zip(candidates, refs, strict=True) if ref not in self._records]
         if missing:
-            self._records.update(self._searcher.records(missing))
-        return [self._records.get(row.doc) for row in rows]
+            self._records.update(dict.fromkeys(each.ref for each in missing))
+            self._records.update(self._index.records(missing, self._viewer))
+        return [self._records[ref] for ref in refs]
 
     def _applies(self, record: Record) -> bool:
         """Whether a preference is for this agent, or for its task or topic."""

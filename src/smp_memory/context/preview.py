@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from smp_memory.context.builder import Context
     from smp_memory.model.hits import Hit, Hits
     from smp_memory.model.record import Record
-    from smp_memory.store.port import IndexSearcher, Store
+    from smp_memory.store.port import Store
 
 LIMIT = 200  # memories that match and are looked at, and memories that are listed as left out
 FRAME = "frame"  # in `shares`: the fence, its note, headings, names of sessions, notices
@@ -338,18 +338,16 @@ class OwnerSearch:
     def unseen_candidates(self, request: ContextRequest, known: Collection[str]) -> Iterator[PreviewItem]:
         """What would be a candidate for another reason than matching, if it were not hidden, of another user or not valid."""
 
-        def collect(searcher: IndexSearcher) -> list[tuple[str, Any, Record]]:
-            found = CandidateSearch(searcher, request).collect()
-            records = searcher.records([each.row for lane in found.values() for each in lane])
-            return [
-                (lane, each, record)
-                for lane, candidates in found.items()
-                for each in candidates
-                if lane not in MATCHES and (record := records.get(each.row.doc)) is not None
-            ]
-
+        index, viewer = self._scope.store.indexer, self._scope.viewer
+        with index.snapshot(all_sessions=True):
+            lanes = CandidateSearch(index, viewer, request).collect()
+            found = [(lane, each) for lane, those in lanes.items() if lane not in MATCHES for each in those]
+            records = index.records([each.candidate for _, each in found], viewer)
         seen = set(known)
-        for lane, candidate, record in self._scope.answer(None, collect):
+        for lane, candidate in found:
+            record = records.get(candidate.ref)
+            if record is None:
+                continue
             reason = None if record.ref in seen or record.deleted else self.reason(record)
             if reason is not None:
                 seen.add(record.ref)

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.context.budget import ContextItem, Lane
-    from smp_memory.index.rows import Row
+    from smp_memory.model.candidates import Candidate
     from smp_memory.model.hits import Hit
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
-    from smp_memory.store.port import IndexSearcher
+    from smp_memory.privacy.visibility import Viewer
+    from smp_memory.search.port import SearchIndex
 
 # -- reasons for which a memory is left out
 
@@ -48,21 +49,22 @@ WEAK = "weak"  # the lane of matches below the floor
 MATCHES = ("matches", "written", WEAK)  # lanes of memories that match the task
 
 
-class Candidate:
-    """A row of the index that may become a context item, before its memory is read."""
+class ContextCandidate:
+    """A candidate that may become a context item, before its memory is read."""
 
-    __slots__ = ("explain", "relevance", "row", "score", "section", "why")
+    __slots__ = ("candidate", "explain", "ref", "relevance", "score", "section", "why")
 
     def __init__(
         self,
-        row: Row,
+        candidate: Candidate,
         section: str,
         score: float,
         why: str,
         relevance: Callable[[Record], float] | None = None,
         explain: Callable[[Record], dict[str, Any]] | None = None,
     ) -> None:
-        self.row = row
+        self.candidate = candidate
+        self.ref = candidate.ref
         self.section = section
         self.score = score
         self.why = why
@@ -73,17 +75,23 @@ class Candidate:
 class TracedMemory:
     """A memory that was considered: by which lane, with which score, and why it was dropped if it was."""
 
-    __slots__ = ("_explain", "_relevance", "detail", "explain", "item", "lane", "reason", "record", "relevance", "row", "score", "section", "why")  # fmt: skip
+    __slots__ = ("_explain", "_relevance", "candidate", "detail", "explain", "item", "lane", "reason", "record", "relevance", "score", "section", "why")  # fmt: skip
 
     def __init__(
-        self, lane: str, section: str, score: float, why: str, record: Record | None = None, row: Row | None = None
+        self,
+        lane: str,
+        section: str,
+        score: float,
+        why: str,
+        record: Record | None = None,
+        candidate: Candidate | None = None,
     ) -> None:
         self.lane = lane
         self.section = section
         self.score = score
         self.why = why
         self.record = record  # None until `read`
-        self.row = row
+        self.candidate = candidate
         self.item: ContextItem | None = None  # as it was offered to the budget
         self.reason = self.detail = ""
         self.relevance: float | None = None
@@ -102,7 +110,7 @@ class ContextTrace:
 
     def __init__(self) -> None:
         self.offered: list[TracedMemory] = []
-        self.dropped: dict[Any, TracedMemory] = {}  # by doc or ref; the first reason counts
+        self.dropped: dict[str, TracedMemory] = {}  # by ref; the first reason counts
         self.shares: dict[str, float] = {}  # the largest share of the budget of each lane
         self.words = ""  # what was searched for
         self.is_narrowed = False  # whether topic and tags narrowed the search
@@ -120,7 +128,7 @@ class ContextTrace:
 
     # -- contexts
 
-    def offer(self, lane: str, candidate: Candidate | None, item: ContextItem) -> None:
+    def offer(self, lane: str, candidate: ContextCandidate | None, item: ContextItem) -> None:
         traced = TracedMemory(lane, item.section, item.score, item.why, item.record)
         traced.item = item
         if candidate is not None:
@@ -128,24 +136,24 @@ class ContextTrace:
         self.offered.append(traced)
 
     def drop(
-        self, lane: str, candidate: Candidate, reason: str, detail: str = "", record: Record | None = None
+        self, lane: str, candidate: ContextCandidate, reason: str, detail: str = "", record: Record | None = None
     ) -> None:
-        if candidate.row.doc not in self.dropped:
-            traced = TracedMemory(lane, candidate.section, candidate.score, candidate.why, record, candidate.row)
+        if candidate.ref not in self.dropped:
+            traced = TracedMemory(lane, candidate.section, candidate.score, candidate.why, record, candidate.candidate)
             traced._relevance, traced._explain = candidate.relevance, candidate.explain
             traced.reason, traced.detail = reason, detail
-            self.dropped[candidate.row.doc] = traced
+            self.dropped[candidate.ref] = traced
 
-    def finish(self, lanes: Iterable[Lane], searcher: IndexSearcher) -> None:
-        """Draw what the budget did not ask for, which offers or drops it, and read the records of dropped rows."""
+    def finish(self, lanes: Iterable[Lane], index: SearchIndex, viewer: Viewer | None) -> None:
+        """Draw what the budget did not ask for, which offers or drops it, and read the records of dropped candidates."""
         for lane in lanes:
             for _ in lane.items:
                 pass
-        rows = [each.row for each in self.dropped.values() if each.record is None and each.row is not None]
-        records = searcher.records(rows) if rows else {}
-        for traced in self.dropped.values():
-            if traced.record is None and traced.row is not None:
-                traced.record = records.get(traced.row.doc)
+        unread = [each for each in self.dropped.values() if each.record is None]
+        records = index.records([each.candidate for each in unread if each.candidate is not None], viewer)
+        for traced in unread:
+            if traced.candidate is not None:
+                traced.record = records.get(traced.candidate.ref)
         for traced in (*self.offered, *self.dropped.values()):
             traced.compute()
 

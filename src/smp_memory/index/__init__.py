@@ -15,34 +15,6 @@ from __future__ import annotations
 from smp_memory import event_log
 
 _reported: set[str] = set()
-_missing: set[str] = set()  # libraries without which the index on disk cannot be used
-_uses_disk: list[bool] = []
-
-
-class LibraryMissing(Exception):
-    """A library turned out to be missing while the index on disk is open; the caller starts again with an index in RAM."""
-
-
-def libraries_are_loaded() -> bool:
-    """Whether no library is known to be missing; libraries that were not needed yet are not tried."""
-    return not _missing
-
-
-def record_use_of_disk() -> None:
-    """Record that this process has the index on disk open."""
-    _uses_disk.append(True)
-
-
-def report_missing(library: str, error: Exception) -> None:
-    """Log once that a library does not load."""
-    if library in _reported:
-        return
-    _reported.add(library)
-    text = (
-        f"{library} cannot be loaded ({type(error).__name__}: {error}). Queries work without it, but they are slower and may find less. "
-        f"Install it: pip install {library}"
-    )
-    event_log.emit("query", event_log.WARNING, "library_missing", text, library=library)
 
 
 def report_meaning(event: str, text: str) -> None:
@@ -50,12 +22,3 @@ def report_meaning(event: str, text: str) -> None:
     if event not in _reported:
         _reported.add(event)
         event_log.emit("query", event_log.WARNING, event, text)
-
-
-def leave_disk(library: str, error: Exception) -> None:
-    """Record that the index on disk cannot be used without this library; raise LibraryMissing if it is open."""
-    report_missing(library, error)
-    if library not in _missing:
-        _missing.add(library)
-        if _uses_disk:
-            raise LibraryMissing(library)

@@ -11,10 +11,11 @@ import time
 from itertools import islice
 
 from smp_memory.index import report_meaning
-from smp_memory.index.documents import IndexDocument, facts_in
+from smp_memory.index.documents import IndexDocument
 from smp_memory.index.rows import POSITION_BITS, IndexUnusable, Rows
 from smp_memory.index.snapshot import INDEX_PREFIX, ROWS_FILE, index_folders
 from smp_memory.index.text import TextIndex
+from smp_memory.model.candidates import TRAITS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,6 +116,14 @@ class Index:
         self.vectors = None
         self.vector_failure = f"Searched by words alone, not by meaning: {error}"
         report_meaning("model_failed", self.vector_failure)
+
+    def count(self) -> int:
+        """The number of memories, deleted ones included."""
+        return int(self.rows.one("SELECT count(*) FROM memory") or 0)
+
+    def is_intact(self) -> bool:
+        """Whether it is undamaged, as far as a quick check finds out."""
+        return bool(self.rows.one("PRAGMA quick_check") == "ok")
 
     @property
     def exists(self) -> bool:
@@ -259,7 +268,7 @@ class Index:
         for row in self.rows.select("1", (), "doc", -1):
             values = {name: value for name, value in row._asdict().items() if name not in _NOT_COMPARABLE}
             values["author"] = row.author and self.rows.name_of(row.author)
-            values["facts"] = *facts_in(row.facts)[:3], *facts_in(row.facts)[4:]
+            values["facts"] = row.facts & TRAITS
             values["position"] = row.doc & (1 << POSITION_BITS) - 1
             values["tags"] = [
                 tag for (tag,) in self.rows.all("SELECT tag FROM tag WHERE doc = ? ORDER BY 1", (row.doc,))

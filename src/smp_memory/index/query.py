@@ -1,29 +1,21 @@
-"""Queries as the index understands them: conditions on rows and their SQL, text queries and matches, term weights, wildcards.
-
-Wildcards: `auth*`, `*service`, `a*b`; only `*` is special. The index has terms, and those of English words are stems:
-a typed prefix may be longer than the stem, and endings are lost. So a pattern that only ends in `*` is matched by
-terms alone. One that goes on after a `*` is *loose*: terms tell which memories may match it, and their words as
-written (`smp_memory.index.tokenizer.spellings`) which ones do.
-Non-guarantees: a loose pattern may miss a word whose stem has lost an ending that is not in the list here.
-"""
+"""Queries as the index understands them: conditions on rows and their SQL, text queries and matches, term weights."""
 
 from __future__ import annotations
 
 import json
 from collections import namedtuple
 from functools import partial
-from math import log
 
-from smp_memory.index.documents import DELETED, label_key, tag_label, topic_label
+from smp_memory.index.documents import DELETED, tag_label, topic_label
 from smp_memory.index.rows import POSITION_BITS
-from smp_memory.index.tokenizer import stem
+from smp_memory.text.memory_text import label_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
     from typing import Any, NamedTuple
 
-    from smp_memory.index.rows import Row, Rows
+    from smp_memory.index.rows import Rows
 
 NOT_VALID = "(since > ? OR until <= ?)"  # of the table `validity`
 _FEW = 2000  # rows: up to so many are collected first; beyond, each candidate is tested
@@ -41,15 +33,15 @@ class RowConditions:
         self.sessions: list[int] | None = None
         self.types: list[int] = []
         self.agents: list[int] | None = None
-        self.tags: list[str] = []
-        self.all_tags: list[str] = []
-        self.not_tags: list[str] = []
-        self.topics: list[str] = []
+        self.tags: Sequence[str] = ()
+        self.all_tags: Sequence[str] = ()
+        self.not_tags: Sequence[str] = ()
+        self.topics: Sequence[str] = ()
         self.since: int | None = None
         self.until: int | None = None
         self.min_importance: float | None = None
         self.min_confidence: float | None = None
-        self.confidence: list[float] = []
+        self.confidence: Sequence[float] = ()
         self.pinned: bool | None = None
         self.include_deleted = False
         self.only_deleted = False  # only for `RowSelection`: memories in the trash, whatever `include_deleted` says
@@ -100,7 +92,7 @@ class RowConditions:
         """Whether there are conditions on tags or topics, which a row does not have."""
         return bool(self.tags or self.all_tags or self.not_tags or self.topics)
 
-    def admits(self, row: Row) -> bool:
+    def admits(self, row: Any) -> bool:
         """Whether a row meets all conditions but those on tags, topics and bounds."""
         return self.admits_values(row.doc, row.type, row.author, row.created) and (
             self.include_deleted or not row.deleted
@@ -116,7 +108,7 @@ class RowConditions:
             and (self.until is None or created < self.until)
         )
 
-    def meets_bounds(self, row: Row) -> bool:
+    def meets_bounds(self, row: Any) -> bool:
         """Whether a row meets the conditions that labels cannot express."""
         if self.min_importance is not None and (row.importance is None or row.importance < self.min_importance):
             return False
@@ -319,90 +311,3 @@ def only_docs(matches: MatchColumns, admits: Callable[[int], bool]) -> MatchColu
 def text_matches(values: Iterable[tuple[int, float, int, int]]) -> list[TextMatch]:
     """Matches from tuples. They are many, so they are created without a Python call for each."""
     return list(map(partial(tuple.__new__, TextMatch), values))
-
-
-def inverse_frequency(documents: int, having: int) -> float:
-    """BM25's weight of a term that `having` of the documents have."""
-    return log(1 + (max(documents - having, 0) + 0.5) / (having + 0.5))
-
-
-# -- wildcards
-
-_COMPLETIONS = ("", "e", "s", "es", "ed", "d", "ing", "ng", "g", "ion", "on", "tion", "ation", "ational", "ment", "ent",
-                "ness", "ess", "able", "le", "ly", "y", "ies", "er", "ity", "ty", "ive", "ize", "ous", "ful", "al", "ism",
-                "ist", "ance", "ence", "ications")  # fmt: skip
-_ENDINGS = frozenset(
-    """s e d r y es ed ing ings er ers or ors ion ions ation ations ational ationally ative atively ate ates ated ating ator
-    ators ication ications icate icates icated icating ment ments mental ness nesses able ably ability abilities ible ibly
-    ibility ful fully fulness less lessness ly ies ied ier iest ying ity ities ive ives ively iveness ivity ivities ize izes
-    ized izing izer izers ization izations ise ises ised ising isation ous ously ousness al als ally ality alities alize
-    alized ism isms ist ists ance ances ence ences ent ents ently ant ants ic ics ical ically icity st ogy ogies l ls ys ement ements emented ely eness eful
-    efully ency encies acy acies ables abled eable lable alization alizations alizer alizers alizing alizes ional ionals
-    ionally ioned ioning ately atives ativity icator icators ingly edly ered ering eous eously lation lations ented enting
-    antly ibilities ility ilities lic lize""".split()  # noqa: SIM905
-).union(letter + ending for letter in "bdfgklmnprstvz" for ending in ("ing", "ings", "ed", "er", "ers"))
-_SHORTEST_STEM = 2
-
-
-def term_matcher(pattern: str) -> Callable[[str], object]:
-    """A function that tells whether a term matches the pattern; for a loose pattern, whether it may match.
-
-    Terms are stems, so the typed prefix may be longer than they are: `authentica*` matches `authent`, too.
-    """
-    import re
-
-    stems = _stems_of_loose(pattern) if is_loose(pattern) else _shorter_stems(pattern)
-    return re.compile("|".join([_expression(pattern), *stems])).fullmatch
-
-
-def is_loose(pattern: str) -> bool:
-    """Whether stems cannot decide a match: `*service` and `auth*tion` ask for endings, which stems have lost."""
-    return "*" in pattern[:-1] and pattern.isascii()
-
-
-def matches_spelling(pattern: str, words: Iterable[str]) -> bool:
-    """Whether a pattern matches one of these words as written."""
-    import re
-
-    return any(map(re.compile(_expression(pattern)).fullmatch, words))
-
-
-def literal_prefix(pattern: str) -> str:
-    """The prefix that all terms of a pattern have; may be empty."""
-    prefix = pattern.partition("*")[0]
-    if is_loose(pattern):
-        return prefix[:_SHORTEST_STEM]
-    for each in _shorter_stems(pattern):
-        while not each.startswith(prefix):
-            prefix = prefix[:-1]
-    return prefix
-
-
-def _shorter_stems(pattern: str) -> tuple[str, ...]:
-    """Stems of words with the pattern's prefix that are too short to have the prefix themselves."""
-    prefix = pattern[:-1]
-    if pattern[-1:] != "*" or not (prefix.isascii() and prefix.isalpha()):
-        return ()
-    stems = {stem(prefix + ending) for ending in _COMPLETIONS}
-    return tuple(sorted(each for each in stems if not each.startswith(prefix)))
-
-
-def _stems_of_loose(pattern: str) -> list[str]:
-    """Expressions for the stems of words that may match a loose pattern, cut wherever an English ending may begin."""
-    import re
-
-    found = []
-    for place in range(len(pattern)):
-        if any(map(re.compile(_expression(pattern[place:])).fullmatch, _ENDINGS)):
-            stem_part = pattern[: place + 1] if pattern[place] == "*" else pattern[:place]
-            found.append(_expression(stem_part) + "[eiyl]?")
-    return found
-
-
-def _expression(pattern: str) -> str:
-    """A regular expression without backtracking: a part between two `*` matches where it first occurs."""
-    from re import escape
-
-    first, *others = map(escape, pattern.split("*"))
-    between = "".join(f"(?>.*?{each})" for each in others[:-1] if each)
-    return f"{first}{between}.*{others[-1]}" if others else first

@@ -84,6 +84,7 @@ NULL = ""  # in values to insert: binding a None takes Python's sqlite3 longer t
 _MAY_BE_NULL = "updated, author, importance, confidence, pinned, deleted, status, severity, impact, approved"
 _VALUES = ",".join(f"nullif(?, '{NULL}')" if each in _MAY_BE_NULL.split(", ") else "?" for each in COLUMNS.split(", "))
 _SESSION = "no, id, files, seq, size, whole, last, names, watched, stats, about"
+_PLACES_OF_DOCS = "SELECT doc, id, places FROM wanted CROSS JOIN memory ON doc = wanted.no"
 _OF_DOCS = f"SELECT {COLUMNS} FROM wanted CROSS JOIN memory ON doc = wanted.no"
 
 
@@ -122,6 +123,19 @@ else:  # `typing` takes a new process 5 ms to load
     Row = namedtuple("Row", COLUMNS)
 
 _row = partial(tuple.__new__, Row)  # a Row from a tuple of SQLite
+
+
+if TYPE_CHECKING:
+
+    class PlacedRow(NamedTuple):
+        """Where the entries of a memory are, for the reader of records."""
+
+        doc: int
+        id: str
+        places: str
+
+else:
+    PlacedRow = namedtuple("PlacedRow", "doc id places")
 
 
 class IndexedSession:
@@ -403,6 +417,10 @@ class Rows:
 
     def by_docs(self, docs: Sequence[int]) -> dict[int, Row]:
         return {values[0]: _row(values) for values in self.of(_OF_DOCS, docs)}
+
+    def places(self, docs: Sequence[int]) -> list[PlacedRow]:
+        """Where the entries of these memories are."""
+        return [PlacedRow(*values) for values in self.of(_PLACES_OF_DOCS, docs)]
 
     def of(self, selection: str, numbers: Sequence[int]) -> Iterable[Any]:
         """The rows of a selection that joins these numbers, as the table `wanted(no)`."""

@@ -19,19 +19,10 @@ from operator import itemgetter
 
 from smp_memory.index import unindexed
 from smp_memory.index.engine import PREFIX, TantivyEngine, is_available
-from smp_memory.index.query import (
-    EXPANSIONS,
-    MatchColumns,
-    TextMatch,
-    TextQuery,
-    Weights,
-    inverse_frequency,
-    literal_prefix,
-    only_docs,
-    term_matcher,
-)
+from smp_memory.index.query import EXPANSIONS, MatchColumns, TextMatch, TextQuery, Weights, only_docs
 from smp_memory.index.rows import IndexUnusable
-from smp_memory.index.spelling import (
+from smp_memory.index.unindexed import UnindexedText
+from smp_memory.text.spelling import (
     LONG,
     MORE_THAN_ONE,
     NEAR_START,
@@ -41,8 +32,8 @@ from smp_memory.index.spelling import (
     simple_variants,
     variants,
 )
-from smp_memory.index.tokenizer import STOP_WORDS, stem
-from smp_memory.index.unindexed import UnindexedText
+from smp_memory.text.tokenizer import STOP_WORDS, stem
+from smp_memory.text.wildcards import inverse_frequency, literal_prefix, term_matcher
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,13 +21,13 @@ import smp_memory
 from smp_memory import event_log
 from smp_memory.errors import SMPError
 from smp_memory.incomplete import SESSION_GONE
-from smp_memory.index.query import RowConditions
 from smp_memory.integrations.hooks.events import CLIENTS
 from smp_memory.integrations.hooks.session_state import FOLDER as HOOKS_FOLDER
 from smp_memory.integrations.hooks.session_state import LOG as HOOKS_LOG
 from smp_memory.lifecycle.maintenance import EVERY, last_runs
 from smp_memory.lifecycle.transitions import ACTIVE, ARCHIVED, CREATED, DECAYING, DELETED, IDLE
 from smp_memory.metrics import COUNTER, GAUGE, Metric, MetricSamples
+from smp_memory.model.candidates import PROBLEMS, CandidateRequest
 from smp_memory.model.history import COLD
 from smp_memory.model.storage_reports import names_of
 from smp_memory.model.types import KINDS, SEVERITIES, names_where
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from smp_memory.memory import Memory
     from smp_memory.metrics import Labels
-    from smp_memory.store.port import IndexSearcher
+    from smp_memory.search.port import SearchIndex
 
     Values = dict[Labels, float]
     Part = Iterator[tuple[Metric, Values]]
@@ -145,32 +145,31 @@ def _sessions(memory: Memory) -> Part:
 
 
 def _memories(memory: Memory) -> Part:
-    counts: dict[Metric, Values] = memory.store.indexer.answer(None, _indexed)
+    index = memory.store.indexer
+    with index.snapshot():
+        counts = _indexed(index)
     yield from counts.items()
 
 
-def _indexed(searcher: IndexSearcher) -> dict[Metric, Values]:
-    kept, all = RowConditions(), RowConditions()
-    all.include_deleted = True
-    by_type = searcher.counts(["type"], kept)["type"]
-    written = [last for count, last, _ in searcher.session_usage().values() if count]
+def _indexed(index: SearchIndex) -> dict[Metric, Values]:
+    by_type = index.facets(CandidateRequest(), ["type"]).counts["type"]
+    deleted = index.facets(CandidateRequest(only_deleted=True), ["type"]).counts["type"]
+    written = [each.written for each in index.activity().values() if each.memories]
+    problems = index.candidates(CandidateRequest(limit=0, fetch=[PROBLEMS])).every_problem
     return {
         LAST_WRITE: {(): max(written) / 1_000_000} if written else {},
         MEMORIES: {(name,): by_type.get(name, 0) for name in KINDS},
-        DELETED_MEMORIES: {(): sum(searcher.counts(["type"], all)["type"].values()) - sum(by_type.values())},
-        OPEN_FINDINGS: _count(SEVERITIES, _open_severities(searcher)),
-        UNREADABLE: {(): len(searcher.problems(None))},
+        DELETED_MEMORIES: {(): sum(deleted.values())},
+        OPEN_FINDINGS: _count(SEVERITIES, _open_severities(index)),
+        UNREADABLE: {(): len(problems)},
     }
 
 
-def _open_severities(searcher: IndexSearcher) -> Iterator[str]:
-    kinds = {KINDS[name].number: KINDS[name] for name in names_where("is_open_until_closed")}
-    conditions = RowConditions()
-    conditions.types = list(kinds)
-    for row in searcher.select(conditions, "newest", -1):
-        status = (row.status or "").strip().lower().replace("-", "_").replace(" ", "_")
-        if status not in kinds[row.type].settled:
-            yield (row.severity or "").strip().lower()
+def _open_severities(index: SearchIndex) -> Iterator[str]:
+    for each in index.candidates(CandidateRequest(types=names_where("is_open_until_closed"))).matches:
+        status = (each.status or "").strip().lower().replace("-", "_").replace(" ", "_")
+        if status not in KINDS[each.type].settled:
+            yield (each.severity or "").strip().lower()
 
 
 def _sizes(memory: Memory) -> Part:

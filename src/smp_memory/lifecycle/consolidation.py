@@ -29,10 +29,10 @@ from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.index.tokenizer import STOP_WORDS, terms
 from smp_memory.model.statuses import is_settled
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS, SEVERITIES, names_where, severity_rank
+from smp_memory.text.tokenizer import STOP_WORDS, terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

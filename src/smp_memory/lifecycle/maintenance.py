@@ -37,6 +37,7 @@ from smp_memory.lifecycle.retention import upcoming
 from smp_memory.lifecycle.session_states import due_to_archive, lifecycle_times, state_marks
 from smp_memory.lifecycle.sessions import archive_session, purge_record
 from smp_memory.lifecycle.transitions import PURGED, announces_purge, due_transition
+from smp_memory.model.candidates import CandidateRequest
 from smp_memory.model.entry import BY_MAINTENANCE
 from smp_memory.model.storage_reports import DELETED, names_of
 from smp_memory.model.times import EPOCH, to_moment, to_text
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from smp_memory.lifecycle.open_session import OpenSession
     from smp_memory.model.storage_reports import SessionHead
     from smp_memory.scope import Scope
-    from smp_memory.store.port import IndexSearcher, Store
+    from smp_memory.store.port import Store
     from smp_memory.write.operations import Operation
 
     Access = tuple[str, int, str]  # id, count, time of the last one
@@ -220,11 +221,11 @@ class _Maintenance:
 
     def _decay(self) -> Iterator[str]:
         self._store.access.flush()
-        self._store.indexer.count_all_accesses()
+        self._store.indexer.count_accesses()
         return iter(())
 
     def _index(self) -> Iterator[str]:
-        if not self._store.indexer.answer(None, _is_intact):
+        if not self._store.indexer.is_intact():
             if not self._dry_run:
                 self._store.indexer.rebuild()
             yield "rebuilt the index"
@@ -259,7 +260,7 @@ class _Maintenance:
                 yield f"{name}: uses of {_memories(count)}"
         if end:
             self._store.access.remove_before(end)
-            self._store.indexer.count_all_accesses(from_start=True)
+            self._store.indexer.count_accesses(from_start=True)
         self._store.session_uses.compact()
 
     def _tidy(self) -> Iterator[str]:
@@ -293,7 +294,7 @@ class _Maintenance:
         yield from self._purge_sessions()
         if distrust(self._now, self._evidence) or self._dry_run:
             return
-        for name in self._store.indexer.answer(None, _sessions_with_deleted):
+        for name in [name for name, known in self._store.indexer.activity().items() if known.has_deleted]:
             config = self._store.session(name).config
             if not config["lifecycle.auto_purge"] or not config.allows(REMOVE):
                 continue
@@ -350,14 +351,6 @@ class _Maintenance:
         return True
 
 
-def _is_intact(searcher: IndexSearcher) -> bool:
-    return searcher.is_intact()
-
-
-def _sessions_with_deleted(searcher: IndexSearcher) -> list[str]:
-    return searcher.sessions_with_deleted()
-
-
 def _logged_accesses(store: Store) -> tuple[dict[str, list[Access]], int]:
     """The memories in the access log, by session, with their total counts; and the offset up to which the log was read."""
     store.access.flush()
@@ -366,19 +359,13 @@ def _logged_accesses(store: Store) -> tuple[dict[str, list[Access]], int]:
     for name, _ in logged:
         session, _, id = name.rpartition("/")
         names.setdefault(session, set()).add(id)
-    store.indexer.count_all_accesses()
-
-    def read(searcher: IndexSearcher) -> dict[str, list[Access]]:
-        found: dict[str, list[Access]] = {}
-        for session, ids in names.items():
-            rows = [row for id in sorted(ids) if (row := searcher.row(session, id)) is not None and not row.deleted]
-            accesses = searcher.accesses([row.doc for row in rows])
-            used = [(row.id, *_as_text(accesses[row.doc])) for row in rows if row.doc in accesses]
-            if used:
-                found[session] = used
-        return found
-
-    return store.indexer.answer(None, read), end
+    store.indexer.count_accesses()
+    refs = [f"{session}/{id}" for session, ids in names.items() for id in ids]
+    found: dict[str, list[Access]] = {}
+    for each in sorted(store.indexer.candidates(CandidateRequest(refs=refs)).matches, key=lambda each: each.id):
+        if each.last_use is not None:
+            found.setdefault(each.session, []).append((each.id, *_as_text((each.uses, each.last_use))))
+    return found, end
 
 
 def _flush_access_counts(session: OpenSession, used: list[Access]) -> int:

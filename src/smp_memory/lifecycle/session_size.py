@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from smp_memory.index.decay_inputs import decay_inputs, joint_searcher
-from smp_memory.index.query import RowConditions
 from smp_memory.lifecycle.compaction_plan import estimate_gain
 from smp_memory.lifecycle.quota import SizeReport, Thresholds, size_report
 from smp_memory.lifecycle.retention import PreservationRules, WeighedMemory
+from smp_memory.model.candidates import LATEST, CandidateRequest
+from smp_memory.model.decay import DecayInputs
 from smp_memory.model.history import COLD
 from smp_memory.model.times import EPOCH, to_microseconds
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from smp_memory.config.settings import Config
     from smp_memory.model.decay import Policy
     from smp_memory.model.entry import Entry
-    from smp_memory.store.port import IndexSearcher, SessionStore, Store
+    from smp_memory.store.port import SessionStore, Store
 
     Figures = dict[str, tuple[float, float, datetime | None]]  # priority, priority without floor, last access
 
@@ -30,29 +30,13 @@ _STEP = timedelta(hours=1)  # resolution of the growth samples
 def figures(store: Store, session: str, policy: Policy, now: datetime) -> Figures:
     """Priority and last access of each memory, by id; from the index, without reading the session."""
     moment = to_microseconds(now)
-
-    def read(searcher: IndexSearcher) -> Figures:
-        conditions = RowConditions()
-        conditions.sessions = searcher.session_numbers([session])
-        conditions.include_deleted = True
-        rows = searcher.select(conditions, "oldest", -1)
-        accesses = searcher.accesses([row.doc for row in rows])
-        joint = joint_searcher(policy, searcher)
-        known_facts = ((row, decay_inputs(row, accesses, joint)) for row in rows)
-        return {
-            row.id: (
-                policy.priority(facts, moment),
-                policy.without_floor(facts, moment),
-                _last(accesses.get(row.doc)),
-            )
-            for row, facts in known_facts
-        }
-
-    return store.indexer.answer([session], read)
-
-
-def _last(access: tuple[int, int] | None) -> datetime | None:
-    return EPOCH + timedelta(microseconds=access[1]) if access is not None else None
+    asked = CandidateRequest(sessions=[session], include_deleted=True, fetch=[LATEST] if policy.is_joint else ())
+    found: Figures = {}
+    for each in store.indexer.candidates(asked).matches:
+        inputs, used = DecayInputs.of_candidate(each), each.last_use
+        last = EPOCH + timedelta(microseconds=used) if used is not None else None
+        found[each.id] = policy.priority(inputs, moment), policy.without_floor(inputs, moment), last
+    return found
 
 
 def weighed_memories(store: Store, session: SessionStore, policy: Policy, now: datetime) -> list[WeighedMemory]:

@@ -31,7 +31,7 @@ from smp_memory.model.storage_reports import ARCHIVED, DELETED, SessionHead
 from smp_memory.model.times import EPOCH, to_moment, to_text
 
 if TYPE_CHECKING:
-    from smp_memory.store.port import IndexSearcher, Store
+    from smp_memory.store.port import Store
 
 IMPORTED_BEFORE = timedelta(hours=1)  # entries older than this when they are written count as imported
 
@@ -64,10 +64,8 @@ def _heads(store: Store, sessions: list[str] | None) -> list[SessionHead]:
 
 
 def _indexed_usage(store: Store, sessions: list[str] | None) -> dict[str, tuple[int, int, int]]:
-    def read(searcher: IndexSearcher) -> dict[str, tuple[int, int, int]]:
-        return searcher.session_usage()
-
-    return store.indexer.answer(sessions, read)
+    """By session: number of memories, last write, last access."""
+    return {name: (each.memories, each.written, each.used) for name, each in store.indexer.activity(sessions).items()}
 
 
 class Writes(NamedTuple):

@@ -30,10 +30,10 @@ from math import log, sqrt
 from operator import mul, sub
 from typing import Any, NamedTuple
 
-from smp_memory.index.tokenizer import STOP_WORDS, terms
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
 from smp_memory.overview.summary import summarize
+from smp_memory.text.tokenizer import STOP_WORDS, terms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

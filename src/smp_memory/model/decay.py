@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from smp_memory.config.settings import Config
+    from smp_memory.model.candidates import Candidate
     from smp_memory.model.record import Record
     from smp_memory.model.types import Kind
 
@@ -142,6 +143,17 @@ class DecayInputs:
             access_count=_count(access.get("count")) if access_count is None else access_count,
             last_access=_moment(access.get("last")) if last_access is None else last_access,
         )
+
+    @classmethod
+    def of_candidate(cls, each: Candidate) -> DecayInputs:
+        """The inputs from what an index knows of a memory; its times are the latest among it and those related, if they were asked for."""
+        made = cls(
+            each.type, each.created, each.updated, each.importance, each.pinned, each.status, each.severity, each.impact,
+            each.confidence, each.approved, each.uses, each.last_use,
+        )  # fmt: skip
+        if each.latest is not None:
+            made.created, made.updated, made.last_access = each.latest
+        return made
 
 
 def impact_level(impact: Any) -> str | None:

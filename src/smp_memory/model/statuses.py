@@ -13,7 +13,7 @@ A memory says in these ways that it supersedes another one, or is superseded:
     field             `supersedes` on the new memory, `superseded_by` on the old one, also inside `resolution`: an id or several
 
 A memory is named by its session and its id; an id without a session is one of the session of the memory that names it.
-What is not the id of a memory says nothing.
+What is not the id of a memory says nothing. Of a chain A ← B ← C the successor of A and of B is C; of a circle the newest memory counts.
 
 Guarantees: never raises, whatever a person typed. In doubt a memory counts as open: an unknown status keeps it.
 """
@@ -26,13 +26,15 @@ from smp_memory.model.types import ACTIVE, EXPLICIT, KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
+    from smp_memory.model.candidates import Candidate
     from smp_memory.model.record import Record
 
     Name = tuple[str, str]  # session and id
 
+_MOST_ENDS = 3  # successors of one memory: what many claim to supersede does not bring them all
 _INFERRED_SOURCES = ("inferred", "behavior", "behaviour", "observed", "pattern")
 
 
@@ -155,3 +157,34 @@ def _name(target: Any, session: str) -> Name | None:
         return None
     other, _, id = target.rpartition("/")
     return (other or session, id) if ids.is_valid(id) and ids.is_valid(other or session) else None
+
+
+def last_successors(
+    ref: str, newer: Mapping[str, Sequence[Candidate]], allows: Callable[[str], bool] | None = None
+) -> list[Candidate]:
+    """The memories at the ends of the chains that begin at a memory, the newest first; empty if nothing took its place.
+
+    `newer`: by ref the memories that directly took its place (`Candidates.newer`). `allows` tells which sessions count (None: all).
+    """
+    reached: dict[str, Candidate] = {}
+    edge = [ref]
+    while edge:
+        found = {
+            each.ref: each for old in edge for each in newer.get(old, ()) if allows is None or allows(each.session)
+        }
+        edge = [each for each in found if each not in reached]
+        reached.update(found)
+    ends = [each for name, each in reached.items() if not _has_newer(name, newer, allows)]
+    if not ends and reached:  # a circle
+        ends = [max(reached.values(), key=_age)]
+        if ends[0].ref == ref:
+            return []
+    return sorted(ends, key=_age, reverse=True)[:_MOST_ENDS]
+
+
+def _has_newer(ref: str, newer: Mapping[str, Sequence[Candidate]], allows: Callable[[str], bool] | None) -> bool:
+    return any(allows is None or allows(each.session) for each in newer.get(ref, ()))
+
+
+def _age(candidate: Candidate) -> tuple[int, str, int]:
+    return candidate.created, candidate.session, candidate.position

@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from smp_memory.model.decay import Policy
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.hits import Hit
     from smp_memory.model.reports import Problem
     from smp_memory.model.storage_reports import SessionHead
     from smp_memory.scope import Scope
+    from smp_memory.search.port import SearchIndex
     from smp_memory.search.query import Query
-    from smp_memory.store.port import IndexSearcher, SearchIndex, Store
+    from smp_memory.store.port import Store
 
-    SearchFunction = Callable[[Query, IndexSearcher, Policy], Hits]
+    SearchFunction = Callable[..., Hits]  # `search.path.search_index`
 
     Histories = dict[str, Mapping[str, RecordHistory]]  # by session and id
 
@@ -131,7 +131,7 @@ def _search_archived(
         archived = [each for each in archived if each.version is not None]  # others have no memories
     with _building[0]:
         index, places = _index_of(scope, query.sessions, cold, archived, others)
-    hits: Hits = index.answer(None, lambda searcher: search_index(query, searcher, policy), viewer=scope.viewer)
+    hits = search_index(query, index, policy, scope.viewer, ignores_missing=True)
     paths = {each.session: each.path for each in archived}
     for hit in hits:
         name = hit.record.session
@@ -222,15 +222,19 @@ def _added(one: dict[str, dict[str, int]], other: dict[str, dict[str, int]]) -> 
 
 
 def _sortable(hit: Hit) -> Any:
-    """A hit with what `sort_key` reads of a ranked row."""
+    """A hit with what `sort_key` reads of a ranked candidate."""
     record = hit.record
     importance = float(record.importance) if isinstance(record.importance, int | float) else None
     count = record.access.get("count") if isinstance(record.access, dict) else 0
     return SimpleNamespace(
         score=hit.score,
         priority=hit.priority,
-        row=SimpleNamespace(
-            created=record.created.timestamp(), importance=importance, severity=getattr(record, "severity", None), doc=0
+        candidate=SimpleNamespace(
+            created=record.created.timestamp(),
+            importance=importance,
+            severity=getattr(record, "severity", None),
+            session="",
+            position=0,
         ),
         inputs=SimpleNamespace(access_count=count if type(count) is int else 0),
     )

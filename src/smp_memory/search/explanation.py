@@ -18,17 +18,16 @@ from copy import copy
 
 from smp_memory.errors import InvalidQuery
 from smp_memory.incomplete import memory_not_found
-from smp_memory.index.query import RowConditions, text_matches
-from smp_memory.index.tokenizer import ParsedText
+from smp_memory.model.candidates import LATEST, NEAR_ENOUGH, NEWER, CandidateRequest
 from smp_memory.model.history import COLD
+from smp_memory.model.statuses import last_successors
 from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 from smp_memory.search.path import SearchRun, check, merged, search
 from smp_memory.search.query import LIMIT, RELEVANCE
-from smp_memory.search.ranking import Ranking, uses_embeddings
 from smp_memory.search.records import find
-from smp_memory.search.scoring import CANDIDATES, NEAR_ENOUGH, RARITY
+from smp_memory.search.scoring import CANDIDATES
 from smp_memory.search.succession import newer_first
 from smp_memory.search.unmet_conditions import UnmetConditions
 
@@ -37,13 +36,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from smp_memory.index.rows import Row
-    from smp_memory.model.decay import Policy
+    from smp_memory.model.candidates import Candidates
     from smp_memory.model.hits import Hit
     from smp_memory.model.record import Record
     from smp_memory.search.query import Query
-    from smp_memory.search.ranking import RankedRow
-    from smp_memory.store.port import IndexSearcher
+    from smp_memory.search.ranking import Ranked, Ranking
 
 MOST = LIMIT  # hits that are read to find a rank
 _FIRST, _GROWTH = 128, 8
@@ -183,13 +180,7 @@ def _find_rank(explanation: Explanation, scope: Scope, query: Query) -> None:
         elif not explanation.reasons:
             explanation.reasons.append("not among the hits")
         return
-    policy = scope.policy()
-    found = scope.answer(
-        query.sessions,
-        lambda searcher: _hits(explanation, query, searcher, policy),
-        with_others=query.follows_relations,
-        by_meaning=uses_embeddings(query),
-    )
+    found = _hits(explanation, query, scope)
     hits, is_whole = found
     place = next((place for place, hit in enumerate(hits) if hit.record.ref == explanation.ref), None)
     if place is not None:
@@ -210,18 +201,20 @@ def _find_rank(explanation: Explanation, scope: Scope, query: Query) -> None:
             )
 
 
-def _hits(explanation: Explanation, query: Query, searcher: IndexSearcher, policy: Policy) -> tuple[list[Hit], bool]:
+def _hits(explanation: Explanation, query: Query, scope: Scope) -> tuple[list[Hit], bool]:
     """The hits up to the memory and the end of its page, and whether these are all; only the page if it does not meet the query."""
     end = query.offset + query.limit
     count = max(end, 1) if explanation.reasons else max(end, _FIRST)
-    while True:
-        run = SearchRun(query, searcher, Ranking(query, searcher, policy), None)
-        page = run.first(count)
-        hits = run.hits(page)
-        is_found = any(record.ref == explanation.ref for _, record in page)
-        if is_found or len(page) < count or explanation.reasons or count >= MOST:
-            break
-        count = min(count * _GROWTH, MOST)
+    index = scope.store.indexer
+    with index.snapshot():
+        while True:
+            run = SearchRun(query, index, scope.policy(), scope.viewer, None)
+            page = run.first(count)
+            hits = run.hits(page)
+            is_found = any(record.ref == explanation.ref for _, record in page)
+            if is_found or len(page) < count or explanation.reasons or count >= MOST:
+                break
+            count = min(count * _GROWTH, MOST)
     return _as_pages(hits, query), len(page) < count
 
 
@@ -260,29 +253,38 @@ def _not_a_candidate(query: Query) -> str:
 
 
 def _explain_conditions(explanation: Explanation, scope: Scope, query: Query, record: Record) -> None:
-    owner = Scope(scope.store, None, scope.config, scope.clock, viewer=scope.viewer)
-    policy = scope.policy()
-
-    def look(searcher: IndexSearcher) -> None:
-        row = searcher.row(record.session, record.id)
-        if row is None:
+    index, viewer = scope.store.indexer, scope.viewer
+    with index.snapshot():
+        alone = CandidateRequest(
+            refs=[record.ref], include_deleted=True, viewer=viewer, now=query.now, scope=query.scope, depth=query.depth,
+            kinds=query.kinds, fetch=[NEWER, LATEST] if scope.policy().is_joint else [NEWER],
+        )  # fmt: skip
+        known = index.candidates(alone)
+        if not known.matches:
             explanation.reasons.append("not in the index")
             return
-        ranking = Ranking(query, searcher, policy)
-        run = SearchRun(query, searcher, ranking, None)
-        unmet = UnmetConditions(query, searcher, row, record, run.check)
-        ranked = _as_candidate(run, ranking, searcher, query, row, unmet)
-        explanation.score, explanation.priority = ranked.score, ranked.priority
-        explanation.relevance = ranking.relevance(ranked, record)
-        explanation.parts = ranking.explain(ranked, record)
-        explanation.reasons += unmet.in_words(run.text, ranked, explanation.relevance)
-        explanation.meaning = _meaning(searcher, query, row)
-        successors = searcher.successors([row], query.now).get(row.doc)
-        explanation.superseded_by = searcher.ref(successors[0].doc) if successors else None
-
-    owner.answer(None, look, by_meaning=uses_embeddings(query))
-    if explanation.meaning is not None:
-        explanation.reasons = [_with_meaning(reason, explanation.meaning) for reason in explanation.reasons]
+        run = SearchRun(query, index, scope.policy(), viewer, None)
+        found = (
+            index.candidates(run.request.with_changes(limit=CANDIDATES, with_memory=record.ref)) if run.text else known
+        )
+        unrelated = [
+            name
+            for name in ("references", "related_to")
+            if (names := getattr(query, name)) and not index.candidates(alone.with_changes(**{name: names})).matches
+        ]
+    ranked = (
+        _as_candidate(run.ranking, found, record.ref) if run.text else next(run.ranking.rank_by_time(known.matches))
+    )
+    explanation.score, explanation.priority = ranked.score, ranked.priority
+    explanation.relevance = run.ranking.relevance(ranked, record)
+    explanation.parts = run.ranking.explain(ranked, record)
+    unmet = UnmetConditions(query, known.matches[0], record, run.check, unrelated)
+    explanation.reasons += unmet.in_words(found.text or run.text, ranked, explanation.relevance)
+    successors = last_successors(record.ref, known.newer)
+    explanation.superseded_by = successors[0].ref if successors else None
+    if found.has_meanings:
+        explanation.meaning = meaning = ranked.candidate.meaning
+        explanation.reasons = [_with_meaning(reason, meaning) for reason in explanation.reasons]
 
 
 def _with_meaning(reason: str, meaning: float) -> str:
@@ -292,32 +294,8 @@ def _with_meaning(reason: str, meaning: float) -> str:
     return f"{reason} and {close} ({meaning:.2f})"
 
 
-def _meaning(searcher: IndexSearcher, query: Query, row: Row) -> float | None:
-    if not uses_embeddings(query) or not searcher.has_vectors:
-        return None
-    vector = searcher.vector(query.text)
-    return None if vector is None else searcher.similarities(vector, [row.doc]).get(row.doc, 0.0)
-
-
-def _as_candidate(
-    run: SearchRun, ranking: Ranking, searcher: IndexSearcher, query: Query, row: Row, unmet: UnmetConditions
-) -> RankedRow:
-    """Rank the memory among the best matches of the query, as if it met all conditions."""
-    if not query.text or not run.text:
-        return next(ranking.rank_rows([row]))
-    own = unmet.text_match(run.text) or unmet.text_match(_loosened(run.text))
-    own = own or text_matches([(row.doc, 0.0, row.created, row.facts)])[0]
-    matches = [] if run.conditions.is_impossible else searcher.search(run.text, run.conditions, CANDIDATES, RARITY)
-    others = [each for each in matches if each.doc != row.doc]
-    if len(others) == len(matches):
-        others = others[: CANDIDATES - 1]
-    together = sorted([*others, own], key=lambda each: (-each.match, each.doc))
-    only = RowConditions()
-    only.include_deleted, only.docs = True, {row.doc}
-    return ranking.rank_matches(together, run.text, only, 1, CANDIDATES)[0]
-
-
-def _loosened(text: ParsedText) -> ParsedText:
-    """A text of which any word may match, and nothing is excluded."""
-    words = (*text.words, *(word for phrase in text.phrases for word in phrase))
-    return ParsedText(words, characters=text.characters, corrected=text.corrected)
+def _as_candidate(ranking: Ranking, found: Candidates, ref: str) -> Ranked:
+    """Rank the memory among the best matches of the query, as if it met all conditions and the others were no hits."""
+    found.matches = [each._replace(meets=each.ref == ref) for each in found.matches]
+    found.others = [each._replace(meets=False) for each in found.others]
+    return ranking.rank(found, 1, CANDIDATES)[0]

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 
-from smp_memory.index.tokenizer import STOP_WORDS, terms
 from smp_memory.model.types import KINDS
+from smp_memory.text.tokenizer import STOP_WORDS, terms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

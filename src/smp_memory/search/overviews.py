@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from smp_memory.errors import SessionCorrupt, StorageCorrupt
 from smp_memory.incomplete import each_existing
-from smp_memory.index.documents import text_of
-from smp_memory.index.tokenizer import spellings
+from smp_memory.model.candidates import CandidateRequest
 from smp_memory.model.decay import DecayInputs
 from smp_memory.model.record import Records
 from smp_memory.model.storage_reports import names_of
@@ -15,6 +14,8 @@ from smp_memory.overview.topics import USER, overview_items
 from smp_memory.overview.topics import topics as topics_of_records
 from smp_memory.search.query import Query
 from smp_memory.search.records import records
+from smp_memory.text.memory_text import text_of
+from smp_memory.text.tokenizer import spellings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,7 +115,10 @@ def _info(scope: Scope, session: str) -> SessionInfo | None:
 
 def _priority_of(scope: Scope) -> Callable[[Record], float]:
     policy, now = scope.policy(), to_microseconds(scope.now())
-    used = scope.answer(scope.sessions, lambda searcher: searcher.all_accesses())
+    request = CandidateRequest(sessions=scope.sessions, include_deleted=True)
+    used = {
+        each.ref: (each.uses, each.last_use) for each in scope.store.indexer.candidates(request).matches if each.uses
+    }
 
     def priority(record: Record) -> float:
         count, last = used.get(record.ref, (None, None))

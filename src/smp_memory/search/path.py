@@ -1,59 +1,58 @@
 """The query path: from the options of a caller to one page of hits.
 
     query         check the options, search, note which memories were used
-    search        the index caught up with the files, as the viewer may see it (`Scope.answer`); files for all sessions, and archives
-                  if the query says so
-    search_index  row conditions → candidates (a text query: from the text index; otherwise: rows by time)
-                  → score and priority (`Ranking`) → order → records from the files, checked against the query → page
+    search        the index of live sessions, as the viewer may see it; files for all sessions, and archives if the query says so
+    search_index  candidates of the search port (a text query: by text, else by time) → score and priority (`Ranking`) → order → records,
+                  checked against the query → page. All in one snapshot: two calls of the port for most queries, one more for counts, for
+                  related memories, and for each further block of candidates.
 
 A query sees everything that was acknowledged before it, by any process. It takes no lock that a writer waits for, and
 writes nothing but the access log.
 
-Guarantees: every hit meets the query as its record is in the files now; the order is the same for the same store,
+Guarantees: every hit meets the query as its record is stored now; the order is the same for the same store,
 query and time. Decay moves a memory down by a bounded factor; decayed memories are left out only if the query says so.
 """
 
 from __future__ import annotations
 
 import time
-from copy import copy
 from functools import partial
 
 from smp_memory.errors import QueryTimeout
-from smp_memory.index.documents import label_key, text_of
-from smp_memory.index.query import MatchColumns, is_loose, matches_spelling, only_docs
-from smp_memory.index.tokenizer import joined_terms, parse, spellings
-from smp_memory.model.history import PausedCollection
+from smp_memory.model.candidates import LATEST, NEWER, NOT_VALID, PROBLEMS, CandidateRequest, Candidates, FoundRecords
 from smp_memory.model.hits import Hit, Hits
+from smp_memory.model.statuses import last_successors
 from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.observation import QUERY, observes
 from smp_memory.scope import unindexed_memories
 from smp_memory.search.field_values import aggregate, with_computed
-from smp_memory.search.names import spelled, with_corrections
 from smp_memory.search.query import NEWEST, OLDEST, PRIORITY, RELEVANCE, SORT_NAMES, Query
-from smp_memory.search.ranking import SENTENCE_WORDS, Ranking, sort_key, uses_embeddings
-from smp_memory.search.scoring import CANDIDATES, RARITY
+from smp_memory.search.ranking import SENTENCE_WORDS, Ranking, is_plain, sort_key, uses_embeddings
+from smp_memory.search.record_check import RecordCheck, count_records
+from smp_memory.search.scoring import CANDIDATES
 from smp_memory.search.succession import SuccessionOrder, newer_first
+from smp_memory.text.names import spelled
+from smp_memory.text.tokenizer import parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from typing import Any
 
-    from smp_memory.index.query import TextMatch
-    from smp_memory.index.rows import Row
-    from smp_memory.index.tokenizer import ParsedText
     from smp_memory.model.decay import Policy
+    from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record
+    from smp_memory.model.reports import Problem
+    from smp_memory.privacy.visibility import Viewer
     from smp_memory.scope import Scope
-    from smp_memory.search.ranking import RankedRow
-    from smp_memory.store.port import IndexSearcher
+    from smp_memory.search.port import SearchIndex
+    from smp_memory.search.ranking import Ranked
 
-    Page = list[tuple[RankedRow, Record]]
+    Page = list[tuple[Ranked, Record]]
 
 _ALL = 1 << 30
-_BLOCK = 64  # rows read at once after the first block
-_GROWTH = 8
+_BLOCK = 64  # candidates read at once after the first block
+_GROWTH = 64
 
 
 def query(scope: Scope, text: str | Mapping[str, Any] | None, options: Mapping[str, Any]) -> Hits:
@@ -109,131 +108,158 @@ def search(scope: Scope, query: Query) -> Hits:
 
 def search_live(scope: Scope, query: Query) -> Hits:
     """Search the index of live sessions."""
-    policy = scope.policy()
-    hits: Hits = scope.answer(
-        query.sessions,
-        lambda searcher: search_index(query, searcher, policy),
-        with_others=query.follows_relations,
-        by_meaning=uses_embeddings(query),
-    )
-    return hits
+    return search_index(query, scope.store.indexer, scope.policy(), scope.viewer)
 
 
-def search_index(query: Query, searcher: IndexSearcher, policy: Policy, *, among: set[int] | None = None) -> Hits:
-    """One page of hits; with `among`, only these docs are searched."""
-    ranking = Ranking(query, searcher, policy)
-    run = SearchRun(query, searcher, ranking, among)
-    end = query.offset + query.limit
-    page = run.first(end + 1)  # one more tells whether there is another page
-    hits = run.hits(page[query.offset : end])
-    if query.include_related:
-        _add_related(hits, query, searcher)
+def search_index(
+    query: Query,
+    index: SearchIndex,
+    policy: Policy,
+    viewer: Viewer | None = None,
+    *,
+    among: Collection[str] | None = None,
+    ignores_missing: bool = False,
+) -> Hits:
+    """One page of hits. `among`: only these memories are searched; `ignores_missing`: not all sessions of the query are in the index."""
+    with index.snapshot():
+        run = SearchRun(query, index, policy, viewer, among)
+        run.request.ignores_missing = ignores_missing
+        end = query.offset + query.limit
+        page = run.first(end + 1)  # one more tells whether there is another page
+        hits = run.hits(page[query.offset : end])
+        if query.include_related:
+            _add_related(hits, query, index, viewer)
+        counts, aggregations = run.counts(), run.aggregations()
     found = Hits(
         newer_first(hits) if query.text and query.sort == RELEVANCE else hits,
         more=len(page) > end,
-        counts=run.counts(),
-        left_out=list(searcher.left_out.values()),  # known only after the records were read
-        problems=searcher.problems(query.sessions),
-        aggregations=run.aggregations(),
+        counts=counts,
+        left_out=list(run.left_out.values()),  # known only after the records were read
+        problems=run.problems,
+        aggregations=aggregations,
     )
-    found.not_valid, found.corrected = run.not_valid(), run.corrected(hits)
-    if uses_embeddings(query):
-        found.warnings += searcher.warnings
+    found.not_valid, found.corrected, found.warnings = run.not_valid, run.corrected(hits), run.warnings
     return found
 
 
-def _add_related(hits: list[Hit], query: Query, searcher: IndexSearcher) -> None:
+def _add_related(hits: list[Hit], query: Query, index: SearchIndex, viewer: Viewer | None) -> None:
+    related = index.related([hit.record.ref for hit in hits], query.depth, query.kinds, viewer)
+    records = index.records({each.ref for near in related.values() for each in near}, viewer)
     for hit in hits:
-        related = searcher.related([hit.record.ref], "", query.depth, query.kinds)
-        rows = searcher.rows(list(related))
-        records = searcher.records([rows[doc] for doc in related if doc in rows])
-        hit.related = [record for record in records.values() if record is not None and not record.deleted]
+        near = (records.get(each.ref) for each in related.get(hit.record.ref, ()))
+        hit.related = [record for record in near if record is not None and not record.deleted]
+
+
+def request_of(query: Query, policy: Policy, viewer: Viewer | None = None) -> CandidateRequest:
+    """What the query asks the index for; the rest is checked in the records (`RecordCheck`)."""
+    request = CandidateRequest(
+        sessions=query.sessions,
+        types=query.types,
+        authors=query.agents,
+        tags=query.tags,
+        all_tags=query.all_tags,
+        not_tags=query.not_tags,
+        topics=[] if query.topic_in_text else query.topics,
+        min_importance=query.min_importance,
+        min_confidence=query.min_confidence,
+        confidence=query.confidence,
+        pinned=query.pinned,
+        include_deleted=bool(query.include_deleted),
+        valid_at=query.valid_at,
+        references=query.references,
+        related_to=query.related_to,
+        kinds=query.kinds,
+        depth=query.depth,
+        scope=query.scope,
+        viewer=viewer,
+        now=query.now,
+        fetch=[PROBLEMS, NOT_VALID, *([LATEST] if policy.is_joint else ())],
+    )
+    if query.time is not None:
+        request.since, request.until = query.time.start, query.time.end
+    if query.text:
+        _add_text(request, query)
+    return request
+
+
+def _add_text(request: CandidateRequest, query: Query) -> None:
+    """A sentence also finds the turns beside those with its words; a word or two, or tags and topics, ask for exactly those."""
+    text = parse(query.text)
+    request.words, request.text, request.with_corrections = query.text, text, True
+    request.front = CANDIDATES if query.mode == "default" else _ALL
+    request.by_meaning = uses_embeddings(query)
+    request.with_neighbours = len(text.words) >= SENTENCE_WORDS and is_plain(text) and not request.has_labels
+    if query.sort == RELEVANCE:
+        request.fetch = [*request.fetch, NEWER]
 
 
 class SearchRun:
     """One query while it is answered: candidates, their order and the records that pass the checks."""
 
-    def __init__(self, query: Query, searcher: IndexSearcher, ranking: Ranking, among: set[int] | None) -> None:
+    def __init__(
+        self, query: Query, index: SearchIndex, policy: Policy, viewer: Viewer | None, among: Collection[str] | None
+    ) -> None:
         self._query = query
-        self._searcher = searcher
-        self._ranking = ranking
+        self._index = index
+        self._viewer = viewer
         self._deadline = None if query.timeout is None else time.monotonic() + query.timeout
-        self.conditions = searcher.conditions(query)
-        self.text = parse(query.text)
-        self._corrected: dict[str, str] = {}
-        if self.text.words:
-            self.text, self._corrected = with_corrections(query.text, self.text, searcher, self.conditions)
-        self.check = RecordCheck(query, self.text, ranking)
-        if among is not None:
-            self.conditions.docs = among if self.conditions.docs is None else self.conditions.docs & among
-        allows = None if query.sessions is None else set(query.sessions).__contains__
-        self._succession = SuccessionOrder(ranking, searcher, self.conditions, query.now, allows)
+        self.ranking = Ranking(query, policy)
+        self.request = request_of(query, policy, viewer)
+        self.request.refs = among
+        self.text = self.request.text or parse("")
+        self.check = RecordCheck(query, self.text, self.ranking)
+        self._allows = None if query.sessions is None else set(query.sessions).__contains__
+        self._succession = SuccessionOrder(self.ranking, self._allows)
+        self._found = Candidates([])  # the last answer of the index
+        self.problems: list[Problem] = []
+        self.left_out: dict[str, LeftOut] = {}  # sessions that were archived or deleted during the query
+        self.not_valid = 0  # how many memories were left out because they are not valid at the time of the query
+        self.warnings: list[str] = []
 
     def first(self, count: int) -> Page:
         """The first `count` matches in the query's order."""
-        if self.conditions.is_impossible:
-            return []
         if self._query.text:
-            return self._by_text(count) if self.text else []
+            return self._by_text(count)
         if self._query.sort in (NEWEST, OLDEST) and not self._query.then_by:
             return self._by_time(count)
-        rows = self._searcher.select(self.conditions, NEWEST, -1)
-        return self._checked(self._sorted(self._ranking.rank_rows(rows)), count)
+        found = self._candidates(limit=None)
+        return self._checked(self._sorted(self.ranking.rank_by_time(found.matches)), count)
 
     def hits(self, page: Page) -> list[Hit]:
-        explain, relevance = self._ranking.explain, self._ranking.relevance
+        explain, relevance = self.ranking.explain, self.ranking.relevance
         hits = [
             Hit(record, each.score, each.priority, partial(explain, each), partial(relevance, each))
             for each, record in page
         ]
-        if self._searcher.has_successions:
-            successors = self._succession.successors([each.row for each, _ in page])
+        if self._found.has_successions and page:
+            newer = self._found.newer if NEWER in self.request.fetch else self._newer_of(page)
             for hit, (each, _) in zip(hits, page, strict=True):
-                hit.superseded_by = successors.get(each.row.doc)
+                found = last_successors(each.ref, newer, self._allows)
+                hit.superseded_by = found[0].ref if found else None
         return hits
+
+    def _newer_of(self, page: Page) -> Mapping[str, Any]:
+        """The memories that took the place of those on a page."""
+        refs, now = [each.ref for each, _ in page], self._query.now
+        asked = CandidateRequest(refs=refs, include_deleted=True, viewer=self._viewer, now=now, fetch=[NEWER])
+        asked.sessions, asked.ignores_missing = self._query.sessions, self.request.ignores_missing
+        return self._index.candidates(asked).newer
 
     def corrected(self, hits: list[Hit]) -> dict[str, str]:
         """The known words that were searched for unknown ones, as these hits spell them."""
-        return spelled(self._corrected, [hit.record for hit in hits]) if self._corrected else {}
-
-    def not_valid(self) -> int:
-        """How many memories were left out because they do not hold at the time of the query."""
-        if self.conditions.is_impossible:
-            return 0
-        return self._searcher.not_valid_count(self.conditions, by_text=bool(self._query.text))
+        words = self._found.corrected
+        return spelled(words, [hit.record for hit in hits]) if words else {}
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Counts over all matches, not only those of the page."""
         query = self._query
         if not query.count_by:
             return {}
-        matches = None
         if self.check.may_reject:
-            matches = _columns(ranked.row for ranked, _ in self.first(_ALL))
-        elif query.text and not self.conditions.is_impossible:
-            with PausedCollection():  # many thousands of matches, none of them garbage
-                matches = self._all_matches() if self.text else _columns(())
-                return self._searcher.counts(query.count_by, self.conditions, matches)
-        return self._searcher.counts(query.count_by, self.conditions, matches)
-
-    def _all_matches(self) -> MatchColumns:
-        """All that `first` would find, without reading a record. Only if `RecordCheck` cannot reject any."""
-        searcher, conditions = self._searcher, self.conditions
-        found = searcher.all_matches(self.text, conditions)
-        others: dict[int, Row] = {}
-        if max(len(self.text.words), len(self._query.text.split())) >= SENTENCE_WORDS:  # neighbours, and similar ones
-            ranking = copy(self._ranking)  # its rivals are those of the page
-            best = searcher.search(self.text, conditions, CANDIDATES, RARITY)
-            others = {each.row.doc: each.row for each in ranking.rank_matches(best, self.text, conditions, _ALL)}
-        if conditions.needs_rows:
-            rows = searcher.rows(found.docs)
-            found = only_docs(found, lambda doc: doc in rows and conditions.meets_bounds(rows[doc]))
-        if self._query.sort == RELEVANCE and searcher.has_successions:
-            superseded = searcher.rows(list(searcher.superseded() & {*found.docs, *others}))
-            others.update({row.doc: row for row in self._succession.admitted_successors(list(superseded.values()))})
-        known = set(found.docs) if others else ()
-        more = _columns(row for doc, row in others.items() if doc not in known and searcher.is_visible(row))
-        return MatchColumns(*(one + other for one, other in zip(found, more, strict=True))) if others else found
+            return {field: count_records(field, [record for _, record in self.first(_ALL)]) for field in query.count_by}
+        found = self._index.facets(self.request, query.count_by)
+        self.not_valid = max(self.not_valid, found.not_valid)
+        return found.counts
 
     def aggregations(self) -> dict[str, dict[str, Any]]:
         """Aggregations over all matches, not only those of the page."""
@@ -244,67 +270,70 @@ class SearchRun:
 
     # -- candidates
 
+    def _candidates(self, **changes: Any) -> Candidates:
+        found = self._found = self._index.candidates(self.request.with_changes(**changes))
+        self.problems, self.warnings = found.every_problem, found.warnings
+        self.not_valid = max(self.not_valid, found.not_valid)
+        self._check_time()
+        return found
+
     def _by_text(self, count: int) -> Page:
         """Rank the best candidates by text among themselves; then the next ones, until there are enough or no more.
 
         How many are ranked together does not depend on the page, so pages neither overlap nor leave anything out.
         """
         page: Page = []
-        seen: set[int] = set()
+        seen: set[str] = set()
         lowest = 1.0
         limit = CANDIDATES if self._query.sort == RELEVANCE else _ALL
         while True:
-            matches = self._searcher.search(self.text, self.conditions, limit, RARITY)
-            self._check_time()
+            found = self._candidates(limit=limit)
             enough = count if limit == CANDIDATES and not self.check.may_reject else _ALL
-            ordered = self._ranked(matches, enough, seen, lowest)
-            part = self._checked(self._with_successors(ordered, seen), count - len(page))
+            ordered = self._ranked(found, enough, seen, lowest)
+            part = self._checked(self._succession.ordered(ordered, found.newer, seen), count - len(page))
             if len(part) < count - len(page) and len(ordered) >= enough:  # some were rejected: rank all the others, too
-                ordered = self._ranked(matches, _ALL, seen, lowest)
-                part = self._checked(self._with_successors(ordered, seen), count - len(page))
+                ordered = self._ranked(found, _ALL, seen, lowest)
+                part = self._checked(self._succession.ordered(ordered, found.newer, seen), count - len(page))
             page += part
-            if len(page) >= count or len(matches) < limit or self._query.min_relevance is not None:
+            if len(page) >= count or found.is_all or self._query.min_relevance is not None:
                 return page  # what is not among the first candidates is not relevant
-            seen.update(each.row.doc for each in ordered)
-            seen.update(each.row.doc for each, _ in part)
+            seen.update(each.ref for each in ordered)
+            seen.update(each.ref for each, _ in part)
             lowest = min((each.score for each in ordered), default=lowest)
             limit *= _GROWTH
 
-    def _with_successors(self, ordered: list[RankedRow], seen: set[int]) -> Iterable[RankedRow]:
-        is_ordered = self._query.sort == RELEVANCE and self._searcher.has_successions
-        return self._succession.ordered(ordered, seen) if is_ordered else ordered
-
-    def _ranked(self, matches: list[TextMatch], enough: int, seen: set[int], lowest: float) -> list[RankedRow]:
+    def _ranked(self, found: Candidates, enough: int, seen: set[str], lowest: float) -> list[Ranked]:
         """Matches that were not seen before, in the query's order, none with a higher score than those that were."""
-        ranked = self._ranking.rank_matches(matches, self.text, self.conditions, enough)
-        ordered = self._sorted(each for each in ranked if each.row.doc not in seen)
+        ranked = self.ranking.rank(found, enough)
+        if seen:
+            ranked = [each for each in ranked if each.ref not in seen]
+        ordered = self._sorted(ranked)
         for each in ordered:
             each.score = min(each.score, lowest)
         return ordered
 
     def _by_time(self, count: int) -> Page:
-        """Select rows in the query's order, block by block, so that no more are read than are needed."""
+        """Candidates in the query's order, block by block, so that no more are read than are needed."""
         page: Page = []
         offset, size = 0, count
         while len(page) < count:
-            rows = self._searcher.select(self.conditions, self._query.sort, size, offset)
-            page += self._checked(self._ranking.rank_rows(rows), count - len(page))
-            if len(rows) < size:
+            found = self._candidates(limit=size, offset=offset, order=self._query.sort)
+            page += self._checked(self.ranking.rank_by_time(found.matches), count - len(page))
+            if found.is_all:
                 break
             offset += size
-            size = max(_BLOCK, size)
-            self._check_time()
+            size = min(max(_BLOCK, 2 * size), _ALL)
         return page
 
-    def _sorted(self, ranked: Iterable[RankedRow]) -> list[RankedRow]:
+    def _sorted(self, ranked: Iterable[Ranked]) -> list[Ranked]:
         return sorted(ranked, key=sort_key(self._query.sort, self._query.then_by))
 
     # -- records
 
-    def _checked(self, ranked: Iterable[RankedRow], count: int) -> Page:
-        """The first `count` whose records, as they are in the files, meet the query."""
+    def _checked(self, ranked: Iterable[Ranked], count: int) -> Page:
+        """The first `count` whose records, as they are stored, meet the query."""
         page: Page = []
-        block: list[RankedRow] = []
+        block: list[Ranked] = []
         has_bounds = self.check.has_bounds
         for each in ranked:
             if not has_bounds or self.check.is_in_bounds(each):
@@ -318,10 +347,16 @@ class SearchRun:
         page += self._with_records(block)
         return page[:count]
 
-    def _with_records(self, block: list[RankedRow]) -> Iterator[tuple[RankedRow, Record]]:
-        records = self._searcher.records([each.row for each in block])
+    def _with_records(self, block: list[Ranked]) -> Iterator[tuple[Ranked, Record]]:
+        if not block:
+            return
+        wanted = [each.candidate for each in block]
+        wanted += [each.predecessor[0].candidate for each in block if each.predecessor is not None]
+        records = self._index.records(wanted, self._viewer)
+        self.left_out |= records.left_out
         for each in block:
-            record = records.get(each.row.doc)
+            _set_predecessor(each, records)
+            record = records.get(each.ref)
             if record is not None and self.check.is_met(each, record):
                 yield each, record
 
@@ -333,76 +368,7 @@ class SearchRun:
             )
 
 
-def _columns(rows: Iterable[Row]) -> MatchColumns:
-    given = list(rows)
-    return MatchColumns([row.doc for row in given], [row.created for row in given], [row.facts for row in given])
-
-
-class RecordCheck:
-    """The parts of a query that the index cannot answer, checked on each candidate and its record.
-
-    The index knows terms, not their order (phrases) or their endings (wildcards inside a word); it has no computed
-    values and not all fields; and a record may have changed since it was indexed.
-    """
-
-    def __init__(self, query: Query, text: ParsedText, ranking: Ranking) -> None:
-        self._query = query
-        self._text = text
-        self._ranking = ranking
-        self._wildcards = [each for each in text.patterns if is_loose(each)]
-        self._excluded_wildcards = [each for each in text.excluded_patterns if is_loose(each)]
-        self._has_phrases = bool(text.phrases) or any(len(words) > 1 for words in text.excluded)
-        self._needs_text = self._has_phrases or bool(self._wildcards or self._excluded_wildcards)
-        self.has_bounds = query.min_priority is not None or not query.include_decayed
-        has_topics = bool(query.topic_in_text and query.topics)
-        has_conditions = query.where is not None or query.min_relevance is not None or has_topics
-        self.may_reject = has_conditions or self.has_bounds or self._needs_text
-
-    def with_text(self, text: ParsedText) -> RecordCheck:
-        """The same for another text."""
-        return RecordCheck(self._query, text, self._ranking)
-
-    def is_in_bounds(self, ranked: RankedRow) -> bool:
-        query = self._query
-        if query.min_priority is not None and ranked.priority < query.min_priority:
-            return False
-        return bool(query.include_decayed) or not ranked.is_decayed
-
-    def is_met(self, ranked: RankedRow, record: Record) -> bool:
-        query = self._query
-        if record.deleted and not query.include_deleted:
-            return False
-        if query.topic_in_text and not self.has_topic(record):
-            return False
-        if self._needs_text and not (self.has_right_phrases(record) and self.has_right_words(record)):
-            return False
-        if query.min_relevance is not None and self._ranking.relevance(ranked, record) < query.min_relevance:
-            return False
-        return query.where is None or query.where.admits(record, ranked.computed)
-
-    def has_topic(self, record: Record) -> bool:
-        """Whether a topic of the query is the record's topic, one of its tags, or a part of its text (design 000)."""
-        tags = record.tags if isinstance(record.tags, list) else [record.tags]  # a person may have typed anything
-        labels = [label_key(each) for each in (record.topic, *tags)]
-        text = text_of(record.given).casefold()
-        return not self._query.topics or any(
-            any(each == label_key(topic) or each.startswith(label_key(topic) + ".") for each in labels)
-            or topic.casefold() in text
-            for topic in self._query.topics
-        )
-
-    def has_right_phrases(self, record: Record) -> bool:
-        if not self._has_phrases:
-            return True
-        terms = f" {joined_terms(text_of(record.given))} "
-        return all(f" {' '.join(words)} " in terms for words in self._text.phrases) and not any(
-            f" {' '.join(words)} " in terms for words in self._text.excluded
-        )
-
-    def has_right_words(self, record: Record) -> bool:
-        if not (self._wildcards or self._excluded_wildcards):
-            return True
-        words = spellings(f"{text_of(record.given)}\n{record.id}")
-        return all(matches_spelling(each, words) for each in self._wildcards) and not any(
-            matches_spelling(each, words) for each in self._excluded_wildcards
-        )
+def _set_predecessor(each: Ranked, records: FoundRecords) -> None:
+    if each.predecessor is not None:
+        old = each.predecessor[0]
+        each.predecessor = (old, records[old.ref]) if old.ref in records else None

@@ -197,11 +197,6 @@ class Query:
         return None if self.include_expired else self.now
 
     @property
-    def follows_relations(self) -> bool:
-        """Whether relations are followed, which may pass through other sessions than those of the query."""
-        return self.sessions is not None and bool(self.related_to or self.include_related)
-
-    @property
     def scope(self) -> str:
         """The session that ids without a session belong to, if the query is about one session."""
         return self.sessions[0] if self.sessions is not None and len(self.sessions) == 1 else ""

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from smp_memory.errors import InvalidQuery, InvalidRecord, MemoryNotFound, SessionArchived, SessionNotFound
 from smp_memory.incomplete import with_unreadable
-from smp_memory.index.decay_inputs import decay_inputs, joint_searcher
-from smp_memory.index.documents import text_of
-from smp_memory.index.tokenizer import without_signs
 from smp_memory.model import ids
+from smp_memory.model.candidates import LATEST, PROBLEMS, CandidateRequest
+from smp_memory.model.decay import DecayInputs
 from smp_memory.model.hits import Hits, Related
 from smp_memory.search.path import check, search, search_index
 from smp_memory.search.query import LIMIT, Query
 from smp_memory.search.records import find
+from smp_memory.text.memory_text import text_of
+from smp_memory.text.tokenizer import without_signs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from smp_memory.model.record import Record
+    from smp_memory.model.reports import Problem
     from smp_memory.scope import Scope
-    from smp_memory.store.port import IndexSearcher
+    from smp_memory.search.port import SearchIndex
 
 
 def find_similar(scope: Scope, what: Any, options: Mapping[str, Any]) -> Hits:
@@ -84,29 +86,29 @@ def find_related(
     query = Query({**given, "related_to": [name], "depth": depth, "kinds": kinds}, scope.now())
     first, end = query.offset, query.offset + query.limit if "limit" in options else None
     query.offset, query.limit = 0, LIMIT
-    policy = scope.policy()
+    index, viewer = scope.store.indexer, scope.viewer
     scope.store.check_open()
-
-    def look(searcher: IndexSearcher) -> list[Related]:
-        searcher.problems(query.sessions)  # logged: a list has no field for them
-        near = searcher.related(query.related_to, "", query.depth, query.kinds)
-        if not near and searcher.row(*_split(name, "")) is None:
+    with index.snapshot():
+        near = index.related([name], query.depth, query.kinds, viewer).get(name)
+        problems = _problems(index, query.sessions)  # logged: a list has no field for them
+        if near is None:
             error = MemoryNotFound(f"No memory {name} to start from.", id=name)
-            raise with_unreadable(error, searcher.problems([_split(name, "")[0]]))
-        rows = searcher.rows(list(near))
-        records = searcher.records([rows[doc] for doc in near if doc in rows])
+            raise with_unreadable(error, problems.get(_split(name, "")[0], []))
+        records = index.records([each.ref for each in near], viewer)
         if options:
-            hits = search_index(query, searcher, policy)
-            matching = {hit.record.ref for hit in hits}
-            records = {doc: record for doc, record in records.items() if record and record.ref in matching}
-        return [
-            Related(record, *near[doc][:2], searcher.ref(near[doc][2]))
-            for doc, record in records.items()
-            if record is not None and (query.include_deleted or not record.deleted)
-        ]
+            matching = {hit.record.ref for hit in search_index(query, index, scope.policy(), viewer)}
+            near = [each for each in near if each.ref in matching]
+    found = [
+        Related(record, each.steps, each.kind, each.via)
+        for each in near
+        if (record := records.get(each.ref)) is not None and (query.include_deleted or not record.deleted)
+    ]
+    return found[first:end]
 
-    found: list[Related] = scope.answer(query.sessions, look, with_others=True)[first:end]
-    return found
+
+def _problems(index: SearchIndex, sessions: Sequence[str] | None) -> dict[str, list[Problem]]:
+    """Unreadable entries of these sessions, by session. Raises if one of them does not exist."""
+    return index.candidates(CandidateRequest(sessions=sessions, limit=0, fetch=[PROBLEMS])).problems
 
 
 def priority(scope: Scope, id: Any, at: Any = None) -> float:
@@ -121,17 +123,15 @@ def priority(scope: Scope, id: Any, at: Any = None) -> float:
         raise InvalidQuery(f"id: say which session {name!r} is in: session/{name or 'ID'}.", field="id")
     policy = scope.policy()
     scope.store.check_open()
-
-    def look(searcher: IndexSearcher) -> float:
-        row = searcher.row(session, memory_id)
-        if row is None:
-            error = MemoryNotFound(f"{memory_id} does not exist in session {session}.", id=memory_id, session=session)
-            raise with_unreadable(error, searcher.problems([session]))
-        inputs = decay_inputs(row, searcher.accesses([row.doc]), joint_searcher(policy, searcher))
-        return float(policy.priority(inputs, query.now))
-
-    found: float = scope.answer([session], look)
-    return found
+    request = CandidateRequest(
+        sessions=[session], refs=[f"{session}/{memory_id}"], include_deleted=True, viewer=scope.viewer, limit=1,
+        fetch=[PROBLEMS, *([LATEST] if policy.is_joint else ())],
+    )  # fmt: skip
+    found = scope.store.indexer.candidates(request)
+    if not found.matches:
+        error = MemoryNotFound(f"{memory_id} does not exist in session {session}.", id=memory_id, session=session)
+        raise with_unreadable(error, found.every_problem)
+    return float(policy.priority(DecayInputs.of_candidate(found.matches[0]), query.now))
 
 
 def _split(name: str, session: str) -> tuple[str, str]:

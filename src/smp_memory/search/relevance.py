@@ -24,13 +24,13 @@ from __future__ import annotations
 
 from math import exp, log, log1p
 
-from smp_memory.index.documents import text_of
-from smp_memory.index.spelling import MORE_THAN_ONE, distance, is_correctable
-from smp_memory.index.tokenizer import terms
 from smp_memory.model.standing_instructions import instructions_in
 from smp_memory.model.types import KINDS
-from smp_memory.search.names import names_in
-from smp_memory.search.word_frequencies import common_share
+from smp_memory.text.memory_text import text_of
+from smp_memory.text.names import names_in
+from smp_memory.text.spelling import MORE_THAN_ONE, distance, is_correctable
+from smp_memory.text.tokenizer import terms
+from smp_memory.text.word_frequencies import common_share
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -30,20 +30,18 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import exp
+from operator import itemgetter
 
-from smp_memory.index.documents import ASKS, AUTHOR_SHIFT, NAMES_TIME, ROLE, ROLES, STATED_SHIFT, WORDS_SHIFT
+from smp_memory.model.candidates import ASKS, NAMES_TIME, ROLE, ROLE_SHIFT, ROLES, STATED_SHIFT, WORDS_SHIFT
+from smp_memory.text.wildcards import RARITY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from smp_memory.index.query import TextMatch
+    from smp_memory.model.candidates import Candidate
 
 CANDIDATES = 100  # so many of the best by text are scored by all signals; more of them change nothing
-NEAREST = 50  # so many of the best by meaning are added
-NEAR_ENOUGH = 0.2  # cosine: below it two texts have nothing to do with each other
-EXPANDED = 10  # the turns around so many of the best, by text and by meaning, become candidates
-SESSION_SHIFT = 24  # doc = number of the session << 24 | position in it
 
 TEXT, CONTEXT, SESSION, AUTHOR, TIME = 1.0, 0.5, 0.9, 0.3, 0.8
 MEANING = 0.5  # meaning counts half as much as text, wherever text counts
@@ -58,7 +56,6 @@ WITHOUT_TIME = 0.85  # of a turn that names no time, if the query asks for one
 NEAR_MICROSECONDS = 2 * 86_400_000_000  # so near to a time in the query counts half: days begin earlier in other zones,
 NEAR = 0.5  # and people tell the day after what happened the day before
 FADING = 0.05
-RARITY = 0.3  # rare words count for more than BM25 says
 
 PARTS = ("text", "context", "session", "author", "time", "meaning")
 _MACHINES = frozenset((ROLES["assistant"], ROLES["tool"]))
@@ -66,10 +63,6 @@ _FEW_WRITTEN = tuple(1 - exp(-words / FEW_WRITTEN_WORDS) if words < 30 else 1.0 
 _FEW = tuple(1 - exp(-words / FEW_WORDS) if words < 100 else 1.0 for words in range(256))
 _DISTANCES = 255
 _BY_DISTANCE = tuple(0.5 + 0.5 * exp(-distance / FAR_TURNS) for distance in range(_DISTANCES + 1))
-_NOTHING: dict[int, float] = {}
-_NO_BEST = (-1.0, 0)
-_POSITION = (1 << SESSION_SHIFT) - 1
-_REACH = 2  # so many turns before and after a turn are around it
 _PRONOUNS = frozenset(("you", "your", "yours", "we", "our", "us"))
 _REQUESTS = frozenset(("can", "could", "would", "will"))  # "can you …" asks the assistant for something
 _TIMES = frozenset(("date", "day", "days", "week", "weeks", "month", "months", "year", "years", "long", "time"))
@@ -83,13 +76,13 @@ class QuerySignals:
     def __init__(
         self,
         full_match: float = 0.0,
-        authors: Iterable[int] = (),
+        authors: Iterable[str] = (),
         ranges: Iterable[tuple[int | None, int | None]] = (),
         addresses_assistant: bool = False,
         asks_for_time: bool = False,
     ) -> None:
         self.full_match = full_match  # see the function; 0: not known, then the best candidate counts as a full match
-        self.authors = frozenset(authors)  # the numbers of the authors it names
+        self.authors = frozenset(authors)  # the authors that it names
         self.ranges = [(0 if start is None else start, 1 << 63 if end is None else end) for start, end in ranges]
         self.addresses_assistant = addresses_assistant
         self.asks_for_time = asks_for_time
@@ -100,7 +93,7 @@ class CandidateScore:
 
     __slots__ = ("_scores", "candidate", "relevance", "worth")
 
-    def __init__(self, scores: CandidateScores, relevance: float, candidate: TextMatch, worth: float) -> None:
+    def __init__(self, scores: CandidateScores, relevance: float, candidate: Candidate, worth: float) -> None:
         self._scores = scores
         self.relevance = relevance
         self.candidate = candidate
@@ -118,7 +111,7 @@ class CandidateScore:
     def explain(self) -> dict[str, float]:
         """The parts, which are added, and the factors by which their sum is multiplied."""
         parts = dict(zip(PARTS, self.parts, strict=True))
-        if not self._scores.has_meaning(self.candidate) and not parts["meaning"]:
+        if not self.candidate.meaning and not parts["meaning"]:
             del parts["meaning"]
         return {**parts, "strength": self.strength, "worth": self.worth}
 
@@ -177,65 +170,44 @@ def _plain_words(text: str) -> list[str]:
 # --- Scores of candidates ------------------------------------------------------------------------------------------
 
 
-def neighbours(
-    turns: Sequence[TextMatch], known: Collection[int], meanings: Mapping[int, float] = _NOTHING
-) -> list[int]:
-    """The docs around the best of these turns that are not in `known`: an answer may have none of the query's words.
-
-    Some may not exist, or not meet the query's conditions. The others are candidates whose `match` is 0.
-    """
-    best = sorted([(-match, doc) for doc, match, _, _ in turns])[:EXPANDED]
-    if meanings:
-        best += sorted([(-meanings[each.doc], each.doc) for each in turns if meanings.get(each.doc)])[:EXPANDED]
-    around: set[int] = set()
-    for _, doc in best:
-        if _REACH <= doc & _POSITION <= _POSITION - _REACH:
-            around.update((doc - 2, doc - 1, doc + 1, doc + 2))
-        else:  # at an end of its session
-            around.update(each for each in range(doc - 2, doc + 3) if each >> SESSION_SHIFT == doc >> SESSION_SHIFT)
-    return sorted(around.difference(known))
-
-
 class CandidateScores:
     """The scores of a query's candidates, best first; of equals the newer one first.
 
-    `meanings`: the similarity of each doc to the query, 0 to 1; empty without an embedding model.
     Candidates are many and few are read, so each is a tuple of plain values, and its parts are computed on demand.
     """
 
-    def __init__(
-        self, candidates: Sequence[TextMatch], signals: QuerySignals, meanings: Mapping[int, float] = _NOTHING
-    ) -> None:
-        most = max([match for _, match, _, _ in candidates], default=0.0)
-        nearest = max([meanings.get(each.doc, 0.0) for each in candidates], default=0.0) if meanings else 0.0
+    def __init__(self, candidates: Sequence[Candidate], signals: QuerySignals) -> None:
+        most = max([each.match for each in candidates], default=0.0)
+        nearest = max([each.meaning for each in candidates], default=0.0)
         self._signals = signals
-        scale = most or 1.0
-        self._texts = {doc: match / scale for doc, match, _, _ in candidates}
-        self._meanings = {doc: meanings.get(doc, 0.0) / nearest for doc in self._texts} if nearest else {}
-        self._turn_texts, self._turn_meanings = self._texts, self._meanings
-        turns = {doc: facts for doc, _, _, facts in candidates if facts & ROLE}
-        if len(turns) < len(candidates):
-            self._turn_texts = {doc: self._texts[doc] for doc in turns}
-            self._turn_meanings = {doc: self._meanings[doc] for doc in turns} if nearest else {}
-        self._asking = {doc for doc, facts in turns.items() if facts & ASKS}
-        self._best_texts = _best_of_sessions(self._turn_texts)
-        self._best_meanings = _best_of_sessions(self._turn_meanings)
+        self._scale, self._nearest = most or 1.0, nearest
+        turns = [each for each in candidates if each.traits & ROLE]
+        self._texts = _by_position(turns, lambda each: each.match / self._scale)
+        self._meanings = _by_position(turns, lambda each: each.meaning / nearest) if nearest else {}
+        self._asking = {(each.session, each.position) for each in turns if each.traits & ASKS}
+        self._best_texts = _best_of_sessions(self._texts)
+        self._best_meanings = _best_of_sessions(self._meanings)
         whole = (TEXT + CONTEXT + SESSION) * (1 + MEANING * bool(nearest))
         whole += AUTHOR * bool(signals.authors) + TIME * bool(signals.ranges)
         self._shares = TEXT / whole, CONTEXT / whole, SESSION / whole, AUTHOR / whole, TIME / whole
         self.strength = max(min(1.0, most / signals.full_match), nearest) if signals.full_match else 1.0
         self._ranked = self._scored(candidates)
-        self._ranked.sort(reverse=True)
+        self._ranked.sort(key=_by_relevance, reverse=True)
 
-    def _scored(self, candidates: Sequence[TextMatch]) -> list[tuple[float, int, int, TextMatch, float]]:
-        """Relevance, time, doc (unique, so no further item is ever compared), the candidate and its worth.
+    def _scored(self, candidates: Sequence[Candidate]) -> list[tuple[float, int, str, int, Candidate, float]]:
+        """Relevance, time, session and position, the candidate and its worth.
 
         One loop almost without calls: it runs for every candidate of every query.
         """
         signals, strength, meanings = self._signals, self.strength, self._best_meanings
-        text, context, session, author, time = self._shares
-        own_of, turn_of = self._with_meanings()
-        best_of, asking, by_distance, few = self._best_texts, self._asking, _BY_DISTANCE, _FEW
+        text, context, session_share, author_share, time = self._shares
+        turn_texts, best_of, asking, by_distance, few = (
+            self._with_meanings(),
+            self._best_texts,
+            self._asking,
+            _BY_DISTANCE,
+            _FEW,
+        )
         full, authors, ranges, asks_for_time = (
             signals.full_match,
             signals.authors,
@@ -243,84 +215,88 @@ class CandidateScores:
             signals.asks_for_time,
         )
         by_machine = 1.0 if signals.addresses_assistant else BY_MACHINE
+        scale, nearest = self._scale, self._nearest
         scored = []
         for each in candidates:
-            doc, match, created, facts = each
-            words, role = facts >> WORDS_SHIFT & 255, facts >> 4 & 7
+            session, _, position, _, created, traits, author, match, meaning = each[:9]
+            words, role = traits >> WORDS_SHIFT & 255, traits >> ROLE_SHIFT & 7
+            own = match / scale + MEANING * (meaning / nearest) if nearest else match / scale
             if role:
-                best, best_doc = best_of[doc >> SESSION_SHIFT]
-                distance = doc - best_doc if doc > best_doc else best_doc - doc
+                best, best_position = best_of[session]
+                distance = position - best_position if position > best_position else best_position - position
                 share = best * by_distance[distance if distance < _DISTANCES else _DISTANCES]
                 if meanings:
-                    best, best_doc = meanings[doc >> SESSION_SHIFT]
-                    distance = doc - best_doc if doc > best_doc else best_doc - doc
+                    best, best_position = meanings[session]
+                    distance = position - best_position if position > best_position else best_position - position
                     share += MEANING * best * by_distance[distance if distance < _DISTANCES else _DISTANCES]
-                total = text * own_of[doc] + session * share
-                before = turn_of(doc - 1, 0.0) * (ANSWERED if doc - 1 in asking else 1.0) + turn_of(doc - 2, 0.0)
-                after = turn_of(doc + 1, 0.0) + turn_of(doc + 2, 0.0)
+                total = text * own + session_share * share
+                turn_of = turn_texts[session].get
+                before = turn_of(position - 1, 0.0)
+                if before and (session, position - 1) in asking:
+                    before *= ANSWERED
+                before += turn_of(position - 2, 0.0)
+                after = turn_of(position + 1, 0.0) + turn_of(position + 2, 0.0)
                 if before or after:
                     total += context * (BEFORE * before + AFTER * after) / (1 + words / SHORT_WORDS)
-                worth = few[words + (facts >> STATED_SHIFT & 255) + 1 >> 1]
+                worth = few[words + (traits >> STATED_SHIFT & 255) + 1 >> 1]
             else:
-                total = (text + session) * own_of[doc]
+                total = (text + session_share) * own
                 worth = _FEW_WRITTEN[words]
-            if authors and facts >> AUTHOR_SHIFT in authors:
-                total += author
+            if authors and author in authors:
+                total += author_share
             if ranges:
                 total += time * _nearness(created, ranges)
             if worth < 1.0 and full:  # a memory with all words of the query counts in full, however short
                 exact = match / full if match < full else 1.0
                 worth += (1 - worth) * exact * exact * exact
-            if asks_for_time and role and not facts & NAMES_TIME:
+            if asks_for_time and role and not traits & NAMES_TIME:
                 worth *= WITHOUT_TIME
             if role in _MACHINES:
                 worth *= by_machine
-            scored.append(((total if total < 1.0 else 1.0) * strength * worth, created, doc, each, worth))
+            scored.append(((total if total < 1.0 else 1.0) * strength * worth, created, session, position, each, worth))
         return scored
 
-    def _with_meanings(self) -> tuple[dict[int, float], Callable[[int, float], float]]:
-        """Text and meaning together: of each candidate, and of a turn by its doc."""
-        if not self._meanings:
-            return self._texts, self._turn_texts.get
-        own = {doc: text + MEANING * self._meanings[doc] for doc, text in self._texts.items()}
-        return own, own.get if self._turn_texts is self._texts else {doc: own[doc] for doc in self._turn_texts}.get
+    def _with_meanings(self) -> dict[str, dict[int, float]]:
+        """Text and meaning together, of turns by session and position."""
+        if not self._nearest:
+            return self._texts
+        return {
+            session: {at: text + MEANING * self._meanings[session][at] for at, text in turns.items()}
+            for session, turns in self._texts.items()
+        }
 
-    def parts(self, each: TextMatch) -> tuple[float, float, float, float, float, float]:
+    def parts(self, each: Candidate) -> tuple[float, float, float, float, float, float]:
         """The parts of a candidate's relevance, in the order of PARTS."""
         text, context, session, author, time = self._shares
-        own, around, best = self._spread(each, self._texts, self._turn_texts, self._best_texts)
+        own, around, best = self._spread(each, each.match / self._scale, self._texts, self._best_texts)
         return (
             text * own,
             context * around,
             session * best,
-            author if each.facts >> AUTHOR_SHIFT in self._signals.authors else 0.0,
+            author if each.author in self._signals.authors else 0.0,
             time * _nearness(each.created, self._signals.ranges) if self._signals.ranges else 0.0,
-            self._meaning_share(each) if self._meanings else 0.0,
+            self._meaning_share(each) if self._nearest else 0.0,
         )
 
-    def _meaning_share(self, each: TextMatch) -> float:
+    def _meaning_share(self, each: Candidate) -> float:
         text, context, session, *_ = self._shares
-        own, around, best = self._spread(each, self._meanings, self._turn_meanings, self._best_meanings)
+        own, around, best = self._spread(each, each.meaning / self._nearest, self._meanings, self._best_meanings)
         return MEANING * (text * own + context * around + session * best)
 
     def _spread(
-        self, each: TextMatch, signals: dict[int, float], turns: dict[int, float], best_of: dict[int, tuple[float, int]]
+        self, each: Candidate, own: float, turns: dict[str, dict[int, float]], best_of: dict[str, tuple[float, int]]
     ) -> tuple[float, float, float]:
-        """A signal of a candidate, of the turns around it, and the best one of its session.
-
-        A session's positions never reach the end of their range, so neighbouring docs are of the same session.
-        """
-        doc, turn_of = each.doc, turns.get
-        if not each.facts & ROLE:
-            return signals[doc], 0.0, signals[doc]
-        before = turn_of(doc - 1, 0.0) * (ANSWERED if doc - 1 in self._asking else 1.0) + turn_of(doc - 2, 0.0)
-        after = turn_of(doc + 1, 0.0) + turn_of(doc + 2, 0.0)
-        around = (BEFORE * before + AFTER * after) / (1 + (each.facts >> WORDS_SHIFT & 255) / SHORT_WORDS)
-        best, best_doc = best_of[doc >> SESSION_SHIFT]
-        return signals[doc], around, best * _BY_DISTANCE[min(abs(doc - best_doc), _DISTANCES)]
-
-    def has_meaning(self, each: TextMatch) -> bool:
-        return bool(self._meanings.get(each.doc))
+        """A signal of a candidate, of the turns around it, and the best one of its session."""
+        if not each.traits & ROLE:
+            return own, 0.0, own
+        session, position = each.session, each.position
+        turn_of = turns[session].get
+        before = turn_of(position - 1, 0.0) * (ANSWERED if (session, position - 1) in self._asking else 1.0)
+        before += turn_of(position - 2, 0.0)
+        after = turn_of(position + 1, 0.0) + turn_of(position + 2, 0.0)
+        around = (BEFORE * before + AFTER * after) / (1 + (each.traits >> WORDS_SHIFT & 255) / SHORT_WORDS)
+        best, best_position = best_of[session]
+        return own, around, best * _BY_DISTANCE[min(abs(position - best_position), _DISTANCES)]
 
     def best_from(self, place: int) -> float:
         """The relevance of the best candidate from a place on."""
@@ -328,7 +304,7 @@ class CandidateScores:
 
     def between(self, start: int, stop: int) -> list[CandidateScore]:
         return [
-            CandidateScore(self, relevance, each, worth) for relevance, _, _, each, worth in self._ranked[start:stop]
+            CandidateScore(self, relevance, each, worth) for relevance, _, _, _, each, worth in self._ranked[start:stop]
         ]
 
     def __len__(self) -> int:
@@ -338,14 +314,25 @@ class CandidateScores:
         return iter(self.between(0, len(self)))
 
 
-def _best_of_sessions(signals: dict[int, float]) -> dict[int, tuple[float, int]]:
-    """The best signal of each session and its doc; of equals the first one."""
-    best: dict[int, tuple[float, int]] = {}
-    for doc, signal in signals.items():
-        session = doc >> SESSION_SHIFT
-        known, known_doc = best.get(session, _NO_BEST)
-        if signal > known or (signal == known and doc < known_doc):
-            best[session] = signal, doc
+_by_relevance = itemgetter(0, 1, 2, 3)
+
+
+def _by_position(turns: Iterable[Candidate], signal: Callable[[Candidate], float]) -> dict[str, dict[int, float]]:
+    """A signal of turns, by session and position."""
+    found: dict[str, dict[int, float]] = {}
+    for each in turns:
+        if each.session not in found:
+            found[each.session] = {}
+        found[each.session][each.position] = signal(each)
+    return found
+
+
+def _best_of_sessions(signals: dict[str, dict[int, float]]) -> dict[str, tuple[float, int]]:
+    """The best signal of each session and its position; of equals the first one."""
+    best: dict[str, tuple[float, int]] = {}
+    for session, turns in signals.items():
+        most = max(turns.values())
+        best[session] = most, min(at for at, signal in turns.items() if signal == most)
     return best
 
 

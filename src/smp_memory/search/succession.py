@@ -3,7 +3,7 @@
 Every way to read uses these rules (docs/adr/0026-validity-and-succession.md):
 
     not valid    `valid_from` or `valid_until` says that it does not hold at the time of the query: no candidate at all, unless the
-                 query has `include_expired` (`RowConditions.valid_at`)
+                 query has `include_expired` (`CandidateRequest.valid_at`)
     superseded   another memory took its place: it stays in a query, right behind its successor, which is as relevant as it is
     settled      its status says that nothing is left to do, or that it was overturned: less relevant than what is open
     outdated     a newer memory says the same with another value: it comes behind the newer one
@@ -13,98 +13,62 @@ Every way to read uses these rules (docs/adr/0026-validity-and-succession.md):
 
 from __future__ import annotations
 
-from copy import copy
-
-from smp_memory.model.statuses import is_settled, status_of
+from smp_memory.model.statuses import is_settled, last_successors, status_of
 from smp_memory.search.outdated import outdated
-from smp_memory.search.query import NEWEST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from smp_memory.index.query import RowConditions
-    from smp_memory.index.rows import Row
+    from smp_memory.model.candidates import Candidate
     from smp_memory.model.hits import Hit
-    from smp_memory.search.ranking import RankedRow, Ranking
-    from smp_memory.store.port import IndexSearcher
+    from smp_memory.search.ranking import Ranked, Ranking
 
 SETTLED, SUPERSEDED, OUTDATED = "settled", "superseded", "outdated"  # why a hit does not hold
-_BLOCK = 32  # rows whose successors are looked up at once
+_BLOCK = 32  # candidates whose successors are looked at together
 
 
 class SuccessionOrder:
-    """Puts successors before what they supersede, among the ranked rows of one query.
+    """Puts successors before what they supersede, among the ranked candidates of one query.
 
-    The order of the first rows does not depend on how many are read. A successor must meet the conditions of the query, but need
+    The order of the first ones does not depend on how many are read. A successor must meet the conditions of the query, but need
     not share a word with it: it is found through what it superseded.
     """
 
-    def __init__(
-        self,
-        ranking: Ranking,
-        searcher: IndexSearcher,
-        conditions: RowConditions,
-        at: int,
-        allows: Callable[[str], bool] | None = None,
-    ) -> None:
-        """`at` in microseconds; `allows` tells from which sessions a successor may come (None: all)."""
+    def __init__(self, ranking: Ranking, allows: Callable[[str], bool] | None = None) -> None:
+        """`allows` tells from which sessions a successor may come (None: all)."""
         self._ranking = ranking
-        self._searcher = searcher
-        self._conditions = conditions
-        self._at = at
         self._allows = allows
-        self._known: dict[int, list[Row]] = {}  # successors by doc; empty: it has none
-        self._allowed: set[int] = set()  # known successors that meet the conditions
+        self._has_admitted = False
 
-    def ordered(self, ranked: list[RankedRow], emitted: Iterable[int] = ()) -> Iterator[RankedRow]:
-        """The same rows, each after its successors; without those in `emitted`, which come before all of them."""
+    def ordered(
+        self, ranked: list[Ranked], newer: Mapping[str, Sequence[Candidate]], emitted: Iterable[str] = ()
+    ) -> Iterator[Ranked]:
+        """The same candidates, each after its successors; without the refs in `emitted`, which come before all of them.
+
+        `newer`: by ref the memories that directly took its place (`Candidates.newer`).
+        """
         done = set(emitted)
-        by_doc: dict[int, RankedRow] = {}
+        by_ref = {each.ref: each for each in ranked} if newer else {}
         for start in range(0, len(ranked), _BLOCK):
-            block = ranked[start : start + _BLOCK]
-            self._allowed |= self._admitted(self._look_up(each.row for each in block))
-            allowed = self._allowed
-            by_doc = by_doc or ({each.row.doc: each for each in ranked} if allowed else {})
-            for each in block if allowed else ():
-                if self._known[each.row.doc]:
+            block = [(each, each.ref) for each in ranked[start : start + _BLOCK]]
+            known = (
+                {ref: found for _, ref in block if (found := last_successors(ref, newer, self._allows))}
+                if newer
+                else {}
+            )
+            self._has_admitted |= any(each.meets for found in known.values() for each in found)
+            for each, ref in block if self._has_admitted else ():
+                if ref in known:
                     self._ranking.remove_rival(each)
-            for each in block:
-                for row in self._known[each.row.doc] if allowed else ():
-                    if row.doc in allowed and row.doc not in done:
-                        done.add(row.doc)
-                        yield self._ranking.inherit(row, each, by_doc.get(row.doc))
-                if each.row.doc not in done:
-                    done.add(each.row.doc)
+            for each, ref in block:
+                for successor in known.get(ref, ()):
+                    if successor.meets and successor.ref not in done:
+                        done.add(successor.ref)
+                        yield self._ranking.inherit(successor, each, by_ref.get(successor.ref))
+                if ref not in done:
+                    done.add(ref)
                     yield each
-
-    def admitted_successors(self, rows: list[Row]) -> list[Row]:
-        """The successors of these rows that meet the conditions of the query."""
-        found = [row for ends in self._searcher.successors(rows, self._at, self._allows).values() for row in ends]
-        admitted = self._admitted(found)
-        return [row for row in found if row.doc in admitted]
-
-    def successors(self, rows: list[Row]) -> dict[int, str]:
-        """The ref of the newest memory that took the place of each of these, by doc; only of those that have a successor."""
-        self._look_up(rows)
-        return {row.doc: self._searcher.ref(found[0].doc) for row in rows if (found := self._known[row.doc])}
-
-    def _look_up(self, rows: Iterable[Row]) -> list[Row]:
-        """The successors of rows that were not looked up yet."""
-        new = [row for row in rows if row.doc not in self._known]
-        found = self._searcher.successors(new, self._at, self._allows)
-        for row in new:
-            self._known[row.doc] = found.get(row.doc, [])
-        return [row for rows in found.values() for row in rows]
-
-    def _admitted(self, rows: list[Row]) -> set[int]:
-        """Those of these rows that meet the conditions of the query."""
-        if not rows:
-            return set()
-        conditions = copy(self._conditions)
-        docs = {row.doc for row in rows}
-        conditions.docs = docs if conditions.docs is None else conditions.docs & docs
-        return {row.doc for row in self._searcher.select(conditions, NEWEST, -1)}
 
 
 def newer_first(hits: list[Hit]) -> list[Hit]:

@@ -1,54 +1,52 @@
 """The conditions of a query that one memory does not meet, in words.
 
-Each condition is tested alone by the code that queries use: row conditions by the index (`IndexSearcher.select`), words by a text search, the rest by
-`search.path.RecordCheck`. So what is said here is what keeps the memory out of the answer.
+Each condition is tested alone, on the candidate and its record: words by the rules of the search port (`text.wildcards.matches_terms`), what the index
+does not know by `search.record_check.RecordCheck`. So what is said here is what keeps the memory out of the answer. Pure.
 
-Guarantees: the searcher must see the memory; nothing is read but this memory and its row. The order is: place, existence, fields, words, figures.
+The order is: place, existence, fields, words, figures.
 """
 
 from __future__ import annotations
 
-from copy import copy
 from datetime import timedelta
 
-from smp_memory.index.query import RowConditions, is_loose
-from smp_memory.index.tokenizer import ParsedText, terms
 from smp_memory.model.times import EPOCH, to_text, validity, validity_text
-from smp_memory.model.types import KINDS
 from smp_memory.search.field_values import with_computed
-from smp_memory.search.query import NEWEST
 from smp_memory.search.ranking import DECAYED_BELOW
-from smp_memory.search.scoring import RARITY
+from smp_memory.text.memory_text import as_list, index_terms, label_key
+from smp_memory.text.tokenizer import ParsedText, terms
+from smp_memory.text.wildcards import is_loose, matches_terms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from typing import Any
 
-    from smp_memory.index.query import TextMatch
-    from smp_memory.index.rows import Row
+    from smp_memory.model.candidates import Candidate
     from smp_memory.model.record import Record
     from smp_memory.search.filters import Condition
-    from smp_memory.search.path import RecordCheck
     from smp_memory.search.query import Query
-    from smp_memory.search.ranking import RankedRow
-    from smp_memory.store.port import IndexSearcher
+    from smp_memory.search.ranking import Ranked
+    from smp_memory.search.record_check import RecordCheck
 
-_AT_ONE_TIME = 1000  # memories that were created in the same microsecond, of which a text search returns the best
 _MOST_SHOWN = 80  # characters of a value
 
 
 class UnmetConditions:
     """Tests one memory against the conditions of one query."""
 
-    def __init__(self, query: Query, searcher: IndexSearcher, row: Row, record: Record, check: RecordCheck) -> None:
+    def __init__(
+        self, query: Query, candidate: Candidate, record: Record, check: RecordCheck, unrelated: Collection[str] = ()
+    ) -> None:
+        """`unrelated`: which of `references` and `related_to` the memory does not meet."""
         self._query = query
-        self._searcher = searcher
-        self._row = row
+        self._candidate = candidate
         self._record = record
         self._check = check
+        self._unrelated = unrelated
+        self._terms = set(index_terms(record.given, record.id).split())
 
-    def in_words(self, text: ParsedText, ranked: RankedRow, relevance: float) -> Iterator[str]:
+    def in_words(self, text: ParsedText, ranked: Ranked, relevance: float) -> Iterator[str]:
         """Every condition that is not met. `text`: the query's, with corrections; `ranked`: the memory as if it were a candidate."""
         yield from self._existence()
         yield from self._fields()
@@ -56,14 +54,6 @@ class UnmetConditions:
         yield from self._relations()
         yield from self._words(text)
         yield from self._figures(ranked, relevance)
-
-    def _meets(self, **conditions: Any) -> bool:
-        """Whether the row meets these conditions, and no other ones."""
-        alone = RowConditions()
-        alone.include_deleted, alone.docs = True, {self._row.doc}
-        for name, value in conditions.items():
-            setattr(alone, name, value)
-        return bool(self._searcher.select(alone, NEWEST, 1))
 
     # -- existence, fields, labels, relations
 
@@ -82,61 +72,53 @@ class UnmetConditions:
             yield f"not valid yet: {validity_text(record.given)}"
 
     def _fields(self) -> Iterator[str]:
-        query, record, row = self._query, self._record, self._row
-        if query.types and not self._meets(types=[KINDS[name].number for name in query.types]):
+        query, record, known = self._query, self._record, self._candidate
+        if query.types and known.type not in query.types:
             yield f"type is {record.type}, the query asks for {_either(query.types)}"
-        if query.agents and not self._meets(agents=self._searcher.conditions(_only(query, "agents")).agents):
+        if query.agents and known.author not in query.agents:
             author = f"written by {record.author}" if record.author else "has no author"
             yield f"{author}, the query asks for {_either(query.agents)}"
-        if query.time is not None and query.time.start is not None and not self._meets(since=query.time.start):
+        if query.time is not None and query.time.start is not None and known.created < query.time.start:
             yield f"created {record._created[:19]}, before {_moment(query.time.start)}"
-        if query.time is not None and query.time.end is not None and not self._meets(until=query.time.end):
+        if query.time is not None and query.time.end is not None and known.created >= query.time.end:
             yield f"created {record._created[:19]}, not before {_moment(query.time.end)}"
         for name, value, least in (
-            ("importance", row.importance, query.min_importance),
-            ("confidence", row.confidence, query.min_confidence),
+            ("importance", known.importance, query.min_importance),
+            ("confidence", known.confidence, query.min_confidence),
         ):
-            if least is not None and not self._meets(**{f"min_{name}": least}):
+            if least is not None and (value is None or value < least):
                 yield f"{_has(name, value)}, the query asks for {least:g} or more"
-        if query.confidence and not self._meets(confidence=query.confidence):
+        if query.confidence and known.confidence not in query.confidence:
             asked = _either([f"{each:g}" for each in query.confidence])
-            yield f"{_has('confidence', row.confidence)}, the query asks for {asked}"
-        if query.pinned is not None and not self._meets(pinned=query.pinned):
+            yield f"{_has('confidence', known.confidence)}, the query asks for {asked}"
+        if query.pinned is not None and known.pinned is not query.pinned:
             yield "is not pinned" if query.pinned else "is pinned"
 
     def _labels(self) -> Iterator[str]:
         query = self._query
-        if query.tags and not self._meets(tags=query.tags):
+        tags = [label_key(each) for each in as_list(self._record.given.get("tags"))]
+        topics = [*tags, label_key(self._record.given.get("topic"))]
+        if query.tags and not _has_label(tags, query.tags):
             yield f"has no tag {_either(query.tags)}"
         for tag in query.all_tags:
-            if not self._meets(all_tags=[tag]):
+            if not _has_label(tags, [tag]):
                 yield f"has no tag {tag}"
         for tag in query.not_tags:
-            if not self._meets(not_tags=[tag]):
+            if _has_label(tags, [tag]):
                 yield f"has the tag {tag}, which the query excludes"
         if query.topics:
-            has = self._check.has_topic(self._record) if query.topic_in_text else self._meets(topics=query.topics)
-            if not has:
+            in_text = query.topic_in_text
+            if not (self._check.has_topic(self._record) if in_text else _has_label(topics, query.topics)):
                 yield f"has neither the topic nor the tag {_either(query.topics)}"
 
     def _relations(self) -> Iterator[str]:
         query = self._query
         steps = f"{query.depth} step" + ("s" if query.depth > 1 else "")
         for name, words in (("references", "does not refer to"), ("related_to", "is not related to")):
-            names = getattr(query, name)
-            docs = self._searcher.conditions(_only(query, name)).docs if names else None
-            if docs is not None and self._row.doc not in docs:
-                yield f"{words} {_either(names)} within {steps}"
+            if name in self._unrelated:
+                yield f"{words} {_either(getattr(query, name))} within {steps}"
 
     # -- words
-
-    def text_match(self, text: ParsedText) -> TextMatch | None:
-        """The memory as a match of a text, whatever the other conditions are; None if it does not match."""
-        alone = RowConditions()
-        alone.include_deleted = True
-        alone.since, alone.until = self._row.created, self._row.created + 1
-        found = self._searcher.search(text, alone, _AT_ONE_TIME, RARITY)
-        return next((each for each in found if each.doc == self._row.doc), None)
 
     def _words(self, text: ParsedText) -> Iterator[str]:
         if not self._query.text:
@@ -145,15 +127,15 @@ class UnmetConditions:
             yield "the text of the query has no word to search for"
         for phrase in text.phrases:
             part = ParsedText(phrases=(phrase,))
-            if not self.text_match(part) or not self._check.with_text(part).has_right_phrases(self._record):
+            if not matches_terms(part, self._terms) or not self._check.with_text(part).has_right_phrases(self._record):
                 yield f'does not have the phrase "{self._written(phrase)}"'
         for pattern in text.patterns:
             part = ParsedText(patterns=(pattern,))
-            if not self.text_match(part) or not self._check.with_text(part).has_right_words(self._record):
+            if not matches_terms(part, self._terms) or not self._check.with_text(part).has_right_words(self._record):
                 yield f"has no word like {pattern}"
         if (text.words or text.characters) and not (text.phrases or text.patterns):
             part = ParsedText(text.words, characters=text.characters, corrected=text.corrected)
-            if not self.text_match(part):
+            if not matches_terms(part, self._terms):
                 yield "shares no word with the query"
         yield from self._excluded(text)
 
@@ -161,7 +143,7 @@ class UnmetConditions:
         for words in text.excluded:
             part = ParsedText(words) if len(words) == 1 else ParsedText(phrases=(words,))
             has_order = len(words) == 1 or self._check.with_text(part).has_right_phrases(self._record)
-            if self.text_match(part) and has_order:
+            if matches_terms(part, self._terms) and has_order:
                 written = self._written(words)
                 yield f'excluded by -"{written}"' if len(words) > 1 else f"excluded by -{written}"
         for pattern in text.excluded_patterns:
@@ -169,7 +151,7 @@ class UnmetConditions:
             if is_loose(pattern):
                 is_excluded = self._check.with_text(part).has_right_words(self._record)
             else:
-                is_excluded = self.text_match(part) is not None
+                is_excluded = matches_terms(part, self._terms)
             if is_excluded:
                 yield f"excluded by -{pattern}"
 
@@ -181,7 +163,7 @@ class UnmetConditions:
 
     # -- figures and conditions on fields
 
-    def _figures(self, ranked: RankedRow, relevance: float) -> Iterator[str]:
+    def _figures(self, ranked: Ranked, relevance: float) -> Iterator[str]:
         query = self._query
         if query.min_priority is not None and ranked.priority < query.min_priority:
             yield f"below min_priority {query.min_priority:g}: {ranked.priority:.2f}"
@@ -202,12 +184,10 @@ def _condition(condition: Condition, data: dict[str, Any]) -> str:
     return f"where {condition!r} does not hold: {condition.field} is {shown}"
 
 
-def _only(query: Query, name: str) -> Query:
-    """The query with one of these options alone."""
-    alone = copy(query)
-    for other in {"agents", "references", "related_to"} - {name}:
-        setattr(alone, other, [])
-    return alone
+def _has_label(labels: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Whether one of these labels, case-folded, is a wanted one, or below it: `auth.oauth` is an `auth`."""
+    keys = [label_key(each) for each in wanted]
+    return any(label == key or label.startswith(f"{key}.") for label in labels for key in keys)
 
 
 def _either(names: Sequence[str]) -> str:

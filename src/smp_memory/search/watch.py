@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from smp_memory.model.hits import Hit
     from smp_memory.scope import Scope
-    from smp_memory.store.port import IndexSearcher
+    from smp_memory.search.port import SearchIndex
 
 _PAUSE_SECONDS = 0.1
 _MAX_PAUSE_SECONDS = 3600
@@ -55,25 +55,19 @@ def watch(
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     query = _query(scope, given)
     known = _KnownMemories()
-    scope.answer(query.sessions, lambda searcher: known.add_new(searcher, query.sessions))
+    known.add_new(scope.store.indexer, query.sessions)
     return _follow(scope, given, known, deadline, pause_seconds)
 
 
 def _follow(
     scope: Scope, options: dict[str, Any], known: _KnownMemories, deadline: float | None, pause_seconds: float
 ) -> Iterator[Hit]:
-    policy = scope.policy()
+    policy, index = scope.policy(), scope.store.indexer
     while deadline is None or time.monotonic() < deadline:
         query = _query(scope, options)
-
-        def poll(searcher: IndexSearcher, query: Query = query) -> list[Hit]:
-            updated = known.copy()  # if the index is damaged, this runs again from the same state
-            new = updated.add_new(searcher, query.sessions)
-            hits = search_index(query, searcher, policy, among=new) if new else []
-            known.sessions = updated.sessions
-            return hits
-
-        hits = scope.answer(query.sessions, poll)
+        with index.snapshot():
+            new = known.add_new(index, query.sessions)
+            hits = search_index(query, index, policy, scope.viewer, among=new) if new else []
         yield from hits
         if not hits:
             time.sleep(pause_seconds)
@@ -93,36 +87,28 @@ class _KnownMemories:
     def __init__(self) -> None:
         self.sessions: dict[str, tuple[tuple[int, str | None], str]] = {}
 
-    def copy(self) -> _KnownMemories:
-        twin = _KnownMemories()
-        twin.sessions = dict(self.sessions)
-        return twin
-
-    def add_new(self, searcher: IndexSearcher, sessions: list[str] | None) -> set[int]:
+    def add_new(self, index: SearchIndex, sessions: list[str] | None) -> set[str]:
         """Add the memories that were not known before, and return them."""
-        ends = searcher.ends()
-        for name in [name for name in self.sessions if name not in ends]:
+        activity = index.activity(sessions)
+        for name in [name for name in self.sessions if name not in activity]:
             del self.sessions[name]
-        new: set[int] = set()
-        for name in ends if sessions is None else [name for name in sessions if name in ends]:
+        new: set[str] = set()
+        for name, found in activity.items():
             end, ids = self.sessions.get(name, ((0, None), ""))
-            if ends[name] != end:
-                docs, ids = _new_in_session(searcher, name, end, ids)
-                new.update(docs)
-                self.sessions[name] = (ends[name], ids)
+            if (found.memories, found.last_id) != end:
+                added, ids = _new_in_session(index, name, end, ids)
+                new.update(f"{name}/{id}" for id in added)
+                self.sessions[name] = ((found.memories, found.last_id), ids)
         return new
 
 
-def _new_in_session(
-    searcher: IndexSearcher, name: str, end: tuple[int, str | None], ids: str
-) -> tuple[Iterable[int], str]:
-    """The docs of a session's new memories, and the ids of all its memories."""
+def _new_in_session(index: SearchIndex, name: str, end: tuple[int, str | None], ids: str) -> tuple[Iterable[str], str]:
+    """The ids of a session's new memories, and those of all its memories."""
     size, last = end
-    found = searcher.ids_from(name, max(size - 1, 0))
-    docs = sorted(found)
-    if size and docs and found[docs[0]] == last:
-        new = docs[1:]
-        return new, "\n".join([ids, *(found[doc] for doc in new)])
-    found = searcher.ids_from(name)
+    found = list(index.activity([name], ids_from=max(size - 1, 0))[name].ids)
+    if size and found and found[0] == last:
+        return found[1:], "\n".join([ids, *found[1:]])
+    if size:
+        found = list(index.activity([name], ids_from=0)[name].ids)
     known = set(ids.split("\n"))
-    return [doc for doc, id in found.items() if id not in known], "\n".join(found.values())
+    return [id for id in found if id not in known], "\n".join(found)

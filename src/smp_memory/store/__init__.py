@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from smp_memory.store import convert as convert
     from smp_memory.store import erasure as erasure
     from smp_memory.store import foreign_files as foreign_files
-    from smp_memory.store import history_index as history_index
     from smp_memory.store import indexer as indexer
     from smp_memory.store import quarantine as quarantine
     from smp_memory.store import session_creation as session_creation
@@ -33,7 +32,6 @@ __getattr__ = door(
     "convert",
     "erasure",
     "foreign_files",
-    "history_index",
     "indexer",
     "quarantine",
     "session_creation",

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from smp_memory import event_log
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SMPError
@@ -153,9 +153,9 @@ def _blank(line: bytes) -> bytes:
 
 def clean_index(store: FileStore, targets: Mapping[str, list[str] | None]) -> str:
     """Erase memories (ids by session; None: the whole session) from the index, or remove it; returns "rewritten", "removed", or "" if there was none."""
-    indexer: Any = store.indexer  # a `store.indexer.Indexer`; the port names less
+    indexer = store.indexer
     base = indexer.folder
-    with indexer.mutex:
+    with indexer.feed.mutex:
         indexer.close()
         if not store.state.on_disk or not os.path.isdir(base):
             return ""

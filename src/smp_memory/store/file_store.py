@@ -33,6 +33,7 @@ from smp_memory.files.layouts import JOURNAL, NAMES
 from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, CONFIG_FILE, PRIVATE, STAGING
 from smp_memory.files.lock import SessionLock
 from smp_memory.files.user_state import ERASING, open_user_state
+from smp_memory.import_lock import loading
 from smp_memory.model import ids
 from smp_memory.model.session_info import FORMAT, GLOBAL_SESSION
 from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, PURGED, SessionHead
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from smp_memory.files.layouts.layout import Layout
     from smp_memory.files.system import System
     from smp_memory.files.user_state import UserState
+    from smp_memory.index.full_text_index import FullTextIndex
     from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.model.deletions import Purged, Receipt
     from smp_memory.model.entry import Entry
@@ -58,7 +60,7 @@ if TYPE_CHECKING:
     from smp_memory.model.storage_reports import QuarantinedEntry, UnreadSession
     from smp_memory.privacy.audit import Audit
     from smp_memory.store.archive_names import ArchiveListing
-    from smp_memory.store.port import Histories, Note, SearchIndex
+    from smp_memory.store.port import Histories, Note
 
 _TRIES = 5
 
@@ -99,7 +101,7 @@ class FileStore:
         self.state = state or open_user_state(root, self.disk)
         self.access = AccessLog(StateLog(self.state, ACCESSES))
         self.session_uses = AccessLog(StateLog(self.state, SESSION_USES), exact=True)
-        self._indexer: SearchIndex | None = None
+        self._indexer: FullTextIndex | None = None
         self._audit: Audit | None = None
         self.clock: Callable[[], datetime] | None = None  # that the store was opened with
 
@@ -112,10 +114,14 @@ class FileStore:
         return self.layout.name
 
     @property
-    def indexer(self) -> SearchIndex:
-        """The index, a `store.indexer.Indexer`; loaded at first use."""
+    def indexer(self) -> FullTextIndex:
+        """The search index, fed by `store.indexer`; loaded at first use."""
         if self._indexer is None:
-            self._indexer = store.indexer.Indexer(self)
+            with loading:
+                from smp_memory.index.full_text_index import FullTextIndex
+                from smp_memory.store.indexer import FileFeed
+
+            self._indexer = FullTextIndex(FileFeed(self))
         return self._indexer
 
     @property
@@ -383,8 +389,10 @@ class FileStore:
 
     # -- the index of other memories, settings
 
-    def index_of(self, histories: Histories, problems: Mapping[str, list[Problem]]) -> SearchIndex:
-        return store.history_index.HistoryIndex(histories, problems, self.access)
+    def index_of(self, histories: Histories, problems: Mapping[str, list[Problem]]) -> FullTextIndex:
+        from smp_memory.index.history_index import history_index
+
+        return history_index(histories, problems, self.access)
 
     def write_setting(self, name: str, value: Any) -> None:
         disk, path = self.disk, os.path.join(self.root, CONFIG_FILE)

@@ -233,7 +233,7 @@ def rebuild_index(subject: FileExamination, issues: list[HealthIssue], open_stor
     """Discard the index and rebuild it from the files."""
     store = open_store()
     indexer = store.indexer
-    with indexer.mutex:
+    with indexer.feed.mutex:
         indexer.close()
         if store.state.on_disk and os.path.isdir(indexer.folder):
             discard_all(indexer.folder)

@@ -1,4 +1,4 @@
-"""Keep the index in step with the files, and answer queries from it. The only module that knows both.
+"""Feed the index with the files of a store, and read records from them. The only module that knows both.
 
 Before every answer the index is caught up: sessions that changed (`store.change_detection`) are read from where the
 index stopped, and added. So every process finds its own and others' acknowledged writes, and edits by hand.
@@ -21,32 +21,31 @@ from smp_memory import metrics
 from smp_memory.errors import SMPError, from_os_error, is_failure
 from smp_memory.files.partial_reader import IncrementReader
 from smp_memory.files.span_reader import SpanReader
-from smp_memory.index import LibraryMissing, libraries_are_loaded, record_use_of_disk
+from smp_memory.index.access_counts import PendingAccesses
 from smp_memory.index.index import Index, current_folder, discard
 from smp_memory.index.rows import IndexBusy, IndexUnusable
+from smp_memory.index.unreadable import save_problems
 from smp_memory.model.clone_merge import ReadableIds
 from smp_memory.model.history import RecordHistory
 from smp_memory.observation import INDEX, observe
 from smp_memory.store import missing_vectors
-from smp_memory.store.access_counts import PendingAccesses
 from smp_memory.store.change_detection import ChangeDetector, are_settled
 from smp_memory.store.record_reader import MARK, RecordReader
-from smp_memory.store.searcher import Searcher
 from smp_memory.store.session_metadata import describe_metadata, load_metadata
-from smp_memory.store.unreadable import save_problems
+from smp_memory.text.libraries import LibraryMissing, libraries_are_loaded, record_use_of_disk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, TypeVar
+    from collections.abc import Callable, Iterable
+    from typing import Any
 
-    from smp_memory.index.rows import IndexedSession
+    from smp_memory.index.rows import IndexedSession, PlacedRow
     from smp_memory.model.entry import Entry
+    from smp_memory.model.hits import LeftOut
+    from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.privacy.visibility import Viewer
     from smp_memory.store.file_store import FileStore
 
-    T = TypeVar("T")
     Progress = Callable[[str, int], None] | None
 
 FOLDER = "index"
@@ -59,8 +58,8 @@ _parents_indexes: list[Any] = []  # a forked child must neither use nor close SQ
 _TRIES = 5
 
 
-class Indexer:
-    """The index of one store, shared by all threads of a process."""
+class FileFeed:
+    """The feed (`smp_memory.index.full_text_index.IndexFeed`) of one store in files, shared by all threads of a process."""
 
     def __init__(self, store: FileStore) -> None:
         self._store = store
@@ -93,6 +92,7 @@ class Indexer:
 
     def caught_up(self, sessions: list[str] | None, progress: Progress = None) -> Index:
         """The index with all that was acknowledged in these sessions (None: all) before the call. Hold `mutex`."""
+        self._store.check_open()
         deadline = time.monotonic() + _PATIENCE_SECONDS
         for attempt in range(_TRIES):
             try:
@@ -101,7 +101,7 @@ class Indexer:
                 self._count_accesses(index)
                 return index
             except IndexBusy:
-                return self._private(sessions)
+                return self.private(sessions)
             except LibraryMissing:
                 self.close()  # the index on disk is left to processes that have the library
             except SMPError:
@@ -113,66 +113,31 @@ class Indexer:
                     raise
                 self._discard()
                 if attempt + 2 >= _TRIES:
-                    return self._private(sessions)
+                    return self.private(sessions)
         raise AssertionError("the last attempt returns")
 
-    def answer(
-        self,
-        sessions: list[str] | None,
-        work: Callable[[Searcher], T],
-        *,
-        with_others: bool = False,
-        by_meaning: bool = False,
-        viewer: Viewer | None = None,
-    ) -> T:
-        """Call `work` with a searcher over these sessions (None: all), in one state of the index. A damaged index is rebuilt once."""
-        with self.mutex:
-            self._store.check_open()
-            for _ in range(2):
-                searcher = self.searcher(sessions, with_others=with_others, viewer=viewer)
-                index = searcher.index
-                try:
-                    if by_meaning:
-                        missing_vectors.catch_up(index, self.reader)
-                    return self._in_one_state(index, searcher, work)
-                except LibraryMissing:
-                    self.close()
-                except SMPError:
-                    raise
-                except OSError as error:  # a file could not be read; the index may well be whole
-                    raise from_os_error(error, self._store.root, "searching memories") from error
-                except BaseException as error:
-                    if index.is_in_memory or not is_failure(error):
-                        raise
-                    self._discard()
-            return work(self._searcher(self._private(None if with_others else sessions), viewer))
+    def session_not_found(self, session: str) -> SMPError:
+        return self._store.session_not_found(session)
 
-    def _in_one_state(self, index: Index, searcher: Searcher, work: Callable[[Searcher], T]) -> T:
-        """Call `work` inside a read transaction, so that rows and text are from one moment."""
-        index.rows.do("BEGIN")
-        try:
-            self._refresh(index)  # the first read fixes the state of the transaction
-            return work(searcher)
-        finally:
-            index.rows.roll_back()
+    def recovers(self, index: Index | None, error: BaseException) -> bool:
+        """Whether the work may be repeated: a damaged index was discarded, or one is built in RAM without a missing library."""
+        if isinstance(error, LibraryMissing):
+            self.close()
+            return True
+        if isinstance(error, OSError) and not isinstance(
+            error, SMPError
+        ):  # a file could not be read; the index may well be whole
+            raise from_os_error(error, self._store.root, "searching memories") from error
+        if isinstance(error, SMPError) or index is None or index.is_in_memory or not is_failure(error):
+            return False
+        self._discard()
+        return True
 
-    def searcher(
-        self, sessions: list[str] | None, *, with_others: bool = False, viewer: Viewer | None = None
-    ) -> Searcher:
-        """A searcher for one query over these sessions (None: all). Hold `mutex` as long as it is used."""
-        index = self.caught_up(None if with_others else sessions)
-        for name in sessions or ():
-            if not index.rows.has_session(name):
-                raise self._store.session_not_found(name)
-        return self._searcher(index, viewer)
+    def read(self, index: Index, rows: Iterable[PlacedRow], gone: dict[str, LeftOut]) -> dict[int, Record | None]:
+        return self.reader.records(index, rows, gone)
 
-    def _searcher(self, index: Index, viewer: Viewer | None) -> Searcher:
-        searcher = Searcher(index, self.pending, self.reader.records)
-        if viewer is None:
-            return searcher
-        from smp_memory.store.visible_index import VisibleSearcher
-
-        return VisibleSearcher(searcher, viewer)
+    def add_vectors(self, index: Index) -> None:
+        missing_vectors.catch_up(index, self.reader)
 
     def _opened(self) -> Index:
         if self._index is not None and self._is_private:
@@ -196,7 +161,7 @@ class Indexer:
         record_use_of_disk()
         return current_folder(self.folder)
 
-    def _private(self, sessions: list[str] | None) -> Index:
+    def private(self, sessions: list[str] | None) -> Index:
         """A new index in RAM of the requested sessions."""
         self.close()
         index = self._index = Index(None)
@@ -209,7 +174,7 @@ class Indexer:
         index.text.refresh()
         return index
 
-    def _refresh(self, index: Index) -> None:
+    def refresh(self, index: Index) -> None:
         version = index.rows.data_version()
         if version != self._seen_version:
             index.text.refresh()
@@ -241,7 +206,7 @@ class Indexer:
             raise
         self._seen_version = -1
 
-    def count_all_accesses(self, *, from_start: bool = False) -> None:
+    def count_accesses(self, *, from_start: bool = False) -> None:
         """Count the access log now; `from_start`: the log was truncated."""
         with self.mutex:
             index = self.caught_up(None)
@@ -253,8 +218,7 @@ class Indexer:
             self._count_accesses(index)
 
     def saved_metadata(self) -> dict[str, tuple[object, SessionInfo]]:
-        with self.mutex:
-            return load_metadata(self._index.rows) if self._index is not None else {}
+        return load_metadata(self._index.rows) if self._index is not None else {}
 
     def _discard(self) -> None:
         """Discard the index, so that the next attempt builds a new one. Another process may still have it open."""
@@ -283,7 +247,7 @@ class Indexer:
             index = self.caught_up(None, progress)
             missing_vectors.catch_up(index, self.reader, progress or (lambda session, done: None))
             index.rows.truncate_wal()
-            return int(index.rows.one("SELECT count(*) FROM memory") or 0)
+            return index.count()
 
     # -- catching up
 

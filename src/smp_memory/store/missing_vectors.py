@@ -11,9 +11,9 @@ import time
 
 from smp_memory.files.user_state import derived_files, state_home
 from smp_memory.index import embeddings, report_meaning
-from smp_memory.index.documents import embedded_text
 from smp_memory.index.rows import IndexBusy
-from smp_memory.store.searcher import FALL_BACK
+from smp_memory.index.text_candidates import FALL_BACK
+from smp_memory.text.memory_text import embedded_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _add_vectors(index: Index, reader: RecordReader, missing: Sequence[tuple[int
 
 def _texts(index: Index, reader: RecordReader, docs: Sequence[int]) -> list[str]:
     """The texts to embed; empty for a memory that no longer exists."""
-    records = reader.records(index, index.rows.by_docs(docs).values())
+    records = reader.records(index, index.rows.places(docs))
     texts = []
     for doc in docs:
         record = records.get(doc)

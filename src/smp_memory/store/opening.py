@@ -24,21 +24,26 @@ if TYPE_CHECKING:
     from smp_memory.files.system import System
     from smp_memory.files.user_state import UserState
     from smp_memory.health.examination import Examination
+    from smp_memory.index.full_text_index import FullTextIndex, IndexFeed
+    from smp_memory.index.history_index import HistoryFeed
     from smp_memory.model.storage_reports import StoreStatus
+    from smp_memory.search.port import SearchIndex
     from smp_memory.store.file_session import FileSession
     from smp_memory.store.file_store import FileStore
-    from smp_memory.store.history_index import HistoryIndex
-    from smp_memory.store.port import IndexSearcher, SearchIndex, SessionStore, StateFiles, Store
-    from smp_memory.store.searcher import Searcher
+    from smp_memory.store.indexer import FileFeed
+    from smp_memory.store.port import SessionStore, StateFiles, Store
 
     # Opens the store at an address with the caller's layout and settings; returns it and whether it is new. `admit` is `Store.admit`.
     # Without `create` a store that does not exist raises StoreNotFound.
     Opener = Callable[[str, str | None, Mapping[str, Any] | None, Callable[..., None], bool], tuple[Store, bool]]
 
     def _file_backend_provides_port(
-        store: FileStore, session: FileSession, searcher: Searcher, index: HistoryIndex, state: UserState
-    ) -> tuple[Store, SessionStore, IndexSearcher, SearchIndex, StateFiles]:
-        return store, session, searcher, index, state  # checked by mypy
+        store: FileStore, session: FileSession, index: FullTextIndex, state: UserState
+    ) -> tuple[Store, SessionStore, SearchIndex, StateFiles]:
+        return store, session, index, state  # checked by mypy
+
+    def _feeds_provide_port(files: FileFeed, histories: HistoryFeed) -> tuple[IndexFeed, IndexFeed]:
+        return files, histories
 
 
 BACKENDS = "smp_memory.backends"  # the group of entry points: the scheme, and the function that opens

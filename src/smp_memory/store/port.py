@@ -33,8 +33,8 @@ Guarantees of every backend
                closed store StoreClosed. Errors of the operating system and of a database
                are mapped to StorageError and its kinds.
 
-Parts that another backend can use: `store.searcher.Searcher` (every query of `IndexSearcher` over an `index.Index`),
-`store.visible_index` (the same for a viewer), `store.history_index` (an index in RAM of histories), `lifecycle.purge`,
+Parts that another backend can use: `index.full_text_index.FullTextIndex` (the search port over a feed of its own), `index.history_index` (the same
+for histories in RAM), `lifecycle.purge`,
 `files.user_state` and `files.activity` (state of the user outside of the store), `smp_memory.incomplete` (reporting of
 what could not be read).
 """
@@ -47,7 +47,7 @@ from smp_memory.model.history import HOT
 from smp_memory.model.storage_reports import LIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from datetime import datetime, timedelta
     from typing import Any, TypeVar
@@ -55,15 +55,11 @@ if TYPE_CHECKING:
     from smp_memory.config.settings import Config
     from smp_memory.errors import SMPError
     from smp_memory.files.activity import AccessLog
-    from smp_memory.index.query import MatchColumns, RowConditions, TextMatch
-    from smp_memory.index.rows import Row
-    from smp_memory.index.tokenizer import ParsedText
     from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.model.deletions import Purged, Receipt
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import IdAllocator, RecordHistory, SessionHistory
-    from smp_memory.model.hits import LeftOut
-    from smp_memory.model.record import Record, Records
+    from smp_memory.model.record import Records
     from smp_memory.model.reports import Problem, Report
     from smp_memory.model.rewrite_plan import RewritePlan, RewriteReport
     from smp_memory.model.session_info import SessionInfo
@@ -75,7 +71,7 @@ if TYPE_CHECKING:
         UnreadSession,
     )
     from smp_memory.privacy.audit import Audit
-    from smp_memory.privacy.visibility import Viewer
+    from smp_memory.search.port import SearchIndex
 
     T = TypeVar("T")
     Admit = Callable[[int, int], None]  # used bytes, new bytes; raises SizeLimitExceeded
@@ -234,7 +230,7 @@ class Store(Protocol):
 
     @property
     def indexer(self) -> SearchIndex:
-        """The search index of the live sessions."""
+        """The search index of the live sessions (`smp_memory.search.port`)."""
 
     @property
     def audit(self) -> Audit:
@@ -393,221 +389,6 @@ class FileFeatures(Protocol):
 
     def finish_erasure(self) -> bool:
         """Complete an erasure or redaction whose process died; whether there was one and it is complete now. Cheap if there was none."""
-
-
-# -- the index
-
-
-class SearchCriteria(Protocol):
-    """The filters of a query (`smp_memory.search.query.Query`) that the index evaluates. An empty list or None: no filter."""
-
-    sessions: Any  # ids
-    types: Any  # names of types
-    agents: Any  # authors
-    tags: Any  # one of these, or one below it (`auth` finds `auth.oauth`)
-    all_tags: Any  # each of these
-    not_tags: Any  # none of these
-    topics: Any  # one of these, as topic or tag
-    topic_in_text: Any  # True: the search path looks for topics in the text, the index does not
-    time: Any  # with `start` and `end` in microseconds
-    min_importance: Any  # 0 to 1
-    min_confidence: Any
-    confidence: Any  # words for a confidence
-    pinned: Any  # whether
-    include_deleted: Any  # whether memories in the trash are found
-    valid_at: Any  # in microseconds: only memories that hold then; None: all
-    references: Any  # names; memories that refer to one of them over up to `depth` steps
-    related_to: Any  # names; memories up to `depth` steps away in either direction, along these `kinds`
-    kinds: Any
-    depth: Any
-
-    @property
-    def scope(self) -> str:
-        """The session of names without one."""
-
-
-class SearchIndex(Protocol):
-    """The index of a store. It is a cache: every answer contains all that was acknowledged before the call."""
-
-    @property
-    def folder(self) -> str:
-        """The folder of its files; empty if it has none."""
-
-    def answer(
-        self,
-        sessions: list[str] | None,
-        work: Callable[[Any], T],  # gets an IndexSearcher
-        *,
-        with_others: bool = False,
-        by_meaning: bool = False,
-        viewer: Viewer | None = None,
-    ) -> T:
-        """Call `work` with a searcher over these sessions (None: all), in one state of the index.
-
-        Raises SessionNotFound or SessionArchived for a session that is not live.
-        with_others: the other sessions are caught up as well, and only the existence of these is checked.
-        by_meaning: missing embeddings are added first.
-        viewer: the searcher behaves as if memories that the viewer may not see did not exist.
-        """
-
-    def saved_metadata(self) -> dict[str, tuple[object, SessionInfo]]:
-        """What the index knows, without catching up: a session's `metadata_version`, and its user, project and settings in it.
-
-        Sessions may be missing, and nothing else of the metadata is there. Valid if the version is still the same.
-        """
-
-    def count_all_accesses(self, *, from_start: bool = False) -> None:
-        """Count the access log now; `from_start`: the log was truncated."""
-
-    def rebuild(self, progress: Callable[[str, int], None] | None = None) -> int:
-        """Rebuild the index; returns the number of memories."""
-
-    def close(self) -> None: ...
-
-
-class IndexSearcher(Protocol):
-    """Queries against one state of the index. A DOC is the index's number of a memory."""
-
-    left_out: dict[str, LeftOut]  # sessions that were archived or deleted during the query
-
-    def problems(self, sessions: Iterable[str] | None, allows: Callable[[str], bool] | None = None) -> list[Problem]:
-        """Unreadable entries of these sessions (None: all)."""
-
-    def conditions(self, query: Any) -> RowConditions:
-        """The filters of a query (`SearchCriteria`), in the index's numbers."""
-
-    def session_numbers(self, names: Iterable[str]) -> list[int]:
-        """The index's numbers of those sessions that are in it, for `RowConditions.sessions`."""
-
-    def search(self, text: ParsedText, conditions: RowConditions, limit: int, rarity: float) -> list[TextMatch]:
-        """The best matches of a text that meet the conditions that are labels, best first."""
-
-    def all_matches(self, text: ParsedText, conditions: RowConditions) -> MatchColumns:
-        """All of them, in any order and without scores, for counting."""
-
-    @property
-    def has_vectors(self) -> bool: ...
-
-    @property
-    def warnings(self) -> list[str]:
-        """Why memories are not searched by meaning although there is an embedding model."""
-
-    def vector(self, text: str) -> Any:
-        """The embedding of a text; None without a model."""
-
-    def nearest(self, vector: Any, conditions: RowConditions, limit: int) -> dict[int, Row]:
-        """The memories nearest to a vector that meet all conditions, best first."""
-
-    def similarities(self, vector: Any, docs: Sequence[int]) -> dict[int, float]:
-        """Cosine similarity of these documents to a vector, 0 to 1."""
-
-    def select(self, conditions: RowConditions, order: str, limit: int, offset: int = 0) -> list[Row]:
-        """Rows that meet all conditions, by time; a limit of -1 means all. Hidden memories may be among them, `records` omits them."""
-
-    def select_visible(self, conditions: RowConditions, order: str, limit: int) -> list[Row]:
-        """The first rows that the viewer may see; hidden ones do not count against the limit."""
-
-    def select_wishes(self, conditions: RowConditions, limit: int) -> list[Row]:
-        """Turns of users that are standing instructions and meet the conditions, the newest first. Hidden memories may be among them."""
-
-    def rows(self, docs: Sequence[int]) -> dict[int, Row]: ...
-
-    def row(self, session: str, id: str) -> Row | None: ...
-
-    def turns(self, docs: Sequence[int], conditions: RowConditions) -> list[TextMatch]:
-        """Those of these memories that are turns and meet the conditions, as text matches without any term."""
-
-    def records(self, rows: Iterable[Row]) -> dict[int, Record | None]:
-        """The records of these rows, read from the session; None for one that no longer exists."""
-
-    def is_visible(self, row: Row) -> bool:
-        """Whether the viewer may see a memory."""
-
-    @property
-    def has_successions(self) -> bool:
-        """Whether any memory supersedes another one."""
-
-    def successors(
-        self, rows: Iterable[Row], at: int | None = None, allows: Callable[[str], bool] | None = None
-    ) -> dict[int, list[Row]]:
-        """By doc the memories that took the place of these until a time, the newest first; only memories that have some.
-
-        `allows` tells which sessions count. What these memories may be is in `smp_memory.store.succession`.
-        """
-
-    def superseded(self) -> set[int]:
-        """All memories that others say they supersede, whether or not that counts (`successors`)."""
-
-    def is_superseded(self, record: Record, at: int | None = None) -> bool:
-        """Whether a memory took the place of this one until a time."""
-
-    def not_valid_count(self, conditions: RowConditions, *, by_text: bool) -> int:
-        """How many memories were left out because of `conditions.valid_at`, hidden ones aside.
-
-        `by_text`: among the matches of the searches so far; else among all that meet the other conditions.
-        """
-
-    def counts(
-        self, fields: Sequence[str], conditions: RowConditions, matches: MatchColumns | None = None
-    ) -> dict[str, dict[str, int]]:
-        """How many memories meet the conditions, or are among these matches: by field and name, the most frequent first.
-
-        Fields are type, tag, agent, day, month, session and topic.
-        """
-
-    def related(
-        self, names: Iterable[str], scope: str, depth: int, kinds: Sequence[str] = ()
-    ) -> dict[int, tuple[int, str, int]]:
-        """All memories up to `depth` steps away in either direction: doc -> (steps, kind, the doc it was reached from)."""
-
-    def labels(self, conditions: RowConditions) -> list[tuple[int, str]]:
-        """The doc and each tag or topic of the memories that meet the conditions, case-folded; each pair once."""
-
-    def relations(self, conditions: RowConditions) -> list[tuple[int, str, str, str]]:
-        """The relations of the memories that meet the conditions: doc, kind, session and id of the target, which may not exist."""
-
-    def expiries(self, conditions: RowConditions, since: int, until: int) -> list[tuple[int, int]]:
-        """The memories that meet the conditions and cease to hold in this range of microseconds: doc and time, the next first."""
-
-    @property
-    def documents(self) -> int:
-        """The number of documents, for scoring."""
-
-    def document_frequency(self, term: str) -> int: ...
-
-    def corrected(self, word: str, term: str, is_name: bool) -> str | None:
-        """The known term for an unknown word with one typing error, whose term is given; None if there is none."""
-
-    def author(self, number: int | None) -> str: ...
-
-    def session_of(self, doc: int) -> str: ...
-
-    def ref(self, doc: int) -> str:
-        """The name of a memory as `session/ID`."""
-
-    def accesses(self, docs: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Count and last access in microseconds."""
-
-    def all_accesses(self) -> dict[str, tuple[int, int]]:
-        """The same for all memories that were ever accessed, by `session/ID`."""
-
-    def last_written(self, docs: Iterable[int]) -> dict[int, int]:
-        """When the sessions of these memories were last written, by the session's number."""
-
-    def session_usage(self) -> dict[str, tuple[int, int, int]]:
-        """By session: number of memories, last write by the memories' times, last access; in microseconds, 0: never."""
-
-    def sessions_with_deleted(self) -> list[str]:
-        """The sessions with memories in the trash."""
-
-    def is_intact(self) -> bool:
-        """Whether the index is undamaged, as far as a quick check finds out."""
-
-    def ends(self) -> dict[str, tuple[int, str | None]]:
-        """By session: the number of allocated positions, and the id of the last memory; for `watch`."""
-
-    def ids_from(self, session: str, position: int = 0) -> dict[int, str]:
-        """The ids of a session's memories from a position on, by doc."""
 
 
 # -- state

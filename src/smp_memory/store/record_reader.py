@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from smp_memory.files.disk import Disk
     from smp_memory.files.layouts.layout import Layout
     from smp_memory.index.index import Index
-    from smp_memory.index.rows import IndexedSession, Row
+    from smp_memory.index.rows import IndexedSession, PlacedRow, Row
+    from smp_memory.index.searcher import Searcher
     from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record
     from smp_memory.store.file_store import FileStore
-    from smp_memory.store.searcher import Searcher
 
     class SessionFiles(Protocol):
         """Where the files of sessions are."""
@@ -58,7 +58,9 @@ class PlaceReader:
         self._files = files
         self._folders: dict[str, str] = {}
 
-    def history(self, rows: IndexedNames, session: str, row: Row, spans: SpanReader) -> RecordHistory | None:
+    def history(
+        self, rows: IndexedNames, session: str, row: PlacedRow | Row, spans: SpanReader
+    ) -> RecordHistory | None:
         """The history of a memory, read at its positions; None if something else is there."""
         layout, name_of, history, names, places = self._files.layout, rows.name_of, None, None, row.places
         if places.startswith(MARK):
@@ -113,7 +115,7 @@ class RecordReader:
         self._places = PlaceReader(store)
 
     def records(
-        self, index: Index, rows: Iterable[Row], gone: dict[str, LeftOut] | None = None
+        self, index: Index, rows: Iterable[PlacedRow], gone: dict[str, LeftOut] | None = None
     ) -> dict[int, Record | None]:
         """The records of these rows; None for a memory that no longer exists.
 
@@ -146,7 +148,7 @@ class RecordReader:
         record: Record | None = history.record(session) if history is not None else None
         return record
 
-    def history(self, index: Index, session: str, row: Row, spans: SpanReader) -> RecordHistory | None:
+    def history(self, index: Index, session: str, row: PlacedRow | Row, spans: SpanReader) -> RecordHistory | None:
         """The history of a memory, read at its positions; None if something else is there."""
         return self._places.history(index.rows, session, row, spans)
 
@@ -155,10 +157,10 @@ def history_by_index(store: FileStore, session: str, id: str) -> RecordHistory |
     """The history of a memory without reading its session; None if it is not where the index says."""
 
     def read(searcher: Searcher) -> RecordHistory | None:
-        row = searcher.row(session, id)
-        if row is None:
+        found = searcher.placed([f"{session}/{id}"])
+        if not found:
             return None
         with SpanReader(store.disk) as spans:
-            return RecordReader(store).history(searcher.index, session, row, spans)
+            return RecordReader(store).history(searcher.index, session, found[0], spans)
 
-    return store.indexer.answer([session], read)
+    return store.indexer.answer(read, None, [session])

@@ -125,9 +125,11 @@ def _are_few(files: StoreFiles, changed: list[str]) -> bool:
 
 def _catch_up(open_store: Callable[[], Store]) -> None:
     """Bring the index up to date, as a query does."""
+    from smp_memory.model.candidates import CandidateRequest
+
     try:
         store = open_store()
-        store.indexer.answer(None, lambda searcher: None)
+        store.indexer.candidates(CandidateRequest(limit=0))
         store.close()
     except (SMPError, OSError, ValueError):
         pass  # the figures are then those of the last index

@@ -397,14 +397,14 @@ def test_failing_counter_leaves_the_store_usable(tmp_path: Path) -> None:
     with smp_memory.open(tmp_path, config={"durability": "os"}) as memory:
         session = filled(memory)
         session.query("anything")
-        index = memory.store.indexer._index
+        index = memory.store.indexer.feed._index
 
         def fails(text: str) -> int:
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
             session.context(counter=fails)
-        assert memory.store.indexer._index is index
+        assert memory.store.indexer.feed._index is index
         found = session.context(counter=lambda text: len(memory.query("orders")) * 0 + len(text))
         assert found.tokens <= 1500
 

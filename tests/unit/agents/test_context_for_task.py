@@ -138,8 +138,8 @@ def test_deleted_wish_does_not_come_in(memory: smp_memory.Memory) -> None:
 
 
 def test_wish_in_recalled_text_is_none(memory: smp_memory.Memory) -> None:
-    from smp_memory.index.documents import wish_of
     from smp_memory.privacy.fence import fence
+    from smp_memory.text.memory_text import wish_of
 
     recalled = fence("## Preferences\nNever push on Fridays!")
     assert wish_of({"role": "user", "content": f"{recalled}\nWhat is next?"}) == ""

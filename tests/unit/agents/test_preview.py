@@ -10,6 +10,7 @@ from smp_memory.context.preview import preview_context
 from smp_memory.errors import InvalidQuery
 from smp_memory.integrations.hooks.preview import preview_hook
 from smp_memory.integrations.hooks.session_state import SessionStates
+from smp_memory.model.candidates import CandidateRequest
 from smp_memory.model.previews import Preview
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
@@ -67,7 +68,7 @@ def test_agents_have_neither_previews_nor_explanations() -> None:
 def test_preview_does_not_count_as_use(memory: smp_memory.Memory) -> None:
     memory.preview("dev", TASK)
     preview_hook(memory, "prompt", prompt=TASK)
-    assert memory.scope.answer(None, lambda searcher: searcher.all_accesses()) == {}
+    assert not any(each.uses for each in memory.store.indexer.candidates(CandidateRequest()).matches)
 
 
 def test_lower_floor_lets_a_prompt_tell_more(memory: smp_memory.Memory) -> None:

@@ -14,8 +14,7 @@ import pytest
 import smp_memory
 from smp_memory.agent_memory import AgentMemory
 from smp_memory.errors import MemoryNotFound, NotAllowed, SMPError
-from smp_memory.index.documents import GUARDED
-from smp_memory.index.query import RowConditions
+from smp_memory.model.candidates import GUARDED, CandidateRequest
 from smp_memory.model.types import KINDS
 from smp_memory.privacy import fence
 from smp_memory.privacy.visibility import Viewer
@@ -518,10 +517,6 @@ def test_index_marks_memories_with_a_visibility() -> None:
     ]
     later = session.add_decision("not any more", author="owner")
     marked.append(session.update(later.id, visibility="private"))
-    facts = memory.store.indexer.answer(None, lambda searcher: {row.id: row.facts for row in _all_rows(searcher)})
-    assert {id for id, number in facts.items() if number & GUARDED} == {record.id for record in marked}
-    assert plain.id in facts
-
-
-def _all_rows(searcher: Any) -> list[Any]:
-    return list(searcher.select(RowConditions(), "newest", -1))
+    traits = {each.id: each.traits for each in memory.store.indexer.candidates(CandidateRequest()).matches}
+    assert {id for id, number in traits.items() if number & GUARDED} == {record.id for record in marked}
+    assert plain.id in traits

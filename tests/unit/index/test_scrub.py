@@ -17,6 +17,7 @@ from smp_memory.index.engine import TantivyEngine
 from smp_memory.index.index import current_folder
 from smp_memory.index.rows import Rows
 from smp_memory.memory import Memory
+from smp_memory.model.candidates import CandidateRequest
 from smp_memory.testing import FrozenClock
 from tests.user_state import state_folder
 
@@ -65,12 +66,12 @@ def answers(memory: Memory) -> dict[str, Any]:
 
 
 def is_as_if_made_anew(memory: Memory) -> bool:
-    with memory.store.indexer.mutex:
-        before = memory.store.indexer.caught_up(None).snapshot()
+    with memory.store.indexer.feed.mutex:
+        before = memory.store.indexer.feed.caught_up(None).snapshot()
     asked = answers(memory)
     memory.reindex()
-    with memory.store.indexer.mutex:
-        return memory.store.indexer.caught_up(None).snapshot() == before and answers(memory) == asked
+    with memory.store.indexer.feed.mutex:
+        return memory.store.indexer.feed.caught_up(None).snapshot() == before and answers(memory) == asked
 
 
 def test_terms_of_an_erased_memory_are_gone_and_others_are_found(memory: Memory) -> None:
@@ -153,24 +154,23 @@ def test_accesses_are_counted_once_after_the_log_was_rewritten(memory: Memory) -
     session = memory.session("s1")
     ids = [record.id for record in session.records()]
 
-    def uses(searcher: Any) -> dict[str, int]:
-        docs = {id: searcher.row("s1", id).doc for id in ids if searcher.row("s1", id) is not None}
-        found = searcher.accesses(list(docs.values()))
-        return {id: found[doc][0] for id, doc in docs.items() if doc in found}
+    def uses() -> dict[str, int]:
+        found = memory.store.indexer.candidates(CandidateRequest(refs=[f"s1/{id}" for id in ids])).matches
+        return {each.id: each.uses for each in found if each.uses}
 
     for word in WORDS:
         session.query(word, limit=30)
     memory.store.access.flush()
-    memory.store.indexer.count_all_accesses()
-    before = memory.store.indexer.answer(None, uses)
+    memory.store.indexer.count_accesses()
+    before = uses()
     assert before
     erased = next(iter(before))
     session.erase(erased)
     session.query("river", limit=30)
     memory.store.access.flush()
-    memory.store.indexer.count_all_accesses()
+    memory.store.indexer.count_accesses()
     del before[erased]
-    assert memory.store.indexer.answer(None, uses) == before
+    assert uses() == before
 
 
 def test_folder_is_removed_again_if_a_thread_writes_into_it_meanwhile(

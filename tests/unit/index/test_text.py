@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from smp_memory.index import text as text_module
 from smp_memory.index.rows import IndexUnusable, Rows
 from smp_memory.index.text import TextIndex, TextMatch, TextQuery
-from smp_memory.index.tokenizer import joined_terms, parse
+from smp_memory.text.tokenizer import joined_terms, parse
 from tests.crash.scenarios import depth
 
 DOCUMENTS = {

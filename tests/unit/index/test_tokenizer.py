@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from smp_memory.index import tokenizer
-from smp_memory.index.query import literal_prefix, term_matcher
-from smp_memory.index.tokenizer import STOP_WORDS, ParsedText, bag_of_terms, joined_terms, parse, terms
+from smp_memory.text import tokenizer
+from smp_memory.text.tokenizer import STOP_WORDS, ParsedText, bag_of_terms, joined_terms, parse, terms
+from smp_memory.text.wildcards import literal_prefix, term_matcher
 
 
 @pytest.mark.parametrize(

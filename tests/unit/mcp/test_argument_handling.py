@@ -220,8 +220,8 @@ def test_recall_searches_once(caller: Caller, query: str | None, monkeypatch: py
     call(caller, "remember", type="finding", text="The login is slow")
     indexer = caller.memory.store.indexer
     searches: list[Any] = []
-    answer = indexer.answer
-    monkeypatch.setattr(indexer, "answer", lambda *given, **more: searches.append(given) or answer(*given, **more))
+    candidates = indexer.candidates
+    monkeypatch.setattr(indexer, "candidates", lambda request: searches.append(request) or candidates(request))
     assert len(call(caller, "recall", query=query)["items"]) == 1
     assert len(searches) == 1
 

@@ -51,7 +51,7 @@ def test_hand_edited_fields_are_found_and_hide_nothing(tmp_path: Path, layout: s
     session.find_similar("DEC-0001")
     session.add_decision("alpha again")
     assert len(session.query("alpha")) == len(there) + 1
-    assert not session.memory.store.indexer.caught_up(None).is_in_memory
+    assert not session.memory.store.indexer.feed.caught_up(None).is_in_memory
     session.memory.close()
 
 
@@ -285,7 +285,7 @@ def test_filter_accepts_the_computed_access_count() -> None:
     session.add_decision("beta")
     session.query("alpha")
     memory.store.access.flush()
-    memory.store.indexer.count_all_accesses()
+    memory.store.indexer.count_accesses()
     assert session.query(where={"access.count": {"greater": 0}}, track_access=False).ids == ["DEC-0001"]
     assert session.query(where={"decay.access_count": 0}, track_access=False).ids == ["DEC-0002"]
     assert session.query(where={"last_accessed": {"exists": True}}, track_access=False).ids == ["DEC-0001"]

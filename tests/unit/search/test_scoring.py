@@ -12,12 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smp_memory.index.documents import ASKS, NAMES_TIME, ROLES, facts_number, questions_in
-from smp_memory.index.query import TextMatch, inverse_frequency
+from smp_memory.index import text_candidates
+from smp_memory.model import candidates as model
+from smp_memory.model.candidates import ASKS, NAMES_TIME, ROLES, traits_number
 from smp_memory.search import scoring
 from smp_memory.search.scoring import CandidateScore
+from smp_memory.text.memory_text import questions_in
+from smp_memory.text.wildcards import inverse_frequency
 
 AUTHORS = [None, "joe", "ann", "eve"]
+SHIFT = 24  # of a place: number of the session << 24 | position in it
 
 
 @dataclass(frozen=True)
@@ -35,11 +39,22 @@ class Candidate:
     marks: int = 0
 
     @property
-    def found(self) -> TextMatch:
-        role = ROLES[self.role] if self.role else 0
-        author = AUTHORS.index(self.author)
-        facts = facts_number(0, role, self.words, author, asking_words=self.asking, marks=self.marks)
-        return TextMatch(self.doc, self.match, self.created, facts)
+    def found(self) -> model.Candidate:
+        traits = traits_number(ROLES[self.role] if self.role else 0, self.words, False, self.asking, self.marks)
+        session, position = f"{self.doc >> SHIFT:05}", self.doc & (1 << SHIFT) - 1
+        values = (
+            session,
+            "X",
+            position,
+            "note",
+            self.created,
+            traits,
+            self.author or "",
+            self.match,
+            self.meaning,
+            True,
+        )
+        return model.Candidate(*values, *(None,) * 12)  # type: ignore[arg-type]
 
 
 def turn(place: int, match: float, created: int = 0, author: str | None = None, **more: Any) -> Candidate:
@@ -48,34 +63,37 @@ def turn(place: int, match: float, created: int = 0, author: str | None = None, 
 
 
 def signals_of(full_match: float = 0.0, authors: Iterable[str] = (), *others: Any, **more: Any) -> scoring.QuerySignals:
-    return scoring.QuerySignals(full_match, map(AUTHORS.index, authors), *others, **more)
+    return scoring.QuerySignals(full_match, authors, *others, **more)
 
 
 def doc(session: int, position: int) -> int:
-    return session << scoring.SESSION_SHIFT | position
+    return session << SHIFT | position
 
 
 def scored(candidates: list[Candidate], asked: scoring.QuerySignals) -> list[CandidateScore]:
-    meanings = {each.doc: each.meaning for each in candidates}
-    return list(scoring.CandidateScores([each.found for each in candidates], asked, meanings))
+    return list(scoring.CandidateScores([each.found for each in candidates], asked))
+
+
+def place(score: CandidateScore) -> int:
+    return int(score.candidate.session) << SHIFT | score.candidate.position
 
 
 def neighbours(candidates: list[Candidate]) -> list[int]:
     meanings = {each.doc: each.meaning for each in candidates}
-    return scoring.neighbours([each.found for each in candidates], meanings.keys(), meanings)
+    return text_candidates.neighbours([(each.doc, each.match) for each in candidates], meanings.keys(), meanings)
 
 
 def order(candidates: list[Candidate], asked: scoring.QuerySignals | None = None) -> list[int]:
-    return [each.candidate.doc for each in scored(candidates, asked or signals_of())]
+    return [place(each) for each in scored(candidates, asked or signals_of())]
 
 
 def by_doc(candidates: list[Candidate], asked: scoring.QuerySignals | None = None) -> dict[int, CandidateScore]:
-    return {each.candidate.doc: each for each in scored(candidates, asked or signals_of())}
+    return {place(each): each for each in scored(candidates, asked or signals_of())}
 
 
 def test_no_candidates() -> None:
     assert scored([], signals_of()) == []
-    assert scoring.neighbours([], []) == []
+    assert text_candidates.neighbours([], [], {}) == []
 
 
 def test_a_full_match_alone_in_its_session_has_almost_all_there_is() -> None:
@@ -117,7 +135,7 @@ def test_turns_before_count_more_than_turns_after() -> None:
 
 
 def test_neighbours_are_of_the_same_session() -> None:
-    last, first = doc(1, (1 << scoring.SESSION_SHIFT) - 9), doc(2, 0)
+    last, first = doc(1, (1 << SHIFT) - 9), doc(2, 0)
     found = by_doc([turn(last, 9.0, words=5), turn(first, 1.0, words=5)])
     assert found[first].parts[1] == 0.0
 
@@ -237,10 +255,10 @@ def test_a_short_decision_is_worth_more_than_a_short_turn() -> None:
 def test_neighbours_of_the_best_that_are_not_known() -> None:
     found = [Candidate(doc(1, 5), 9.0, 0), Candidate(doc(1, 6), 8.0, 0), Candidate(doc(2, 0), 7.0, 0)]
     assert neighbours(found) == [doc(1, 3), doc(1, 4), doc(1, 7), doc(1, 8), doc(2, 1), doc(2, 2)]
-    last = doc(1, (1 << scoring.SESSION_SHIFT) - 1)
+    last = doc(1, (1 << SHIFT) - 1)
     assert neighbours([Candidate(last, 9.0, 0)]) == [last - 2, last - 1]
     many = [Candidate(doc(number, 5), 100.0 - number, 0) for number in range(1, 60)]
-    assert len(neighbours(many)) == 4 * scoring.EXPANDED
+    assert len(neighbours(many)) == 4 * text_candidates.EXPANDED
 
 
 def test_a_neighbour_without_any_word_can_be_the_answer() -> None:
@@ -313,7 +331,7 @@ def test_an_answer_by_meaning_alone_is_as_strong_as_it_is_near() -> None:
 
 
 def test_neighbours_of_the_nearest_are_candidates() -> None:
-    many = [Candidate(doc(session, 5), 9.0, 0) for session in range(scoring.EXPANDED)]
+    many = [Candidate(doc(session, 5), 9.0, 0) for session in range(text_candidates.EXPANDED)]
     near = Candidate(doc(900, 5), 0.0, 0, meaning=0.4)
     assert doc(900, 6) in neighbours([*many, near])
     assert doc(900, 6) not in neighbours([*many, Candidate(doc(900, 5), 0.0, 0)])
@@ -366,7 +384,7 @@ def test_a_better_text_never_lowers_a_memory(found: list[Candidate], asked: scor
     before = by_doc(found, asked)[first.doc].relevance
     better = replace(first, match=first.match + 5.0)
     after = by_doc([better, *found[1:]], asked)[first.doc].relevance
-    if all(each.doc >> scoring.SESSION_SHIFT != first.doc >> scoring.SESSION_SHIFT for each in found[1:]):
+    if all(each.doc >> SHIFT != first.doc >> SHIFT for each in found[1:]):
         assert after >= before - 1e-9
 
 

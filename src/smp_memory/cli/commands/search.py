@@ -201,7 +201,7 @@ def run_similar(call: Invocation) -> None:
       smp similar shop/FIND-0003 --type finding
       smp similar the login form can be tried again and again
     """
-    from smp_memory.index.tokenizer import without_signs
+    from smp_memory.text.tokenizer import without_signs
 
     words = words_from(call)
     if not words:

@@ -426,7 +426,7 @@ class Run:
 
     def phase(self, name: str) -> list[Record]:
         """The memories that the `memory_usage` of a phase queries, in any session, best first."""
-        from smp_memory.index.tokenizer import without_signs
+        from smp_memory.text.tokenizer import without_signs
 
         records: dict[str, Record] = {}
         for usage in self.workflow.usages:

@@ -338,7 +338,7 @@ def query_words(prompt: str) -> str:
     """The words of a prompt to search for; empty if it has too few content words."""
     if len(prompt) < 8:
         return ""
-    from smp_memory.index.tokenizer import parse, without_signs
+    from smp_memory.text.tokenizer import parse, without_signs
 
     text = without_signs(_beginning_and_end(strip(prompt)))
     words = list(dict.fromkeys(text.split()))

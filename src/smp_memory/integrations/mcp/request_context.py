@@ -15,6 +15,7 @@ from smp_memory.agent_memory import AgentMemory
 from smp_memory.current_session import current_session
 from smp_memory.errors import InvalidRecord, SessionNotFound
 from smp_memory.incomplete import describe, each_existing, memory_not_found
+from smp_memory.model.candidates import PROBLEMS, CandidateRequest
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 
@@ -89,12 +90,14 @@ class Caller:
 
     def problem_lines(self, sessions: list[str] | None) -> tuple[list[str] | None, list[str]]:
         """Unreadable entries of these sessions (None: all), for an answer's data and its text."""
-        find, store = self.memory.store.indexer.answer, self.memory.store
+        store = self.memory.store
         own = (
             files.config.notices(to_agent=True, session_only=True)
             for _, files in each_existing(sessions or (), store.session)
         )
-        problems = find(sessions, lambda searcher: searcher.problems(sessions))
+        problems = store.indexer.candidates(
+            CandidateRequest(sessions=sessions, limit=0, fetch=[PROBLEMS])
+        ).every_problem
         return self.context.problem_lines(problems, [text for texts in own for text in texts])
 
     def acting_as(self, author: str | None) -> str | None:

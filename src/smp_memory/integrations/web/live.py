@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from smp_memory.integrations.web.request import Inspector
     from smp_memory.memory import Memory
     from smp_memory.model.record import Record
-    from smp_memory.store.port import IndexSearcher
 
 POLL_SECONDS = 0.35
 BEAT_SECONDS = 15.0  # a comment now and then tells a closed connection from a quiet one
@@ -47,12 +46,8 @@ class StoreState:
         self._sessions = self._read()
 
     def _read(self) -> dict[str, tuple[Any, ...]]:
-        def read(searcher: IndexSearcher) -> dict[str, tuple[Any, ...]]:
-            ends, usage = searcher.ends(), searcher.session_usage()
-            return {name: (*ends[name], usage.get(name, (0, 0, 0))[1]) for name in ends}
-
-        found: dict[str, tuple[Any, ...]] = self._memory.store.indexer.answer(None, read)
-        return found
+        activity = self._memory.store.indexer.activity()
+        return {name: (each.memories, each.last_id, each.written) for name, each in activity.items()}
 
     def changes(self) -> dict[str, Any] | None:
         """What has changed since the last call; None if nothing has."""

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from smp_memory.errors import Corrupt, SessionArchived, SessionNotFound, StorageError
 from smp_memory.model import ids
+from smp_memory.model.candidates import NEWER, CandidateRequest
 from smp_memory.model.history import COLD as SEGMENT
+from smp_memory.model.statuses import last_successors
 from smp_memory.model.storage_reports import names_of
 from smp_memory.model.times import to_microseconds
 
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
     from smp_memory.model.storage_reports import ColdMemory, SessionHead
+    from smp_memory.search.port import SearchIndex
     from smp_memory.session import SessionMemory
-    from smp_memory.store.port import IndexSearcher
 
 LIVE, DELETED, COLD, ARCHIVED, SESSION_DELETED, UNREADABLE, MISSING = (
     "live", "deleted", "cold", "archived", "session deleted", "unreadable", "missing",
@@ -129,8 +131,7 @@ def near_names(memory: Memory, found: LocatedMemory) -> tuple[list[str], list[st
     known: list[str] = []
     if found.session is not None:
         wanted = found.session.id
-        by_doc = memory.store.indexer.answer(None, lambda searcher: searcher.ids_from(wanted))
-        known = _close(found.id, list(by_doc.values()))
+        known = _close(found.id, list(memory.store.indexer.activity([wanted], ids_from=0)[wanted].ids))
     return known, sessions
 
 
@@ -182,27 +183,25 @@ class MemoryRelations(NamedTuple):
         pointers = _pointers(record)
         if found.session is None or found.cold is not None:  # the index knows live sessions only
             return cls([RelatedMemory(*each, None) for each in pointers[:_MOST_RELATIONS]], [], len(pointers))
-        answer: MemoryRelations = memory.store.indexer.answer(
-            None, lambda searcher: _read(searcher, found.ref, record, pointers, to_microseconds(memory.now()))
-        )
-        return answer
+        return _read(memory.store.indexer, found.ref, record, pointers, to_microseconds(memory.now()))
 
 
-def _read(searcher: IndexSearcher, ref: str, record: Record, pointers: list[Pointer], now: int) -> MemoryRelations:
+def _read(index: SearchIndex, ref: str, record: Record, pointers: list[Pointer], now: int) -> MemoryRelations:
     """The connections as the index has them. Only those that are shown are read from the files."""
-    row = searcher.row(record.session, record.id)
-    if row is None:
-        return MemoryRelations([], [], 0)
-    docs = {searcher.ref(doc): doc for doc in searcher.related([ref], "", 1)}
-    targets = {each.ref for each in pointers}
-    others = [doc for name, doc in docs.items() if name not in targets]
-    own = pointers[:_MOST_RELATIONS]
-    wanted = [docs[each.ref] for each in own if each.ref in docs] + others[:_MOST_RELATIONS]
-    records = searcher.records(searcher.rows(wanted).values())
-    shown = [RelatedMemory(*each, records.get(docs.get(each.ref, -1))) for each in own]
-    shown += [_incoming(other, record) for doc in others[:_MOST_RELATIONS] if (other := records.get(doc)) is not None]
-    successors = searcher.successors([row], now).get(row.doc, []) if searcher.has_successions else []
-    return MemoryRelations(shown, [searcher.ref(each.doc) for each in successors], len(pointers) + len(others))
+    with index.snapshot():
+        related = index.related([ref]).get(ref)
+        if related is None:
+            return MemoryRelations([], [], 0)
+        targets = {each.ref for each in pointers}
+        others = [each.ref for each in related if each.ref not in targets]
+        own = pointers[:_MOST_RELATIONS]
+        known = {each.ref for each in related}
+        records = index.records([*(each.ref for each in own if each.ref in known), *others[:_MOST_RELATIONS]])
+        newer = index.candidates(CandidateRequest(refs=[ref], include_deleted=True, now=now, fetch=[NEWER])).newer
+    shown = [RelatedMemory(*each, records.get(each.ref)) for each in own]
+    shown += [_incoming(other, record) for name in others[:_MOST_RELATIONS] if (other := records.get(name)) is not None]
+    successors = [each.ref for each in last_successors(ref, newer)]
+    return MemoryRelations(shown, successors, len(pointers) + len(others))
 
 
 def _pointers(record: Record) -> list[Pointer]:

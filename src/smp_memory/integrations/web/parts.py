@@ -255,14 +255,14 @@ def highlighted(text: str, words: Collection[str]) -> list[TextPiece]:
 
 def words_of(text: str) -> frozenset[str]:
     """The words of a query that are marked in memories, with their stems."""
-    from smp_memory.index.tokenizer import STOP_WORDS
+    from smp_memory.text.tokenizer import STOP_WORDS
 
     found = [each for each in _WORD.findall(text) if each.casefold() not in STOP_WORDS]
     return frozenset([each.casefold() for each in found] + [_stem(each) for each in found])
 
 
 def _stem(word: str) -> str:
-    from smp_memory.index.tokenizer import terms
+    from smp_memory.text.tokenizer import terms
 
     return next(iter(terms(word)), word.casefold())
 

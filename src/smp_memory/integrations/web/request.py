@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from smp_memory.errors import StoreNotFound
-from smp_memory.index.query import RowConditions
 from smp_memory.integrations.web.parts import url
+from smp_memory.model.candidates import CandidateRequest
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from smp_memory.integrations.web.access import Access
     from smp_memory.memory import Memory
-    from smp_memory.store.port import IndexSearcher
 
 _MOST_NOTICES = 200
 _MOST_NAMES, _NAMES_SECONDS = 200, 5.0
@@ -103,12 +102,10 @@ class Inspector:
 
 
 def _read_names(memory: Memory) -> StoreNames:
-    def read(searcher: IndexSearcher) -> tuple[dict[str, dict[str, int]], dict[str, tuple[int, int, int]]]:
-        return searcher.counts(["type", "agent"], RowConditions()), searcher.session_usage()
-
-    counts, usage = memory.store.indexer.answer(None, read)
+    index = memory.store.indexer
+    counts, activity = index.facets(CandidateRequest(), ["type", "agent"]).counts, index.activity()
     agents = sorted(filter(None, counts["agent"]), key=lambda name: -counts["agent"][name])
-    sessions = sorted(usage, key=lambda name: -max(usage[name][1:]))
+    sessions = sorted(activity, key=lambda name: -max(activity[name].written, activity[name].used))
     return StoreNames(sum(counts["type"].values()), agents[:_MOST_NAMES], sessions[:_MOST_NAMES])
 
 

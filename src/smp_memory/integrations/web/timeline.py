@@ -11,21 +11,20 @@ Non-guarantees: memories of archived sessions and those that compaction moved ar
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.index.documents import turn_id
-from smp_memory.index.query import RowConditions
-from smp_memory.model.types import KINDS, NUMBERED
+from smp_memory.model.candidates import NEWEST, OLDEST, PROBLEMS, Candidate, CandidateRequest
+from smp_memory.model.types import KINDS
+from smp_memory.text.memory_text import turn_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from smp_memory.index.rows import Row
     from smp_memory.memory import Memory
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
-    from smp_memory.store.port import IndexSearcher
+    from smp_memory.search.port import SearchIndex
 
 PAGE_RECORDS = 100
 MOST_OPEN = 5000  # open findings that the filter looks at, the newest
@@ -116,21 +115,20 @@ def timeline(memory: Memory, query: TimelineQuery, memo: dict[str, Any] | None =
     names = None if query.session is None else [query.session]
     state = _state(memory, query)  # before the counts are read, so that these are never older
 
-    def read(searcher: IndexSearcher) -> TimelinePage:
-        counts = _counts(searcher, _conditions(searcher, names, query), query, state, {} if memo is None else memo)
-        filtered, is_cut = _filtered(searcher, names, query)
-        days = searcher.counts(["day"], filtered)["day"] if query.is_filtered else counts.days
+    index = memory.store.indexer
+    asked = CandidateRequest(sessions=names, include_deleted=query.include_deleted)
+    with index.snapshot(all_sessions=True):
+        counts = _counts(index, asked, query, state, {} if memo is None else memo)
+        filtered, is_cut = _filtered(index, asked, query)
+        days = index.facets(filtered, ["day"]).counts["day"] if query.is_filtered else counts.days
         total = sum(days.values())
         offset = min(_offset(query, days), max(total - 1, 0))
-        rows = _rows(searcher, filtered, offset, total)
-        found = searcher.records(rows)
-        records = [record for row in rows if (record := found.get(row.doc)) is not None]
-        connections = _connections(searcher, records)
-        problems = searcher.problems(names)
-        return TimelinePage(records, connections, offset, total, counts.types, counts.authors, days, problems, is_cut)
-
-    page: TimelinePage = memory.store.indexer.answer(names, read, with_others=True)
-    return page
+        found = _candidates(index, filtered, offset, total)
+        by_ref = index.records(found)
+        records = [record for each in found if (record := by_ref.get(each.ref)) is not None]
+        connections = _connections(index, records)
+        problems = index.candidates(asked.with_changes(limit=0, fetch=[PROBLEMS])).every_problem
+    return TimelinePage(records, connections, offset, total, counts.types, counts.authors, days, problems, is_cut)
 
 
 def _state(memory: Memory, query: TimelineQuery) -> object:
@@ -143,7 +141,7 @@ def _state(memory: Memory, query: TimelineQuery) -> object:
 
 
 def _counts(
-    searcher: IndexSearcher, every: RowConditions, query: TimelineQuery, state: object, memo: dict[str, Any]
+    index: SearchIndex, every: CandidateRequest, query: TimelineQuery, state: object, memo: dict[str, Any]
 ) -> Counts:
     key = f"timeline/{query.session}"
     known = memo.get(key)
@@ -151,7 +149,7 @@ def _counts(
         saved: Counts = known[1]
         return saved
     fields = ["type", "agent", "day"]
-    counted = searcher.counts(fields, every)
+    counted = index.facets(every, fields).counts
     counts = Counts(*(counted[name] for name in fields))
     if sum(counts.types.values()) >= _WORTH_KEEPING:
         if len(memo) > _MOST_KEPT:
@@ -160,45 +158,31 @@ def _counts(
     return counts
 
 
-def _rows(searcher: IndexSearcher, conditions: RowConditions, offset: int, total: int) -> list[Row]:
-    """The rows of a page, oldest first, counted from the nearer end."""
+def _candidates(index: SearchIndex, request: CandidateRequest, offset: int, total: int) -> list[Candidate]:
+    """The memories of a page, oldest first, counted from the nearer end."""
     before = total - offset - PAGE_RECORDS
     if before < offset:
-        return searcher.select(conditions, "oldest", PAGE_RECORDS + min(before, 0), max(before, 0))
-    return searcher.select(conditions, "newest", PAGE_RECORDS, offset)[::-1]
+        changes = {"order": OLDEST, "limit": PAGE_RECORDS + min(before, 0), "offset": max(before, 0)}
+        return index.candidates(request.with_changes(**changes)).matches
+    return index.candidates(request.with_changes(order=NEWEST, limit=PAGE_RECORDS, offset=offset)).matches[::-1]
 
 
-def _conditions(searcher: IndexSearcher, names: list[str] | None, query: TimelineQuery) -> RowConditions:
-    conditions = RowConditions()
-    conditions.sessions = None if names is None else searcher.session_numbers(names)
-    conditions.include_deleted = query.include_deleted
-    return conditions
-
-
-def _filtered(searcher: IndexSearcher, names: list[str] | None, query: TimelineQuery) -> tuple[RowConditions, bool]:
-    """The conditions with all filters; and whether there are findings that the filter for open ones did not look at."""
-    conditions = _conditions(searcher, names, query)
+def _filtered(index: SearchIndex, request: CandidateRequest, query: TimelineQuery) -> tuple[CandidateRequest, bool]:
+    """The request with all filters; and whether there are findings that the filter for open ones did not look at."""
     types = [name for name in query.types if name in KINDS]
-    if query.only_open:
-        kinds = [name for name, kind in KINDS.items() if kind.is_open_until_closed and (not types or name in types)]
-        conditions.types = [KINDS[name].number for name in kinds]
-        rows = searcher.select(conditions, "newest", MOST_OPEN + 1) if kinds else []
-        conditions.docs = {row.doc for row in rows[:MOST_OPEN] if is_open_row(row)}
-    else:
-        rows = []
-        conditions.types = [KINDS[name].number for name in types]
-    if query.authors:
-        from smp_memory.search.query import Query
-
-        asked = Query({"agents": list(query.authors)}, datetime.now(UTC))
-        conditions.agents = searcher.conditions(asked).agents
-    return conditions, len(rows) > MOST_OPEN
+    filtered = request.with_changes(types=types, authors=query.authors)
+    if not query.only_open:
+        return filtered, False
+    kinds = [name for name, kind in KINDS.items() if kind.is_open_until_closed and (not types or name in types)]
+    found = index.candidates(request.with_changes(types=kinds, limit=MOST_OPEN + 1)).matches if kinds else []
+    refs = [each.ref for each in found[:MOST_OPEN] if is_open_finding(each)]
+    return filtered.with_changes(types=kinds, refs=refs), len(found) > MOST_OPEN
 
 
-def is_open_row(row: Row) -> bool:
+def is_open_finding(candidate: Candidate) -> bool:
     """Whether nobody has closed this finding, by what the index knows of it."""
-    word = (row.status or "").strip().lower().replace("-", "_").replace(" ", "_")
-    return row.deleted is None and word not in KINDS[NUMBERED[row.type]].settled
+    word = (candidate.status or "").strip().lower().replace("-", "_").replace(" ", "_")
+    return not candidate.deleted and word not in KINDS[candidate.type].settled
 
 
 def _offset(query: TimelineQuery, days: Mapping[str, int]) -> int:
@@ -212,19 +196,21 @@ def _offset(query: TimelineQuery, days: Mapping[str, int]) -> int:
 # -- what followed from what
 
 
-def _connections(searcher: IndexSearcher, records: list[Record]) -> dict[str, list[RelatedLine]]:
+def _connections(index: SearchIndex, records: list[Record]) -> dict[str, list[RelatedLine]]:
+    pointers = {record.ref: list(_pointers(record)) for record in records}
+    named = {ref for own in pointers.values() for _, ref, _ in own}
+    asked = CandidateRequest(refs=named, include_deleted=True)
+    existing = {each.ref for each in index.candidates(asked).matches} if named else set()
+    related = index.related(pointers)
     found: dict[str, list[RelatedLine]] = {}
-    for record in records:
-        own = list(_pointers(record))
-        lines = [RelatedLine(words, ref, is_turn, _exists(searcher, ref)) for words, ref, is_turn in own]
+    for name, own in pointers.items():
+        lines = [RelatedLine(words, ref, is_turn, ref in existing) for words, ref, is_turn in own]
         known = {ref for _, ref, _ in own}
-        for doc, (_, kind, _) in searcher.related([record.ref], record.session, 1).items():
-            ref = searcher.ref(doc)
-            if kind == "same_turn" or ref in known:
-                continue
-            lines.append(RelatedLine(relation_words(kind)[1], ref, False))
+        for each in related.get(name, ()):
+            if each.kind != "same_turn" and each.ref not in known:
+                lines.append(RelatedLine(relation_words(each.kind)[1], each.ref, False))
         if lines:
-            found[record.ref] = lines
+            found[name] = lines
     return found
 
 
@@ -255,11 +241,6 @@ def relation_words(kind: str) -> tuple[str, str]:
     """How a relation reads from its source, and from its target: `resolves`, `resolved by`."""
     plain = kind.replace("_", " ")
     return _WORDS.get(kind, (plain, f"{plain} (from there)"))
-
-
-def _exists(searcher: IndexSearcher, ref: str) -> bool:
-    session, _, id = ref.rpartition("/")
-    return searcher.row(session, id) is not None
 
 
 # -- activity

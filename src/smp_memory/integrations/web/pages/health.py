@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import SMPError, UserError
 from smp_memory.health.examination import NOTE, OK, PROBLEM, WARNING
-from smp_memory.index.query import RowConditions
 from smp_memory.integrations.web.forms import Form, done, form_response
 from smp_memory.integrations.web.parts import ago, counted, memories, plain, sentence, shortened, size_text
 from smp_memory.integrations.web.renderer import page
 from smp_memory.lifecycle.maintenance import EVERY
+from smp_memory.model.candidates import PROBLEMS, CandidateRequest
 from smp_memory.model.times import EPOCH, to_moment, to_text
 from smp_memory.scope import file_features
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from smp_memory.memory import Memory
     from smp_memory.model.reports import Problem
     from smp_memory.model.storage_reports import QuarantinedEntry
-    from smp_memory.store.port import IndexSearcher
 
 MOST_CHECKED_AT_ONCE = 5000  # memories: a larger store is checked when asked for
 MOST_SESSIONS_AT_ONCE = 200
@@ -103,13 +102,10 @@ def health_page(request: PageRequest) -> Response:
 
 def known_figures(memory: Memory) -> tuple[int, list[Problem]]:
     """How many memories the live sessions hold, and the entries that the index could not read; no session is read for it."""
-
-    def read(searcher: IndexSearcher) -> tuple[int, list[Problem]]:
-        counts = searcher.counts(["type"], RowConditions())
-        return sum(counts["type"].values()), searcher.problems(None)
-
-    found: tuple[int, list[Problem]] = memory.store.indexer.answer(None, read)
-    return found
+    index = memory.store.indexer
+    counts = index.facets(CandidateRequest(), ["type"]).counts
+    problems = index.candidates(CandidateRequest(limit=0, fetch=[PROBLEMS])).every_problem
+    return sum(counts["type"].values()), problems
 
 
 def _checked(request: PageRequest, known: int, sessions: int) -> Checked | None:

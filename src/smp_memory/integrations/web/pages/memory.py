@@ -30,6 +30,7 @@ from smp_memory.integrations.web.parts import (
     visible,
 )
 from smp_memory.integrations.web.renderer import drawn, page
+from smp_memory.model.candidates import CandidateRequest
 from smp_memory.model.entry import is_maintenance, is_revision
 from smp_memory.model.record import name_and_content
 from smp_memory.model.statuses import is_settled
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.model.entry import Entry
     from smp_memory.model.record import Record
-    from smp_memory.store.port import IndexSearcher
 
 SHOWN_CHARACTERS = 12_000  # of one text, unless all of it is asked for
 SHOWN_VALUES = 200  # of one list or object, unless all of them are asked for
@@ -158,11 +158,9 @@ def access_of(request: PageRequest, found: LocatedMemory, record: Record) -> tup
     if found.session is None or found.cold is not None:
         return _stored_access(record)
 
-    def read(searcher: IndexSearcher) -> tuple[int, int]:
-        row = searcher.row(found.session_id, found.id)
-        return searcher.accesses([row.doc]).get(row.doc, (0, 0)) if row is not None else (0, 0)
-
-    count, last_us = request.memory.store.indexer.answer([found.session_id], read)
+    asked = CandidateRequest(sessions=[found.session_id], refs=[found.ref], include_deleted=True)
+    known = request.memory.store.indexer.candidates(asked).matches
+    count, last_us = (known[0].uses, known[0].last_use or 0) if known else (0, 0)
     return count, datetime.fromtimestamp(last_us / 1e6, UTC) if last_us else None
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import SessionArchived, SessionNotFound, SMPError
-from smp_memory.index.query import RowConditions
 from smp_memory.integrations.web.parts import counted, date_text, memories, plain, shortened, size_text
 from smp_memory.integrations.web.renderer import page
-from smp_memory.integrations.web.timeline import is_open_row
+from smp_memory.integrations.web.timeline import is_open_finding
 from smp_memory.lifecycle.session_states import SessionState, SessionUsage, lifecycle_times, session_states, usage
 from smp_memory.lifecycle.transitions import StateMarks, next_transition, state_of
+from smp_memory.model.candidates import PROBLEMS, CandidateRequest
 from smp_memory.model.times import to_moment
 from smp_memory.model.types import KINDS
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from smp_memory.model.reports import Problem
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.model.storage_reports import SessionHead
-    from smp_memory.store.port import IndexSearcher
+    from smp_memory.search.port import SearchIndex
 
 PAGE_SESSIONS = 40
 STATES = ("created", "active", "idle", "decaying")
@@ -123,7 +123,7 @@ def _listed(request: PageRequest) -> list[Listed]:
     store = request.memory.store
     heads = {each.session: each for each in store.sessions()}
     used: dict[str, SessionUsage] = usage(store)
-    counts: dict[str, tuple[int, int, int]] = store.indexer.answer(None, lambda searcher: searcher.session_usage())
+    activity = store.indexer.activity()
     saved = store.indexer.saved_metadata()
     found = []
     for name, each in used.items():
@@ -131,7 +131,7 @@ def _listed(request: PageRequest) -> list[Listed]:
         is_valid = known is not None and name in heads and known[0] == heads[name].version
         info = known[1] if known is not None and is_valid else _info(request, name)
         user, project = (str(info.user or ""), str(info.project or "")) if info else ("", "")
-        memories = counts.get(name, (0, 0, 0))[0]
+        memories = activity[name].memories if name in activity else 0
         has_settings = info is None or bool(info.config)
         found.append(Listed(name, user, project, each.last_used, each.created, memories, has_settings))
     return found
@@ -234,24 +234,22 @@ def _states(request: PageRequest, names: list[str]) -> dict[str, SessionState]:
 
 
 def _figures(request: PageRequest, names: list[str]) -> tuple[dict[str, Figures], list[Problem]]:
-    def read(searcher: IndexSearcher) -> tuple[dict[str, Figures], list[Problem]]:
-        return {name: _figures_of(searcher, name) for name in names}, searcher.problems(None)
-
-    found: tuple[dict[str, Figures], list[Problem]] = request.memory.store.indexer.answer(None, read)
+    index = request.memory.store.indexer
+    with index.snapshot(all_sessions=True):
+        figures = {name: _figures_of(index, name) for name in names}
+        problems = index.candidates(CandidateRequest(limit=0, fetch=[PROBLEMS])).every_problem
     store = request.memory.store
-    return {name: each for name, each in found[0].items() if store.sessions(id=name)}, found[1]
+    return {name: each for name, each in figures.items() if store.sessions(id=name)}, problems
 
 
-def _figures_of(searcher: IndexSearcher, name: str) -> Figures:
-    conditions = RowConditions()
-    conditions.sessions = searcher.session_numbers([name])
-    counts = searcher.counts(["type", "agent"], conditions)
+def _figures_of(index: SearchIndex, name: str) -> Figures:
+    asked = CandidateRequest(sessions=[name], ignores_missing=True)
+    counts = index.facets(asked, ["type", "agent"]).counts
     types, authors = counts["type"], counts["agent"]
-    kinds = [kind for kind_name, kind in KINDS.items() if kind.is_open_until_closed and types.get(kind_name)]
-    conditions.types = [kind.number for kind in kinds]
-    rows = searcher.select(conditions, "newest", MOST_FINDINGS + 1) if kinds else []
-    opened = sum(map(is_open_row, rows[:MOST_FINDINGS]))
-    return Figures(types, authors, opened, len(rows) > MOST_FINDINGS)
+    kinds = [kind_name for kind_name, kind in KINDS.items() if kind.is_open_until_closed and types.get(kind_name)]
+    found = index.candidates(asked.with_changes(types=kinds, limit=MOST_FINDINGS + 1)).matches if kinds else []
+    opened = sum(map(is_open_finding, found[:MOST_FINDINGS]))
+    return Figures(types, authors, opened, len(found) > MOST_FINDINGS)
 
 
 # -- archived and deleted sessions

@@ -10,12 +10,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from smp_memory.errors import SMPError
-from smp_memory.index.query import RowConditions
 from smp_memory.integrations.web.forms import done
 from smp_memory.integrations.web.pages.sessions import deleted_item
 from smp_memory.integrations.web.parts import date_text, memories, shortened
 from smp_memory.integrations.web.renderer import page
 from smp_memory.lifecycle.purge import PurgeNotes, due_at
+from smp_memory.model.candidates import PROBLEMS, CandidateRequest
 from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.model.times import to_moment
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from smp_memory.memory import Memory
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
-    from smp_memory.store.port import IndexSearcher
 
 PAGE_MEMORIES = 50
 PAGE_SESSIONS = 50
@@ -85,24 +84,21 @@ def trash_page(request: PageRequest) -> Response:
 
 def deleted_memories(memory: Memory, session: str, offset: int) -> DeletedPage:
     """Deleted memories of all live sessions, or of one, the latest deletion first."""
-
-    def read(searcher: IndexSearcher) -> DeletedPage:
-        conditions = RowConditions()
-        conditions.only_deleted = True
-        if session:
-            conditions.sessions = searcher.session_numbers([session])
-        total = sum(searcher.counts(["type"], conditions)["type"].values())
+    index = memory.store.indexer
+    asked = CandidateRequest(only_deleted=True, sessions=[session] if session else None, ignores_missing=True)
+    with index.snapshot(all_sessions=True):
+        total = sum(index.facets(asked, ["type"]).counts["type"].values())
         is_sorted = total <= MOST_SORTED
         at = min(offset, max(total - 1, 0)) // PAGE_MEMORIES * PAGE_MEMORIES
-        rows = searcher.select(conditions, "newest", *((-1, 0) if is_sorted else (PAGE_MEMORIES, at)))
-        found = searcher.records(rows)
-        records = [record for row in rows if (record := found.get(row.doc)) is not None and record.deletion is not None]
-        if is_sorted:
-            records = sorted(records, key=_deleted_at, reverse=True)[at : at + PAGE_MEMORIES]
-        return DeletedPage(records, total, sorted(searcher.sessions_with_deleted()), is_sorted, searcher.problems(None))
-
-    page: DeletedPage = memory.store.indexer.answer(None, read)
-    return page
+        found = index.candidates(asked if is_sorted else asked.with_changes(limit=PAGE_MEMORIES, offset=at)).matches
+        by_ref = index.records(found)
+        names = sorted(name for name, each in index.activity().items() if each.has_deleted)
+        problems = index.candidates(CandidateRequest(limit=0, fetch=[PROBLEMS])).every_problem
+    read = (by_ref.get(each.ref) for each in found)
+    records = [record for record in read if record is not None and record.deletion is not None]
+    if is_sorted:
+        records = sorted(records, key=_deleted_at, reverse=True)[at : at + PAGE_MEMORIES]
+    return DeletedPage(records, total, names, is_sorted, problems)
 
 
 def _deleted_at(record: Record) -> datetime:

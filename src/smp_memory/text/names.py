@@ -12,19 +12,17 @@ from __future__ import annotations
 
 from functools import cache
 
-from smp_memory.index.documents import text_of
-from smp_memory.index.spelling import SHORTEST, is_correctable
-from smp_memory.index.tokenizer import STOP_WORDS, ParsedText, terms
-from smp_memory.search.word_frequencies import common_share
+from smp_memory.text.memory_text import text_of
+from smp_memory.text.spelling import SHORTEST, is_correctable
+from smp_memory.text.tokenizer import STOP_WORDS, terms
+from smp_memory.text.word_frequencies import common_share
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
     from collections.abc import Iterable
 
-    from smp_memory.index.query import RowConditions
     from smp_memory.model.record import Record
-    from smp_memory.store.port import IndexSearcher
 
 _MOST_CORRECTED = 4  # words of one query
 _FEW_CAPITALS = 0.5  # of the words inside sentences, if capitals mean names
@@ -97,29 +95,7 @@ def _capitalised(pieces: list[str]) -> list[str]:
     return first + (capitals if len(capitals) <= _FEW_CAPITALS * len(inside) or len(inside) < _SENTENCE else [])
 
 
-def with_corrections(
-    text: str, parsed: ParsedText, searcher: IndexSearcher, conditions: RowConditions
-) -> tuple[ParsedText, dict[str, str]]:
-    """The parsed query with known terms for its unknown words, and these by word.
-
-    A known term is used only if a memory that meets the conditions has it: nothing is said about others.
-    """
-    unknown = [word for word in parsed.words if not searcher.document_frequency(word)]
-    if not unknown:
-        return parsed, {}
-    found: dict[str, str] = {}
-    for word, term, is_name in _mistyped(text, frozenset(unknown)):
-        known = searcher.corrected(word.lower(), term, is_name)
-        if (
-            known is not None
-            and known not in parsed.words
-            and searcher.search(ParsedText((known,)), conditions, 1, 0.0)
-        ):
-            found[word] = known
-    return parsed._replace(corrected=tuple(dict.fromkeys(found.values()))) if found else parsed, found
-
-
-def _mistyped(text: str, unknown: frozenset[str]) -> list[tuple[str, str, bool]]:
+def mistyped(text: str, unknown: frozenset[str]) -> list[tuple[str, str, bool]]:
     """The first words with unknown terms that may be mistyped, names before others, each with its term and whether it is a name."""
     found: dict[str, str] = {}
     for word in _pattern(r"[^\W\d_]+").findall(text):

@@ -20,7 +20,7 @@ from collections import namedtuple
 from functools import cache, lru_cache
 from itertools import chain, pairwise
 
-from smp_memory.index import leave_disk
+from smp_memory.text.libraries import leave_disk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,0 +1,309 @@
+"""Candidates for one request: by time, or by text with what is near in meaning, the turns beside, and successors.
+
+Everything here works with docs and rows of one state of an index (`Searcher`).
+"""
+
+from __future__ import annotations
+
+from smp_memory.index.counting import count_matches, empty
+from smp_memory.index.documents import AUTHOR_SHIFT
+from smp_memory.index.embeddings import QUESTION_WORDS, ModelUnavailable
+from smp_memory.index.query import MatchColumns, RowConditions, RowSelection, TextMatch, only_docs
+from smp_memory.index.rows import POSITION_BITS
+from smp_memory.index.succession_chains import SuccessionChains
+from smp_memory.model.candidates import NEAR_ENOUGH, NEWER, NOT_VALID, ROLE, Candidates, Facets
+from smp_memory.model.statuses import last_successors
+from smp_memory.model.types import KINDS
+from smp_memory.text.names import mistyped
+from smp_memory.text.tokenizer import ParsedText, terms
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from typing import Any
+
+    from smp_memory.index.searcher import FoundRow, Searcher
+    from smp_memory.model.candidates import Candidate, CandidateRequest
+
+FALL_BACK = (ModelUnavailable, ImportError, OSError, ValueError)  # without embeddings the search uses terms alone
+NEAREST = 50  # so many of the best by meaning are added
+EXPANDED = 10  # the turns around so many of the best, by text and by meaning, become candidates
+_REACH = 2  # so many turns before and after a turn are around it
+_MAX_COMPARED = 5000  # up to so many memories are compared with the query vector one by one
+_SPARE = 4  # factor of candidates fetched where some may not meet the conditions
+_AT_ONE_TIME = 1000  # memories that were created in the same microsecond, of which a text search returns the best
+_MAX_NEAR = 1000
+_ALL = 1 << 30
+_TURN = KINDS["conversation"].number
+
+
+def candidates_by_time(searcher: Searcher, request: CandidateRequest, conditions: RowConditions) -> Candidates:
+    rows = searcher.select(conditions, request.order, request.limit, request.offset, wishes=request.only_wishes)
+    found = Candidates(searcher.candidates(rows, fetch=request.fetch))
+    found.is_all = request.limit is None or len(rows) < request.limit
+    if NOT_VALID in request.fetch:
+        found.not_valid = searcher.count_not_valid(conditions)
+    if NEWER in request.fetch and searcher.has("succession"):
+        found.newer = _newer(searcher, request, conditions, rows)
+    return found
+
+
+def _newer(
+    searcher: Searcher, request: CandidateRequest, conditions: RowConditions, rows: Sequence[FoundRow]
+) -> dict[str, list[Candidate]]:
+    """By ref the memories that directly took its place, along whole chains; `meets` says whether they meet the conditions."""
+    chains = SuccessionChains(searcher, rows, request.now)
+    if not chains.newer:
+        return {}
+    new = list({doc: chains.rows[doc] for docs in chains.newer.values() for doc in docs}.values())
+    admitted = searcher.select_docs(conditions, [row.doc for row in new])
+    made = searcher.candidates(new, fetch=request.fetch)
+    by_doc = {
+        row.doc: each if row.doc in admitted else each._replace(meets=False)
+        for row, each in zip(new, made, strict=True)
+    }
+    names = searcher.refs(list(chains.newer))
+    return {names[old]: [by_doc[doc] for doc in docs] for old, docs in chains.newer.items()}
+
+
+def columns_of(rows: Sequence[FoundRow]) -> MatchColumns:
+    return MatchColumns([row.doc for row in rows], [row.created for row in rows], [row.facts for row in rows])
+
+
+class TextCandidates:
+    """The answer to a request with a text."""
+
+    def __init__(self, searcher: Searcher, request: CandidateRequest, conditions: RowConditions) -> None:
+        assert request.text is not None
+        self._searcher = searcher
+        self._request = request
+        self._conditions = conditions
+        self._text = request.text
+        self._corrected: dict[str, str] = {}
+        self._not_valid: set[int] = set()
+        self._has_meanings = False
+        if request.with_corrections and request.text.words:
+            self._correct()
+
+    def _correct(self) -> None:
+        """Search known terms for unknown words, too; only terms of memories that meet the conditions: nothing is said about others."""
+        searcher, text = self._searcher, self._text
+        unknown = [word for word in text.words if not searcher.document_frequency(word)]
+        for word, term, is_name in mistyped(self._request.words, frozenset(unknown)) if unknown else ():
+            known = searcher.index.text.corrected(word.lower(), term, is_name)
+            if (
+                known is not None
+                and known not in text.words
+                and searcher.search(ParsedText((known,)), self._conditions, 1)
+            ):
+                self._corrected[word] = known
+        if self._corrected:
+            self._text = text._replace(corrected=tuple(dict.fromkeys(self._corrected.values())))
+
+    def found(self) -> Candidates:
+        searcher, request, text = self._searcher, self._request, self._text
+        limit = _ALL if request.limit is None else request.limit
+        matches = self._search(limit)
+        is_all = len(matches) < limit
+        if request.with_memory:
+            matches = self._with_memory(matches)
+        others, meanings = self._others(matches)
+        if others and len(matches) > request.front:  # what was added stands with the front
+            added = {row.doc for row in others}
+            matches = matches[: request.front] + [each for each in matches[request.front :] if each.doc not in added]
+        rows = searcher.fetch([each.doc for each in matches])
+        scores = {each.doc: each.match for each in matches}
+        made = searcher.candidates([*rows, *others], scores, meanings, self._conditions, request.fetch)
+        found = Candidates(made[: len(rows)])
+        found.others, found.is_all = made[len(rows) :], is_all
+        found.text, found.corrected, found.has_meanings = text, self._corrected, self._has_meanings
+        words = {*text.words, *(word for phrase in text.phrases for word in phrase)}
+        found.frequencies = {word: searcher.document_frequency(word) for word in words}
+        found.documents = searcher.index.text.documents
+        found.not_valid = len(searcher.visible(list(self._not_valid))) if self._not_valid else 0
+        if NEWER in request.fetch and searcher.has("succession"):
+            found.newer = _newer(searcher, request, self._conditions, [*rows, *others])
+        if request.by_meaning and searcher.index.vector_failure:
+            found.warnings = [searcher.index.vector_failure]
+        return found
+
+    def _search(self, limit: int) -> list[TextMatch]:
+        if self._conditions.is_impossible or not self._text:
+            return []
+        return self._searcher.search(self._text, self._conditions, limit, self._not_valid)
+
+    def _others(self, matches: Sequence[TextMatch]) -> tuple[list[FoundRow], dict[int, float]]:
+        """Memories without any of the words: near in meaning, and turns beside the best; and the similarities of all."""
+        searcher, request, others = self._searcher, self._request, []
+        meanings: dict[int, float] = {}
+        front = matches[: request.front]
+        vector = _vector(searcher, request.words, self._text, front) if request.by_meaning and self._text else None
+        self._has_meanings = vector is not None
+        if vector is not None:
+            meanings = _similarities(searcher, vector, [each.doc for each in front])
+            known = {each.doc for each in front}
+            near = [row for row in _nearest(searcher, vector, self._conditions, NEAREST) if row.doc not in known]
+            meanings.update(_similarities(searcher, vector, [row.doc for row in near]))
+            others = [row for row in near if meanings.get(row.doc, 0.0) >= NEAR_ENOUGH]
+        if request.with_neighbours and (front or others):
+            found = [(each.doc, each.match, each.facts) for each in front]
+            found += [(row.doc, 0.0, row.facts) for row in others]
+            beside = _turns_beside(searcher, found, meanings, self._conditions)
+            if vector is not None:
+                meanings.update(_similarities(searcher, vector, [row.doc for row in beside]))
+            others += beside
+        return others, meanings
+
+    def _with_memory(self, matches: list[TextMatch]) -> list[TextMatch]:
+        """Add the memory of the request, as the match that it would be without any condition."""
+        doc = self._searcher.doc(self._request.with_memory)
+        if doc is None:
+            return matches
+        others = [each for each in matches if each.doc != doc]
+        if len(others) == len(matches):
+            others = others[: self._request.front - 1]
+        own = _match_of(self._searcher, doc, self._text)
+        return sorted([*others, own], key=lambda each: (-each.match, each.doc))
+
+    # -- counting
+
+    def facets(self, fields: Sequence[str]) -> Facets:
+        """Counts over all that the request finds, without reading every row."""
+        if self._conditions.is_impossible or not self._text:
+            return Facets(empty(fields))
+        found = self._all_matches()
+        counts = count_matches(self._searcher.rows, fields, found)
+        return Facets(counts, len(self._searcher.visible(list(self._not_valid))))
+
+    def _all_matches(self) -> MatchColumns:
+        searcher, request, conditions = self._searcher, self._request, self._conditions
+        found = searcher.all_matches(self._text, conditions, self._not_valid)
+        others: dict[int, FoundRow] = {}
+        if request.front and (request.by_meaning or request.with_neighbours):
+            added, _ = self._others(self._search(request.front))
+            others = {row.doc: row for row in added if not conditions.needs_rows or conditions.meets_bounds(row)}
+        if conditions.needs_rows:
+            meeting = {row.doc for row in searcher.fetch(found.docs) if conditions.meets_bounds(row)}
+            found = only_docs(found, meeting.__contains__)
+        if NEWER in request.fetch and searcher.has("succession"):
+            others |= {row.doc: row for row in self._successors({*found.docs, *others})}
+        known = set(found.docs) if others else ()
+        more = columns_of([row for doc, row in others.items() if doc not in known])
+        return MatchColumns(*(one + other for one, other in zip(found, more, strict=True)))
+
+    def _successors(self, docs: set[int]) -> list[FoundRow]:
+        """The memories that took the place of some of these and meet the conditions."""
+        searcher, request = self._searcher, self._request
+        superseded = searcher.fetch(list(searcher.superseded() & docs))
+        newer = _newer(searcher, request, self._conditions, superseded)
+        allows = None if request.sessions is None else set(request.sessions).__contains__
+        names = searcher.refs([row.doc for row in superseded]).values() if newer else ()
+        ends = {each.ref: each for name in names for each in last_successors(name, newer, allows) if each.meets}
+        return searcher.fetch([row.doc for row in searcher.placed(ends.values())])
+
+
+# -- neighbours, and what is near in meaning
+
+
+def _vector(searcher: Searcher, words: str, text: ParsedText, front: Sequence[TextMatch]) -> Any:
+    """The embedding of a text; None without a model. Names of authors are left out: a name is near to every text that contains it."""
+    embedder, vectors = searcher.index.embedder, searcher.index.vectors
+    if embedder is None or vectors is None:
+        return None
+    numbers = {each.facts >> AUTHOR_SHIFT for each in front} - {0}
+    first_names = {name[0] for number in numbers if (name := terms(searcher.rows.name_of(number)))}
+    frame = QUESTION_WORDS | (first_names & set(text.words))
+    written = words.split()
+    content = [word for word in written if not frame.issuperset(terms(word))]
+    try:
+        return embedder.embed([" ".join(content or written)])
+    except FALL_BACK as error:
+        searcher.index.leave_vectors(error)
+        return None
+
+
+def _similarities(searcher: Searcher, vector: Any, docs: Sequence[int]) -> dict[int, float]:
+    """Cosine similarity of these documents to a vector, 0 to 1."""
+    return searcher.index.vectors.cosines(vector, docs) if searcher.index.vectors is not None else {}
+
+
+def _nearest(searcher: Searcher, vector: Any, conditions: RowConditions, limit: int) -> list[FoundRow]:
+    """The visible memories nearest to a vector that meet all conditions, best first."""
+    fetched = limit
+    while True:
+        near = _nearest_rows(searcher, vector, conditions, fetched)
+        left = searcher.visible_rows(near)
+        if len(left) >= limit or fetched >= _MAX_NEAR or len(near) < fetched:
+            return left[:limit]
+        fetched *= 4
+
+
+def _nearest_rows(searcher: Searcher, vector: Any, conditions: RowConditions, limit: int) -> list[FoundRow]:
+    vectors = searcher.index.vectors
+    if vectors is None or conditions.is_impossible:
+        return []
+    docs = _docs_if_few(searcher, conditions) if conditions.is_narrow else None
+    if conditions.is_narrow and docs is None and conditions.has_label_conditions:
+        return []
+    spare = 1 if docs is not None else _SPARE if conditions.is_narrow else 1.2
+    near = searcher.fetch([doc for doc, _ in vectors.nearest(vector, int(spare * limit), docs)])
+    if conditions.valid_at is not None:
+        wrong = searcher.not_valid([row.doc for row in near], conditions.valid_at)
+        near = [row for row in near if row.doc not in wrong]
+    if docs is None:
+        near = [row for row in near if conditions.admits(row) and conditions.meets_bounds(row)]
+    return near[:limit]
+
+
+def _docs_if_few(searcher: Searcher, conditions: RowConditions) -> list[int] | None:
+    """All documents that meet the conditions, if they are few; else None."""
+    selection = RowSelection(searcher.rows, conditions)
+    found = searcher.rows.all(
+        f"SELECT doc FROM memory WHERE {selection.where} LIMIT {_MAX_COMPARED + 1}", selection.values
+    )
+    return [doc for (doc,) in found] if len(found) <= _MAX_COMPARED else None
+
+
+def _turns_beside(
+    searcher: Searcher,
+    found: Sequence[tuple[int, float, int]],
+    meanings: Mapping[int, float],
+    conditions: RowConditions,
+) -> list[FoundRow]:
+    """Visible turns around the best of these memories (doc, text score, facts): an answer may have none of the query's words."""
+    beside = neighbours([(doc, match) for doc, match, facts in found if facts & ROLE], {each[0] for each in found}, meanings)  # fmt: skip
+    kept = f" WHERE type = {_TURN}" + ("" if conditions.include_deleted else " AND deleted IS NULL")
+    turns = searcher.fetch(beside, kept) if beside else []
+    if conditions.valid_at is not None:
+        wrong = searcher.not_valid(beside, conditions.valid_at)
+        turns = [each for each in turns if each.doc not in wrong]
+    if conditions.is_narrow:
+        turns = [each for each in turns if conditions.admits(each)]
+    return searcher.visible_rows(turns)
+
+
+def _match_of(searcher: Searcher, doc: int, text: ParsedText) -> TextMatch:
+    """A memory as a match of a text, whatever the other conditions are; with a score of 0 if it has none of the words."""
+    row = searcher.fetch([doc])[0]
+    alone = RowConditions()
+    alone.include_deleted = True
+    alone.since, alone.until = row.created, row.created + 1
+    words = (*text.words, *(word for phrase in text.phrases for word in phrase))
+    loose = ParsedText(words, characters=text.characters, corrected=text.corrected)
+    for each in (text, loose):
+        found = searcher.search(each, alone, _AT_ONE_TIME)
+        own = next((match for match in found if match.doc == doc), None)
+        if own is not None:
+            return own
+    return TextMatch(doc, 0.0, row.created, row.facts)
+
+
+def neighbours(turns: Sequence[tuple[int, float]], known: Collection[int], meanings: Mapping[int, float]) -> list[int]:
+    """The docs around the best of these turns (doc and text score) that are not in `known`. Some may not exist."""
+    best = sorted([(-match, doc) for doc, match in turns])[:EXPANDED]
+    if meanings:
+        best += sorted([(-meanings[doc], doc) for doc, _ in turns if meanings.get(doc)])[:EXPANDED]
+    around: set[int] = set()
+    for _, doc in best:
+        around.update(each for each in range(doc - _REACH, doc + _REACH + 1) if each >> POSITION_BITS == doc >> POSITION_BITS)  # fmt: skip
+    return sorted(around.difference(known))

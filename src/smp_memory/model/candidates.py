@@ -1,0 +1,254 @@
+"""Values that cross the search port: a request for candidates, and the candidates with the figures of the corpus. Pure.
+
+A candidate is a memory as an index knows it, before its record is read. Everything is named: sessions, types and authors by their names,
+memories by `session/ID`, times in microseconds since 1970 UTC. Ranking, relevance, contexts, explanations and statistics are functions of
+these values.
+
+`traits` packs into one number what is compared for every candidate of every query: whether it is a turn and of whom, whether its
+visibility must be checked, how many words it has (255: or more), how many of them state something and do not ask, and for a
+turn whether it ends with a question and whether it names a time.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from copy import copy
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from typing import Any, NamedTuple
+
+    from smp_memory.model.hits import LeftOut
+    from smp_memory.model.record import Record
+    from smp_memory.model.reports import Problem
+    from smp_memory.privacy.visibility import Viewer
+    from smp_memory.text.tokenizer import ParsedText
+
+NEWEST, OLDEST, BEST = "newest", "oldest", "best"  # orders of candidates; the best first: by their text
+
+NEAR_ENOUGH = 0.2  # cosine: below it two texts have nothing to do with each other
+
+# -- traits
+
+ROLES = {"user": 1, "assistant": 2, "system": 3, "tool": 4, "agent": 5}
+ROLE, GUARDED, NAMES_TIME, ASKS = 7 << 4, 1 << 7, 1 << 24, 1 << 25  # bit masks
+ROLE_SHIFT, WORDS_SHIFT, STATED_SHIFT = 4, 8, 16
+TRAITS = (1 << 26) - 16  # all of them; the lowest four bits are free
+_MANY_WORDS = 255
+
+
+def traits_number(role: int, words: int, guarded: bool = False, asking_words: int = 0, marks: int = 0) -> int:
+    """The traits of a memory; `role` is 0 unless it is a turn, `marks` are ASKS and NAMES_TIME."""
+    stated = max(min(words - asking_words, _MANY_WORDS), 0)
+    return marks | min(words, _MANY_WORDS) << WORDS_SHIFT | stated << STATED_SHIFT | guarded << 7 | role << ROLE_SHIFT
+
+
+# -- candidates
+
+if TYPE_CHECKING:
+
+    class Candidate(NamedTuple):
+        """One memory as an index knows it."""
+
+        session: str
+        id: str
+        position: int  # in its session: neighbours in a conversation have neighbouring positions
+        type: str
+        created: int
+        traits: int
+        author: str  # empty: none
+        match: float  # its text score; 0 without any of the words
+        meaning: float  # similarity to the query, 0 to 1; 0 without an embedding model
+        meets: bool  # False: not all conditions are met; it counts for the scores of others, and is no hit itself
+        updated: int | None
+        importance: float | None
+        confidence: float | None
+        pinned: bool
+        deleted: bool
+        status: str | None
+        severity: str | None
+        impact: str | None
+        approved: bool
+        uses: int
+        last_use: int | None
+        written: int  # when its session was last written
+        latest: tuple[int, int, int | None] | None = None  # with LATEST
+        valid_from: int | None = None  # with VALIDITY
+        valid_until: int | None = None
+        labels: Sequence[str] = ()  # with LABELS
+        relations: Sequence[tuple[str, str]] = ()  # with RELATIONS
+
+        @property
+        def ref(self) -> str: ...
+
+else:  # `typing` takes a new process 5 ms to load
+    _FIELDS = (
+        "session id position type created traits author match meaning meets updated importance confidence pinned deleted "
+        "status severity impact approved uses last_use written latest valid_from valid_until labels relations"
+    )
+
+    class Candidate(namedtuple("Candidate", _FIELDS, defaults=(None, None, None, (), ()))):
+        """One memory as an index knows it."""
+
+        __slots__ = ()
+
+        @property
+        def ref(self):
+            return f"{self.session}/{self.id}"
+
+
+# What a request may ask for besides the candidates themselves
+NEWER = "newer"  # the memories that took their place (`Candidates.newer`)
+LATEST = "latest"  # `latest`: the latest creation, change and use among the memory and those that it is related to
+VALIDITY = "validity"  # `valid_from` and `valid_until`
+LABELS = "labels"  # `labels`: tags and topic, case-folded, each once
+RELATIONS = "relations"  # `relations`: kind and `session/ID` of what the memory points to, whether it exists or not
+NOT_VALID = "not_valid"  # `Candidates.not_valid`; with a text it is always there
+PROBLEMS = "problems"  # unreadable entries of the sessions
+
+
+class CandidateRequest:
+    """Which memories are wanted, for whom, and how many. None and empty: no condition."""
+
+    # conditions
+    sessions: Sequence[str] | None = None
+    ignores_missing = False  # a session that does not exist is no error
+    types: Sequence[str] = ()
+    authors: Sequence[str] = ()
+    tags: Sequence[str] = ()  # one of these, or one below it (`auth` finds `auth.oauth`)
+    all_tags: Sequence[str] = ()  # each of these
+    not_tags: Sequence[str] = ()  # none of these
+    topics: Sequence[str] = ()  # one of these, as topic or tag
+    since: int | None = None  # created then or later
+    until: int | None = None  # created before
+    min_importance: float | None = None
+    min_confidence: float | None = None
+    confidence: Sequence[float] = ()  # one of these
+    pinned: bool | None = None
+    include_deleted = False
+    only_deleted = False  # memories in the trash, and no others
+    valid_at: int | None = None  # only what is valid then
+    refs: Collection[str] | None = None  # only these memories, `session/ID`
+    references: Sequence[str] = ()  # memories that refer to one of these over up to `depth` steps
+    related_to: Sequence[str] = ()  # memories up to `depth` steps away in either direction, along these `kinds`
+    kinds: Sequence[str] = ()
+    depth = 1
+    scope = ""  # the session of names without one
+    only_wishes = False  # turns of users that are standing wishes
+
+    # text
+    words = ""  # as written
+    text: ParsedText | None = None  # the same, parsed; None: no text
+    with_corrections = False  # also search known terms for unknown words with a typing error
+    front = 0  # so many of the best matches bring others: the turns beside them, and what is near in meaning
+    with_neighbours = False  # add the turns beside the best turns of the front
+    by_meaning = False  # add the memories nearest in meaning
+    with_memory = ""  # add this memory whatever the conditions are, in place of the last match of the front
+
+    # who asks, and how much
+    viewer: Viewer | None = None  # None: sees everything
+    now = 0  # a memory that is valid only later took nobody's place
+    order = NEWEST
+    limit: int | None = None
+    offset = 0
+    fetch: Collection[str] = ()  # NEWER, LATEST, VALIDITY, LABELS, RELATIONS, NOT_VALID, PROBLEMS
+
+    def __init__(self, **given: Any) -> None:
+        for name, value in given.items():
+            if name.startswith("_") or not hasattr(CandidateRequest, name):
+                raise TypeError(f"CandidateRequest has no {name}")
+            setattr(self, name, value)
+
+    def with_changes(self, **changes: Any) -> CandidateRequest:
+        """The same request but for these values."""
+        changed = copy(self)
+        changed.__dict__.update(changes)
+        return changed
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether there are conditions on tags or topics."""
+        return bool(self.tags or self.all_tags or self.not_tags or self.topics)
+
+
+class Candidates:
+    """The answer to a request."""
+
+    __slots__ = (
+        "corrected", "documents", "frequencies", "has_meanings", "has_successions", "is_all", "matches", "newer", "not_valid", "others", "problems",
+        "text", "warnings",
+    )  # fmt: skip
+
+    def __init__(self, matches: list[Candidate]) -> None:
+        self.matches = matches  # in the order of the request; by text the best first
+        self.others: list[Candidate] = []  # without any of the words: beside the best matches, or near in meaning
+        self.is_all = True  # whether there are no further matches
+        self.text: ParsedText | None = None  # the parsed text, with corrections
+        self.corrected: dict[str, str] = {}  # known terms that were searched for unknown words
+        self.frequencies: dict[str, int] = {}  # in how many memories each word of the text is
+        self.documents = 0  # the number of memories
+        self.has_meanings = False  # whether there is an embedding model, and the request was `by_meaning`
+        self.newer: Mapping[
+            str, Sequence[Candidate]
+        ] = {}  # with NEWER: by ref the memories that directly took its place
+        self.has_successions = False  # whether any memory took the place of another one
+        self.not_valid = 0  # how many matches were left out because of `valid_at`
+        self.problems: dict[str, list[Problem]] = {}  # with PROBLEMS: unreadable entries, by session
+        self.warnings: list[str] = []  # why memories were not searched by meaning although there is a model
+
+    @property
+    def every_problem(self) -> list[Problem]:
+        return [problem for problems in self.problems.values() for problem in problems]
+
+
+class FoundRecords(dict[str, "Record"]):
+    """Records by `session/ID`, without those that do not exist or are hidden. Deleted ones are among them."""
+
+    __slots__ = ("left_out",)
+
+    def __init__(self, found: Mapping[str, Record] | Iterable[tuple[str, Record]] = ()) -> None:
+        super().__init__(found)
+        self.left_out: dict[str, LeftOut] = {}  # sessions that were archived or deleted meanwhile
+
+
+class Facets:
+    """How many memories meet a request: by field and name, the most frequent first."""
+
+    __slots__ = ("counts", "not_valid")
+
+    def __init__(self, counts: dict[str, dict[str, int]], not_valid: int = 0) -> None:
+        self.counts = counts
+        self.not_valid = not_valid  # how many were left out because of `valid_at`
+
+
+if TYPE_CHECKING:
+
+    class RelatedRef(NamedTuple):
+        """A memory that was reached along relations."""
+
+        ref: str
+        steps: int
+        kind: str
+        via: str  # the memory from which it was reached
+
+    class Vocabulary(NamedTuple):
+        """The number of memories, and in how many of them each word is."""
+
+        documents: int
+        frequencies: dict[str, int]
+
+    class SessionActivity(NamedTuple):
+        """What an index knows of one session."""
+
+        memories: int  # positions that were given out
+        written: int  # last write by the memories' times; 0: never
+        used: int  # last access; 0: never
+        last_id: str | None  # the memory at the last position
+        has_deleted: bool  # whether memories are in its trash
+        ids: Sequence[str]  # if they were asked for, by position
+
+else:
+    RelatedRef = namedtuple("RelatedRef", "ref steps kind via")
+    Vocabulary = namedtuple("Vocabulary", "documents frequencies")
+    SessionActivity = namedtuple("SessionActivity", "memories written used last_id has_deleted ids")
