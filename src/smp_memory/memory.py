@@ -21,13 +21,13 @@ from smp_memory.errors import (
 )
 from smp_memory.files.system import RealSystem
 from smp_memory.import_lock import loading
-from smp_memory.incomplete import each_existing, report_settings
 from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_arguments
 from smp_memory.model.session_info import GLOBAL_SESSION, SessionInfo
 from smp_memory.model.times import Clock, parse, to_moment, to_text
-from smp_memory.observation import observed
+from smp_memory.observe.incomplete import each_existing, report_settings
+from smp_memory.observe.tracing import observed
 from smp_memory.privacy.settings import checked, clean_metadata, log_metadata_redaction
 from smp_memory.scope import Scope
 from smp_memory.session import SessionMemory

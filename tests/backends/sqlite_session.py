@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
 
-from smp_memory import incomplete
 from smp_memory.config.settings import Config
 from smp_memory.errors import (
     DuplicateId,
@@ -30,6 +29,7 @@ from smp_memory.model.storage_reports import (
     TidyReport,
 )
 from smp_memory.model.times import to_moment, to_text
+from smp_memory.observe import incomplete
 from smp_memory.privacy.settings import checked
 
 TYPE_CHECKING = False

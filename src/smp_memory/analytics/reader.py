@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smp_memory.analytics.facts import MemoryFacts, Periods, brief
-from smp_memory.incomplete import each_existing
 from smp_memory.index.query import RowConditions
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.model.times import to_microseconds
 from smp_memory.model.types import NUMBERED
+from smp_memory.observe.incomplete import each_existing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

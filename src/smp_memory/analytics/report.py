@@ -27,7 +27,6 @@ from smp_memory.analytics.facts import (
 )
 from smp_memory.analytics.reader import FactReader, facts_of
 from smp_memory.errors import maps_errors
-from smp_memory.incomplete import each_existing
 from smp_memory.index.decay_inputs import decay_inputs, joint_searcher
 from smp_memory.index.documents import text_of
 from smp_memory.index.query import RowConditions
@@ -37,6 +36,7 @@ from smp_memory.model.history import PausedCollection
 from smp_memory.model.statuses import SUPERSEDES
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
+from smp_memory.observe.incomplete import each_existing
 from smp_memory.scope import Scope
 from smp_memory.search.query import Query
 

@@ -27,7 +27,7 @@ from smp_memory.context.visible_sessions import VisibleSessions
 from smp_memory.errors import InvalidQuery
 from smp_memory.index.tokenizer import without_signs
 from smp_memory.model.times import parse, to_moment, to_text
-from smp_memory.observation import CONTEXT, observes
+from smp_memory.observe.tracing import CONTEXT, observes
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 from smp_memory.search.query import Query

@@ -22,10 +22,10 @@ from smp_memory.exchange.export import (
     write,
 )
 from smp_memory.exchange.import_ import free_id, read_sessions, store_session
-from smp_memory.incomplete import SESSION_GONE, each_existing, left_out
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.times import to_text
-from smp_memory.observation import observed
+from smp_memory.observe.incomplete import SESSION_GONE, each_existing, left_out
+from smp_memory.observe.tracing import observed
 from smp_memory.privacy.settings import clean_reason, count_kinds, redactor_even_if_off
 from smp_memory.privacy.visibility import entries_for
 

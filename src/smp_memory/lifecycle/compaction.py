@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 
-from smp_memory import event_log
 from smp_memory.config.settings import REMOVE
 from smp_memory.errors import (
     CompactionFailed,
@@ -30,7 +29,8 @@ from smp_memory.model.history import PausedCollection
 from smp_memory.model.storage_reports import MovedEntries
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
-from smp_memory.observation import observed
+from smp_memory.observe import event_log
+from smp_memory.observe.tracing import observed
 from smp_memory.write.operations import Batch, Delete, Update, id_of
 from smp_memory.write.path import Writer
 

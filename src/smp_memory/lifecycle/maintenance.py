@@ -39,7 +39,7 @@ from smp_memory.lifecycle.sessions import archive_session
 from smp_memory.lifecycle.transitions import PURGED, announces_purge, due_transition
 from smp_memory.model.entry import BY_MAINTENANCE
 from smp_memory.model.times import EPOCH, to_moment, to_text
-from smp_memory.observation import ObservedOperation, observe, observes
+from smp_memory.observe.tracing import ObservedOperation, observe, observes
 from smp_memory.search.records import records as records_of
 from smp_memory.write.operations import Batch, Update
 

@@ -21,11 +21,11 @@ from types import SimpleNamespace
 from weakref import WeakKeyDictionary
 
 from smp_memory.errors import InvalidQuery, SMPError
-from smp_memory.incomplete import SESSION_GONE, archive_problem, each_existing
 from smp_memory.model.entry import PUT, Entry
 from smp_memory.model.history import PausedCollection, SessionHistory
 from smp_memory.model.hits import Hits
 from smp_memory.model.times import EPOCH, to_text
+from smp_memory.observe.incomplete import SESSION_GONE, archive_problem, each_existing
 from smp_memory.search.ranking import sort_key
 
 TYPE_CHECKING = False

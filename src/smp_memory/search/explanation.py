@@ -17,9 +17,9 @@ from __future__ import annotations
 from copy import copy
 
 from smp_memory.errors import InvalidQuery, MemoryNotFound
-from smp_memory.incomplete import with_unreadable
 from smp_memory.index.query import RowConditions, text_matches
 from smp_memory.index.tokenizer import ParsedText
+from smp_memory.observe.incomplete import with_unreadable
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 from smp_memory.search.path import SearchRun, check, merged, search

@@ -25,7 +25,7 @@ from smp_memory.index.query import MatchColumns, is_loose, matches_spelling, onl
 from smp_memory.index.tokenizer import joined_terms, parse, spellings
 from smp_memory.model.history import PausedCollection
 from smp_memory.model.hits import Hit, Hits
-from smp_memory.observation import QUERY, observes
+from smp_memory.observe.tracing import QUERY, observes
 from smp_memory.search.field_values import aggregate, with_computed
 from smp_memory.search.names import spelled, with_corrections
 from smp_memory.search.query import NEWEST, OLDEST, PRIORITY, RELEVANCE, SORT_NAMES, Query

@@ -18,7 +18,6 @@ from __future__ import annotations
 import hashlib
 import os
 
-from smp_memory import incomplete
 from smp_memory.errors import DuplicateId, MemoryNotFound, StorageCorrupt
 from smp_memory.files import cold_segment
 from smp_memory.files.cold_format import ColdEntry
@@ -28,6 +27,7 @@ from smp_memory.model.entry import CHANGE, is_revision
 from smp_memory.model.history import IdAllocator, SessionHistory
 from smp_memory.model.reports import Problem
 from smp_memory.model.storage_reports import ColdMemory, MovedEntries
+from smp_memory.observe import incomplete
 from smp_memory.store.rewrite import SessionEdit, copy_of, private_name, rewrite
 
 TYPE_CHECKING = False

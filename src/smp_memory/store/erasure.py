@@ -19,7 +19,6 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from smp_memory import event_log
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SMPError
 from smp_memory.files.cold_segment import FILE as COLD
 from smp_memory.files.disk import Disk
@@ -28,6 +27,7 @@ from smp_memory.index.index import discard_all
 from smp_memory.index.inspection import scrub
 from smp_memory.model.ids import check
 from smp_memory.model.storage_reports import DELETED
+from smp_memory.observe import event_log
 from smp_memory.store import archive_erasure, session_erasure
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.archive_names import ARCHIVE_FOLDERS

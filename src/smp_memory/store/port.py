@@ -40,7 +40,7 @@ that may do nothing: `tidy`, `refresh_overviews`, `refresh_figures`, `recorded_d
 Parts that another backend can use: `store.searcher.Searcher` (every query of `IndexSearcher` over an `index.Index`),
 `store.visible_index` (the same for a viewer), `store.history_index` (an index in RAM of histories), `store.examination`
 (`Store.examine` without checks of the backend's own), `lifecycle.purge`,
-`files.user_state` and `files.activity` (state of the user outside of the store), `smp_memory.incomplete` (reporting of
+`files.user_state` and `files.activity` (state of the user outside of the store), `smp_memory.observe.incomplete` (reporting of
 what could not be read).
 """
 

@@ -5,7 +5,6 @@ A searcher serves one query: it represents the index as it was when the query be
 
 from __future__ import annotations
 
-from smp_memory import incomplete
 from smp_memory.index.counting import count_matches, count_rows, empty
 from smp_memory.index.documents import AUTHOR_SHIFT
 from smp_memory.index.embeddings import ModelUnavailable
@@ -22,6 +21,7 @@ from smp_memory.index.rows import POSITION_BITS, Row
 from smp_memory.index.validity import all_not_valid, not_valid
 from smp_memory.model.reports import Problem
 from smp_memory.model.types import KINDS
+from smp_memory.observe import incomplete
 from smp_memory.store.access_counts import add_counts
 from smp_memory.store.succession import Successions
 from smp_memory.store.unreadable import load_problems

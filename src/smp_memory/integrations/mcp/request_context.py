@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from smp_memory.agent_memory import AgentMemory
 from smp_memory.current_session import current_session
 from smp_memory.errors import InvalidRecord, SessionNotFound
-from smp_memory.incomplete import describe, each_existing
+from smp_memory.observe.incomplete import describe, each_existing
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 

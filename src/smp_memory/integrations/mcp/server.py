@@ -27,13 +27,13 @@ from mcp.shared.exceptions import MCPError
 import smp_memory
 from smp_memory.context.budget import one_line
 from smp_memory.errors import InvalidRecord, SMPError, from_os_error
-from smp_memory.incomplete import describe
 from smp_memory.integrations.hooks.last_calls import MCP, note_call
 from smp_memory.integrations.mcp import arguments, read_tools
 from smp_memory.integrations.mcp.answers import fit_lines
 from smp_memory.integrations.mcp.arguments import read
 from smp_memory.integrations.mcp.tools import INSTRUCTIONS, UNTRUSTED, tools_for
 from smp_memory.integrations.mcp.write_tools import sessions
+from smp_memory.observe.incomplete import describe
 from smp_memory.privacy.fence import escape_marks, fence
 from smp_memory.search import overviews, path
 
