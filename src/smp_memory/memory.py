@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Unpack
 
-    from smp_memory.agent_memory import AgentMemory
+    from smp_memory.agents.agent_memory import AgentMemory
     from smp_memory.analytics.forecast import DecayCurve
     from smp_memory.analytics.report import Analytics
     from smp_memory.config.settings import Config
@@ -56,10 +56,10 @@ if TYPE_CHECKING:
     from smp_memory.model.deletions import Purged, Receipt, Trashed
     from smp_memory.model.health import HealthReport
     from smp_memory.model.hits import Hit, Hits, Related
+    from smp_memory.model.options import Criteria, QueryOptions, RelatedOptions, TopicOptions, WatchOptions
     from smp_memory.model.previews import Preview
     from smp_memory.model.reports import Problem, Report
     from smp_memory.model.storage_reports import ArchivedSession, RedactionReport
-    from smp_memory.options import Criteria, QueryOptions, RelatedOptions, TopicOptions, WatchOptions
     from smp_memory.overview.activity import Participants, Timeline
     from smp_memory.overview.summary import SessionSummary
     from smp_memory.overview.topics import Topics
@@ -516,7 +516,7 @@ class Memory:
     def agent(self, name: str, session: str | SessionMemory | None = None) -> AgentMemory:
         """A session as one agent may see it; without a session: the one that was written last."""
         with loading:
-            from smp_memory.agent_memory import agent_in
+            from smp_memory.agents.agent_memory import agent_in
 
         return agent_in(self, name, session)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.agent_memory import AgentMemory, agent_in
+from smp_memory.agents.agent_memory import AgentMemory, agent_in
 from smp_memory.errors import InvalidFormat, NotAllowed
 from smp_memory.integrations.workflow_declaration import (
     WORKING_MEMORY,

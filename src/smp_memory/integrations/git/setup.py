@@ -14,10 +14,10 @@ import sys
 
 from smp_memory.errors import UserError
 from smp_memory.files.disk import Disk
+from smp_memory.files.ownership import plain_bytes
 from smp_memory.files.system import RealSystem
 from smp_memory.git.repository import DRIVER, DRIVER_CALL, Repository
 from smp_memory.integrations.hooks.file_edit import command_here
-from smp_memory.ownership import plain_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
