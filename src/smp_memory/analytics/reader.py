@@ -1,10 +1,12 @@
-"""Read from the index what the statistics need: facts of memories, their labels, relations and texts."""
+"""Read what the statistics need: facts of memories, their labels, relations and texts; one memory with its history for its decay curve."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from smp_memory.analytics.facts import MemoryFacts, Periods, brief
+from smp_memory.analytics import forecast
+from smp_memory.analytics.facts import MemoryFacts, Periods, brief, number_of_days, share
+from smp_memory.errors import InvalidQuery
 from smp_memory.index.query import RowConditions
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.model.times import to_microseconds
@@ -124,6 +126,50 @@ def facts_of(searcher: IndexSearcher, rows: list[Row], accesses: dict[int, tuple
         about = sessions[number], row.id, NUMBERED[row.type], authors[row.author], row.created
         found.append(MemoryFacts(row.doc, *about, row.pinned is not None, uses, last))
     return found
+
+
+# -- the decay curve of one memory
+
+
+def decay_curve(
+    scope: Scope, id: Any, *, threshold: float | None = None, days_ahead: float = 90
+) -> forecast.DecayCurve:
+    """The priority of one memory over time, with its history and all uses that are known."""
+    name = getattr(id, "ref", None) or id
+    session, memory_id = _split(name) if isinstance(name, str) else ("", "")
+    if not session or not memory_id:
+        raise InvalidQuery(f"id: give session/ID, such as review/DEC-0001, not {repr(id)[:80]}.", field="id")
+    least = scope.config.section("compaction")["faded_below"] if threshold is None else threshold
+    files = scope.store.existing_session(session)
+    history = files.history(memory_id)
+    record = None if history is None else history.record(session)
+    if record is None or not scope.sees(record):
+        raise files.memory_not_found(memory_id)
+    assert history is not None  # the record is made of it
+    uses = forecast.known_uses(history) + _counted_uses(scope, session, memory_id)
+    return forecast.decay_points(
+        record, scope.policy(), scope.now(), threshold=share("threshold", least), days_ahead=number_of_days("days_ahead", days_ahead),
+        history=history, uses=uses,
+    )  # fmt: skip
+
+
+def _counted_uses(scope: Scope, session: str, id: str) -> list[forecast.KnownUse]:
+    """The last use that is counted, and the single uses that the access log still has."""
+
+    def look(searcher: IndexSearcher) -> tuple[int, int] | None:
+        row = searcher.row(session, id)
+        return None if row is None else searcher.accesses([row.doc]).get(row.doc)
+
+    counted = scope.answer([session], look)
+    if counted is None:
+        return []
+    access = scope.store.access
+    times = sorted(
+        round(at * 1_000_000) for name, at in (*access.read(0)[0], *access.pending()) if name == f"{session}/{id}"
+    )
+    total, last = counted
+    single = [forecast.KnownUse(time, max(1, total - len(times) + place)) for place, time in enumerate(times[:-1], 1)]
+    return [*single, forecast.KnownUse(last, total)]
 
 
 def _split(ref: str) -> tuple[str, str]:
