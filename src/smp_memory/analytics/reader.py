@@ -101,6 +101,11 @@ class FactReader:
         rows, accesses = self.rows(searcher, conditions)
         return facts_of(searcher, rows, accesses)
 
+    def labelled_facts(self, searcher: IndexSearcher) -> tuple[list[MemoryFacts], list[tuple[int, str]]]:
+        """The facts in the range of time, with doc and topic or tag of each label."""
+        conditions = self.conditions(searcher)
+        return self.facts(searcher, conditions), searcher.labels(conditions)
+
     def _texts(self, searcher: IndexSearcher, refs: Iterable[str]) -> dict[str, str]:
         """The beginning of the text of these memories, by ref."""
         found: dict[int, tuple[str, Row]] = {}

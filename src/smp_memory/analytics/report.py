@@ -168,21 +168,12 @@ class Analytics:
 def _read_usage(reader: FactReader) -> usage.Usage:
     access = reader.scope.store.access
     log = [*access.read(0)[0], *access.pending()]
-
-    def look(searcher: IndexSearcher) -> tuple[list[MemoryFacts], list[tuple[int, str]]]:
-        conditions = reader.conditions(searcher)
-        return reader.facts(searcher, conditions), searcher.labels(conditions)
-
-    facts, labels = reader.read(look)
+    facts, labels = reader.read(reader.labelled_facts)
     return reader.finish(usage.usage(facts, labels, log, reader.periods, reader.limit))
 
 
 def _read_trends(reader: FactReader) -> Trends:
-    def look(searcher: IndexSearcher) -> tuple[list[MemoryFacts], list[tuple[int, str]]]:
-        conditions = reader.conditions(searcher)
-        return reader.facts(searcher, conditions), searcher.labels(conditions)
-
-    facts, labels = reader.read(look)
+    facts, labels = reader.read(reader.labelled_facts)
     return reader.finish(usage.trends(facts, labels, reader.periods, reader.limit))
 
 
