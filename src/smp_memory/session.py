@@ -10,7 +10,7 @@ from smp_memory import exchange, lifecycle, search
 from smp_memory.discovery import in_nearest_store
 from smp_memory.errors import InvalidRecord, MemoryNotFound, maps_errors
 from smp_memory.import_lock import loading
-from smp_memory.lifecycle.open_session import OpenSession
+from smp_memory.lifecycle.open_session import OpenSession, hold
 from smp_memory.model.times import to_text
 from smp_memory.privacy.settings import clean_metadata, log_metadata_redaction
 from smp_memory.search import records
@@ -91,7 +91,7 @@ class SessionMemory:
         self._session = opened
         self._writer = Writer(opened, opened.commit_one, opened.author)
         self.id = opened.id
-        opened.files.hold(self)
+        hold(opened, self)
         self.warnings: tuple[str, ...] = tuple(opened.warnings)  # for whoever created or opened the session
         self.redacted: dict[str, int] = {}  # what redaction took out of the session's metadata: kinds and counts
 

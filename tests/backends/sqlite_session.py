@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-import weakref
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
@@ -22,6 +21,7 @@ from smp_memory.model.history import IdAllocator, SessionHistory
 from smp_memory.model.reports import Problem, Report
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.storage_reports import (
+    LIVE,
     ColdMemory,
     MovedEntries,
     RecordedDeletion,
@@ -36,7 +36,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tests.backends.sqlite_store import SqliteStore
 
-ACTIVE, ARCHIVED, DELETED = "active", "archived", "deleted"
 _ENTRY_FIELDS = ("op", "type", "id", "at", "data", "seq", "tx", "by", "uid", "uids", "revision", "schema")
 _INFO_FIELDS = (
     "id",
@@ -79,26 +78,19 @@ def decode_info(text: str) -> SessionInfo:
 class SqliteSession:
     """One session. `no` identifies it for ever; its name may be given to another one after it was deleted."""
 
-    def __init__(self, store: SqliteStore, no: int, session: str, states: tuple[str, ...] = (ACTIVE,)) -> None:
+    def __init__(self, store: SqliteStore, no: int, session: str, states: tuple[str, ...] = (LIVE,)) -> None:
         self.session = session
         self.no = no
         self.memo: dict[str, Any] = {}
         self.size_bytes = 0
         self._store = store
         self._states = states  # the states in which it can be read
-        self._holders: weakref.WeakSet[Any] = weakref.WeakSet()
         self._read: tuple[int, SessionHistory, list[Problem]] | None = None  # with the version that was read
         self._config: Config | None = None
 
     @property
     def location(self) -> str:
         return f"{self._store.root}#{self.session}"
-
-    def hold(self, holder: object) -> None:
-        self._holders.add(holder)
-
-    def is_held(self) -> bool:
-        return bool(self._holders)
 
     def _row(self) -> sqlite3.Row:
         """The session's row; raises SessionNotFound or SessionArchived if it is not in a state that allows this."""

@@ -10,7 +10,7 @@ import pytest
 import smp_memory
 from smp_memory.files.layouts import NAMES
 from smp_memory.files.memory_system import MemorySystem
-from smp_memory.testing import StoreContract
+from tests.contract import StoreContract
 
 
 class _Quick(StoreContract):

@@ -166,7 +166,7 @@ def test_state_of_an_older_version_is_read(machine: Machine) -> None:
     noted = json.loads(path.read_text())
     path.write_text(json.dumps({name: noted[name] for name in ("seen", "boot", "uptime_seconds")}))
     machine.clock.advance(HOUR)
-    known = clock_state.evidence(machine.memory.store)
+    known = clock_state.evidence(machine.memory.store, machine.clock)
     assert known.elapsed == timedelta(hours=1)
     assert distrust(machine.clock(), known) == ""
 

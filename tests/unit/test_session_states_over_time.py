@@ -16,6 +16,7 @@ import smp_memory
 from smp_memory.files.layouts import NAMES
 from smp_memory.lifecycle import clock_state
 from smp_memory.lifecycle.maintenance import EVERY, run_cheap_tasks
+from smp_memory.scope import join_workers
 from smp_memory.testing import FrozenClock, MachineClock
 
 LAYOUTS = pytest.mark.parametrize("layout", NAMES)
@@ -34,8 +35,7 @@ class Machine:
     def open(self, **arguments: Any) -> smp_memory.Memory:
         """Open the store as any program does, and wait for the maintenance that this starts."""
         memory = smp_memory.open(self.root, config={"durability": "os"}, **arguments)
-        for worker in memory.store._workers:
-            worker.join()
+        join_workers(memory.store)
         return memory
 
     def states(self) -> dict[str, str]:

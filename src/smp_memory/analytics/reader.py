@@ -9,6 +9,7 @@ from smp_memory.analytics.facts import MemoryFacts, Periods, brief, number_of_da
 from smp_memory.errors import InvalidQuery
 from smp_memory.index.query import RowConditions
 from smp_memory.index.rows import POSITION_BITS
+from smp_memory.model.storage_reports import ARCHIVED, names_of
 from smp_memory.model.times import to_microseconds
 from smp_memory.model.types import NUMBERED
 from smp_memory.observe.incomplete import each_existing
@@ -70,10 +71,10 @@ class FactReader:
         """Archived sessions and cold segments, which the index does not have."""
         store, names = self.scope.store, self.scope.sessions
         notes = []
-        archived = store.archived_count() if names is None else 0
+        archived = sum(each.has_memories for each in store.sessions(ARCHIVED)) if names is None else 0
         if archived:
             notes.append(f"{archived:,} archived session{'s are' if archived > 1 else ' is'} not counted.")
-        every = store.session_ids() if names is None else names
+        every = names_of(store.sessions()) if names is None else names
         cold = sum(
             version is not None for _, version in each_existing(every, lambda name: store.session(name).cold_version())
         )
@@ -145,7 +146,7 @@ def decay_curve(
     if not session or not memory_id:
         raise InvalidQuery(f"id: give session/ID, such as review/DEC-0001, not {repr(id)[:80]}.", field="id")
     least = scope.config.section("compaction")["faded_below"] if threshold is None else threshold
-    files = scope.store.existing_session(session)
+    files = scope.store.session(session)
     history = files.history(memory_id)
     record = None if history is None else history.record(session)
     if record is None or not scope.sees(record):

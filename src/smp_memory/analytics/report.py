@@ -77,7 +77,7 @@ def analytics(
     """The statistics of a scope, or of some of its sessions; options are checked here, parts are computed later."""
     names = scope.sessions if sessions is None else session_names(sessions)
     for name in names or ():
-        scope.store.existing_session(name)  # raises SessionNotFound or SessionArchived
+        scope.store.session(name)  # raises SessionNotFound or SessionArchived
     config = _config(scope, names)
     least = config.section("compaction").get("faded_below", 0.3) if threshold is None else threshold
     options = AnalyticsOptions(

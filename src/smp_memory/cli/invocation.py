@@ -7,6 +7,8 @@ import sys
 
 from smp_memory.cli.render import Screen
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SessionNotFound, UserError
+from smp_memory.model.storage_reports import names_of
+from smp_memory.scope import join_workers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -180,7 +182,7 @@ class Invocation:
     def _sessions_with(self, memory_id: str) -> list[str]:
         """The live sessions that have a memory of this id."""
         store = self.memory.store
-        names = store.session_ids()
+        names = names_of(store.sessions())
         found: list[str] = store.indexer.answer(None, lambda searcher: [each for each in names if searcher.row(each, memory_id)])  # fmt: skip
         return found
 
@@ -208,7 +210,7 @@ class Invocation:
         if not isinstance(memory_id, str) or session is None or session != self._default_session:
             return type(error)(error.message, **error.details)
         matches = [name for name in self._sessions_with(memory_id) if name != session]
-        if not matches and self.memory.store.has_one_session():
+        if not matches and len(self.memory.store.sessions(limit=2)) == 1:
             return type(error)(error.message, **error.details)
         if not matches:
             here, anywhere = f"does not exist in session {session}.", "does not exist in any session."
@@ -231,8 +233,8 @@ class Invocation:
     def read_scope(self) -> Memory | SessionMemory:
         """The same for what is read and not searched: the only session of a store in place of the store, for short ids."""
         scope = self.scope
-        if scope is self.memory and self.memory.store.has_one_session():
-            return self.memory.session(self.memory.store.session_ids()[0])
+        if scope is self.memory and len(self.memory.store.sessions(limit=2)) == 1:
+            return self.memory.session(self.memory.store.sessions(limit=1)[0].session)
         return scope
 
     @property
@@ -248,14 +250,14 @@ class Invocation:
     @property
     def has_one_session(self) -> bool:
         """Whether the scope is one session, so that ids are unique without it."""
-        return self.scope is not self.memory or self.memory.store.has_one_session()
+        return self.scope is not self.memory or len(self.memory.store.sessions(limit=2)) == 1
 
     @property
     def scope_text(self) -> str:
         """The scope in words: `all 12 sessions`, `session checkout-review`."""
         if self.scope is not self.memory:
             return f"session {self.session_name}"
-        names = self.memory.store.session_ids()
+        names = names_of(self.memory.store.sessions())
         return f"session {names[0]}" if len(names) == 1 else f"all {len(names):,} sessions" if names else "0 sessions"
 
     @property
@@ -263,7 +265,7 @@ class Invocation:
         """The scope for JSON: the session that was named, or None, and the number of sessions."""
         if self.scope is not self.memory:
             return {"session": self.session_name, "sessions": 1}
-        return {"session": None, "sessions": len(self.memory.store.session_ids())}
+        return {"session": None, "sessions": len(self.memory.store.sessions())}
 
     # -- the answer
 
@@ -330,8 +332,8 @@ class Invocation:
 
     def notify_other_layouts(self) -> None:
         """Print one line on stderr if there are sessions in another layout, which are not read."""
-        if self._memory is not None:
-            text = self._memory.store.unread_notice()
+        if self._memory is not None and self._memory.store.files is not None:
+            text = self._memory.store.files.unread_notice()
             if text:
                 self.notify(text)
 
@@ -364,6 +366,7 @@ class Invocation:
     def close(self) -> None:
         """Close the store; the next use opens it again."""
         if self._memory is not None:
+            join_workers(self._memory.store)
             self._memory.store.close()  # without renewing figures, which maintenance does: commands are short
             self._memory = None
 

@@ -24,6 +24,7 @@ from smp_memory.files.system import RealSystem
 from smp_memory.index.documents import wish_of
 from smp_memory.index.query import RowConditions
 from smp_memory.lifecycle.session_states import last_writes
+from smp_memory.model.ids import scheme_of
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.types import in_order, severity_rank
 from smp_memory.privacy.fence import fence, nonce_from
@@ -209,7 +210,7 @@ def _sessions(scope: Scope) -> list[str]:
 
 
 def _known_paths(scope: Scope) -> list[str]:
-    """The paths of known digests. They are stored relative to the store: a project may be moved."""
+    """The paths of known digests. They are stored relative to the folder of a store: a project may be moved."""
     root = scope.store.root
     try:
         names: Any = json.loads(scope.store.state.read(PATHS_FILE))
@@ -221,10 +222,11 @@ def _known_paths(scope: Scope) -> list[str]:
 def _remember_path(scope: Scope, path: str) -> None:
     root = scope.store.root
     known = _known_paths(scope)
-    if path in known or not scope.store.root or not os.path.isdir(root):  # a store in RAM has no state
+    is_folder = not scheme_of(root)
+    if path in known or not root or (is_folder and not os.path.isdir(root)):  # a store in RAM has no state
         return
     try:
-        names = [os.path.relpath(each, root) for each in [*known, path]]
+        names = [os.path.relpath(each, root) if is_folder else each for each in [*known, path]]
         scope.store.state.write(PATHS_FILE, (json.dumps(names, indent=2) + "\n").encode())
     except (OSError, SMPError, ValueError):
         pass  # the digest is written; only its automatic renewal is lost

@@ -23,6 +23,7 @@ from smp_memory.exchange.export import (
 )
 from smp_memory.exchange.import_ import free_id, read_sessions, store_session
 from smp_memory.model.history import SessionHistory
+from smp_memory.model.storage_reports import names_of
 from smp_memory.model.times import to_text
 from smp_memory.observe.incomplete import SESSION_GONE, each_existing, left_out
 from smp_memory.observe.tracing import observed
@@ -205,7 +206,7 @@ def import_sessions(
 def _sessions(scope: Scope) -> list[SessionStore]:
     if scope.sessions is not None:
         return [scope.store.session(name) for name in scope.sessions]
-    return [found for _, found in each_existing(scope.store.session_ids(), scope.store.session)]
+    return [found for _, found in each_existing(names_of(scope.store.sessions()), scope.store.session)]
 
 
 def _without(scope: Scope, sessions: list[SessionStore], error: SMPError) -> list[SessionStore]:

@@ -18,6 +18,7 @@ from smp_memory.model import ids
 from smp_memory.model.entry import CHANGE, PUT, Entry
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.ids import new_uid
+from smp_memory.model.storage_reports import names_of
 from smp_memory.privacy.settings import checked, redactor_of
 from smp_memory.write import validation
 
@@ -76,7 +77,7 @@ def _rename(sessions: list[Exported], session: str, name: str) -> None:
 
 def _reject_existing(store: Store, sessions: list[Exported], name: str) -> None:
     """Raise if the id of any session exists in the store, or twice in the file."""
-    existing = set(store.session_ids())
+    existing = set(names_of(store.sessions()))
     for session in sessions:
         if session.info.id in existing:
             raise SessionExists(
@@ -147,12 +148,12 @@ def store_session(store: Store, session: Exported) -> SessionStore:
     info.uid = new_uid()
     info.generation = max(info.generation, 1)  # so that the metadata keeps the counters
     quota_bytes = store.config.override_session(info.config, info.id).quota_bytes
-    return store.import_session(info, session.entries, quota_bytes)
+    return store.create(info, session.entries, quota_bytes)
 
 
 def free_id(store: Store, preferred: str) -> str:
     """The preferred id, with a number if it exists already."""
-    existing, number, free = set(store.session_ids()), 1, preferred
+    existing, number, free = set(names_of(store.sessions())), 1, preferred
     while free in existing:
         number += 1
         free = f"{preferred}-{number}"

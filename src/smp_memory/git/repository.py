@@ -117,6 +117,9 @@ class Repository:
         return done.stdout if done.returncode == 0 else None
 
 
+NO_DRIVER = ".gitattributes asks for the merge driver `smp`, which this clone does not have: git merges the store as plain text."
+
+
 def merges_without_driver(root: str) -> str | None:
     """The work tree whose attributes name SMP's merge driver while git has none configured; None otherwise."""
     folder = os.path.realpath(root)

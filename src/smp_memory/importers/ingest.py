@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from smp_memory.errors import InvalidRecord, SessionExists, SizeLimitExceeded
 from smp_memory.model.ids import sha256_hex
 from smp_memory.model.statuses import is_settled
+from smp_memory.model.storage_reports import ARCHIVED, LIVE
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.model.types import KINDS
 
@@ -189,11 +190,11 @@ class _Ingest:
     def _files(self, session: str) -> SessionStore | None:
         """The existing session, or None. An archived session is restored, except in a dry run."""
         memory = self._memory
-        is_archived = memory.store.is_archived(session)
-        if session not in memory.store.session_ids() and not is_archived:
+        heads = [each for each in memory.store.sessions(LIVE, ARCHIVED, id=session) if each.has_memories]
+        if not heads:
             return None
-        if is_archived and self.report.dry_run:
-            return memory.store.archived_copy(session)
+        if heads[0].state == ARCHIVED and self.report.dry_run:
+            return memory.store.session(session, ARCHIVED)
         self._target = memory.session(session, author=self._author)
         return memory.store.session(session)
 

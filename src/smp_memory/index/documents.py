@@ -123,9 +123,7 @@ class IndexDocument:
         history: RecordHistory,
         number_of: Callable[[str], int],
         places: str,
-        terms: str | None = None,
     ) -> None:
-        """`terms`: those of `index_terms`, if they were computed before."""
         data, first, last = history.data(), history.first, history.last
         type = KINDS[first.type]
         kind = type.number
@@ -139,7 +137,7 @@ class IndexDocument:
         self.successions = [] if plain or not may_supersede(data) else list(successions(data, session, first.id))
         self.validity = None if plain else _validity(data)
         self.access = _access(data["access"], created) if "access" in data else None
-        self.terms = terms = index_terms(history) if terms is None else terms
+        self.terms = terms = _index_terms(history)
         guarded = "visibility" in data or type.is_named_by_agent
         words = terms.count(" ") + 1
         role = _role(data.get("role"))
@@ -173,7 +171,7 @@ class IndexDocument:
         return f"{labels} {DELETED}" if deleted else labels
 
 
-def index_terms(history: RecordHistory) -> str:
+def _index_terms(history: RecordHistory) -> str:
     """The terms of a memory; the last one is its id. Other names of its subject count twice: they name it."""
     data = history.data()
     names = bag_of_terms("\n".join(_texts("aliases", data["aliases"]))) if "aliases" in data else ""

@@ -25,6 +25,7 @@ from smp_memory.integrations.hooks.session_state import FOLDER as HOOKS_FOLDER
 from smp_memory.integrations.hooks.session_state import LOG as HOOKS_LOG
 from smp_memory.lifecycle.maintenance import EVERY, last_runs
 from smp_memory.lifecycle.transitions import ACTIVE, ARCHIVED, CREATED, DECAYING, DELETED, IDLE
+from smp_memory.model.storage_reports import names_of
 from smp_memory.model.types import KINDS, SEVERITIES, names_where
 from smp_memory.observe import event_log
 from smp_memory.observe.incomplete import SESSION_GONE
@@ -139,7 +140,7 @@ def _sessions(memory: Memory) -> Part:
     states = _count(_STATES, (each.state for each in memory.session_states(include_archived=True)))
     yield SESSIONS_ACTIVE, {(): states[ACTIVE,]}
     yield SESSIONS, states
-    yield UNREAD_SESSIONS, {(): len(memory.store.unread_sessions())}
+    yield UNREAD_SESSIONS, {(): len(memory.store.files.unread_sessions()) if memory.store.files is not None else 0}
 
 
 def _memories(memory: Memory) -> Part:
@@ -174,7 +175,7 @@ def _open_severities(searcher: IndexSearcher) -> Iterator[str]:
 def _sizes(memory: Memory) -> Part:
     store, live, cold, near = memory.store, 0, 0, 0
     shares = [0.0]
-    for name in store.session_ids():
+    for name in names_of(store.sessions()):
         try:
             files = store.session(name)
             used = sum(files.sizes().values())
@@ -185,14 +186,14 @@ def _sizes(memory: Memory) -> Part:
         live += used
         shares.append(used / config.quota_bytes)
         near += shares[-1] * 100 >= config["storage.warning_percent"]
-    away = [sum(each.bytes for each in those) for those in (store.archived_sessions(), store.deleted_sessions())]
+    away = [sum(each.bytes for each in those) for those in (store.sessions(ARCHIVED), store.sessions(DELETED))]
     yield BYTES, {(part,): size for part, size in zip(_PARTS, (live, cold, *away), strict=True)}
     yield QUOTA, {(): max(shares)}
     yield NEAR_QUOTA, {(): near}
 
 
 def _quarantine(memory: Memory) -> Part:
-    yield QUARANTINED, {(): len(memory.store.quarantined())}
+    yield QUARANTINED, {(): len(memory.store.files.quarantined()) if memory.store.files is not None else 0}
 
 
 def _audit(memory: Memory) -> Part:

@@ -25,6 +25,7 @@ from smp_memory.lifecycle.compaction import compact
 from smp_memory.lifecycle.quota import Thresholds, compaction_target
 from smp_memory.model.times import EPOCH, to_moment, to_text
 from smp_memory.observe import event_log
+from smp_memory.scope import start_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def compact_later(session: OpenSession) -> None:
     worker = threading.Thread(
         target=_compact_in_background, args=(session,), name=f"smp-compact-{session.id}", daemon=True
     )
-    session.store.start_worker(worker)
+    start_worker(session.store, worker)
 
 
 def _compact_in_background(session: OpenSession) -> None:

@@ -55,18 +55,17 @@ def uptime_seconds() -> float:
     return time.clock_gettime(clock) if clock is not None else time.monotonic()
 
 
-def _boot_of(store: Store) -> _Boot:
+def _boot_of(store: Store, clock: Any) -> _Boot:
     """A reading, from the clock that the store was opened with if it has one (`smp_memory.testing.MachineClock`)."""
-    clock: Any = store.clock
     if hasattr(clock, "uptime_seconds"):
         return _Boot(clock.boot_id(), clock.uptime_seconds())
-    return _Boot(store.boot_id(), uptime_seconds())
+    return _Boot(store.state.boot_id(), uptime_seconds())
 
 
-def evidence(store: Store) -> Evidence:
-    """The evidence about the clock from earlier readings."""
+def evidence(store: Store, clock: object = None) -> Evidence:
+    """The evidence about the clock from earlier readings; `clock` is the one that the store was opened with."""
     try:
-        return _evidence(_load(store), _boot_of(store))
+        return _evidence(_load(store), _boot_of(store, clock))
     except (Corrupt, UserError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return NO_EVIDENCE._replace(passed=timedelta(0))
 
@@ -94,9 +93,9 @@ def _passed(stored: dict[str, Any], boot: _Boot) -> float:
     return max(0.0, float(stored.get("passed_seconds", 0))) + (boot.uptime if since is None else since)
 
 
-def record(store: Store, now: datetime) -> None:
+def record(store: Store, now: datetime, clock: object = None) -> None:
     """Record the clocks' readings. A failure to write is ignored."""
-    boot = _boot_of(store)
+    boot = _boot_of(store, clock)
     try:
         stored = _load(store)
         fields = _next(stored, _evidence(stored, boot), now, boot)

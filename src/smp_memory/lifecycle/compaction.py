@@ -31,7 +31,7 @@ from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
 from smp_memory.observe import event_log
 from smp_memory.observe.tracing import observed
-from smp_memory.write.operations import Batch, Delete, Update, id_of
+from smp_memory.write.operations import Batch, Delete, Update, admit, id_of
 from smp_memory.write.path import Writer
 
 TYPE_CHECKING = False
@@ -200,7 +200,7 @@ def restore_cold(session: OpenSession, ids: list[Any]) -> list[Record]:
     """Move memories back from the cold segment, with their ids and histories, all or none."""
     names = [id_of(id) for id in ids]
     store, quota = session.store, session.config.quota_bytes
-    session.files.restore_from_cold(names, lambda used, new: store.admit(session.id, used, new, quota))
+    session.files.restore_from_cold(names, lambda used, new: admit(session.id, used, new, quota))
     store.audit.note("restore_archived", at=to_text(session.now()), by=session.author, session=session.id, ids=names)
     records: list[Record] = session.files.view(
         lambda session_history: [session_history.histories[name].record(session.id) for name in names]

@@ -17,6 +17,7 @@ from smp_memory.lifecycle.compaction import cold_ids_among, cold_records, missin
 from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.lifecycle.purge import purge_due, trashed
 from smp_memory.model.deletions import Deletion, Purged, Receipt, Restoration
+from smp_memory.model.storage_reports import names_of
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.observe.incomplete import each_existing
 from smp_memory.observe.tracing import observed
@@ -219,7 +220,7 @@ def purge(
     store = scope.store
     store.check_open()
     moment = scope.now() if now is None else to_moment(parse(now, "now"))
-    evidence = clock_state.evidence(store) if evidence is None else evidence
+    evidence = clock_state.evidence(store, scope.clock.source) if evidence is None else evidence
     min_age = None if older_than is None else _min_age(older_than, moment)
     report = Purged()
 
@@ -236,7 +237,7 @@ def purge(
     _for_each_session(scope, purge_one)
     for _, purged in store.purge_archives(moment, evidence, by, min_age) if scope.sessions is None else ():
         report.add(purged)
-    clock_state.record(store, moment)
+    clock_state.record(store, moment, scope.clock.source)
     return report
 
 
@@ -299,7 +300,9 @@ def _for_each_session(scope: Scope, work: Callable[[OpenSession], None]) -> None
     for name in scope.sessions if scope.sessions is not None else ():
         work(_open(scope, name))
     if scope.sessions is None:
-        for _ in each_existing(scope.store.session_ids(), lambda name: work(open_session(scope, name, restore=False))):
+        for _ in each_existing(
+            names_of(scope.store.sessions()), lambda name: work(open_session(scope, name, restore=False))
+        ):
             pass
 
 

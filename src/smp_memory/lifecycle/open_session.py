@@ -6,6 +6,8 @@ are added to the records: warnings, redactions, how full the session is.
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary, WeakSet
+
 from smp_memory.config.settings import REMOVE, WRITE
 from smp_memory.errors import SessionArchived, SessionCorrupt, SizeLimitExceeded, SMPError, StorageCorrupt
 from smp_memory.model.times import to_text
@@ -39,6 +41,7 @@ else:  # `typing` takes a new process 5 ms to load
     T = None
 
 
+_holders: WeakKeyDictionary[Store, dict[str, WeakSet[object]]] = WeakKeyDictionary()
 _WARNED = "warned_percent"  # in the memo of a session: the share of the quota that was logged last
 
 
@@ -62,7 +65,7 @@ def open_session(scope: Scope, id: str, author: str | None = None, *, restore: b
     """Open a session of the scope's store. One that is archived is restored first, or raises SessionArchived."""
     author = author or scope.author
     try:
-        opened = OpenSession(scope, scope.store.existing_session(id), author)
+        opened = OpenSession(scope, scope.store.session(id), author)
         opened.hide_recorded_deletions()
         return opened
     except SessionArchived:
@@ -71,9 +74,19 @@ def open_session(scope: Scope, id: str, author: str | None = None, *, restore: b
         from smp_memory.lifecycle.sessions import restore_for_use
 
         warning = restore_for_use(scope, id, author)
-        opened = OpenSession(scope, scope.store.existing_session(id), author)
+        opened = OpenSession(scope, scope.store.session(id), author)
         opened.warnings = [warning]
         return opened
+
+
+def hold(opened: OpenSession, holder: object) -> None:
+    """Count a session as in use as long as `holder` lives. Reading its entries or settings is not use."""
+    _holders.setdefault(opened.store, {}).setdefault(opened.id, WeakSet()).add(holder)
+
+
+def is_in_use(store: Store, session: str) -> bool:
+    """Whether a caller in this process holds the session open."""
+    return bool(_holders.get(store, {}).get(session))
 
 
 class OpenSession:

@@ -286,6 +286,7 @@ def _cosine(one: Vector, other: Vector) -> float:
 KEY_TURNS = 10
 MAX_OF_EACH = 20
 VERSION = 1
+_EARLIER = 20  # summaries left by compaction that are quoted in the summary
 
 
 def archive_summary(
@@ -312,6 +313,20 @@ def archive_summary(
         "conversation": " ".join(quote.text for quote in key_quotes),
         "key_turns": [_key_turn(turns[quote.source], quote) for quote in key_quotes],
     }
+
+
+def session_summary(
+    records: Sequence[Record], info: SessionInfo | None, size_bytes: int, *, archived: str | None, reason: str | None
+) -> dict[str, Any]:
+    """The summary of a session that is archived, with its figures."""
+    earlier = [record.text for record in records if record.type == "summary" and not record.deleted]
+    figures = {
+        "memories": sum(1 for record in records if not record.deleted),
+        "deleted_memories": sum(1 for record in records if record.deleted),
+        "original_size_bytes": size_bytes,
+        "earlier_conversation": earlier[-_EARLIER:],
+    }
+    return archive_summary(records, info, archived=archived, reason=reason, figures=figures)
 
 
 def _key_turn(record: Record, quote: Quote) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 
-from smp_memory.errors import MemoryNotFound, SessionArchived, SessionNotFound
+from smp_memory.errors import MemoryNotFound, SessionArchived, SessionNotFound, SMPError
 from smp_memory.model.reports import Problem
 from smp_memory.observe import event_log, metrics
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import TypeVar
 
-    from smp_memory.errors import SMPError
     from smp_memory.model.hits import LeftOut
+    from smp_memory.store.port import StateFiles
 
     Name = TypeVar("Name")
     Found = TypeVar("Found")
@@ -174,3 +174,16 @@ def each_existing(names: Iterable[Name], work: Callable[[Name], Found]) -> Itera
             left_out(str(getattr(name, "id", None) or getattr(name, "session", None) or name), error)
             continue
         yield name, found
+
+
+def report_once(state: StateFiles, name: str, line: str) -> None:
+    """Log a line about a store, unless it was the last one logged under this name in the user's state."""
+    try:
+        if state.has(name) and state.read(name) == line.encode():
+            return
+        state.write(name, line.encode())
+    except (OSError, SMPError):
+        pass  # the user's state cannot be written: it is logged again
+    import logging  # rare, and slow to load
+
+    logging.getLogger("smp_memory").warning(line)

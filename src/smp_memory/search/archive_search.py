@@ -24,6 +24,7 @@ from smp_memory.errors import InvalidQuery, SMPError
 from smp_memory.model.entry import PUT, Entry
 from smp_memory.model.history import PausedCollection, SessionHistory
 from smp_memory.model.hits import Hits
+from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.model.times import EPOCH, to_text
 from smp_memory.observe.incomplete import SESSION_GONE, archive_problem, each_existing
 from smp_memory.search.ranking import sort_key
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.hits import Hit
     from smp_memory.model.reports import Problem
-    from smp_memory.model.storage_reports import ArchivedSession
+    from smp_memory.model.storage_reports import SessionHead
     from smp_memory.scope import Scope
     from smp_memory.search.query import Query
     from smp_memory.store.port import IndexSearcher, SearchIndex, Store
@@ -82,7 +83,7 @@ def search_with_archives(
     wide = copy.copy(query)
     wide.offset, wide.limit = 0, end
     if query.sessions is not None and query.include_archived:
-        wide.sessions = [name for name in query.sessions if not store.is_archived(name)]
+        wide.sessions = [name for name in query.sessions if not _is_archived(store, name)]
     live = search_live(scope, wide) if wide.sessions is None or wide.sessions else Hits([])
     wide = copy.copy(wide)
     wide.sessions = query.sessions
@@ -110,18 +111,22 @@ def search_with_archives(
     return found
 
 
+def _is_archived(store: Store, session: str) -> bool:
+    return any(each.has_memories for each in store.sessions(ARCHIVED, id=session))
+
+
 def _search_archived(
     scope: Scope, query: Query, others: Mapping[str, Mapping[str, RecordHistory]], search_index: SearchFunction
 ) -> Hits:
     store, policy = scope.store, scope.policy()
     cold: dict[str, object] = {}
-    archived: list[ArchivedSession] = []
+    archived: list[SessionHead] = []
     if query.include_archived:
-        names = store.session_ids() if query.sessions is None else query.sessions
-        live = [name for name in names if store.has_session(name)]
+        names = (None,) if query.sessions is None else query.sessions
+        live = [each.session for name in names for each in store.sessions(id=name)]
         versions = each_existing(live, lambda name: store.session(name).cold_version())
         cold = {name: version for name, version in versions if version is not None}
-        found = store.archived_sessions()
+        found = store.sessions(ARCHIVED)
         archived = [each for each in found if query.sessions is None or each.session in query.sessions]
         archived = [each for each in archived if each.version is not None]  # others have no memories
     with _building[0]:
@@ -146,7 +151,7 @@ def _index_of(
     scope: Scope,
     sessions: list[str] | None,
     cold: dict[str, object],
-    archived: list[ArchivedSession],
+    archived: list[SessionHead],
     others: Mapping[str, Mapping[str, RecordHistory]],
 ) -> SearchIndex:
     """The index of these cold segments, archives and other memories; the last one is kept until one of them changes."""
@@ -174,7 +179,7 @@ def _index_of(
 
 
 def _archived_histories(
-    store: Store, archived: list[ArchivedSession], problems: dict[str, list[Problem]], with_summaries: bool
+    store: Store, archived: list[SessionHead], problems: dict[str, list[Problem]], with_summaries: bool
 ) -> Histories:
     """The memories in archives, those of their cold segments included; beyond the size limit, only the summaries.
 
@@ -184,7 +189,7 @@ def _archived_histories(
     bytes_left = MAX_UNPACKED_BYTES
     for each in sorted(archived, key=lambda each: to_text(each.when or EPOCH), reverse=True):
         try:
-            files = store.archived_copy(each.session, bytes_left)
+            files = store.session(each.session, ARCHIVED, max_bytes=bytes_left)
             bytes_left -= sum(files.sizes().values())
             cold: list[Problem] = []
             histories[each.session] = {
@@ -198,7 +203,7 @@ def _archived_histories(
     return histories
 
 
-def _summary_history(archived: ArchivedSession) -> SessionHistory:
+def _summary_history(archived: SessionHead) -> SessionHistory:
     session_history = SessionHistory()
     earlier = archived.metadata.get("earlier_conversation")
     parts = [

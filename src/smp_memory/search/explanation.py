@@ -19,6 +19,7 @@ from copy import copy
 from smp_memory.errors import InvalidQuery, MemoryNotFound
 from smp_memory.index.query import RowConditions, text_matches
 from smp_memory.index.tokenizer import ParsedText
+from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.observe.incomplete import with_unreadable
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
@@ -103,7 +104,7 @@ def explain(
     session, memory_id = _named(scope, ref)
     store = scope.store
     store.check_open()
-    if not store.has_session(session) and store.is_archived(session):
+    if any(each.has_memories for each in store.sessions(ARCHIVED, id=session)):
         return _archived(scope, query, f"{session}/{memory_id}", f"in the archived session {session}")
     record = find(store.session(session), memory_id)
     if record is None and _is_cold(scope, session, memory_id):

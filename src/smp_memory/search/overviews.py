@@ -7,6 +7,7 @@ from smp_memory.index.documents import text_of
 from smp_memory.index.tokenizer import spellings
 from smp_memory.model.decay import DecayInputs
 from smp_memory.model.record import Records
+from smp_memory.model.storage_reports import names_of
 from smp_memory.model.times import to_microseconds, to_text
 from smp_memory.observe.incomplete import each_existing
 from smp_memory.overview import activity, summary
@@ -76,7 +77,7 @@ def lookup_index(scope: Scope, session: str) -> dict[str, Any]:
 def _all_records(scope: Scope) -> Records:
     """All records of the scope; reading them does not count as use. In `markdown` the overview files follow."""
     store = scope.store
-    names = store.session_ids() if scope.sessions is None else scope.sessions
+    names = names_of(store.sessions()) if scope.sessions is None else scope.sessions
     if scope.sessions is None:
         every = Records.joined(found for _, found in each_existing(names, lambda name: records(store.session(name))))
     else:
@@ -88,7 +89,7 @@ def _all_records(scope: Scope) -> Records:
 
 def _users(scope: Scope) -> dict[str, str]:
     """The users of the sessions, by session. Unreadable metadata costs the name."""
-    names = scope.store.session_ids() if scope.sessions is None else scope.sessions
+    names = names_of(scope.store.sessions()) if scope.sessions is None else scope.sessions
     infos = each_existing(names, lambda name: _info(scope, name))
     return {name: info.user for name, info in infos if info is not None and info.user}
 

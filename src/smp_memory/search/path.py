@@ -25,7 +25,9 @@ from smp_memory.index.query import MatchColumns, is_loose, matches_spelling, onl
 from smp_memory.index.tokenizer import joined_terms, parse, spellings
 from smp_memory.model.history import PausedCollection
 from smp_memory.model.hits import Hit, Hits
+from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.observe.tracing import QUERY, observes
+from smp_memory.scope import unindexed_memories
 from smp_memory.search.field_values import aggregate, with_computed
 from smp_memory.search.names import spelled, with_corrections
 from smp_memory.search.query import NEWEST, OLDEST, PRIORITY, RELEVANCE, SORT_NAMES, Query
@@ -90,7 +92,7 @@ def search(scope: Scope, query: Query) -> Hits:
     """Answer a checked query. Hidden memories are left out before the limit is applied, so they take nobody's place."""
     store = scope.store
     store.check_open()
-    others = store.unindexed_memories(query.sessions)
+    others = unindexed_memories(store, query.sessions)
     if query.include_archived or others:
         from smp_memory.search.archive_search import search_with_archives  # a door: rare, and it unpacks archives
 
@@ -98,7 +100,7 @@ def search(scope: Scope, query: Query) -> Hits:
     else:
         hits = search_live(scope, query)
     if query.sessions is None and not query.include_archived:
-        hits.archived_not_searched = store.archived_count()
+        hits.archived_not_searched = sum(each.has_memories for each in store.sessions(ARCHIVED))
     hits.min_relevance = scope.config["recall.min_relevance"]
     if scope.opened is not None:
         hits.warnings += scope.opened.take_warnings()

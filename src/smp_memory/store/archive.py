@@ -42,8 +42,7 @@ from smp_memory.files.memory_system import MemorySystem
 from smp_memory.files.reader import SessionReader
 from smp_memory.model.clone_merge import in_order
 from smp_memory.model.reports import Problem
-from smp_memory.model.session_info import SessionInfo
-from smp_memory.model.storage_reports import ArchivedSession
+from smp_memory.model.storage_reports import SessionHead
 from smp_memory.model.times import to_text
 from smp_memory.observe import incomplete
 from smp_memory.store import archive_names
@@ -56,38 +55,32 @@ from smp_memory.store.session_metadata import read_info
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from smp_memory.files.layouts.layout import Layout
-    from smp_memory.model.record import Record
-    from smp_memory.store.file_session import FileSession
-
-    Summary = Callable[[list[Record], SessionInfo | None, dict[str, Any]], dict[str, Any]]
-
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from smp_memory.files.archive_format import ArchiveLimits
+    from smp_memory.files.layouts.layout import Layout
     from smp_memory.model.entry import Entry
+    from smp_memory.model.record import Record
+    from smp_memory.model.session_info import SessionInfo
+    from smp_memory.store.file_session import FileSession
+    from smp_memory.store.port import Note
 
 
-_EARLIER = 20  # summaries left by compaction that are quoted in the archive's summary
-
-
-def archive_session(store: FileStore, session: str, summary: Summary) -> ArchivedSession:
-    """Archive a session; `summary` builds the summary from its records, its metadata and figures."""
+def archive_session(store: FileStore, session: str, note: Note) -> SessionHead:
+    """Archive a session; `note` makes its summary."""
     archives = ArchiveIndex(store)
     with archives.locked(session, "archiving a session"):
         if archives.is_archived(session):
             raise SessionExists(f"Session {session} is archived already.", session=session)
         files = store.session(session)
-        files.run_locked("archiving", lambda: _pack_and_remove(archives, files, summary))
+        files.run_locked("archiving", lambda: _pack_and_remove(archives, files, note))
         archives.recover(session)
     return archives.archived_session(session)
 
 
-def _pack_and_remove(archives: ArchiveIndex, files: FileSession, summary: Summary) -> None:
+def _pack_and_remove(archives: ArchiveIndex, files: FileSession, note: Note) -> None:
     session, disk = files.session, archives.disk
-    fields = build_summary(files, summary)
+    fields = with_manifest(files, note(archives.store.sessions(id=session)[0]))
     pair = archives.pairs(session)[0]
     archives.remove_summary(pair.summary)
     disk.make_folder(os.path.dirname(pair.archive))
@@ -101,37 +94,13 @@ def _pack_and_remove(archives: ArchiveIndex, files: FileSession, summary: Summar
     incomplete.report(named)  # by archive and member, because the files are gone
 
 
-def build_summary(files: FileSession, summary: Summary) -> dict[str, Any]:
-    reader = files.reader
-    with reader.mutex:
-        session_history = reader.catch_up()
-        records = [
-            record
-            for history in session_history.histories.values()
-            if (record := history.record(files.session)) is not None
-        ]
-    try:
-        info: SessionInfo | None = files.info()
-    except SessionCorrupt:  # the summary is made without it
-        info = None
-    size = sum(files.sizes().values())
-    figures = {
-        "layout": files.store.layout.name,
-        "memories": sum(1 for record in records if not record.deleted),
-        "deleted_memories": sum(1 for record in records if record.deleted),
-        "original_size_bytes": size,
-        "earlier_conversation": [record.text for record in records if record.type == "summary" and not record.deleted][
-            -_EARLIER:
-        ],
-    }
-    return {**summary(records, info, figures), **_manifest(files, info, records, size)}
-
-
-def _manifest(files: FileSession, info: SessionInfo | None, records: list[Record], size: int) -> dict[str, Any]:
-    """The fields that the manifest of an archive has in design 001; empty in other layouts."""
-    if info is None or files.store.layout.name != "jsonl":
-        return {}
-    fields = json.loads(files.store.layout.encode_info(info))
+def with_manifest(files: FileSession, summary: dict[str, Any]) -> dict[str, Any]:
+    """A summary with the layout and, in the layout jsonl, the fields that the manifest of an archive has in design 001."""
+    layout, summary = files.store.layout, {**summary, "layout": files.store.layout.name}
+    records, info, size = content_of(files)
+    if info is None or layout.name != "jsonl":
+        return summary
+    fields = json.loads(layout.encode_info(info))
     fields.pop("smp")
     counts = Counter(record.type for record in records if not record.deleted)
     updated = max((to_text(record.updated) for record in records), default=info.created_text)
@@ -143,7 +112,17 @@ def _manifest(files: FileSession, info: SessionInfo | None, records: list[Record
         "size_bytes": size,
         "last_accessed": max([updated, *uses]),
     }
-    return {**fields, "updated_at": updated, "statistics": statistics, "version": "1.0"}
+    return {**summary, **fields, "updated_at": updated, "statistics": statistics, "version": "1.0"}
+
+
+def content_of(files: FileSession) -> tuple[list[Record], SessionInfo | None, int]:
+    """The records of a session, its metadata if that can be read, and its size."""
+    histories = files.view(lambda history: [each.record(files.session) for each in history.histories.values()])
+    try:
+        info: SessionInfo | None = files.info()
+    except SessionCorrupt:
+        info = None
+    return [record for record in histories if record is not None], info, sum(files.sizes().values())
 
 
 def session_files(files: FileSession) -> Iterator[tuple[str, str]]:
@@ -157,7 +136,7 @@ def session_files(files: FileSession) -> Iterator[tuple[str, str]]:
     yield from archive.files_below(disk, reader.private, f"{PRIVATE}/")
 
 
-def restore_session(store: FileStore, session: str) -> None:
+def restore_session(store: FileStore, session: str) -> SessionHead:
     """Restore an archived session. Does nothing if it is live already."""
     archives = ArchiveIndex(store)
     with archives.locked(session, "restoring a session"):
@@ -170,7 +149,7 @@ def restore_session(store: FileStore, session: str) -> None:
                 path=archives.kept[session],
             )
         if archives.is_live(session):
-            return
+            return store.sessions(id=session)[0]
         if not archives.is_archived(session):
             summary = archive_names.foreign_summary(archives.disk, store.root, session)
             why = f" Another program left only a summary of it, {summary}." if summary else ""
@@ -186,6 +165,7 @@ def restore_session(store: FileStore, session: str) -> None:
         archives.move_in(in_store_layout(archives, staged, layout, session), session)
         archives.remove_archive(pair)
         archives.recover(session)
+        return store.sessions(id=session)[0]
 
 
 def in_store_layout(archives: ArchiveIndex, folder: str, layout: Layout, session: str) -> str:

@@ -23,9 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import (
     DurabilityUnknown,
-    SessionArchived,
     SessionCorrupt,
-    SessionNotFound,
     SMPError,
     StorageCorrupt,
     done_before_failure,
@@ -33,10 +31,10 @@ from smp_memory.errors import (
 )
 from smp_memory.files.disk import TEMPORARY, identity
 from smp_memory.files.layouts import NAMES
-from smp_memory.files.layouts.layout import ARCHIVED, PRIVATE
+from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.files.lock import SessionLock
 from smp_memory.model import ids
-from smp_memory.model.storage_reports import DELETED, ArchivedSession
+from smp_memory.model.storage_reports import ARCHIVED, DELETED, SessionHead
 from smp_memory.observe import event_log
 from smp_memory.store import archive_names
 from smp_memory.store.layout_detection import layout_in, names_below
@@ -90,33 +88,42 @@ class ArchiveIndex:
 
     # -- listing
 
-    def archived(self) -> list[ArchivedSession]:
-        """The archived sessions, by id."""
-        return [self.archived_session(name) for name in self.archived_ids()]
-
-    def archived_ids(self) -> list[str]:
-        live = set(self.store.session_ids())
-        return [name for name in archive_names.archived_names(self.disk, self.store.root) if name not in live]
-
-    def summarised(self) -> list[ArchivedSession]:
-        """Sessions of which another program left only a summary: size 0, no version, and the path of the summary."""
-        found = archive_names.foreign_summaries(self.disk, self.store.root)
-        return [self.archived_session(name, path) for name, path in found.items() if not self.is_live(name)]
-
-    def archived_session(self, session: str, only_summary: str = "") -> ArchivedSession:
-        """One archived session. Another process may have restored it already; then its size is 0."""
-        path, summary = (only_summary, only_summary) if only_summary else self.pair(session)
-        fields = archive_names.read(self.disk, summary)
-        found = None if only_summary else self.disk.stat(path)
-        size = found.st_size if found else 0
-        inner = next((value for value in fields.values() if isinstance(value, dict) and "archived_at" in value), fields)
-        when = archive_names.moment_of(fields.get("archived") or inner.get("archived_at"))
-        version = identity(found) if found else None
-        return ArchivedSession(
-            session, ARCHIVED, when, archive_names.text_of(inner.get("reason")), path, size, fields, version=version
+    def archived(self, session: str | None = None) -> list[SessionHead]:
+        """The archived sessions, or that of this name, by id. Of some, another program left only a summary."""
+        if session is None:
+            archives, summaries = self.store.archive_listing.read(self.store.session_ids)
+        elif self.is_live(session):
+            return []
+        else:
+            found = archive_names.foreign_summary(self.disk, self.store.root, session)
+            archives = [session] if self.disk.exists(self.archive_path(session)) else []
+            summaries = {session: found} if found and not archives else {}
+        return sorted(
+            [*map(self.archived_session, archives), *(self._summarised(*each) for each in summaries.items())],
+            key=lambda each: each.session,
         )
 
-    def deleted(self, session: str | None = None) -> list[ArchivedSession]:
+    def archived_session(self, session: str) -> SessionHead:
+        return SessionHead(session, ARCHIVED, self.archive_path(session), self._read_archived)
+
+    def _summarised(self, session: str, path: str) -> SessionHead:
+        return SessionHead(session, ARCHIVED, path, self._read_archived, has_memories=False, bytes=0, version=None)
+
+    def _read_archived(self, head: SessionHead, name: str) -> Any:
+        """Read an archive's size or its summary. Another process may have restored it already; then its size is 0."""
+        if name in ("version", "bytes"):
+            found = self.disk.stat(head.path)
+            head.version, head.bytes = (identity(found), found.st_size) if found else (None, 0)
+        else:
+            summary = self.pair(head.session).summary if head.has_memories else head.path
+            head.metadata = fields = archive_names.read(self.disk, summary)
+            nested = (value for value in fields.values() if isinstance(value, dict) and "archived_at" in value)
+            inner = next(nested, fields)
+            head.when = archive_names.moment_of(fields.get("archived") or inner.get("archived_at"))
+            head.reason = archive_names.text_of(inner.get("reason"))
+        return getattr(head, name)
+
+    def deleted(self, session: str | None = None) -> list[SessionHead]:
         """The deleted sessions, or those of this name, in the order of deletion."""
         return sorted(
             (each for folder in self.trash_folders(session) if (each := self._deleted(folder)) is not None),
@@ -128,7 +135,7 @@ class ArchiveIndex:
         paths = [os.path.join(folder, CONTENT), *self._converted_paths(folder)]
         return next((path for path in paths if self._content_layout(path) is not None), paths[0])
 
-    def content_layout(self, deleted: ArchivedSession) -> Layout:
+    def content_layout(self, deleted: SessionHead) -> Layout:
         """The layout of these files. Raises `SessionCorrupt` if they are not those of a session."""
         path = self.content_path(deleted.path)
         layout = self._content_layout(path, deleted.metadata.get("layout"))
@@ -156,16 +163,15 @@ class ArchiveIndex:
         names = [name for name in self.disk.folders(self.trash) if ids.is_valid(name.partition(".")[0])]
         return [os.path.join(self.trash, name) for name in names if session in (None, name.partition(".")[0])]
 
-    def _deleted(self, folder: str) -> ArchivedSession | None:
+    def _deleted(self, folder: str) -> SessionHead | None:
         """The deleted session in a trash folder; None if its files were not moved there, because the deletion was interrupted."""
         session = os.path.basename(folder).partition(".")[0]
         record = self.read_record(folder)
         if not self._has_content(folder, bool(record)) and not self.disk.exists(self.trash_archive_path(folder)):
             return None
         when, reason = archive_names.moment_of(record.get("deleted_at")), archive_names.text_of(record.get("reason"))
-        return ArchivedSession(
-            session, DELETED, when, reason, folder, archive_names.count_of(record.get("bytes")), record
-        )
+        size = archive_names.count_of(record.get("bytes"))
+        return SessionHead(session, DELETED, folder, when=when, reason=reason, bytes=size, metadata=record)
 
     def _has_content(self, folder: str, has_record: bool) -> bool:
         """Whether a trash folder has the files of a session, or what its record says is one. An undelete reports what is wrong."""
@@ -436,23 +442,3 @@ class ArchiveIndex:
         found = self.disk.stat(archive)
         when = {"archived_at": summary["archived"]} if summary.get("archived") else {}
         self.write(path, {**summary, **when, "compressed_size_bytes": found.st_size if found else 0})
-
-
-def missing_session_error(store: FileStore, session: str) -> SMPError:
-    """The error for a session that is not live: archived, deleted or unknown, and what to do."""
-    archives = ArchiveIndex(store)
-    if archives.disk.exists(archives.archive_path(session)):
-        return SessionArchived(
-            f"Session {session} is archived. `smp session restore {session}` or memory.session({session!r}) restores it.",
-            session=session,
-            path=archives.archive_path(session),
-        )
-    deleted = archives.deleted(session)
-    hint = f"It was deleted; `smp session restore {session}` restores it." if deleted else ""
-    if not deleted and (summary := archive_names.foreign_summary(store.disk, store.root, session)):
-        hint = f"Another program left a summary of it, {summary}; the memories themselves are not there."
-    return SessionNotFound(
-        f"No session {session} in {store.root}. {hint or f'`smp session list` lists the sessions, `smp session new {session}` starts a new one.'}",
-        session=session,
-        path=store.root,
-    )

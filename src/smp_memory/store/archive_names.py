@@ -16,14 +16,18 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import NamedTuple
 
 from smp_memory.errors import StorageCorrupt
+from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS
 from smp_memory.model import ids
+from smp_memory.model.storage_reports import DELETED
 from smp_memory.model.times import to_moment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
     from typing import Any
 
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 16 << 20  # of a summary or a deletion record
 KEPT = ".kept-"  # between the name of an archive that was kept beside its live session and the time
 _YAML = ".yaml"
+_UNSETTLED_NS = 1_000_000_000
 
 
 class ArchiveNames(NamedTuple):
@@ -58,7 +63,6 @@ FORMS = {
     "single": _PLAIN,
     "log": _PLAIN,
 }
-ARCHIVE_FOLDERS = tuple(sorted({form.folder for form in FORMS.values()}))
 RECORDS = tuple(sorted({form.record for form in FORMS.values()}))
 
 
@@ -93,6 +97,33 @@ def folders_of_archives(disk: Disk, root: str) -> list[str]:
 def _own_first(layout: str) -> list[ArchiveNames]:
     own = [FORMS[layout]] if layout in FORMS else []
     return list(dict.fromkeys([*own, *FORMS.values()]))
+
+
+class ArchiveListing:
+    """The archived sessions of a store; listed again only when a folder has changed."""
+
+    def __init__(self, disk: Disk, root: str, sessions: str) -> None:
+        """`sessions` is the name of the folder of live sessions."""
+        self._disk, self._root, self._sessions = disk, root, sessions
+        self._known: tuple[object, list[str], dict[str, str]] = (None, [], {})
+
+    def read(self, live_ids: Callable[[], list[str]]) -> tuple[list[str], dict[str, str]]:
+        """The sessions with an archive, and the summaries of others (`foreign_summaries`), without the live ones."""
+        stats = [self._disk.stat(os.path.join(self._root, name)) for name in ARCHIVE_FOLDERS]
+        if not any(stats):
+            return [], {}
+        stats += [self._disk.stat(os.path.join(self._root, name)) for name in (self._sessions, DELETED)]
+        folders = [(each.st_mtime_ns, each.st_ino) if each is not None else None for each in stats]
+        if self._known[0] == folders:
+            return self._known[1:]
+        live = set(live_ids())
+        archives = [name for name in archived_names(self._disk, self._root) if name not in live]
+        summaries = foreign_summaries(self._disk, self._root)
+        listed = archives, {name: path for name, path in summaries.items() if name not in live}
+        # a folder that changed just now may change again without a new time
+        is_settled = max(each[0] for each in folders if each is not None) < time.time_ns() - _UNSETTLED_NS
+        self._known = (folders if is_settled else None, *listed)
+        return listed
 
 
 # -- encoding

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SMPError
 from smp_memory.files.cold_segment import FILE as COLD
 from smp_memory.files.disk import Disk
+from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS
 from smp_memory.files.system import RealSystem
 from smp_memory.index.index import discard_all
 from smp_memory.index.inspection import scrub
@@ -30,7 +31,6 @@ from smp_memory.model.storage_reports import DELETED
 from smp_memory.observe import event_log
 from smp_memory.store import archive_erasure, session_erasure
 from smp_memory.store.archive_index import ArchiveIndex
-from smp_memory.store.archive_names import ARCHIVE_FOLDERS
 from smp_memory.store.file_store import ERASING
 from smp_memory.store.session_erasure import contains_any, processes_with_removed_files, scan_files, scan_folder
 from smp_memory.store.trash import PurgeNotes

@@ -18,6 +18,7 @@ from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import layout_named
 from smp_memory.files.layouts.layout import CONFIG_FILE, PRIVATE
 from smp_memory.files.lock import SessionLock
+from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import ID_FILE, open_user_state
 from smp_memory.model.session_info import FORMAT
 from smp_memory.privacy.settings import checked
@@ -67,6 +68,24 @@ def open_file_store(
     except OSError as error:
         raise from_os_error(error, root, "opening the store") from error
     return FileStore(root, layout_named(name), system, settings, admit, state), is_new
+
+
+def read_files(
+    root: str, environ: Mapping[str, str], arguments: Mapping[str, Any], *, defers_file_checks: bool = False
+) -> FileStore:
+    """The store in a folder, for a reader (`opening.open_read_only`)."""
+    disk, path = Disk(RealSystem(root)), os.path.join(root, CONFIG_FILE)
+    stored, state = _read_config(disk, root), open_user_state(root, disk)
+    layout = layout_of_store(disk, root, stored) or "jsonl"
+    trusted = state.trusted_settings()
+    config = Config.build(stored, path, environ=environ, arguments=arguments, layout=layout, trusted=trusted)
+    store = FileStore(root, layout_named(layout), disk.system, config, _refuse_write, state)
+    store.defers_file_checks = defers_file_checks
+    return store
+
+
+def _refuse_write(*_: Any) -> None:
+    raise AssertionError("a reader does not write")
 
 
 def _is_own(disk: Disk, root: str, stored: dict[str, Any] | InvalidConfig | None) -> bool:

@@ -84,7 +84,6 @@ class FileSession:
         self._suspects: set[str] = set()  # files whose fsync failed, until that is recorded for other processes
         self._admit = partial(store.admit, session, quota_bytes=0)
         self.memo: dict[str, Any] = {}
-        self.holders: weakref.WeakSet[Any] = weakref.WeakSet()
         _open_sessions.add(self)
         while store.dropped:
             store.dropped.pop().close()
@@ -112,9 +111,6 @@ class FileSession:
     @property
     def size_bytes(self) -> int:
         return self.writer.size_bytes
-
-    def hold(self, holder: object) -> None:
-        self.holders.add(holder)
 
     # -- writing
 

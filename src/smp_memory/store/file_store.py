@@ -25,18 +25,19 @@ from smp_memory.errors import (
 from smp_memory.files.activity import SESSION_USES, AccessLog, ChangeTable
 from smp_memory.files.disk import Disk, identity, moved_store_error
 from smp_memory.files.layouts import NAMES
-from smp_memory.files.layouts.layout import CONFIG_FILE, PRIVATE, STAGING
+from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, CONFIG_FILE, PRIVATE, STAGING
 from smp_memory.files.user_state import open_user_state
 from smp_memory.import_lock import loading
 from smp_memory.model import ids
 from smp_memory.model.session_info import GLOBAL_SESSION
-from smp_memory.model.storage_reports import DELETED
+from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, PURGED, SessionHead
+from smp_memory.store.archive_names import ArchiveListing
 from smp_memory.store.durability import IntervalSync
 from smp_memory.store.file_session import FileSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime, timedelta
     from typing import Any
 
@@ -50,11 +51,10 @@ if TYPE_CHECKING:
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.reports import Problem
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.model.storage_reports import ArchivedSession, QuarantinedEntry, UnreadSession
+    from smp_memory.model.storage_reports import QuarantinedEntry, UnreadSession
     from smp_memory.privacy.audit import Audit
-    from smp_memory.store.port import Histories, SearchIndex, StoreExamination, Summary
+    from smp_memory.store.port import Histories, Note, SearchIndex
 
-_UNUSED_SETTINGS, _OTHER_STORES = "unused-settings", "other-stores"  # files in the user's state: what was reported last
 _TRIES = 5
 ERASING = "erasing.json"  # in the user's state: ids of memories whose erasure began
 JOURNAL = os.path.join(PRIVATE, "journal.json")  # plan of a conversion
@@ -85,7 +85,7 @@ class FileStore:
         self.has_synced_root = False  # by this process, see `session_creation`
         self.defers_file_checks = False  # see `open_read_only`
         self._config_identity: list[int] = []
-        self._archived_count: tuple[object, int] = (None, 0)
+        self.archive_listing = ArchiveListing(self.disk, root, layout.sessions)
         self.preferences: tuple[int, float, dict[str, Mapping[str, RecordHistory]]] = (
             -1,
             0.0,
@@ -98,8 +98,11 @@ class FileStore:
         self.session_uses = AccessLog(self.state, SESSION_USES, exact=True)
         self._indexer: SearchIndex | None = None
         self._audit: Audit | None = None
-        self._workers: list[threading.Thread] = []
-        self.clock: object = None  # the clock that the store was opened with, for `clock_state`
+        self.clock: Callable[[], datetime] | None = None  # that the store was opened with
+
+    @property
+    def files(self) -> FileStore:
+        return self
 
     @property
     def layout_name(self) -> str:
@@ -123,45 +126,50 @@ class FileStore:
             self._audit = Audit(self.disk, os.path.join(self.root, PRIVATE))
         return self._audit
 
-    def examine(
-        self,
-        now: datetime,
-        *,
-        environ: Mapping[str, str],
-        arguments: Mapping[str, Any] | None = None,
-        quick: bool = False,
-    ) -> StoreExamination:
-        from smp_memory.store.checks import examine_files
+    def sessions(self, *states: str, id: str | None = None, limit: int | None = None) -> list[SessionHead]:
+        self.check_open()
+        found: list[SessionHead] = []
+        if id is not None and not ids.is_valid(id):
+            return found
+        if not states or LIVE in states:
+            found += [SessionHead(name, LIVE, read=self._read_head) for name in self._live(id, limit)]
+        if (ARCHIVED in states and self._has_archives()) or (DELETED in states and self._has_folder(DELETED)):
+            from smp_memory.store.archive_index import ArchiveIndex
 
-        return examine_files(self.disk.system, self.root, now, environ=environ, arguments=arguments, quick=quick)
+            archives = ArchiveIndex(self)
+            found += archives.archived(id) if ARCHIVED in states else []
+            found += archives.deleted(id) if DELETED in states else []
+        return found[:limit]
+
+    def _live(self, id: str | None, limit: int | None) -> Iterable[str]:
+        if id is not None:
+            return [id] if self.has_session(id) else []
+        if limit is None:
+            return self.session_ids()
+        names = self.layout.names(self.disk, self.root)
+        return islice((name for name in names if ids.is_valid(name) and self.has_session(name)), limit)
+
+    def _has_archives(self) -> bool:
+        return any(map(self._has_folder, ARCHIVE_FOLDERS))
+
+    def _has_folder(self, name: str) -> bool:
+        return self.disk.exists(os.path.join(self.root, name))
+
+    def _read_head(self, head: SessionHead, name: str) -> object:
+        if name == "version":
+            return self.metadata_version(head.session)
+        if name == "written":
+            return self.written_at(head.session)
+        return sum(self.session(head.session).sizes().values()) if name == "bytes" else None
 
     def session_ids(self) -> list[str]:
+        """The live sessions, sorted."""
         self.check_open()
         return self.layout.session_ids(self.disk, self.root)
 
     def sessions_with_deletion_records(self) -> list[str]:
         names = self.disk.names(os.path.join(self.root, DELETED)) if self.layout.name == "markdown" else []
         return [name for name in names if self.has_session(name) and self.session(name).recorded_deletions()]
-
-    def has_one_session(self) -> bool:
-        names = self.layout.names(self.disk, self.root)
-        live = (name for name in names if ids.is_valid(name) and self.has_session(name))
-        return len(list(islice(live, 2))) == 1
-
-    def archived_count(self) -> int:
-        """The number of archived sessions; listed again only when one of the folders has changed."""
-        from smp_memory.store.archive_names import ARCHIVE_FOLDERS
-
-        found = [self.disk.stat(os.path.join(self.root, name)) for name in ARCHIVE_FOLDERS]
-        if not any(found):
-            return 0
-        found += [self.disk.stat(os.path.join(self.root, name)) for name in (self.layout.sessions, "deleted")]
-        stats = [(state.st_mtime_ns, state.st_ino) if state is not None else None for state in found]
-        if stats != self._archived_count[0]:
-            from smp_memory.store.archive_index import ArchiveIndex
-
-            self._archived_count = (stats, len(ArchiveIndex(self).archived_ids()))
-        return self._archived_count[1]
 
     def unindexed_memories(self, sessions: list[str] | None = None) -> Histories:
         has_files = any(self.disk.is_folder(os.path.join(self.root, name)) for name in ("global", "shared"))
@@ -182,22 +190,19 @@ class FileStore:
     def has_session(self, session: str) -> bool:
         return self.layout.exists(self.disk, self.root, session)
 
-    def session(self, session: str) -> FileSession:
+    def session(self, session: str, state: str = LIVE, *, max_bytes: int | None = None) -> FileSession:
         self.check_open()
         ids.check(session, "session")
+        if state == ARCHIVED:
+            from smp_memory.store.archive import archived_copy
+
+            return archived_copy(self, session, max_bytes)
         with self._mutex:
+            self.check_exists(session)
             known = self._sessions.get(session)
             if known is None:
-                self.check_exists(session)
                 known = self._sessions[session] = FileSession(self, session)
             return known
-
-    def existing_session(self, session: str) -> FileSession:
-        """Like `session`, but raises also if it was archived or deleted since this process opened it."""
-        found = self.session(session)
-        if not self.has_session(session):
-            raise self.session_not_found(session)
-        return found
 
     def check_exists(self, session: str) -> None:
         """Raise if a session is not live. Tried again, because it may be archived and restored at this moment."""
@@ -236,20 +241,12 @@ class FileStore:
         """The sessions that this process has opened."""
         return list(self._sessions)
 
-    def is_in_use(self, session: str) -> bool:
-        """Whether a caller in this process holds the session open. Reading its files or settings is not use."""
-        known = self._sessions.get(session)
-        return known is not None and bool(known.holders)
+    def create(self, info: SessionInfo, entries: list[Entry] | None = None, quota_bytes: int = 0) -> FileSession:
+        from smp_memory.store import session_creation
 
-    def create(self, info: SessionInfo) -> FileSession:
-        from smp_memory.store.session_creation import create_session
-
-        return create_session(self, info)
-
-    def import_session(self, info: SessionInfo, entries: list[Entry], quota_bytes: int) -> FileSession:
-        from smp_memory.store.session_creation import import_session
-
-        return import_session(self, info, entries, quota_bytes)
+        if entries is None:
+            return session_creation.create_session(self, info)
+        return session_creation.import_session(self, info, entries, quota_bytes)
 
     def check_not_moved(self) -> None:
         if not self.disk.exists(os.path.join(self.root, CONFIG_FILE)):
@@ -298,94 +295,62 @@ class FileStore:
         return True
 
     def session_not_found(self, session: str) -> SMPError:
+        """The error for a session that is not live: archived, deleted or unknown, and what to do."""
         if not self.disk.exists(self.root):
             return moved_store_error(self.root)
         try:
             self.check_current()
         except SMPError as error:
             return error
-        from smp_memory.store.archive_index import missing_session_error
+        from smp_memory.store import archive_index, archive_names
 
-        return missing_session_error(self, session)
-
-    def report_unused_settings(self) -> None:
-        """Log which keys of the settings have no effect; once per store and set of keys."""
-        self._report_once(_UNUSED_SETTINGS, self.config.unused_notice())
-
-    def report_other_stores(self, line: str) -> None:
-        """Log that the project has other stores, which are not read; once per store and set of others."""
-        self._report_once(_OTHER_STORES, line)
-
-    def _report_once(self, name: str, line: str) -> None:
-        try:
-            if self.state.has(name) and self.state.read(name) == line.encode():
-                return
-            self.state.write(name, line.encode())
-        except (OSError, SMPError):
-            pass  # the user's state cannot be written: it is logged again
-        import logging  # rare, and slow to load
-
-        logging.getLogger("smp_memory").warning(line)
+        archives = archive_index.ArchiveIndex(self)
+        if self.disk.exists(archives.archive_path(session)):
+            return SessionArchived(
+                f"Session {session} is archived. `smp session restore {session}` or memory.session({session!r}) restores it.",
+                session=session,
+                path=archives.archive_path(session),
+            )
+        deleted = archives.deleted(session)
+        hint = f"It was deleted; `smp session restore {session}` restores it." if deleted else ""
+        if not deleted and (summary := archive_names.foreign_summary(self.disk, self.root, session)):
+            hint = f"Another program left a summary of it, {summary}; the memories themselves are not there."
+        return SessionNotFound(
+            f"No session {session} in {self.root}. {hint or f'`smp session list` lists the sessions, `smp session new {session}` starts a new one.'}",
+            session=session,
+            path=self.root,
+        )
 
     # -- archived and deleted sessions
 
-    def archived_sessions(self) -> list[ArchivedSession]:
-        from smp_memory.store.archive_index import ArchiveIndex
+    def move(
+        self,
+        session: str,
+        origin: str,
+        state: str,
+        note: Note = lambda head: head.metadata,
+        audit: Callable[[], object] = lambda: None,
+        *,
+        path: str | None = None,
+    ) -> SessionHead:
+        from smp_memory.store import archive, trash
 
-        index = ArchiveIndex(self)
-        return sorted([*index.archived(), *index.summarised()], key=lambda each: each.session)
+        if state == PURGED:
+            from smp_memory.store.erasure import clean_index
 
-    def is_archived(self, session: str) -> bool:
-        from smp_memory.store.archive_index import ArchiveIndex
-
-        return ArchiveIndex(self).is_archived(session)
-
-    def deleted_sessions(self) -> list[ArchivedSession]:
-        from smp_memory.store.archive_index import ArchiveIndex
-
-        return ArchiveIndex(self).deleted()
-
-    def archived_copy(self, session: str, max_bytes: int | None = None) -> FileSession:
-        from smp_memory.store.archive import archived_copy
-
-        return archived_copy(self, session, max_bytes)
-
-    def archive_session(self, session: str, summary: Summary) -> ArchivedSession:
-        from smp_memory.store.archive import archive_session
-
-        return archive_session(self, session, summary)
-
-    def restore_session(self, session: str) -> None:
-        from smp_memory.store.archive import restore_session
-
-        restore_session(self, session)
-
-    def delete_session(
-        self, session: str, now: datetime, kept: timedelta, by: str | None, reason: str | None
-    ) -> ArchivedSession:
-        from smp_memory.store.trash import delete_session
-
-        return delete_session(self, session, now, kept, by, reason)
-
-    def undelete_session(self, session: str) -> str:
-        from smp_memory.store.trash import undelete_session
-
-        return undelete_session(self, session)
-
-    def announce_session_purge(self, deleted: ArchivedSession, now: datetime, passed: timedelta | None = None) -> None:
-        from smp_memory.store.trash import announce_purge
-
-        announce_purge(self, deleted, now, passed)
-
-    def purge_session(
-        self, session: str, at: str, note: Callable[[ArchivedSession], object], path: str | None = None
-    ) -> ArchivedSession:
-        from smp_memory.store.erasure import clean_index
-        from smp_memory.store.trash import purge_session
-
-        purged = purge_session(self, session, at, note, path)
-        clean_index(self, {session: None})
-        return purged
+            purged = trash.purge_session(self, session, note, audit, path)
+            clean_index(self, {session: None})
+            return purged
+        if state == DELETED and origin == DELETED:
+            moved = trash.change_deletion_record(self, session, note, path)
+        elif state == DELETED:
+            moved = trash.delete_session(self, session, note)
+        elif state == ARCHIVED:
+            moved = archive.archive_session(self, session, note)
+        else:
+            moved = (trash.undelete_session if origin == DELETED else archive.restore_session)(self, session)
+        audit()
+        return moved
 
     def purge_archives(
         self,
@@ -477,23 +442,17 @@ class FileStore:
 
     # -- closing
 
-    def boot_id(self) -> str:
-        return self.disk.system.boot_id()
-
     def sync(self) -> None:
         self.syncer.sync_now()
         self.syncer.raise_failure()
-
-    def start_worker(self, worker: threading.Thread) -> None:
-        """Start a background thread that `close` waits for, because it may hold a lock."""
-        self._workers = [each for each in self._workers if each.is_alive()] + [worker]
-        worker.start()
 
     def check_open(self) -> None:
         if self.closed:
             raise StoreClosed("This store was closed; open it again with smp_memory.open().", path=self.root)
 
     def refresh_written(self) -> None:
+        if self.closed:
+            return
         written = [each for each in (*self._sessions.values(), *self.dropped) if each.writer.has_known_entries]
         if written:
             from smp_memory.store.tidy import refresh_all
@@ -505,9 +464,6 @@ class FileStore:
     def close(self) -> None:
         if self.closed:
             return
-        for worker in self._workers:
-            if worker is not threading.current_thread():
-                worker.join()
         self.syncer.stop()
         self.closed = True
         for session in [*self._sessions.values(), *self.dropped]:
@@ -523,7 +479,6 @@ class FileStore:
     def after_fork(self) -> None:
         self._mutex = threading.Lock()
         self.syncer.after_fork()
-        self._workers = []
         self.dropped = []
 
 

@@ -30,7 +30,6 @@ from smp_memory.observe.tracing import INDEX, observe
 from smp_memory.store import missing_vectors
 from smp_memory.store.access_counts import PendingAccesses
 from smp_memory.store.change_detection import ChangeDetector, are_settled
-from smp_memory.store.parallel_tokenizer import with_terms
 from smp_memory.store.record_reader import MARK, RecordReader
 from smp_memory.store.searcher import Searcher
 from smp_memory.store.session_metadata import describe_metadata, load_metadata
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.privacy.visibility import Viewer
     from smp_memory.store.file_store import FileStore
-    from smp_memory.store.parallel_tokenizer import TokenizedSession
 
     T = TypeVar("T")
     Progress = Callable[[str, int], None] | None
@@ -312,8 +310,8 @@ class Indexer:
         gc.disable()  # entries hold no cycles, and collecting costs a third of the time
         try:
             done = 0
-            for name, terms in with_terms(self._store, self._detector.stats, names, self._detector.indexed):
-                done += self._index_session(index, name, terms)
+            for name in names:
+                done += self._index_session(index, name)
                 if progress is not None:
                     progress(name, done)
                 if index.added_count > _CHUNK_MEMORIES:
@@ -342,8 +340,8 @@ class Indexer:
                     raise
                 time.sleep(0.002)
 
-    def _index_session(self, index: Index, name: str, terms: TokenizedSession | None = None) -> int:
-        """Index what is new in one session, with the other process's terms if given; returns the number of new memories."""
+    def _index_session(self, index: Index, name: str) -> int:
+        """Index what is new in one session; returns the number of new memories."""
         store = self._store
         known = index.rows.session(name)
         if not store.layout.exists(store.disk, store.root, name):
@@ -367,8 +365,7 @@ class Indexer:
                 self._detector.stats.forget(name)
                 self._detector.indexed.discard(name)
                 return 0
-            tokenized = terms.each if terms is not None and terms.are_of(reader) else ()
-            index.replace(known, reader.session_history.histories.values(), self._places(index, reader), tokenized)
+            index.replace(known, reader.session_history.histories.values(), self._places(index, reader))
             known.whole = not reader.session_history.orphans
             known.names = reader.session_history.names.to_list() if reader.session_history.names else []
             known.seq = 0

@@ -24,22 +24,17 @@ Guarantees of every backend
                An entry that cannot be read is a `Problem` value in the answer, never an exception that hides the others.
     changes    Each operation below that changes a session as a whole (archive, delete, move to cold, purge, erase, redact,
                import) has happened completely or not at all after a crash; what is left over is finished by the next
-               process (`finish_erasure` at opening, everything else by the operation that meets it).
+               process.
     threads    Threads may share a store and its sessions. A child made by `fork` may use them, too.
     values     What crosses the port is a plain value of `smp_memory.model` or `smp_memory.lifecycle`, or a callable. An `Entry`
                that a backend returns has `file` and `place` such that the pair is unique within the session and
                `place[1] - place[0]` is the number of bytes that it takes; compaction plans with it.
     errors     Those of `smp_memory.errors`. A session that is not live is SessionNotFound or SessionArchived, a
-               closed store StoreClosed, a missing operation NotSupported. Errors of the operating system and of a database
+               closed store StoreClosed. Errors of the operating system and of a database
                are mapped to StorageError and its kinds.
 
-Operations that a backend may refuse with NotSupported: `convert`, `quarantined_data` and `restore_quarantined`. Those
-that may do nothing: `tidy`, `refresh_overviews`, `refresh_figures`, `recorded_deletions`, `write_deletion_record`, `unread_sessions`,
-`quarantined`, `unindexed_memories`, `report_…`, `sync`.
-
 Parts that another backend can use: `store.searcher.Searcher` (every query of `IndexSearcher` over an `index.Index`),
-`store.visible_index` (the same for a viewer), `store.history_index` (an index in RAM of histories), `store.examination`
-(`Store.examine` without checks of the backend's own), `lifecycle.purge`,
+`store.visible_index` (the same for a viewer), `store.history_index` (an index in RAM of histories), `lifecycle.purge`,
 `files.user_state` and `files.activity` (state of the user outside of the store), `smp_memory.observe.incomplete` (reporting of
 what could not be read).
 """
@@ -48,8 +43,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from smp_memory.model.storage_reports import LIVE
+
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime, timedelta
@@ -65,19 +61,18 @@ if TYPE_CHECKING:
     from smp_memory.lifecycle.compaction_plan import CompactionPlan
     from smp_memory.model.deletions import AnnouncedPurge, PurgeCheck, Purged, Receipt
     from smp_memory.model.entry import Entry
-    from smp_memory.model.health import Check, HealthIssue, StoredContent
     from smp_memory.model.history import IdAllocator, RecordHistory, SessionHistory
     from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record, Records
     from smp_memory.model.reports import Problem, Report
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.model.storage_reports import (
-        ArchivedSession,
         ColdMemory,
         MovedEntries,
         QuarantinedEntry,
         RecordedDeletion,
         RedactionReport,
+        SessionHead,
         TidyReport,
         UnreadSession,
     )
@@ -87,7 +82,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     Admit = Callable[[int, int], None]  # used bytes, new bytes; raises SizeLimitExceeded
     Histories = Mapping[str, Mapping[str, RecordHistory]]  # by session and id
-    Summary = Callable[[list[Record], SessionInfo | None, dict[str, Any]], dict[str, Any]]
+    Note = Callable[[SessionHead], dict[str, Any]]
 
 
 class BatchPort(Protocol):
@@ -127,9 +122,6 @@ class SessionStore(Protocol):
     def size_bytes(self) -> int:
         """The size that counts for the quota, as of the last commit by this object. Free of cost: every write asks for it."""
 
-    def hold(self, holder: object) -> None:
-        """Count the session as in use (`Store.is_in_use`) as long as `holder` lives."""
-
     # settings
 
     @property
@@ -144,7 +136,7 @@ class SessionStore(Protocol):
     def commit(self, batch: BatchPort) -> None:
         """Store a batch or raise its error.
 
-        Under the session's lock: resolve it, check the quota (`BatchPort.check_room` with `Store.admit`), append the entries,
+        Under the session's lock: resolve it, check the quota (`BatchPort.check_room` with the `admit` of the opener), append the entries,
         make them durable. Entries of an atomic batch become visible together, those of others in their order. Batches of
         several threads may share one sync. The MemoryNotFound that a batch raises mentions unreadable entries.
         """
@@ -283,11 +275,12 @@ class SessionStore(Protocol):
 class Store(Protocol):
     """Sessions by id, with an index, an audit log, access logs and state of the user."""
 
-    root: str  # where it is: a folder or an address; for people, and to open it again
+    root: str  # its address: a folder, or `scheme://…` without a password; for people
     config: Config
-    closed: bool
-    clock: object  # the clock that the store was opened with; set by the caller
-    admit: Callable[..., None]  # (session, used, new, quota_bytes) raises SizeLimitExceeded; the opener gets it
+
+    @property
+    def files(self) -> FileFeatures | None:
+        """What only a store in files has; None: this is none."""
 
     @property
     def layout_name(self) -> str:
@@ -313,93 +306,48 @@ class Store(Protocol):
 
     # live sessions
 
-    def session_ids(self) -> list[str]:
-        """The live sessions, sorted."""
+    def sessions(self, *states: str, id: str | None = None, limit: int | None = None) -> list[SessionHead]:
+        """The sessions in these states (none given: LIVE), each state by id; of one id, or the first `limit`, cheaply.
 
-    def sessions_with_deletion_records(self) -> list[str]:
-        """Live sessions with memories that a record of another program names as deleted."""
-
-    def has_one_session(self) -> bool:
-        """Whether there is exactly one live session; cheap."""
-
-    def has_session(self, session: str) -> bool:
-        """Whether there is a live session of this name; cheap."""
-
-    def session(self, session: str) -> SessionStore:
-        """A live session; the same object for all callers while one of them keeps it. Raises SessionNotFound or SessionArchived."""
-
-    def existing_session(self, session: str) -> SessionStore:
-        """Like `session`, but raises also if it was archived or deleted since this process opened it."""
-
-    def create(self, info: SessionInfo) -> SessionStore:
-        """Create a session at once, with a `uid` if it has none. Raises SessionExists, also for an archived one."""
-
-    def import_session(self, info: SessionInfo, entries: list[Entry], quota_bytes: int) -> SessionStore:
-        """Create a session with these entries, numbers and metadata, complete or not at all. Raises SessionExists."""
-
-    def metadata_version(self, session: str) -> object | None:
-        """A value that changes whenever the metadata of a session does; cheap, because it is asked of every session.
-
-        None: the backend has no such value, or the metadata is one of the session's entries, and may be an unreadable one.
+        Several deleted sessions may have one id; they are in the order of deletion. Every search counts the archived ones.
         """
 
-    def written_at(self, session: str) -> datetime:
-        """When a session was last written, by the storage and not by its memories; maintenance does not change it.
+    def session(self, session: str, state: str = LIVE, *, max_bytes: int | None = None) -> SessionStore:
+        """A live session, the same object for all callers while one of them keeps it; or a copy of an archived one, for reading.
 
-        The epoch if the session is gone. Cheap: it is asked of every session.
+        Raises SessionNotFound or SessionArchived if it is in another state by now. Of an archived session: StorageCorrupt if it
+        cannot be read or is larger than `max_bytes`; its problems name the archive (`Problem.archived`).
         """
 
-    def is_in_use(self, session: str) -> bool:
-        """Whether a caller in this process holds the session open."""
+    def create(self, info: SessionInfo, entries: list[Entry] | None = None, quota_bytes: int = 0) -> SessionStore:
+        """Create a session, with a `uid` if it has none; of an import, with these entries and numbers. Complete or not at all.
+
+        Raises SessionExists, also for an archived one; SizeLimitExceeded if the entries exceed the quota.
+        """
 
     # archived and deleted sessions
 
-    def archived_count(self) -> int:
-        """The number of archived sessions; cheap, because every search tells it."""
+    def move(
+        self,
+        session: str,
+        origin: str,
+        state: str,
+        note: Note = ...,
+        audit: Callable[[], object] = ...,
+        *,
+        path: str | None = None,
+    ) -> SessionHead:
+        """Move a session from one state to another, completely or not at all; returns it as it is then.
 
-    def archived_sessions(self) -> list[ArchivedSession]:
-        """The archived sessions, by id."""
+            LIVE → ARCHIVED              raises SessionExists if it is archived already
+            ARCHIVED → LIVE              unchanged; nothing is done if it is live already
+            LIVE → DELETED               also an archived one; its id is free at once
+            DELETED → LIVE               the one deleted last, archived if it was; raises SessionExists if the id is in use
+            DELETED → DELETED            only the metadata changes
+            DELETED → PURGED             removed for good: the one deleted first, or that with this `path`
 
-    def is_archived(self, session: str) -> bool: ...
-
-    def deleted_sessions(self) -> list[ArchivedSession]:
-        """The sessions in the trash; several may have one name, in the order of deletion."""
-
-    def archived_copy(self, session: str, max_bytes: int | None = None) -> SessionStore:
-        """A copy of an archived session for reading, cold segment included; it stays archived.
-
-        Raises StorageCorrupt if it cannot be read or is larger than that. Its problems name the archive (`Problem.archived`).
-        """
-
-    def archive_session(self, session: str, summary: Summary) -> ArchivedSession:
-        """Archive a live session. `summary` makes the fields that `ArchivedSession.metadata` keeps, from records, metadata and figures.
-
-        Figures: layout, memories, deleted_memories, original_size_bytes, earlier_conversation. Raises SessionExists if it is archived.
-        """
-
-    def restore_session(self, session: str) -> None:
-        """Make an archived session live again, unchanged. Does nothing if it is live already. Raises SessionNotFound."""
-
-    def delete_session(
-        self, session: str, now: datetime, kept: timedelta, by: str | None, reason: str | None
-    ) -> ArchivedSession:
-        """Move a live or archived session to the trash, where it stays for `kept`. Its name is free at once.
-
-        `metadata` of the result has session_id, deleted_at, deleted_by, reason, recovery_deadline, state, bytes.
-        """
-
-    def undelete_session(self, session: str) -> str:
-        """Restore the session of this name that was deleted last; returns `active` or `archived`. Raises SessionExists, SessionNotFound."""
-
-    def announce_session_purge(self, deleted: ArchivedSession, now: datetime, passed: timedelta | None = None) -> None:
-        """Record `purge_announced` and `passed_seconds` in the metadata of a deleted session."""
-
-    def purge_session(
-        self, session: str, at: str, note: Callable[[ArchivedSession], object], path: str | None = None
-    ) -> ArchivedSession:
-        """Remove a deleted session for good; of several of one name the first, or that with this `path`.
-
-        `note` writes the audit record; it is called before the content is gone, so that no purge goes unrecorded.
+        `note` makes `SessionHead.metadata` of the new state; it is called under the lock with the session as it was. `audit` is called
+        when the session has moved, and before any content is gone, so that no purge goes unrecorded. Raises SessionNotFound.
         """
 
     def purge_archives(
@@ -434,9 +382,6 @@ class Store(Protocol):
         files outside of the store; it returns the paths of existing ones, and failures. Then `note` writes the audit record.
         """
 
-    def finish_erasure(self) -> bool:
-        """Complete an erasure or redaction whose process died; whether there was one and it is complete now. Cheap if there was none."""
-
     # search
 
     def index_of(self, histories: Histories, problems: Mapping[str, list[Problem]]) -> SearchIndex:
@@ -453,55 +398,7 @@ class Store(Protocol):
     def configured_at(self) -> float | None:
         """When the settings were last written, in seconds since the epoch; None if that is not known."""
 
-    def report_unused_settings(self) -> None:
-        """Log which keys of the settings have no effect; once per store and set of keys."""
-
-    def report_other_stores(self, line: str) -> None:
-        """Log that the project has other stores, which are not read; once per store and set of others."""
-
-    # files of other programs and layouts
-
-    def refresh_written(self) -> None:
-        """Renew the figures and overviews in the files of sessions that this process wrote to. Never fails; may do nothing."""
-
-    def unindexed_memories(self, sessions: list[str] | None = None) -> Histories:
-        """Memories of these sessions, or of all, that are not in the index, by session and id; cheap.
-
-        Those in the designs' files for all sessions belong to the session `global`, whether it exists or not.
-        """
-
-    def unread_sessions(self) -> list[UnreadSession]:
-        """Sessions in another layout than the store's, which are not read."""
-
-    def unread_notice(self) -> str:
-        """One line about these sessions, found at little cost; empty if there are none."""
-
-    def convert(self, to: str, progress: Callable[[str], None] | None = None) -> None:
-        """Convert the store to another layout, in place. May raise NotSupported."""
-
-    def quarantined(self) -> list[QuarantinedEntry]:
-        """What was put aside because it could not be read or was removed from a file, session by session."""
-
-    def quarantined_data(self, entry: QuarantinedEntry) -> bytes:
-        """The content of a file in quarantine. May raise NotSupported."""
-
-    def restore_quarantined(self, entry: QuarantinedEntry, now: str) -> list[str]:
-        """Append the entries of a file in quarantine to their session; returns the ids of their memories. May raise NotSupported."""
-
     # the process
-
-    def boot_id(self) -> str:
-        """Identifies the boot of the machine whose clock is used; with the time since boot it is evidence about the wall clock."""
-
-    def examine(
-        self,
-        now: datetime,
-        *,
-        environ: Mapping[str, str],
-        arguments: Mapping[str, Any] | None = None,
-        quick: bool = False,
-    ) -> StoreExamination:
-        """Open the store for health checks, read-only; `environ` and `arguments` are those by which it was opened."""
 
     def check_open(self) -> None:
         """Raise StoreClosed after `close`."""
@@ -509,10 +406,48 @@ class Store(Protocol):
     def sync(self) -> None:
         """Make acknowledged writes durable; raises DurabilityUnknown also for an earlier failure in the background."""
 
-    def start_worker(self, worker: threading.Thread) -> None:
-        """Start a background thread that `close` waits for."""
-
     def close(self) -> None: ...
+
+
+class FileFeatures(Protocol):
+    """What a store in files has besides: layouts, and files of other programs and of people. No other store needs it."""
+
+    clock: (
+        Callable[[], datetime] | None
+    )  # the clock that the store was opened with, for figures in files; set by the caller
+
+    def convert(self, to: str, progress: Callable[[str], None] | None = None) -> None:
+        """Convert the store to another layout, in place."""
+
+    def unread_sessions(self) -> list[UnreadSession]:
+        """Sessions in another layout than the store's, which are not read."""
+
+    def unread_notice(self) -> str:
+        """One line about these sessions, found at little cost; empty if there are none."""
+
+    def unindexed_memories(self, sessions: list[str] | None = None) -> Histories:
+        """Memories of these sessions, or of all, that are not in the index, by session and id; cheap.
+
+        Those in the designs' files for all sessions belong to the session `global`, whether it exists or not.
+        """
+
+    def sessions_with_deletion_records(self) -> list[str]:
+        """Live sessions with memories that a record of another program names as deleted."""
+
+    def quarantined(self) -> list[QuarantinedEntry]:
+        """What was put aside because it could not be read or was removed from a file, session by session."""
+
+    def quarantined_data(self, entry: QuarantinedEntry) -> bytes:
+        """The content of a file in quarantine."""
+
+    def restore_quarantined(self, entry: QuarantinedEntry, now: str) -> list[str]:
+        """Append the entries of a file in quarantine to their session; returns the ids of their memories."""
+
+    def refresh_written(self) -> None:
+        """Renew the figures and overviews in the files of sessions that this process wrote to. Never fails."""
+
+    def finish_erasure(self) -> bool:
+        """Complete an erasure or redaction whose process died; whether there was one and it is complete now. Cheap if there was none."""
 
 
 # -- the index
@@ -799,6 +734,9 @@ class StateFiles(Protocol):
     @property
     def on_disk(self) -> bool: ...
 
+    def boot_id(self) -> str:
+        """Identifies the boot of this machine; with the time since boot it is evidence about the wall clock."""
+
     def make(self) -> None:
         """Create the folder, if there is none."""
 
@@ -839,78 +777,3 @@ class StateFiles(Protocol):
 
     def mark_notified(self) -> bool:
         """Record that the user was notified that the store is not trusted; returns whether that was recorded before."""
-
-
-# -- examination
-
-
-class StoreExamination(Protocol):
-    """A store under examination by health checks: read-only, and as far as any damage allows.
-
-    `store.examination.PlainExamination` is one for every backend.
-    """
-
-    root: str
-    layout_name: str
-    config: Config  # settings that are invalid count as not set
-    now: datetime
-    quick: bool
-    is_in_folder: bool  # in a folder of this machine, so that git, other stores and the user's state concern it
-    is_too_new: bool  # of a newer format: nothing else of it is read
-    checks: tuple[type[Check], ...]  # of the backend's own storage
-
-    @property
-    def store(self) -> Store:
-        """The store; whatever would write to it raises."""
-
-    @property
-    def state(self) -> StateFiles: ...
-
-    def session_ids(self) -> list[str]: ...
-
-    def has(self, session: str) -> bool:
-        """Whether the session is still live; another process may archive or delete it during the checks."""
-
-    def session(self, name: str) -> SessionExamination: ...
-
-    def fix(self, name: str, issues: list[HealthIssue], open_store: Callable[[], Store]) -> Iterator[str]:
-        """Apply a fix of the backend; yields what was done. `open_store` opens the store for writing."""
-
-    def close(self) -> None: ...
-
-
-class SessionExamination(Protocol):
-    """A session under examination: it is read once, for all checks."""
-
-    id: str
-
-    @property
-    def subject(self) -> StoreExamination: ...
-
-    @property
-    def files(self) -> SessionStore: ...
-
-    @property
-    def session_history(self) -> SessionHistory: ...
-
-    @property
-    def records(self) -> list[Record]:
-        """The memories that are not deleted, in the order of writing."""
-
-    @property
-    def info(self) -> SessionInfo | None:
-        """The session metadata; None if it cannot be read."""
-
-    @property
-    def config(self) -> Config:
-        """The settings of this session; its own overrides are left out if they are invalid."""
-
-    def validate(self) -> Report: ...
-
-    def cold_ids(self) -> set[str]: ...
-
-    def entries(self) -> Iterator[Entry]:
-        """Every entry that was read."""
-
-    def contents(self) -> Iterator[StoredContent]:
-        """Every place that holds text: entries, then metadata, cold segment and quarantine."""

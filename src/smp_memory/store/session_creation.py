@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from smp_memory.errors import SessionExists, StorageCorrupt, StorageError, done_before_failure, from_os_error
 from smp_memory.files.disk import TEMPORARY
-from smp_memory.files.layouts.layout import PRIVATE
+from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, PRIVATE
 from smp_memory.files.reader import SessionReader
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.ids import new_uid
@@ -53,8 +53,6 @@ def _opened(store: FileStore, session: str) -> FileSession:
 
 def _check_name(store: FileStore, session: str) -> None:
     """Raise SessionExists if a live or archived session has this name; recover an interrupted deletion under it."""
-    from smp_memory.store.archive_names import ARCHIVE_FOLDERS
-
     if store.has_session(session):
         raise _taken(session)  # before the check for an archive: a session that is being archived has both
     has_archives = any(store.disk.exists(os.path.join(store.root, name)) for name in ARCHIVE_FOLDERS)

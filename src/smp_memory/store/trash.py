@@ -21,17 +21,16 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from smp_memory.errors import Corrupt, SessionExists, SessionNotFound, SMPError, UserError
 from smp_memory.files.archive import read_archive
 from smp_memory.files.cold_segment import FILE as COLD
 from smp_memory.files.cold_segment import ColdSegment, encode_reduced
-from smp_memory.files.layouts.layout import ARCHIVED
 from smp_memory.files.lock import SessionLock
 from smp_memory.model.deletions import AnnouncedPurge
-from smp_memory.model.storage_reports import DELETED, ArchivedSession
+from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, SessionHead
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.store.archive import in_store_layout
 from smp_memory.store.archive_index import CONTENT, PACKED, ArchiveIndex
@@ -48,27 +47,21 @@ if TYPE_CHECKING:
     from smp_memory.model.history import SessionHistory
     from smp_memory.store.file_session import FileSession
     from smp_memory.store.file_store import FileStore
+    from smp_memory.store.port import Note
 
 
-def delete_session(
-    store: FileStore, session: str, now: datetime, kept: timedelta, by: str | None, reason: str | None
-) -> ArchivedSession:
-    """Move a session, live or archived, to the trash."""
+def delete_session(store: FileStore, session: str, note: Note) -> SessionHead:
+    """Move a session, live or archived, to the trash; `note` makes its deletion record."""
     archives = ArchiveIndex(store)
     with archives.locked(session, "deleting a session"):
         archived = archives.is_archived(session)
         if not archived and not archives.is_live(session):
             raise store.session_not_found(session)
+        head = archives.archived_session(session) if archived else store.sessions(id=session)[0]
         folder = _free_folder(archives, session)
         record = {
-            "session_id": session,
-            "deleted_at": to_text(now),
-            "deleted_by": by,
-            "reason": reason,
-            "recovery_deadline": to_text(now + kept),
-            "state": ARCHIVED if archived else "active",
+            **note(head),
             "layout": store.layout.name,
-            "bytes": _bytes_of(archives, session, archived),
             "deleted_items": [{"type": "session", "id": session}],
             "backup_location": "/".join((DELETED, os.path.basename(folder), PACKED if archived else CONTENT)),
         }
@@ -91,13 +84,6 @@ def _free_folder(archives: ArchiveIndex, session: str) -> str:
     return folder
 
 
-def _bytes_of(archives: ArchiveIndex, session: str, archived: bool) -> int:
-    if archived:
-        found = archives.disk.stat(archives.archive_path(session))
-        return found.st_size if found else 0
-    return sum(archives.store.session(session).sizes().values())
-
-
 def _move_out_live(archives: ArchiveIndex, session: str, target: str) -> None:
     """Wait for running writers, then move the files. An unfinished write is moved along, and finished after an undelete."""
     store, disk = archives.store, archives.disk
@@ -116,11 +102,11 @@ def _move_out_live(archives: ArchiveIndex, session: str, target: str) -> None:
         lock.close()
 
 
-def undelete_session(store: FileStore, session: str) -> str:
-    """Restore the session of this name that was deleted last; returns its state."""
+def undelete_session(store: FileStore, session: str) -> SessionHead:
+    """Restore the session of this name that was deleted last, live or archived as it was."""
     archives = ArchiveIndex(store)
     with archives.locked(session, "undeleting a session"):
-        deleted = _last_deleted(archives, session)
+        deleted = _all_deleted(archives, session)[-1]
         if archives.is_live(session) or archives.is_archived(session):
             raise SessionExists(
                 f"There is a session {session} by now; delete or rename that one first. Nothing was changed.",
@@ -134,17 +120,15 @@ def undelete_session(store: FileStore, session: str) -> str:
             if is_own_summary(summary):
                 archives.write_summary(pair.summary, summary, packed)
             archives.move(packed, pair.archive)
-            state = ARCHIVED
         else:
             archives.move_in(_in_store_layout(archives, deleted), session)
-            state = "active"
         if not deleted.is_foreign:
             archives.remove_trash(deleted.path)
         archives.recover(session)
-    return state
+        return store.sessions(LIVE, ARCHIVED, id=session)[0]
 
 
-def _in_store_layout(archives: ArchiveIndex, deleted: ArchivedSession) -> str:
+def _in_store_layout(archives: ArchiveIndex, deleted: SessionHead) -> str:
     """The folder in the trash with the files in the store's layout, after those of another layout were replaced by it.
 
     So the files leave the trash when they are moved in, whatever their layout: no crash leaves a second copy.
@@ -159,44 +143,50 @@ def _in_store_layout(archives: ArchiveIndex, deleted: ArchivedSession) -> str:
     return converted
 
 
-def announce_purge(store: FileStore, deleted: ArchivedSession, now: datetime, passed: timedelta | None = None) -> None:
-    """Record that a purge is due; a check at least a day later may carry it out. `passed`: `Evidence.passed`."""
+def change_deletion_record(store: FileStore, session: str, note: Note, path: str | None) -> SessionHead:
+    """Change the deletion record of a session, if it is still in the trash."""
     archives = ArchiveIndex(store)
-    with archives.locked(deleted.session, "announcing a purge"):
-        if archives.disk.exists(deleted.path):
-            record = {**deleted.metadata, "purge_announced": to_text(now)}
-            if passed is not None:
-                record["passed_seconds"] = round(passed.total_seconds(), 3)
-            archives.write(archives.record_path(deleted.path), {"deletion": record})
+    with archives.locked(session, "announcing a purge"):
+        found = _deleted(archives, session, path)
+        archives.write(archives.record_path(found.path), {"deletion": note(found)})
+    return found
 
 
 def purge_session(
-    store: FileStore, session: str, at: str, note: Callable[[ArchivedSession], object], path: str | None = None
-) -> ArchivedSession:
+    store: FileStore, session: str, note: Note, audit: Callable[[], object], path: str | None = None
+) -> SessionHead:
     """Remove a deleted session for good; `path` selects one if several of this name were deleted.
 
-    `note` writes the audit record. It is called before the files are removed, so no purge goes unrecorded.
+    `audit` is called before the files are removed, so no purge goes unrecorded.
     """
     archives = ArchiveIndex(store)
     with archives.locked(session, "purging a session"):
-        matching = [each for each in archives.deleted(session) if path in (None, each.path)]
-        found = matching[0] if matching else _last_deleted(archives, session)
-        record = {**found.metadata, "session_id": session, "purged_at": at}
-        archives.write(archives.record_path(found.path), {"deletion": record})
+        found = _deleted(archives, session, path)
+        archives.write(archives.record_path(found.path), {"deletion": note(found)})
         waiting = archives.stage_removal(found.path)
-        note(found)
+        audit()
         archives.disk.remove(archives.record_path(waiting))  # `recover` must not write the audit record again
         archives.disk.remove_tree(waiting)
     return found
 
 
-def _last_deleted(archives: ArchiveIndex, session: str) -> ArchivedSession:
+def _deleted(archives: ArchiveIndex, session: str, path: str | None) -> SessionHead:
+    """The session of this name that was deleted first, or the one in this folder."""
+    found = [each for each in _all_deleted(archives, session) if path in (None, each.path)]
+    if not found:
+        raise SessionNotFound(
+            f"{path} is gone: another process undeleted or purged session {session}.", session=session
+        )
+    return found[0]
+
+
+def _all_deleted(archives: ArchiveIndex, session: str) -> list[SessionHead]:
     found = archives.deleted(session)
     if not found:
         raise SessionNotFound(
             f"No session {session} was deleted. `smp session list --all` shows those that were.", session=session
         )
-    return found[-1]
+    return found
 
 
 # -- purging memories

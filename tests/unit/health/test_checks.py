@@ -16,7 +16,7 @@ from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import NAMES
 from smp_memory.files.lock import SessionLock
 from smp_memory.files.system import RealSystem
-from smp_memory.model.health import HealthReport
+from smp_memory.health.examination import HealthReport
 from smp_memory.privacy.fence import fence
 from tests.unit.health.sample_store import (
     QUICKLY,

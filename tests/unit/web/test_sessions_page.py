@@ -12,6 +12,7 @@ from smp_memory.integrations.web.pages import sessions
 from smp_memory.integrations.web.pages.sessions import PAGE_SESSIONS
 from smp_memory.integrations.web.request import PageRequest
 from smp_memory.memory import Memory
+from smp_memory.model.storage_reports import ARCHIVED
 from tests.unit.web.inspector_client import Clock, InspectorClient
 
 
@@ -125,7 +126,7 @@ def test_archived_session_is_listed_with_its_summary_and_stays_archived(
     assert own.status == 200
     assert "It stays archived while you look" in own.text
     assert "Keep the old schema" in own.text
-    assert memory.store.is_archived("done")
+    assert memory.store.sessions(ARCHIVED, id="done")
 
 
 def test_deleted_session_is_listed_with_its_deadline(memory: Memory, client: InspectorClient) -> None:

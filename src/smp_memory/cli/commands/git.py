@@ -8,6 +8,7 @@ from smp_memory.cli.render import color_diff, paint, plural
 from smp_memory.discovery import find_root
 from smp_memory.errors import SMPError, StoreNotFound, UserError
 from smp_memory.git.repository import Repository
+from smp_memory.model.ids import scheme_of, without_password
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,7 +96,11 @@ def _next_steps(setup: Setup, changes: list[SetupChange]) -> Iterator[str]:
 
 def _find_repository(call: Invocation) -> tuple[Repository, str]:
     """The work tree, and the folder of the store in it."""
-    root = os.path.realpath(call.root or find_root(None))
+    root = call.root or find_root(None)
+    if scheme_of(root):
+        shown = without_password(root)
+        raise UserError(f"{shown} is not in a git work tree: it is not a folder.", path=shown)
+    root = os.path.realpath(root)
     if not os.path.isdir(root):
         raise StoreNotFound(f"There is no store in {root}. Create one: smp init", path=root)
     repository = Repository.find(root)

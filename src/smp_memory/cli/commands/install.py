@@ -363,9 +363,10 @@ def _accepts(call: Invocation, changes: list[HeldSetting]) -> bool:
 
 
 def _trusted_stores() -> list[dict[str, Any]]:
+    from smp_memory.model.ids import scheme_of
     from smp_memory.store.opening import trusted_stores
 
-    return [{"root": root, "exists": os.path.isdir(root)} for root in trusted_stores()]
+    return [{"root": root, "exists": bool(scheme_of(root)) or os.path.isdir(root)} for root in trusted_stores()]
 
 
 def _store_lines(stores: list[dict[str, Any]]) -> Iterator[str]:

@@ -34,7 +34,7 @@ def _answer(call: Invocation, overview: Any, lines: Iterable[str]) -> None:
 
 
 def _with_scope(call: Invocation, lines: Iterable[str]) -> Iterator[str]:
-    if not call.memory.store.session_ids():
+    if not call.memory.store.sessions(limit=1):
         yield call.no_session_message()
         return
     yield from lines

@@ -97,7 +97,7 @@ def _memory_table(call: Invocation, records: list[Record], total: int | None) ->
     if not records:
         options = call.options
         is_filtered = options.type or options.tags or options.deleted
-        if not call.memory.store.session_ids():
+        if not call.memory.store.sessions(limit=1):
             yield call.no_session_message()
         elif is_filtered:
             yield f"No memory matches in {call.scope_text}."

@@ -41,7 +41,7 @@ PRIVATE = ".smp"  # SMP's own folder: locks, journal, quarantine. It holds no me
 QUARANTINE = "quarantine"  # in that folder: what could not be read, or was set aside
 CONFIG_FILE = "config.json"  # in the root of a store
 STAGING = os.path.join(PRIVATE, CONVERTING)  # new files of a conversion
-ARCHIVED = "archived"  # the folder of archived sessions
+ARCHIVE_FOLDERS = ("archive", "archived")  # of archived sessions, one of them by layout
 # Figures that the designs keep in a session's metadata. Those of SMP say as of when they are; others are not kept.
 DERIVED_FIELDS = frozenset((
     "updated_at", "last_accessed", "statistics", "storage", "decay", "total_entries", "total_size_bytes",

@@ -75,7 +75,7 @@ class Reader:
         if store is None:
             incomplete.caller_reports = True  # in the notice at the start of a session; a hook prints nothing else
             store = open_read_only(root, environ, {"track_access": False}, defers_file_checks=defers_file_checks)
-            if store.sessions_with_deletion_records():
+            if store.files is not None and store.files.sessions_with_deletion_records():
                 _hide_recorded_deletions(root)
         self.store = store
         self.scope = Scope(store, None, store.config, clock or Clock(), viewer=Viewer(None))
@@ -109,7 +109,7 @@ class Reader:
             self.scope.config = self.store.session(session).config
 
     def has(self, session: str) -> bool:
-        return bool(session) and self.store.has_session(session)
+        return bool(session and self.store.sessions(id=session))
 
 
 class HookRecall:

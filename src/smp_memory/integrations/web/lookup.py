@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from smp_memory.errors import Corrupt, SessionArchived, SessionNotFound, StorageError
 from smp_memory.model import ids
+from smp_memory.model.storage_reports import names_of
 
 if TYPE_CHECKING:
     from smp_memory.integrations.web.request import PageRequest
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
-    from smp_memory.model.storage_reports import ArchivedSession, ColdMemory
+    from smp_memory.model.storage_reports import ColdMemory, SessionHead
     from smp_memory.session import SessionMemory
 
 LIVE, DELETED, COLD, ARCHIVED, SESSION_DELETED, UNREADABLE, MISSING = (
@@ -37,7 +38,7 @@ class LocatedMemory(NamedTuple):
     session: SessionMemory | None = None  # None: the session is archived, deleted or does not exist
     place: str = ""  # of a cold segment, an archive or a trash
     problems: tuple[Problem, ...] = ()  # entries near it that could not be read
-    archived: ArchivedSession | None = None
+    archived: SessionHead | None = None
     cold: ColdMemory | None = None
 
     @property
@@ -99,7 +100,7 @@ def _in_archive(memory: Memory, session_id: str, id: str) -> LocatedMemory:
     archived = next((each for each in memory.archived_sessions() if each.session == session_id), None)
     place = archived.path if archived is not None else ""
     try:
-        files = memory.store.archived_copy(session_id, ARCHIVE_BYTES)
+        files = memory.store.session(session_id, ARCHIVED, max_bytes=ARCHIVE_BYTES)
         history = files.history(id) or files.cold_history().histories.get(id)
         problems = tuple(files.unreadable())
     except (Corrupt, StorageError, SessionNotFound):
@@ -117,7 +118,7 @@ def _in_trash(memory: Memory, session_id: str, id: str) -> LocatedMemory:
 
 def near_names(memory: Memory, found: LocatedMemory) -> tuple[list[str], list[str]]:
     """Ids and sessions that look like those that were asked for: ids of the same session, and sessions of the store."""
-    sessions = [] if found.session is not None else _close(found.session_id, memory.store.session_ids())
+    sessions = [] if found.session is not None else _close(found.session_id, names_of(memory.store.sessions()))
     known: list[str] = []
     if found.session is not None:
         wanted = found.session.id

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.lifecycle.compaction import CompactionReport
     from smp_memory.memory import Memory
-    from smp_memory.model.storage_reports import ArchivedSession
+    from smp_memory.model.storage_reports import SessionHead
     from smp_memory.session import SessionMemory
 
 LIVE, ARCHIVED, DELETED = "live", "archived", "deleted"
@@ -46,7 +46,7 @@ class SessionTarget(NamedTuple):
     request: PageRequest
     id: str
     state: str
-    archived: ArchivedSession | None  # of an archived or deleted session
+    archived: SessionHead | None  # of an archived or deleted session
     error: SMPError | None = None
 
     @property
@@ -110,7 +110,7 @@ def _answer(request: PageRequest, act: Callable[[SessionAction, SessionTarget], 
 def _target(request: PageRequest) -> SessionTarget:
     name, memory = request.parts["session"], request.memory
     if ids.is_valid(name):
-        if memory.store.has_session(name):
+        if memory.store.sessions(id=name):
             return SessionTarget(request, name, LIVE, None)
         archived = next((each for each in memory.archived_sessions() if each.session == name), None)
         if archived is not None:
@@ -121,7 +121,7 @@ def _target(request: PageRequest) -> SessionTarget:
     raise SessionNotFound(f"There is no session {name[:80]!r} in this store.", session=name[:80])
 
 
-def _deleted(memory: Memory, name: str) -> ArchivedSession | None:
+def _deleted(memory: Memory, name: str) -> SessionHead | None:
     """The session of this name that was deleted last."""
     named = [each for each in memory.deleted_sessions() if each.session == name]
     return named[-1] if named else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smp_memory.errors import UserError
+from smp_memory.health.examination import FIXES
 from smp_memory.integrations.web.actions.frame import Form, done, form_response
 from smp_memory.integrations.web.html import Html, el, join
 from smp_memory.integrations.web.layout import panel
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.lifecycle.maintenance import MaintenanceReport
-
-FIXES = ("permissions", "recovery", "index", "access", "maintenance")
 
 
 def maintain_page(request: PageRequest) -> Response:

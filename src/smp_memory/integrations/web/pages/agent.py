@@ -115,7 +115,7 @@ def _asked(request: PageRequest) -> AgentRequest:
 
 
 def _preview(request: PageRequest, asked: AgentRequest) -> Preview:
-    session = asked.session if asked.session in request.memory.store.session_ids() else None
+    session = asked.session if request.memory.store.sessions(id=asked.session) else None
     if asked.kind == "context":
         return request.memory.preview(
             asked.agent or None,
@@ -256,7 +256,7 @@ def _session(request: PageRequest, asked: AgentRequest) -> Html | None:
         session = request.memory.opened_session(asked.session)
         return _state(request, session)
     except SMPError as error:
-        is_there = asked.session in request.memory.store.session_ids()
+        is_there = bool(request.memory.store.sessions(id=asked.session))
         instead = None if is_there else el("p", "Shown here is what an agent in a new session is told.", class_="note")
         return panel(f"Session {shortened(asked.session, 64)}", el("p", error.message, class_="note"), instead)
 

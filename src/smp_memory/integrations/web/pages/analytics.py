@@ -87,7 +87,7 @@ def _computed(request: PageRequest, name: str, by: str, memories: int) -> Comput
     """The part from the memo or computed now; None if it takes long and was not asked for."""
     memo, key = request.inspector.memo, f"analytics/{name}/{by}"
     known: Computed | None = memo[key][1] if key in memo else None
-    is_small = memories <= MOST_AT_ONCE and len(request.memory.store.session_ids()) <= MOST_SESSIONS_AT_ONCE
+    is_small = memories <= MOST_AT_ONCE and len(request.memory.store.sessions()) <= MOST_SESSIONS_AT_ONCE
     is_fresh = known is not None and time.monotonic() - known.at < KEPT_SECONDS
     if request.get("compute") or (is_small and not is_fresh):
         began = time.monotonic()
@@ -133,7 +133,7 @@ def _tabs(current: str, by: str) -> Html:
 
 
 def _offer(request: PageRequest, memories: int) -> Html:
-    size = f"{counted(memories, 'memory', 'memories')} in {counted(len(request.memory.store.session_ids()), 'session')}"
+    size = f"{counted(memories, 'memory', 'memories')} in {counted(len(request.memory.store.sessions()), 'session')}"
     return panel(
         "Not computed yet",
         el(

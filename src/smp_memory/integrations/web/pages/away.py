@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from smp_memory.integrations.web.request import PageRequest
-    from smp_memory.model.storage_reports import ArchivedSession
+    from smp_memory.model.storage_reports import SessionHead
 
 
-def archived_item(request: PageRequest, each: ArchivedSession, *, is_open: bool = False) -> Html:
+def archived_item(request: PageRequest, each: SessionHead, *, is_open: bool = False) -> Html:
     """An archived session: when, why, how large, its summary, and the way back."""
     restore = form(request, url("/session/{}/restore", each.session), el("button", "Restore", class_="small"))
     delete = el(
@@ -86,7 +86,7 @@ def _values(value: Any) -> list[Any]:
     return list(value.values()) if isinstance(value, dict) else [value]
 
 
-def deleted_item(request: PageRequest, each: ArchivedSession) -> Html:
+def deleted_item(request: PageRequest, each: SessionHead) -> Html:
     """A deleted session: by whom, when, why, until when it can be restored, and the way back."""
     by, deadline = each.metadata.get("deleted_by"), recovery_deadline(each)
     facts = [
@@ -117,7 +117,7 @@ def deleted_item(request: PageRequest, each: ArchivedSession) -> Html:
     )
 
 
-def recovery_deadline(each: ArchivedSession) -> datetime | None:
+def recovery_deadline(each: SessionHead) -> datetime | None:
     """Until when a deleted session can be restored at least; None if its deletion record does not say so."""
     until = each.metadata.get("recovery_deadline")
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from smp_memory.errors import UserError
+from smp_memory.health.examination import FIXES, NOTE, OK, PROBLEM, WARNING
 from smp_memory.integrations.web.actions.frame import done
 from smp_memory.integrations.web.html import Child, Html, el, join, url
 from smp_memory.integrations.web.icons import icon
@@ -22,17 +23,17 @@ from smp_memory.integrations.web.pages.health_lists import (
 )
 from smp_memory.integrations.web.parts import memory_link, tag, when
 from smp_memory.integrations.web.words import counted
-from smp_memory.model.health import NOTE, OK, PROBLEM, WARNING
 from smp_memory.model.times import to_text
+from smp_memory.scope import file_features
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from starlette.responses import Response
 
+    from smp_memory.health.examination import CheckResult, HealthIssue, HealthReport
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.lifecycle.maintenance import MaintenanceReport
-    from smp_memory.model.health import CheckResult, HealthIssue, HealthReport
     from smp_memory.model.reports import Problem
 
 MOST_CHECKED_AT_ONCE = 5000  # memories: a larger store is checked when asked for
@@ -41,13 +42,6 @@ _MOST_ISSUES = 20  # of one check; the others are counted
 _MOST_IDS = 12
 _MEMO = "health"
 _SEVERITY_KINDS = {PROBLEM: "crit", WARNING: "warn", NOTE: ""}
-_FIXES = {
-    "permissions": "Set files to 0600 and folders to 0700",
-    "recovery": "Clean up after the crash",
-    "index": "Rebuild the index",
-    "access": "Write the access log into the files",
-    "maintenance": "Run the overdue tasks that remove nothing",
-}
 
 
 class Checked(NamedTuple):
@@ -61,7 +55,7 @@ class Checked(NamedTuple):
 
 def health_page(request: PageRequest) -> Response:
     memories, unreadable = known_figures(request.memory)
-    sessions = len(request.memory.store.session_ids())
+    sessions = len(request.memory.store.sessions())
     checked = _checked(request, memories, sessions)
     return page(
         request,
@@ -244,7 +238,7 @@ def _fix(request: PageRequest, name: str) -> Html:
         field,
         el(
             "button",
-            _FIXES.get(name, name),
+            FIXES.get(name, name),
             class_="primary",
             title="A safe fix: the memories are the same before and after.",
         ),
@@ -274,7 +268,7 @@ def _passed(checked: Checked) -> Html:
 def put_back(request: PageRequest) -> Response:
     """POST: append the entries of a file in quarantine to their session again."""
     session, name = request.form.get("session", ""), request.form.get("name", "")
-    store = request.memory.store
+    store = file_features(request.memory.store)
     found = [each for each in store.quarantined() if (each.session, each.name) == (session, name)]
     if not found:
         raise UserError(f"{name}: there is no such file in quarantine.", field="name")

@@ -13,6 +13,7 @@ from smp_memory.integrations.web.parts import memory_link, pairs, tag, when
 from smp_memory.integrations.web.words import ago, counted, plain, shortened, size_text
 from smp_memory.lifecycle.maintenance import EVERY
 from smp_memory.model.times import EPOCH, to_moment
+from smp_memory.scope import file_features
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -133,7 +134,8 @@ def _idle(task: Task, now: datetime) -> Html:
 
 def quarantine_panel(request: PageRequest) -> Html | None:
     """What was put aside because it could not be read, with its beginning and the way back."""
-    found = request.memory.store.quarantined()
+    store = request.memory.store
+    found = store.files.quarantined() if store.files is not None else []
     if not found:
         return None
     rest = len(found) - MOST_QUARANTINED
@@ -149,7 +151,7 @@ def quarantine_panel(request: PageRequest) -> Html | None:
 
 def _quarantined(request: PageRequest, each: QuarantinedEntry) -> Html:
     try:
-        data = request.memory.store.quarantined_data(each)
+        data = file_features(request.memory.store).quarantined_data(each)
         text = data[:_PREVIEW_BYTES].decode("utf-8", "replace") + ("…" if len(data) > _PREVIEW_BYTES else "")
     except SMPError as error:
         text = error.message

@@ -95,13 +95,14 @@ def sessions_page(request: PageRequest) -> Response:
 
 def _listed(request: PageRequest) -> list[Listed]:
     store = request.memory.store
+    heads = {each.session: each for each in store.sessions()}
     used: dict[str, SessionUsage] = usage(store)
     counts: dict[str, tuple[int, int, int]] = store.indexer.answer(None, lambda searcher: searcher.session_usage())
     saved = store.indexer.saved_metadata()
     found = []
     for name, each in used.items():
         known = saved.get(name)
-        is_valid = known is not None and known[0] == store.metadata_version(name)
+        is_valid = known is not None and name in heads and known[0] == heads[name].version
         info = known[1] if known is not None and is_valid else _info(request, name)
         user, project = (str(info.user or ""), str(info.project or "")) if info else ("", "")
         memories = counts.get(name, (0, 0, 0))[0]
@@ -268,7 +269,7 @@ def _figures(request: PageRequest, names: list[str]) -> tuple[dict[str, Figures]
 
     found: tuple[dict[str, Figures], list[Problem]] = request.memory.store.indexer.answer(None, read)
     store = request.memory.store
-    return {name: each for name, each in found[0].items() if store.has_session(name)}, found[1]
+    return {name: each for name, each in found[0].items() if store.sessions(id=name)}, found[1]
 
 
 def _figures_of(searcher: IndexSearcher, name: str) -> Figures:
@@ -335,7 +336,7 @@ def _size(request: PageRequest, name: str) -> Child:
 
 
 def _archived(request: PageRequest) -> Html:
-    found = request.memory.archived_sessions() if request.memory.store.archived_count() else []
+    found = request.memory.archived_sessions()
     found.sort(key=lambda each: each.when.timestamp() if each.when else 0.0, reverse=True)
     offset = int(request.number("archived", 0, 0, max(len(found) - 1, 0)))
     part = found[offset : offset + PAGE_SESSIONS]

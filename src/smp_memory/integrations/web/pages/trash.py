@@ -18,6 +18,7 @@ from smp_memory.integrations.web.pages.away import deleted_item
 from smp_memory.integrations.web.parts import memory_link, options, pager, same_page, when
 from smp_memory.integrations.web.words import counted, date_text, line_of, shortened
 from smp_memory.lifecycle.purge import due_at
+from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.model.times import to_moment
 from smp_memory.model.types import KINDS
 
@@ -259,7 +260,7 @@ def _gone(request: PageRequest) -> Html:
             " says which ones, when and by whom.",
         )
     ]
-    archived = request.memory.store.archived_count()
+    archived = sum(each.has_memories for each in request.memory.store.sessions(ARCHIVED))
     if archived:
         which = "1 archived session" if archived == 1 else f"{archived:,} archived sessions"
         said.append(

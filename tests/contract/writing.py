@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 from smp_memory.errors import DuplicateId, InvalidRecord, MemoryNotFound
-from smp_memory.testing.contract.fixture import COMMON, MINIMAL, ContractFixture, dump, is_same, raises
+from tests.contract.fixture import COMMON, MINIMAL, ContractFixture, dump, is_same, raises
 
 # Aliases of fields in the original designs (docs/designs.md): type, alias, field, value.
 ALIASES = [

@@ -10,14 +10,14 @@ Non-guarantees: it does not test crashes, several processes or files edited by h
 
 from __future__ import annotations
 
-from smp_memory.testing.contract.changes import ChangesContract
-from smp_memory.testing.contract.content import ContentContract
-from smp_memory.testing.contract.layouts import LayoutsContract
-from smp_memory.testing.contract.lifecycle import ArchivesContract, DeletionContract
-from smp_memory.testing.contract.reading import ReadingContract, SearchContract
-from smp_memory.testing.contract.sessions import SessionsContract
-from smp_memory.testing.contract.transactions import TransactionsContract
-from smp_memory.testing.contract.writing import WritingContract
+from tests.contract.changes import ChangesContract
+from tests.contract.content import ContentContract
+from tests.contract.layouts import LayoutsContract
+from tests.contract.lifecycle import ArchivesContract, DeletionContract
+from tests.contract.reading import ReadingContract, SearchContract
+from tests.contract.sessions import SessionsContract
+from tests.contract.transactions import TransactionsContract
+from tests.contract.writing import WritingContract
 
 __all__ = ["BackendContract", "StoreContract"]
 

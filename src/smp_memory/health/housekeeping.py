@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.discovery import about_others
 from smp_memory.errors import SMPError
-from smp_memory.git.repository import merges_without_driver
+from smp_memory.git.repository import NO_DRIVER, merges_without_driver
+from smp_memory.health.examination import NOTE, PROBLEM, WARNING, Check, HealthIssue, counted, limited, named
 from smp_memory.lifecycle.clock_state import evidence
 from smp_memory.lifecycle.clock_trust import distrust
 from smp_memory.lifecycle.maintenance import EVERY, FILE
@@ -29,14 +30,14 @@ from smp_memory.lifecycle.quota import OK, Thresholds, days_to_quota, growth_per
 from smp_memory.lifecycle.quota import WARNING as FILLING
 from smp_memory.lifecycle.session_states import lifecycle_times, state_marks
 from smp_memory.lifecycle.transitions import PURGED, announces_purge, due_transition
-from smp_memory.model.health import NOTE, PROBLEM, WARNING, Check, HealthIssue, counted, limited, named
 from smp_memory.model.ids import is_valid
+from smp_memory.model.storage_reports import DELETED
 from smp_memory.model.times import to_moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from smp_memory.store.port import SessionExamination, StoreExamination
+    from smp_memory.health.examination import Examination, SessionExamination
 
 
 HOOKS_LOG = "hooks.log"
@@ -60,7 +61,7 @@ class ClockCheck(Check):
     title = "the system clock is trusted"
     failed = "the system clock is not trusted"
 
-    def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
+    def store(self, subject: Examination) -> Iterator[HealthIssue]:
         why = distrust(subject.now, evidence(subject.store))
         if why:
             message = f"{why[:1].upper()}{why[1:]}. Nothing is archived, expired or purged until the clock is trusted."
@@ -73,7 +74,7 @@ class MaintenanceCheck(Check):
     title = "maintenance is up to date"
     failed = "maintenance is overdue"
 
-    def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
+    def store(self, subject: Examination) -> Iterator[HealthIssue]:
         last = _last_runs(subject)
         if last:
             self.summary = f"last on {max(last.values()):%Y-%m-%d}"
@@ -96,7 +97,7 @@ class MaintenanceCheck(Check):
             yield HealthIssue(self.name, NOTE, message, advice, path=subject.store.access.path, fix="access")
 
 
-def _last_runs(subject: StoreExamination) -> dict[str, datetime]:
+def _last_runs(subject: Examination) -> dict[str, datetime]:
     try:
         tasks = json.loads(subject.state.read(FILE))["tasks"]
         return {name: to_moment(tasks[name]) for name in EVERY if name in tasks}
@@ -109,7 +110,7 @@ class UserStateCheck(Check):
     title = "user state can be stored"
     failed = "user state cannot be stored"
 
-    def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
+    def store(self, subject: Examination) -> Iterator[HealthIssue]:
         if subject.state.on_disk or not subject.is_in_folder:
             self.summary = "" if subject.state.is_trusted() else "hooks do not use this store: smp trust"
             return
@@ -123,7 +124,7 @@ class AuditLogCheck(Check):
     title = "the audit log is unchanged"
     failed = "the audit log was changed"
 
-    def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
+    def store(self, subject: Examination) -> Iterator[HealthIssue]:
         audit = subject.store.audit
         problems = audit.problems()
         if problems:
@@ -140,7 +141,7 @@ class HookFailuresCheck(Check):
     title = "no hook failed"
     failed = "a recorded session left no lasting memory"
 
-    def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
+    def store(self, subject: Examination) -> Iterator[HealthIssue]:
         yield from self._session_without_memories(subject)
         try:
             log = subject.state.read(HOOKS_LOG)
@@ -164,7 +165,7 @@ class HookFailuresCheck(Check):
         )
         yield HealthIssue(self.name, WARNING if is_recent else NOTE, message, advice, path=path, details=tuple(latest))
 
-    def _session_without_memories(self, subject: StoreExamination) -> Iterator[HealthIssue]:
+    def _session_without_memories(self, subject: Examination) -> Iterator[HealthIssue]:
         """A recorded session that has only turns, which decay: nobody stored a decision, finding, learning or preference."""
         try:
             stored = json.loads(subject.state.read(LEFT_NOTHING))
@@ -194,15 +195,12 @@ def _is_recent(failure: dict[str, Any], now: datetime) -> bool:
         return True
 
 
-NO_DRIVER = ".gitattributes asks for the merge driver `smp`, which this clone does not have: git merges the store as plain text."
-
-
 class MergeDriverCheck(Check):
     name = "git"
     title = "git has the merge driver it needs"
     failed = "git lacks the merge driver"
 
-    def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
+    def store(self, subject: Examination) -> Iterator[HealthIssue]:
         top = merges_without_driver(subject.root) if subject.is_in_folder else None
         if top is not None:
             yield HealthIssue(self.name, WARNING, NO_DRIVER, "smp git setup registers it.", path=top)
@@ -213,7 +211,7 @@ class OtherStoresCheck(Check):
     title = "the project has one store"
     failed = "the project has several stores"
 
-    def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
+    def store(self, subject: Examination) -> Iterator[HealthIssue]:
         message, advice = about_others(subject.root) if subject.is_in_folder else ("", "")
         if message:
             yield HealthIssue(self.name, NOTE, message, advice)
@@ -306,8 +304,8 @@ class TrashCheck(Check):
             self._due.append(HealthIssue(self.name, NOTE, message, advice, session.id, tuple(due)))
         yield from ()
 
-    def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
-        sessions = subject.store.deleted_sessions()
+    def store(self, subject: Examination) -> Iterator[HealthIssue]:
+        sessions = subject.store.sessions(DELETED)
         memories = counted(self._deleted, "deleted memory", "deleted memories")
         self.summary = f"{memories}, {counted(len(sessions), 'deleted session')}"
         times, clock_evidence = lifecycle_times(subject.store), evidence(subject.store)

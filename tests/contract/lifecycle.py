@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from smp_memory.errors import InvalidQuery, MemoryNotFound, SessionExists, SessionNotFound
 from smp_memory.lifecycle.clock_trust import NO_EVIDENCE, Evidence
 from smp_memory.model.times import to_text
-from smp_memory.testing.contract.fixture import ContractFixture, dump, raises
+from tests.contract.fixture import ContractFixture, dump, raises
 
 if TYPE_CHECKING:
     from smp_memory.session import SessionMemory

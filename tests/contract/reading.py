@@ -8,7 +8,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import InvalidQuery, InvalidRecord, MemoryNotFound, SessionNotFound, StoreClosed
-from smp_memory.testing.contract.fixture import COMMON, MINIMAL, ContractFixture, dump, raises
+from tests.contract.fixture import COMMON, MINIMAL, ContractFixture, dump, raises
 
 if TYPE_CHECKING:
     from smp_memory.session import SessionMemory
@@ -61,7 +61,7 @@ class ReadingContract(ContractFixture):
         assert len({record, session.get("DEC-0001")}) == 1
         assert record != session.update("DEC-0001", n=1)
         assert not hasattr(record, "no_such_field")
-        assert copy.deepcopy(record) == pickle.loads(pickle.dumps(record)) == record  # noqa: S301
+        assert copy.deepcopy(record) == pickle.loads(pickle.dumps(record)) == record
         assert self.store().get("s1/DEC-0001").decision == "Use OAuth"
 
     def test_reads_accept_records_as_ids(self) -> None:
@@ -104,7 +104,7 @@ class ReadingContract(ContractFixture):
             assert stats.bytes == sum(stats.files.values()) > 0
             assert stats.quota_bytes == 10 * 1024 * 1024
             assert stats["session"] == stats.to_dict()["session"] == "s1"
-            assert copy.copy(stats).to_dict() == pickle.loads(pickle.dumps(stats)).to_dict() == stats.to_dict()  # noqa: S301
+            assert copy.copy(stats).to_dict() == pickle.loads(pickle.dumps(stats)).to_dict() == stats.to_dict()
             assert not hasattr(stats, "nothing")
 
     def test_an_undamaged_store_has_no_problems_and_needs_no_repair(self) -> None:

@@ -1,9 +1,9 @@
 """A store in files under examination, read-only and as far as it can be read. Each session is read once.
 
 Guarantees: no damage keeps a store from being checked. Invalid settings count as not set, an unreadable `config.json`
-counts as missing; both are reported as issues. All that a check calls, directly or not, reaches the disk through
-`ReadOnlySystem`: creating, writing, truncating, renaming, linking, removing and changing permissions fail with EROFS, as on a
-read-only file system. Locks can be tried: that writes nothing, and the checks release them at once.
+counts as missing; both are reported as issues. All that a check calls, directly or not, reaches the disk through a system in which
+every call that changes something fails with EROFS, as on a read-only file system. Locks can be tried: that writes nothing, and the
+checks release them at once.
 Non-guarantees: a store of a newer format is not read any further, because the same files may mean something else there.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from smp_memory.config.config_file import read_settings
 from smp_memory.config.settings import WRITE, Config, needed_for, setting_advice
@@ -27,7 +27,7 @@ from smp_memory.files.layouts.layout import QUARANTINE as QUARANTINE_FOLDER
 from smp_memory.files.reader import SessionReader
 from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import open_user_state
-from smp_memory.model.health import (
+from smp_memory.health.examination import (
     COLD,
     ENTRY,
     METADATA,
@@ -35,12 +35,14 @@ from smp_memory.model.health import (
     PROBLEM,
     QUARANTINE,
     WARNING,
+    Examination,
     HealthIssue,
+    SessionExamination,
     StoredContent,
+    metadata_texts,
 )
 from smp_memory.privacy.settings import checked
 from smp_memory.store.cold_storage import cold_segment_of
-from smp_memory.store.examination import PlainExamination, PlainSessionExamination
 from smp_memory.store.file_store import FileStore
 from smp_memory.store.verification import validate
 
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
-    from smp_memory.files.system import Data, System
+    from smp_memory.files.system import System
     from smp_memory.files.user_state import UserState
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import SessionHistory
@@ -60,7 +62,7 @@ _PEOPLE = ("user_id", "agent_ids", "config")  # metadata in which a mail address
 _RECENT_SECONDS = 60
 
 
-class FileExamination(PlainExamination):
+class FileExamination(Examination):
     """A store in files under examination."""
 
     store: FileStore
@@ -79,15 +81,21 @@ class FileExamination(PlainExamination):
         self.root = root
         self.system = system  # can write; only fixes use it
         self.is_in_folder = isinstance(system, RealSystem)
-        self.disk = Disk(ReadOnlySystem(system))
+        self.disk = _read_only(system)
         self.config_issues: list[HealthIssue] = []
         self.config_path = os.path.join(root, CONFIG_FILE)
         self.stored_config = self._read_stored_config()
         self.layout_name = layout_of_store(self.disk, root, self.stored_config) or self._detect_layout()
-        self.state = _read_only_state(open_user_state(root, Disk(system)))
+        self.state = open_user_state(root, Disk(system))
+        self.state.disk = _read_only(self.state.disk.system)
         config = self._load_config(environ, arguments)
         layout = layout_named(self.layout_name)
-        super().__init__(FileStore(root, layout, self.disk.system, config, _reject_write, self.state), now, quick=quick)
+        super().__init__(
+            FileStore(root, layout, self.disk.system, config, _reject_write, self.state),
+            now,
+            quick=quick,
+            is_owner=True,
+        )
 
     def session_ids(self) -> list[str]:
         return [] if self.is_too_new else self.store.session_ids()
@@ -100,9 +108,6 @@ class FileExamination(PlainExamination):
 
     def session(self, name: str) -> FileSessionExamination:
         return FileSessionExamination(self, name)
-
-    def close(self) -> None:
-        self.store.close()
 
     def is_recent_or_gone(self, path: str) -> bool:
         """Whether a file or folder may belong to work in progress: it was just modified, or has been removed meanwhile."""
@@ -155,7 +160,7 @@ class FileExamination(PlainExamination):
         )
 
 
-class FileSessionExamination(PlainSessionExamination):
+class FileSessionExamination(SessionExamination):
     """A session in files under examination: its files are read once, for all checks."""
 
     subject: FileExamination
@@ -208,8 +213,7 @@ class FileSessionExamination(PlainSessionExamination):
             yield StoredContent(METADATA, "", self.metadata_path, 0, fields)
         info = self.info
         if info is not None:
-            fields = {"project": info.project, "tags": info.tags, "context": info.context, "other": info.other}
-            yield StoredContent(METADATA, "", self.metadata_path, 0, fields)
+            yield StoredContent(METADATA, "", self.metadata_path, 0, metadata_texts(info))
 
     def _cold_contents(self) -> Iterator[StoredContent]:
         segment = cold_segment_of(self.files)
@@ -230,10 +234,6 @@ class FileSessionExamination(PlainSessionExamination):
             except (OSError, SMPError):
                 continue
             yield StoredContent(QUARANTINE, "", path, 0, text)
-
-
-def _reject_write(session: str, used: int, new: int, quota: int) -> None:
-    raise AssertionError("health checks do not write")
 
 
 def _setting_issues(
@@ -258,84 +258,41 @@ def _setting_issues(
             )
 
 
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(getattr(error, "message", error))
-
-
 # -- read-only access to the operating system
 
 _CHANGES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_READING = ("close", "pread", "fstat", "lstat", "lstat_below", "listdir", "lock", "unlock", "boot_id", "yield_cpu")
+_WRITING = ("write", "pwrite", "ftruncate", "sync", "sync_dir", "replace", "link", "unlink", "mkdir", "rmdir", "chmod", "set_modified")  # fmt: skip
 
 
-class ReadOnlySystem:
+class _ReadOnlySystem:
     """The reading calls of another system; all changing calls raise `OSError(EROFS)`."""
 
     def __init__(self, system: System) -> None:
         self._system = system
-        self.close = system.close
-        self.pread = system.pread
-        self.fstat = system.fstat
-        self.lstat = system.lstat
-        self.lstat_below = system.lstat_below
-        self.listdir = system.listdir
-        self.lock = system.lock
-        self.unlock = system.unlock
-        self.boot_id = system.boot_id
-        self.yield_cpu = system.yield_cpu
+        for name in _READING:
+            setattr(self, name, getattr(system, name))
+        for name in _WRITING:
+            setattr(self, name, _refuse)
 
     def open(self, path: str, flags: int, /, mode: int = 0o600) -> int:
         if flags & _CHANGES:
             _refuse(path)
         return self._system.open(path, flags, mode)
 
-    def write(self, fd: int, data: Data, /) -> int:
-        _refuse()
 
-    def pwrite(self, fd: int, data: Data, offset: int, /) -> int:
-        _refuse()
-
-    def ftruncate(self, fd: int, size: int, /) -> None:
-        _refuse()
-
-    def sync(self, fd: int, /) -> None:
-        _refuse()
-
-    def sync_dir(self, path: str, /) -> None:
-        _refuse(path)
-
-    def replace(self, src: str, dst: str, /) -> None:
-        _refuse(dst)
-
-    def link(self, src: str, dst: str, /) -> None:
-        _refuse(dst)
-
-    def unlink(self, path: str, /) -> None:
-        _refuse(path)
-
-    def mkdir(self, path: str, /, mode: int = 0o700) -> None:
-        _refuse(path)
-
-    def rmdir(self, path: str, /) -> None:
-        _refuse(path)
-
-    def chmod(self, path: str, mode: int, /) -> None:
-        _refuse(path)
-
-    def set_modified(self, path: str, time_ns: int, /) -> None:
-        _refuse(path)
+def _refuse(*arguments: object) -> NoReturn:
+    path = next((each for each in reversed(arguments) if isinstance(each, str)), None)
+    raise OSError(errno.EROFS, "health checks do not write", path)
 
 
-def _read_only_state(state: UserState) -> UserState:
-    """The same user state, with a disk that cannot be written."""
-    state.disk = Disk(ReadOnlySystem(state.disk.system))
-    return state
+def _read_only(system: System) -> Disk:
+    return Disk(cast("System", _ReadOnlySystem(system)))
 
 
-def _refuse(path: str = "") -> NoReturn:
-    raise OSError(errno.EROFS, "health checks do not write", path or None)
+def _reject_write(*_: object) -> None:
+    raise AssertionError("health checks do not write")
 
 
-if TYPE_CHECKING:
-
-    def _checked(system: System) -> System:
-        return ReadOnlySystem(system)
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(getattr(error, "message", error))

@@ -1,26 +1,57 @@
-"""Values of health checks: issues, results per check and fix, the report; and `Check`, the base class of all checks.
+"""The base of all health checks: issues and reports as values, a store under examination, and the class `Check`.
 
     ok        no issue
     note      nothing is wrong; a person may want to know
     warning   a person should do something
     problem   a memory cannot be read, could be lost, or is visible to those who must not see it
 
-Guarantees: plain values; `to_dict` gives JSON. `fix` names the safe fix (`smp_memory.health.doctor`) if there is one,
-`advice` is a command or a sentence that says what to do otherwise. Nothing here ever holds the text of a memory.
+A backend whose storage can be damaged in ways of its own derives from the examinations, adds checks and fixes (`store.file_checks`),
+and returns its examination from `Store.examine`. This module is below the store; the checks of every store and the registry
+(`smp_memory.health.doctor`) are above it.
+
+Guarantees: `to_dict` gives JSON. `fix` names a safe fix (`FIXES`) if there is one, `advice` is a command or a sentence that says what to do
+otherwise. No issue holds the text of a memory. Each session is read once, for all checks.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from smp_memory.errors import SMPError
+from smp_memory.model.storage_reports import names_of
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from datetime import datetime
+
+    from smp_memory.config.settings import Config
+    from smp_memory.model.entry import Entry
+    from smp_memory.model.history import SessionHistory
+    from smp_memory.model.record import Record
+    from smp_memory.model.reports import Report
+    from smp_memory.model.session_info import SessionInfo
+    from smp_memory.store.port import SessionStore, Store
+
+    Fix = Callable[
+        [Any, list["HealthIssue"], Callable[[], Any]], Iterator[str]
+    ]  # the examination, what to fix, opens the store
 
 
 OK, NOTE, WARNING, PROBLEM = "ok", "note", "warning", "problem"
 SEVERITIES = (OK, NOTE, WARNING, PROBLEM)
 ENTRY, METADATA, COLD, QUARANTINE = "entry", "metadata", "cold", "quarantine"
+FIXES = {  # in the order in which they are applied
+    "permissions": "Set files to 0600 and folders to 0700",
+    "recovery": "Clean up after the crash",
+    "index": "Rebuild the index",
+    "access": "Write the access log into the files",
+    "maintenance": "Run the overdue tasks that remove nothing",
+}
 _NAMED = 5  # ids that a sentence names before it says how many more there are
+
+
+# -- values
 
 
 class HealthIssue(NamedTuple):
@@ -172,6 +203,106 @@ def _as_detail(issue: HealthIssue) -> dict[str, Any]:
     return {"message": issue.message, "path": issue.path, "line": issue.line or None, "ids": list(issue.ids)}
 
 
+# -- what is examined
+
+
+class Examination:
+    """An opened store under examination; whatever would write to it raises, or is a bug."""
+
+    is_in_folder = False  # in a folder of this machine, so that git, other stores and the user's state concern it
+    is_too_new = False  # of a newer format: nothing else of it is read
+    checks: tuple[type[Check], ...] = ()  # of the backend's own storage
+    fixes: Mapping[str, Fix] = {}  # of the backend's own storage
+
+    def __init__(self, store: Store, now: datetime, *, quick: bool = False, is_owner: bool = False) -> None:
+        """`is_owner`: the store was opened for this examination and is closed with it."""
+        self.store = store
+        self._is_owner = is_owner
+        self.root = store.root
+        self.config: Config = store.config  # settings that are invalid count as not set
+        self.layout_name = store.layout_name
+        self.state = store.state
+        self.now = now
+        self.quick = quick
+
+    def session_ids(self) -> list[str]:
+        return names_of(self.store.sessions())
+
+    def has(self, session: str) -> bool:
+        """Whether the session is still live; another process may archive or delete it during the checks."""
+        return bool(self.store.sessions(id=session))
+
+    def session(self, name: str) -> SessionExamination:
+        return SessionExamination(self, name)
+
+    def close(self) -> None:
+        if self._is_owner:
+            self.store.close()
+
+
+class SessionExamination:
+    """A session under examination."""
+
+    def __init__(self, subject: Examination, name: str) -> None:
+        self.subject = subject
+        self.id = name
+        self.files: SessionStore = subject.store.session(name)
+        self._history = self._read_history()
+
+    def _read_history(self) -> SessionHistory:
+        history: SessionHistory = self.files.view(lambda session_history: session_history)
+        return history
+
+    @property
+    def session_history(self) -> SessionHistory:
+        return self._history
+
+    @cached_property
+    def records(self) -> list[Record]:
+        """The memories that are not deleted, in the order of writing."""
+        histories = self.session_history.histories.values()
+        found = (history.record(self.id) for history in histories if history.deletion is None)
+        return [record for record in found if record is not None]
+
+    @cached_property
+    def info(self) -> SessionInfo | None:
+        """The session metadata; None if it cannot be read. Reading YAML takes tens of milliseconds."""
+        try:
+            return self.files.info()
+        except (SMPError, OSError):
+            return None
+
+    @cached_property
+    def config(self) -> Config:
+        """The settings of this session; its own ones are left out if they are invalid."""
+        own = self.info.config if self.info is not None else None
+        return self.files.override_settings(self.subject.config, own) if own else self.subject.config
+
+    def validate(self) -> Report:
+        return self.files.validate()
+
+    def cold_ids(self) -> set[str]:
+        return self.files.cold_ids()
+
+    def entries(self) -> Iterator[Entry]:
+        """Every entry that was read."""
+        for history in self.session_history.histories.values():
+            yield from history.entries
+
+    def contents(self) -> Iterator[StoredContent]:
+        """Every place that holds text: entries, metadata, the cold segment."""
+        yield from (StoredContent(ENTRY, entry.id, entry.file, entry.line, entry.data) for entry in self.entries())
+        if self.info is not None:
+            yield StoredContent(METADATA, "", self.files.location, 0, metadata_texts(self.info))
+        for history in self.files.cold_history().histories.values():
+            yield StoredContent(COLD, history.first.id, self.files.cold_location, 0, history.data())
+
+
+def metadata_texts(info: SessionInfo) -> dict[str, Any]:
+    """The fields of a session's metadata that may hold a secret."""
+    return {"project": info.project, "tags": info.tags, "context": info.context, "other": info.other}
+
+
 class Check:
     """A check of a store. `session` runs for each session, then `store` runs once.
 
@@ -188,11 +319,11 @@ class Check:
     _checked = 0
 
     def session(self, session: Any) -> Iterable[HealthIssue]:
-        """Issues of one session, a `SessionExamination` (`smp_memory.store.port`)."""
+        """Issues of one session, a `SessionExamination` or the backend's own."""
         return ()
 
     def store(self, subject: Any) -> Iterable[HealthIssue]:
-        """Issues of the store, a `StoreExamination`, and those that are known only after all sessions were checked."""
+        """Issues of the store, an `Examination`, and those that are known only after all sessions were checked."""
         return ()
 
     def add_checked(self, number: int, one: str = "memory", many: str = "memories") -> None:

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.config.sources import CONVERTING
 from smp_memory.files.disk import TEMPORARY, Disk
-from smp_memory.files.layouts.layout import CONFIG_FILE, PRIVATE, QUARANTINE
+from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, CONFIG_FILE, PRIVATE, QUARANTINE
+from smp_memory.health.examination import NOTE, WARNING, Check, HealthIssue, counted, limited, named
 from smp_memory.model import ids
-from smp_memory.model.health import NOTE, WARNING, Check, HealthIssue, counted, limited, named
 from smp_memory.model.storage_reports import DELETED
 from smp_memory.store.archive_index import ArchiveIndex
-from smp_memory.store.archive_names import ARCHIVE_FOLDERS, folders_of_archives
+from smp_memory.store.archive_names import folders_of_archives
 from smp_memory.store.convert import root_journal
 from smp_memory.store.indexer import FOLDER as INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from smp_memory.store.checks.examination import FileExamination, FileSessionExamination
+    from smp_memory.store.file_examination import FileExamination, FileSessionExamination
 
 
 _MAX_ISSUES = 5
@@ -235,7 +235,10 @@ class LeftoversCheck(Check):
             path = archive.archive_path(name)
             advice = "The active session counts. smp doctor --fix removes the archive."
             yield HealthIssue(self.name, NOTE, message, advice, name, path=path, fix=RECOVERY)
-        known = {*subject.session_ids(), *(each.session for each in (*archive.archived(), *archive.deleted()))}
+        known = {
+            *subject.session_ids(),
+            *(each.session for each in (*archive.archived(), *archive.deleted()) if each.has_memories),
+        }
         if not subject.store.layout.info_file:
             private = os.path.join(subject.root, PRIVATE)
             lost = [name for name in subject.disk.folders(private) if _is_orphaned(subject, private, name, known)]

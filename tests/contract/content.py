@@ -1,12 +1,11 @@
 """Contract for content: it is read back byte for byte, and invalid input is rejected naming the field."""
 
-# ruff: noqa: PT017  (shipped: it must not need pytest)
 from __future__ import annotations
 
 from typing import Any
 
 from smp_memory.errors import InvalidRecord, SizeLimitExceeded
-from smp_memory.testing.contract.fixture import MINIMAL, ContractFixture, dump, is_same, raises, raises_invalid
+from tests.contract.fixture import MINIMAL, ContractFixture, dump, is_same, raises, raises_invalid
 
 _END = "<!-- end TURN-0001 sha256:0123456789abcdef -->"
 

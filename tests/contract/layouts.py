@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from smp_memory.errors import InvalidConfig, LayoutMismatch, StoreClosed
 from smp_memory.files.layouts import NAMES
-from smp_memory.testing.contract.fixture import COMMON, MINIMAL, ContractFixture, dump, raises
+from tests.contract.fixture import COMMON, MINIMAL, ContractFixture, dump, raises
 
 
 class LayoutsContract(ContractFixture):

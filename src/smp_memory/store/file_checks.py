@@ -1,4 +1,6 @@
-"""Checks of the files of a store: settings, format, other layouts, unknown files, archives, shared files, locks.
+"""Health checks that only a store in files has, and the registry of them: `CHECKS` and `FIXES`.
+
+In this module: settings, format, other layouts, unknown files, archives, shared files, locks.
 
     configuration  `config.json` and the sessions' own settings can be used
     format         sessions that were written by hand, by another program or by an older SMP
@@ -25,22 +27,26 @@ from smp_memory.files.disk import TEMPORARY
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.layouts.layout import OVERVIEWS, PRIVATE
 from smp_memory.files.lock import HOLDER_BYTES
+from smp_memory.health.examination import NOTE, PROBLEM, WARNING, Check, HealthIssue, counted, named
 from smp_memory.model import ids
-from smp_memory.model.health import NOTE, PROBLEM, WARNING, Check, HealthIssue, counted, named
 from smp_memory.model.session_info import FORMAT, GLOBAL_SESSION
 from smp_memory.model.storage_reports import unread_advice
 from smp_memory.model.times import to_moment
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.archive_names import foreign_summaries
-from smp_memory.store.checks.examination import CONFIGURATION
 from smp_memory.store.deletion_records import foreign_record, record_path, recorded_ids
+from smp_memory.store.file_examination import CONFIGURATION, FileExamination
+from smp_memory.store.file_leftovers import AccessRightsCheck, LeftoversCheck, recover, restrict_permissions
 from smp_memory.store.foreign_files import unread_sessions
+from smp_memory.store.index_check import IndexCheck, rebuild_index
 from smp_memory.store.shared_files import unreadable_shared
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
 
-    from smp_memory.store.checks.examination import FileExamination, FileSessionExamination
+    from smp_memory.files.system import System
+    from smp_memory.store.file_examination import FileSessionExamination
 
 
 class ConfigurationCheck(Check):
@@ -171,7 +177,11 @@ class ArchivesCheck(Check):
     def store(self, subject: FileExamination) -> Iterator[HealthIssue]:
         yield from self._of_other_programs(subject)
         index = ArchiveIndex(subject.store)
-        archives = [(archived.session, archived.path, bool(archived.metadata)) for archived in index.archived()]
+        archives = [
+            (archived.session, archived.path, bool(archived.metadata))
+            for archived in index.archived()
+            if archived.has_memories
+        ]
         for deleted in index.deleted():
             path = index.trash_archive_path(deleted.path)
             if subject.disk.exists(path):
@@ -314,3 +324,35 @@ def _duration(seconds: int) -> str:
     if seconds < 7200:
         return f"{seconds // 60} minutes"
     return f"{seconds // 3600} hours" if seconds < 172_800 else f"{seconds // 86400} days"
+
+
+# -- the registry
+
+CHECKS = (
+    ConfigurationCheck,
+    FormatCheck,
+    OtherLayoutsCheck,
+    UnreadFilesCheck,
+    ArchivesCheck,
+    SharedFilesCheck,
+    LeftoversCheck,
+    AccessRightsCheck,
+    IndexCheck,
+    LocksCheck,
+)
+FIXES = {"permissions": restrict_permissions, "recovery": recover, "index": rebuild_index}
+
+
+def examine_files(
+    system: System,
+    root: str,
+    now: datetime,
+    *,
+    environ: Mapping[str, str],
+    arguments: Mapping[str, Any] | None = None,
+    quick: bool = False,
+) -> FileExamination:
+    """The store in a folder under examination, whatever state it is in."""
+    examination = FileExamination(system, root, now, environ=environ, arguments=arguments, quick=quick)
+    examination.checks, examination.fixes = CHECKS, FIXES
+    return examination

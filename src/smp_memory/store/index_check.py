@@ -13,10 +13,11 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from smp_memory.health.examination import NOTE, WARNING, Check, HealthIssue, counted, named
 from smp_memory.index.documents import IndexDocument, microseconds
+from smp_memory.index.index import discard_all
 from smp_memory.index.inspection import IndexInspection, inspect_index
 from smp_memory.index.rows import IndexUnusable
-from smp_memory.model.health import NOTE, WARNING, Check, HealthIssue, counted, named
 from smp_memory.store.change_detection import StatCache
 from smp_memory.store.indexer import FOLDER
 from smp_memory.store.record_reader import MARK
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from smp_memory.index.rows import IndexedSession, Row
     from smp_memory.model.history import RecordHistory
-    from smp_memory.store.checks.examination import FileExamination, FileSessionExamination
+    from smp_memory.store.file_examination import FileExamination, FileSessionExamination
 
 _ATTEMPTS, _PAUSE_SECONDS = 5, 0.2
 _SAMPLE = 50  # memories of each session whose words are compared
@@ -97,13 +98,7 @@ class IndexCheck(Check):
             if not found:
                 break
             time.sleep(_PAUSE_SECONDS)
-            try:
-                fresh = inspect_index(base)
-            except IndexUnusable as error:
-                return str(error)
-            before, found = found, _find_damage(fresh)
-            if fresh is not None:
-                fresh.close()
+            before, found = found, _damage_at(base)
             if found == before:
                 break
         return found
@@ -122,13 +117,20 @@ class IndexCheck(Check):
         self._opened = True
         if not subject.state.on_disk:
             return  # it is in RAM, and built from the files each time
-        try:
-            self._index = inspect_index(subject.state.path(FOLDER))
-            if self._index is not None and self._index.is_current:
-                self._known = self._index.sessions()
-                self._names = {name: number for number, name in self._index.names().items()}
-        except (IndexUnusable, OSError, ValueError, TypeError) as error:
-            self._damage = f"it cannot be opened ({error})"
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._read_index(subject.state.path(FOLDER))
+                return
+            except (IndexUnusable, OSError, ValueError, TypeError) as error:
+                if attempt == _ATTEMPTS - 1:
+                    self._damage = f"it cannot be opened ({error})"
+            time.sleep(_PAUSE_SECONDS)  # another process may be opening, closing or replacing it
+
+    def _read_index(self, base: str) -> None:
+        self._index = inspect_index(base)
+        if self._index is not None and self._index.is_current:
+            self._known = self._index.sessions()
+            self._names = {name: number for number, name in self._index.names().items()}
 
     def _size(self, base: str) -> Iterator[HealthIssue]:
         size = sum(_bytes(os.path.join(folder, name)) for folder, _, names in os.walk(base) for name in names)
@@ -192,6 +194,18 @@ def _find_damage(index: IndexInspection | None) -> str:
         return str(error)
 
 
+def _damage_at(base: str) -> str:
+    try:
+        index = inspect_index(base)
+    except IndexUnusable as error:
+        return str(error)
+    try:
+        return _find_damage(index)
+    finally:
+        if index is not None:
+            index.close()
+
+
 def _is_up_to_date(session: FileSessionExamination, known: IndexedSession) -> bool:
     """Whether the files are unchanged since they were indexed."""
     stats = StatCache(session.subject.store)
@@ -217,8 +231,6 @@ def _bytes(path: str) -> int:
 
 def rebuild_index(subject: FileExamination, issues: list[HealthIssue], open_store: Callable[[], Any]) -> Iterator[str]:
     """Discard the index and rebuild it from the files."""
-    from smp_memory.index.index import discard_all
-
     store = open_store()
     indexer = store.indexer
     with indexer.mutex:

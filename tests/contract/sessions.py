@@ -11,7 +11,7 @@ from smp_memory.errors import (
     SessionNotFound,
     SizeLimitExceeded,
 )
-from smp_memory.testing.contract.fixture import ContractFixture, dump, is_same, raises, raises_invalid
+from tests.contract.fixture import ContractFixture, dump, is_same, raises, raises_invalid
 
 INVALID_IDS: list[Any] = [
     "",

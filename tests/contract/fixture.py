@@ -1,6 +1,5 @@
 """Base class and assertions of the contract tests: one store, one clock, context managers for expected errors."""
 
-# ruff: noqa: PT017  (shipped: it must not need pytest)
 from __future__ import annotations
 
 from contextlib import contextmanager

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, StoreClosed
-from smp_memory.testing.contract.fixture import MINIMAL, ContractFixture, dump, raises, raises_any
+from tests.contract.fixture import MINIMAL, ContractFixture, dump, raises, raises_any
 
 if TYPE_CHECKING:
     from collections.abc import Callable

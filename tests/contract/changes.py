@@ -6,7 +6,7 @@ from typing import Any
 
 from smp_memory.errors import Conflict, InvalidRecord, MemoryNotFound, SizeLimitExceeded
 from smp_memory.model.times import to_text
-from smp_memory.testing.contract.fixture import MINIMAL, ContractFixture, dump, is_same, raises, raises_invalid
+from tests.contract.fixture import MINIMAL, ContractFixture, dump, is_same, raises, raises_invalid
 
 
 class ChangesContract(ContractFixture):
