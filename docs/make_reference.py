@@ -19,8 +19,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "src"))  # the code beside these docs, installed or not
 
 import smp_memory  # noqa: E402
-from smp_memory import errors, options  # noqa: E402
+from smp_memory import errors  # noqa: E402
 from smp_memory.global_memory import GlobalMemory  # noqa: E402
+from smp_memory.model import options  # noqa: E402
 from smp_memory.model.hits import Hit, Hits  # noqa: E402
 from smp_memory.model.record import Records  # noqa: E402
 from smp_memory.search.records import Snapshot  # noqa: E402

@@ -28,7 +28,7 @@ from smp_memory.session import SessionMemory
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from smp_memory.agent_memory import AgentMemory
+    from smp_memory.agents.agent_memory import AgentMemory
     from smp_memory.memory import Memory
     from smp_memory.model.hits import Hits, Related
     from smp_memory.model.record import Record

@@ -3,7 +3,7 @@
 The nearest store is searched upwards, as git searches `.git`, in `.bmad/memory`, `.bmad/sessions` or `memory`. A store is a folder whose
 `config.json` names a layout or has the form of a design's configuration, or one with sessions in the form of the design that has
 its place there. Nothing is created or changed, and no link is followed below the folder that is examined.
-Only `os` and `smp_memory.ownership` are loaded unless there is something to read, because hooks call this at every prompt.
+Only `os` and `smp_memory.files.ownership` are loaded unless there is something to read, because hooks call this at every prompt.
 `in_nearest_store` opens a session by its id alone, for `SessionMemory("review")`; it creates the store if there is none:
 that of design 000, `.bmad/sessions` with the layout `single`.
 """
@@ -13,8 +13,8 @@ from __future__ import annotations
 import os
 
 from smp_memory.errors import InvalidConfig, SessionExists, SessionNotFound, StorageCorrupt, StoreNotFound
+from smp_memory.files.ownership import config_bytes, is_ours
 from smp_memory.model import ids
-from smp_memory.ownership import config_bytes, is_ours
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,14 +21,14 @@ from smp_memory.errors import (
 )
 from smp_memory.files.system import RealSystem
 from smp_memory.import_lock import loading
-from smp_memory.incomplete import each_existing, report_once, report_settings
 from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_arguments
 from smp_memory.model.session_info import GLOBAL_SESSION, SessionInfo
 from smp_memory.model.storage_reports import ARCHIVED, DELETED, names_of
 from smp_memory.model.times import Clock, parse, to_moment, to_text
-from smp_memory.observation import observed
+from smp_memory.observe.incomplete import each_existing, report_once, report_settings
+from smp_memory.observe.tracing import observed
 from smp_memory.privacy.settings import checked, clean_metadata, log_metadata_redaction
 from smp_memory.scope import Scope, file_features, join_workers, start_worker, unindexed_memories
 from smp_memory.session import SessionMemory
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Unpack
 
-    from smp_memory.agent_memory import AgentMemory
+    from smp_memory.agents.agent_memory import AgentMemory
     from smp_memory.analytics.forecast import DecayCurve
     from smp_memory.analytics.report import Analytics
     from smp_memory.config.settings import Config
@@ -57,10 +57,10 @@ if TYPE_CHECKING:
     from smp_memory.lifecycle.session_states import SessionState
     from smp_memory.model.deletions import Purged, Receipt, Trashed
     from smp_memory.model.hits import Hit, Hits, Related
+    from smp_memory.model.options import Criteria, QueryOptions, RelatedOptions, TopicOptions, WatchOptions
     from smp_memory.model.previews import Preview
     from smp_memory.model.reports import Problem, Report
     from smp_memory.model.storage_reports import RedactionReport, SessionHead
-    from smp_memory.options import Criteria, QueryOptions, RelatedOptions, TopicOptions, WatchOptions
     from smp_memory.overview.activity import Participants, Timeline
     from smp_memory.overview.summary import SessionSummary
     from smp_memory.overview.topics import Topics
@@ -446,7 +446,7 @@ class Memory:
 
     def decay_curve(self, id: Any, *, threshold: float | None = None, days_ahead: float = 90) -> DecayCurve:
         """The priority of a memory over time: its past as far as it is known, and its future if nobody uses it."""
-        return analytics.memory_curve.decay_curve(self.scope, id, threshold=threshold, days_ahead=days_ahead)
+        return analytics.reader.decay_curve(self.scope, id, threshold=threshold, days_ahead=days_ahead)
 
     # -- for agents
 
@@ -519,7 +519,7 @@ class Memory:
     def agent(self, name: str, session: str | SessionMemory | None = None) -> AgentMemory:
         """A session as one agent may see it; without a session: the one that was written last."""
         with loading:
-            from smp_memory.agent_memory import agent_in
+            from smp_memory.agents.agent_memory import agent_in
 
         return agent_in(self, name, session)
 

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Unpack
 
-    from smp_memory.agent_memory import AgentMemory
+    from smp_memory.agents.agent_memory import AgentMemory
+    from smp_memory.agents.party import Party
     from smp_memory.config.settings import Config
     from smp_memory.context.builder import Context
     from smp_memory.lifecycle.clock_trust import Evidence
@@ -41,21 +42,7 @@ if TYPE_CHECKING:
     from smp_memory.memory import Memory
     from smp_memory.model.deletions import Purged, Receipt, Trashed
     from smp_memory.model.hits import Hit, Hits, Related
-    from smp_memory.model.record import (
-        AgentState,
-        Artifact,
-        Decision,
-        Finding,
-        Learning,
-        Preference,
-        Record,
-        Records,
-        Turn,
-    )
-    from smp_memory.model.reports import Report, Stats
-    from smp_memory.model.session_info import SessionInfo
-    from smp_memory.model.storage_reports import ColdMemory, RedactionReport, TidyReport
-    from smp_memory.options import (
+    from smp_memory.model.options import (
         AnonymisationOptions,
         ArtifactFields,
         CommonFields,
@@ -70,10 +57,23 @@ if TYPE_CHECKING:
         TurnFields,
         WatchOptions,
     )
+    from smp_memory.model.record import (
+        AgentState,
+        Artifact,
+        Decision,
+        Finding,
+        Learning,
+        Preference,
+        Record,
+        Records,
+        Turn,
+    )
+    from smp_memory.model.reports import Report, Stats
+    from smp_memory.model.session_info import SessionInfo
+    from smp_memory.model.storage_reports import ColdMemory, RedactionReport, TidyReport
     from smp_memory.overview.activity import Participants, Timeline
     from smp_memory.overview.summary import SessionSummary
     from smp_memory.overview.topics import Topics
-    from smp_memory.party import Party
     from smp_memory.privacy.anonymisation import Placeholders
     from smp_memory.privacy.redaction import RedactedSpan
     from smp_memory.scope import Scope
@@ -405,7 +405,7 @@ class SessionMemory:
     def party(self, agents: Iterable[str]) -> Party:
         """Several agents in one session: what they find is merged, what they decide keeps who said what."""
         with loading:
-            from smp_memory.party import Party
+            from smp_memory.agents.party import Party
 
         return Party(self._memory, self, agents)
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from smp_memory import incomplete
 from smp_memory.config.settings import Config
 from smp_memory.errors import (
     DuplicateId,
@@ -25,6 +24,7 @@ from smp_memory.model.storage_reports import (
     ColdMemory,
     RedactionReport,
 )
+from smp_memory.observe import incomplete
 from smp_memory.privacy.redaction import Redactor
 from smp_memory.privacy.settings import session_settings
 

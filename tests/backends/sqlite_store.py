@@ -41,7 +41,6 @@ from smp_memory.files.activity import ACCESSES, SESSION_USES, AccessLog, StateLo
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import open_user_state
-from smp_memory.incomplete import memory_not_found
 from smp_memory.index.access_counts import PendingAccesses
 from smp_memory.index.full_text_index import FullTextIndex
 from smp_memory.index.history_index import HistoryFeed, history_index
@@ -55,6 +54,7 @@ from smp_memory.model.reports import Problem
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, PURGED, SessionHead, names_of
 from smp_memory.model.times import to_moment, to_text
+from smp_memory.observe.incomplete import memory_not_found
 from smp_memory.privacy.audit import Audit
 from smp_memory.store.remnants import pieces_of
 from tests.backends.sqlite_session import (

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory import incomplete
 from smp_memory.files.layouts import NAMES
+from smp_memory.observe import incomplete
 from tests.conformance.layout_files import filled, opened
 from tests.conformance.test_incomplete_answers import damaged
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory import designs, errors, metrics
+from smp_memory import designs, errors
 from smp_memory.integrations.store_metrics import STORE
+from smp_memory.observe import metrics
 
 DOCS = Path(__file__).parents[2] / "docs"
 DOCUMENT = (DOCS / "designs.md").read_text("utf-8")

@@ -23,6 +23,7 @@ model. A suggestion is a starting point and changes nothing by itself.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from math import exp, expm1, log, sqrt
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -64,27 +65,23 @@ class RateEstimate(NamedTuple):
     misfit: float
 
 
+@dataclass(slots=True)
 class RateSuggestion:
     """The evidence for one setting, and what it suggests."""
 
-    __slots__ = (
-        "command", "current", "estimate", "high", "low", "median_age_days", "memories", "reason", "setting", "suggested",
-        "types", "used_once", "verdict",
-    )  # fmt: skip
-
-    def __init__(self, types: list[str], setting: str | None, current: float | None) -> None:
-        self.types = types
-        self.setting = setting  # None: the policy has no setting for this type
-        self.current = current
-        self.memories = self.used_once = 0  # `used_once`: those that say something about the rate
-        self.median_age_days: float | None = None  # at that use
-        self.estimate: RateEstimate | None = None
-        self.suggested: float | None = None  # None: no suggestion
-        self.low: float | None = None  # the interval as values of the setting
-        self.high: float | None = None
-        self.verdict = NOT_ENOUGH
-        self.reason = ""
-        self.command: str | None = None  # that would apply the suggestion
+    types: list[str]
+    setting: str | None  # None: the policy has no setting for this type
+    current: float | None
+    memories: int = 0
+    used_once: int = 0  # memories that say something about the rate
+    median_age_days: float | None = None  # at that use
+    estimate: RateEstimate | None = None
+    suggested: float | None = None  # None: no suggestion
+    low: float | None = None  # the interval as values of the setting
+    high: float | None = None
+    verdict: str = NOT_ENOUGH
+    reason: str = ""
+    command: str | None = None  # that would apply the suggestion
 
     def to_dict(self) -> dict[str, Any]:
         estimate = self.estimate
@@ -109,16 +106,14 @@ class RateSuggestion:
         }
 
 
+@dataclass(slots=True)
 class DecayAdvice:
     """Suggestions for the decay settings of a scope."""
 
-    __slots__ = ("notes", "policy", "problems", "suggestions")
-
-    def __init__(self, policy: str, suggestions: list[RateSuggestion]) -> None:
-        self.policy = policy
-        self.suggestions = suggestions
-        self.notes: list[str] = []
-        self.problems: list[Problem] = []  # entries that could not be read
+    policy: str
+    suggestions: list[RateSuggestion]
+    notes: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)  # entries that could not be read
 
     def __iter__(self) -> Any:
         return iter(self.suggestions)

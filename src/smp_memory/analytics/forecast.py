@@ -14,6 +14,7 @@ Non-guarantees: a forecast holds as long as nobody uses, changes or pins the mem
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.analytics.facts import DAY, MAX_DAYS, MemoryFacts, dicts, memories, moment_of, time_text
@@ -107,28 +108,23 @@ class PurgeForecast(NamedTuple):
         return {"ref": self.ref, "deleted": _text(self.deleted), "purged_from": _text(self.purged_from)}
 
 
+@dataclass(slots=True)
 class Forecast:
     """What will happen if nothing else does."""
 
-    __slots__ = (
-        "ending", "faded", "fading", "horizons", "maintenance", "memories", "notes", "problems", "session_count",
-        "sessions", "threshold", "trash", "trash_count",
-    )  # fmt: skip
-
-    def __init__(self, threshold: float, memories: int) -> None:
-        self.threshold = threshold
-        self.memories = memories
-        self.faded = 0  # memories below the threshold now
-        self.horizons: dict[int, int] = {}  # how many more will be below it, by days ahead
-        self.fading: list[Fading] = []  # the next ones
-        self.ending: list[Ending] = []  # the next ones whose validity ends
-        self.sessions: list[SessionForecast] = []  # the next to be full or to change, first
-        self.session_count = 0
-        self.trash: list[PurgeForecast] = []
-        self.trash_count = 0
-        self.maintenance: list[PlannedTask] = []
-        self.notes: list[str] = []
-        self.problems: list[Problem] = []  # entries that could not be read
+    threshold: float
+    memories: int
+    faded: int = 0  # memories below the threshold now
+    horizons: dict[int, int] = field(default_factory=dict)  # how many more will be below it, by days ahead
+    fading: list[Fading] = field(default_factory=list)  # the next ones
+    ending: list[Ending] = field(default_factory=list)  # the next ones whose validity ends
+    sessions: list[SessionForecast] = field(default_factory=list)  # the next to be full or to change, first
+    session_count: int = 0
+    trash: list[PurgeForecast] = field(default_factory=list)
+    trash_count: int = 0
+    maintenance: list[PlannedTask] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)  # entries that could not be read
 
     def refs(self) -> list[str]:
         """The listed memories, whose texts are shown."""

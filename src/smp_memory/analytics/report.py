@@ -27,13 +27,13 @@ from smp_memory.analytics.facts import (
 )
 from smp_memory.analytics.reader import FactReader, facts_of
 from smp_memory.errors import maps_errors
-from smp_memory.incomplete import each_existing
 from smp_memory.lifecycle.quota import days_to_quota, growth_per_day
 from smp_memory.model.candidates import LATEST, NEWER, OLDEST, RELATIONS, VALIDITY, CandidateRequest
 from smp_memory.model.decay import DecayInputs
 from smp_memory.model.history import PausedCollection
 from smp_memory.model.statuses import SUPERSEDES, last_successors
 from smp_memory.model.times import to_text
+from smp_memory.observe.incomplete import each_existing
 from smp_memory.scope import Scope
 from smp_memory.search.query import Query
 from smp_memory.text.memory_text import text_of

@@ -24,6 +24,7 @@ that more.
 from __future__ import annotations
 
 import heapq
+from dataclasses import dataclass, field
 from math import comb
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -80,30 +81,25 @@ class LoggedUses(NamedTuple):
         return {"uses": self.uses, "since": time_text(self.since), "counts": self.counts}
 
 
+@dataclass(slots=True)
 class Usage:
     """The use of the memories of a scope."""
 
-    __slots__ = (
-        "by_author", "by_session", "by_tag", "by_type", "last_used", "last_uses", "logged", "memories", "most_used",
-        "never_used", "notes", "periods", "problems", "used", "uses",
-    )  # fmt: skip
-
-    def __init__(self, memories: int, used: int, uses: int, periods: Periods) -> None:
-        self.memories = memories
-        self.used = used  # memories that were used at least once
-        self.uses = uses
-        self.periods = periods
-        self.most_used: list[UsedMemory] = []
-        self.last_used: list[UsedMemory] = []
-        self.never_used: list[UsedMemory] = []  # the oldest ones
-        self.by_type: list[UsageGroup] = []
-        self.by_author: list[UsageGroup] = []
-        self.by_session: list[UsageGroup] = []
-        self.by_tag: list[UsageGroup] = []
-        self.last_uses: list[int] = []  # memories by the period of their last use
-        self.logged = LoggedUses(0, None, [])
-        self.notes: list[str] = []
-        self.problems: list[Problem] = []  # entries that could not be read
+    memories: int
+    used: int  # memories that were used at least once
+    uses: int
+    periods: Periods
+    most_used: list[UsedMemory]
+    last_used: list[UsedMemory]
+    never_used: list[UsedMemory]  # the oldest ones
+    by_type: list[UsageGroup]
+    by_author: list[UsageGroup]
+    by_session: list[UsageGroup]
+    by_tag: list[UsageGroup]
+    last_uses: list[int]  # memories by the period of their last use
+    logged: LoggedUses
+    notes: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)  # entries that could not be read
 
     @property
     def never_used_count(self) -> int:
@@ -152,11 +148,7 @@ def usage(
 ) -> Usage:
     """The use of these memories. `labels`: doc and tag; `log`: ref and time in seconds of the uses in the access log."""
     used = [each for each in facts if each.is_used]
-    made = Usage(len(facts), len(used), sum(each.uses for each in used), periods)
-    made.most_used = _listed(heapq.nlargest(limit, used, key=lambda each: (each.uses, each.last_use or 0, each.ref)))
-    made.last_used = _listed(heapq.nlargest(limit, used, key=lambda each: (each.last_use or 0, each.uses, each.ref)))
     never = (each for each in facts if not each.is_used)
-    made.never_used = _listed(heapq.nsmallest(limit, never, key=lambda each: (each.created, each.ref)))
     groups = {name: _Grouping() for name in (*_GROUPS, "tag")}
     for each in facts:
         for name in _GROUPS:
@@ -165,11 +157,21 @@ def usage(
     for doc, label in labels:
         if doc in by_doc:
             groups["tag"].add(label, by_doc[doc])
-    made.by_type, made.by_author, made.by_session, made.by_tag = (
-        groups[name].first(limit) for name in ("type", "author", "session", "tag")
+    made = Usage(
+        len(facts),
+        len(used),
+        sum(each.uses for each in used),
+        periods,
+        most_used=_listed(heapq.nlargest(limit, used, key=lambda each: (each.uses, each.last_use or 0, each.ref))),
+        last_used=_listed(heapq.nlargest(limit, used, key=lambda each: (each.last_use or 0, each.uses, each.ref))),
+        never_used=_listed(heapq.nsmallest(limit, never, key=lambda each: (each.created, each.ref))),
+        by_type=groups["type"].first(limit),
+        by_author=groups["author"].first(limit),
+        by_session=groups["session"].first(limit),
+        by_tag=groups["tag"].first(limit),
+        last_uses=periods.counts(each.last_use for each in used if each.last_use),
+        logged=_logged(log, {each.ref: each for each in facts}, periods),
     )
-    made.last_uses = periods.counts(each.last_use for each in used if each.last_use)
-    made.logged = _logged(log, {each.ref: each for each in facts}, periods)
     made.notes = _notes(made, groups, limit)
     return made
 
@@ -260,21 +262,20 @@ class TopicTrend(NamedTuple):
         }
 
 
+@dataclass(slots=True)
 class Trends:
     """The topics of a scope with their trends."""
 
-    __slots__ = ("by_trend", "notes", "periods", "problems", "recent_periods", "topics", "total")
+    topics: list[TopicTrend]  # the first: rising and new, then falling and quiet, then others; more mentions first
+    total: int  # topics in the periods or before
+    by_trend: dict[str, int]  # how many of all
+    periods: Periods
+    notes: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)  # entries that could not be read
 
-    def __init__(self, topics: list[TopicTrend], total: int, by_trend: dict[str, int], periods: Periods) -> None:
-        self.topics = (
-            topics  # the first ones: rising and new, then falling and quiet, then the others; more mentions first
-        )
-        self.total = total  # topics in the periods or before
-        self.by_trend = by_trend  # how many of all
-        self.periods = periods
-        self.recent_periods = recent_periods(periods.count)
-        self.notes: list[str] = []
-        self.problems: list[Problem] = []  # entries that could not be read
+    @property
+    def recent_periods(self) -> int:
+        return recent_periods(self.periods.count)
 
     def __iter__(self) -> Any:
         return iter(self.topics)

@@ -74,8 +74,8 @@ class Invocation:
     def memory(self) -> Memory:
         """The store. It must exist: a mistyped folder must not become a new store."""
         if self._memory is None:
-            from smp_memory import incomplete
             from smp_memory.memory import open_memory
+            from smp_memory.observe import incomplete
 
             incomplete.caller_reports = True
             incomplete.take_reported()
@@ -328,7 +328,7 @@ class Invocation:
     def notify_unreadable(self) -> None:
         """Print one line on stderr if entries of the files could not be read."""
         if self._memory is not None:
-            from smp_memory import incomplete
+            from smp_memory.observe import incomplete
 
             problems = incomplete.take_reported()
             if problems:

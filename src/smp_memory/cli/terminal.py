@@ -200,7 +200,7 @@ def show_events(form: str, level: str, *, may_color: bool) -> logging.Handler:
     """Print the events of SMP from this level on, as lines (text) or as JSON. No other handler gets them, so each is printed once."""
     import logging
 
-    from smp_memory.json_logging import JsonFormatter
+    from smp_memory.observe.json_logging import JsonFormatter
 
     handler = logging.StreamHandler(_ScreenStream(Screen(sys.stderr, may_color=may_color)))
     handler.setFormatter(

@@ -19,13 +19,13 @@ from smp_memory.context.budget import ELLIPSIS, line_prefix, line_text, one_line
 from smp_memory.context.visible_sessions import VisibleSessions
 from smp_memory.errors import SMPError, UserError, from_os_error
 from smp_memory.files.disk import TEMPORARY, Disk
+from smp_memory.files.ownership import plain_bytes
 from smp_memory.files.system import RealSystem
 from smp_memory.lifecycle.session_states import last_writes
 from smp_memory.model.candidates import CandidateRequest
 from smp_memory.model.ids import scheme_of
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.types import in_order, severity_rank
-from smp_memory.ownership import plain_bytes
 from smp_memory.privacy.fence import fence, nonce_from
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope

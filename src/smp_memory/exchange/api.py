@@ -33,7 +33,6 @@ from smp_memory.exchange.export import (
     write,
 )
 from smp_memory.files.disk import Disk
-from smp_memory.incomplete import SESSION_GONE, each_existing, left_out
 from smp_memory.model import ids
 from smp_memory.model.entry import CHANGE, PUT, Entry
 from smp_memory.model.history import SessionHistory
@@ -41,7 +40,8 @@ from smp_memory.model.ids import new_uid
 from smp_memory.model.rewrite_plan import RewritePlan
 from smp_memory.model.storage_reports import names_of
 from smp_memory.model.times import to_text
-from smp_memory.observation import observed
+from smp_memory.observe.incomplete import SESSION_GONE, each_existing, left_out
+from smp_memory.observe.tracing import observed
 from smp_memory.privacy.settings import checked, clean_reason, count_kinds, redactor_even_if_off, redactor_of
 from smp_memory.privacy.visibility import entries_for
 from smp_memory.write import validation

@@ -16,9 +16,9 @@ from smp_memory.errors import InvalidFormat, InvalidRecord, SessionCorrupt, from
 from smp_memory.exchange import file_format
 from smp_memory.exchange.file_format import Exported
 from smp_memory.files.disk import TEMPORARY, Disk
-from smp_memory.incomplete import errors
 from smp_memory.model.entry import CHANGE, PUT, Entry, is_revision
 from smp_memory.model.history import COLD
+from smp_memory.observe.incomplete import errors
 from smp_memory.privacy.anonymisation import Anonymiser, Placeholders, without_placeholders
 
 TYPE_CHECKING = False

@@ -3,7 +3,7 @@
 A succession counts if its new memory exists, is not deleted, is visible to the viewer, and is valid already. So a successor that was deleted
 or that begins later replaces nothing. One that has expired does: what it replaced does not come back.
 
-Which memory of a chain holds is decided from these steps by `smp_memory.model.succession.last_successors`.
+Which memory of a chain holds is decided from these steps by `smp_memory.model.statuses.last_successors`.
 Guarantees: a hidden memory, and what is behind it, cannot be distinguished from one that does not exist. The work is bounded: chains are
 followed for `_MOST_STEPS` steps, each with at most `_MOST_PAIRS` successions.
 """

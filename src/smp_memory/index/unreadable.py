@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 
-from smp_memory import incomplete
 from smp_memory.index.rows import PROBLEMS
 from smp_memory.model.reports import Problem
+from smp_memory.observe import incomplete
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

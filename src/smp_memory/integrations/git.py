@@ -26,11 +26,11 @@ from smp_memory.files.cold_segment import ColdSegment
 from smp_memory.files.disk import TEMPORARY, Disk
 from smp_memory.files.layouts import layout_named
 from smp_memory.files.layouts.layout import COLD_FILE, PRIVATE
+from smp_memory.files.ownership import plain_bytes
 from smp_memory.files.system import RealSystem
 from smp_memory.git.repository import DRIVER, DRIVER_CALL, Repository
 from smp_memory.integrations.hooks.file_edit import command_here
 from smp_memory.model.types import markdown_folders
-from smp_memory.ownership import plain_bytes
 from smp_memory.privacy.settings import checked, redactor_even_if_off
 from smp_memory.store.opening import user_state
 

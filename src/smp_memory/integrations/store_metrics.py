@@ -1,6 +1,6 @@
 """Metrics of a store: sessions, memories, sizes, damage, maintenance, hooks, audited actions. Computed when they are asked for.
 
-They describe the store, whichever process asks; what this process did is in `smp_memory.metrics`.
+They describe the store, whichever process asks; what this process did is in `smp_memory.observe.metrics`.
 
 Guarantees: nothing in the store is changed; only the index catches up, as for a query. Labels are known words (types, states,
 severities, hosts, tasks, actions): anything else counts as `other`, so that no text of a store becomes a label and the number of
@@ -18,25 +18,25 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import smp_memory
-from smp_memory import event_log
 from smp_memory.errors import SMPError
-from smp_memory.incomplete import SESSION_GONE
 from smp_memory.integrations.hooks.events import CLIENTS
 from smp_memory.integrations.hooks.session_state import FOLDER as HOOKS_FOLDER
 from smp_memory.integrations.hooks.session_state import LOG as HOOKS_LOG
 from smp_memory.lifecycle.maintenance import EVERY, last_runs
 from smp_memory.lifecycle.transitions import ACTIVE, ARCHIVED, CREATED, DECAYING, DELETED, IDLE
-from smp_memory.metrics import COUNTER, GAUGE, Metric, MetricSamples
 from smp_memory.model.candidates import PROBLEMS, CandidateRequest
 from smp_memory.model.history import COLD
 from smp_memory.model.storage_reports import names_of
 from smp_memory.model.types import KINDS, SEVERITIES, names_where
+from smp_memory.observe import event_log
+from smp_memory.observe.incomplete import SESSION_GONE
+from smp_memory.observe.metrics import COUNTER, GAUGE, Metric, MetricSamples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from smp_memory.memory import Memory
-    from smp_memory.metrics import Labels
+    from smp_memory.observe.metrics import Labels
     from smp_memory.search.port import SearchIndex
 
     Values = dict[Labels, float]

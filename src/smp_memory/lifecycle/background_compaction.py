@@ -20,12 +20,12 @@ import threading
 import time
 from datetime import datetime, timedelta
 
-from smp_memory import event_log
 from smp_memory.errors import SMPError
 from smp_memory.lifecycle.compaction import compact
 from smp_memory.lifecycle.open_session import process_notes
 from smp_memory.lifecycle.quota import Thresholds, compaction_target
 from smp_memory.model.times import EPOCH, to_moment, to_text
+from smp_memory.observe import event_log
 from smp_memory.scope import start_worker
 
 TYPE_CHECKING = False

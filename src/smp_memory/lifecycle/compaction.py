@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 
-from smp_memory import event_log
 from smp_memory.config.settings import REMOVE
 from smp_memory.errors import (
     CompactionFailed,
@@ -21,7 +20,6 @@ from smp_memory.errors import (
     StorageError,
     from_os_error,
 )
-from smp_memory.incomplete import memory_not_found
 from smp_memory.lifecycle import consolidation
 from smp_memory.lifecycle.compaction_plan import plan
 from smp_memory.lifecycle.consolidation import THRESHOLD, Duplicates, merged
@@ -32,7 +30,9 @@ from smp_memory.model.rewrite_plan import ColdMove, RewritePlan
 from smp_memory.model.storage_reports import MovedEntries, TidyReport
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
-from smp_memory.observation import observed
+from smp_memory.observe import event_log
+from smp_memory.observe.incomplete import memory_not_found
+from smp_memory.observe.tracing import observed
 from smp_memory.write.operations import Batch, Delete, Update, admit, id_of
 from smp_memory.write.path import Writer
 

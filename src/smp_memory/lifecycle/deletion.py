@@ -12,7 +12,6 @@ from datetime import timedelta
 from smp_memory import search
 from smp_memory.config.settings import REMOVE
 from smp_memory.errors import InvalidQuery, InvalidRecord, MemoryNotFound
-from smp_memory.incomplete import each_existing
 from smp_memory.lifecycle import clock_state
 from smp_memory.lifecycle.compaction import cold_ids_among, cold_records, missing_memory, restore_cold
 from smp_memory.lifecycle.open_session import OpenSession, open_session
@@ -20,7 +19,8 @@ from smp_memory.lifecycle.purge import PurgeNotes, purge_due, trashed
 from smp_memory.model.deletions import Deletion, Purged, Receipt, Restoration
 from smp_memory.model.storage_reports import names_of
 from smp_memory.model.times import parse, to_moment, to_text
-from smp_memory.observation import observed
+from smp_memory.observe.incomplete import each_existing
+from smp_memory.observe.tracing import observed
 from smp_memory.privacy.fence import strip_reason
 from smp_memory.privacy.settings import clean_reason
 from smp_memory.search.query import SORT_NAMES, Query

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary, WeakSet
 
-from smp_memory import event_log
 from smp_memory.config.settings import REMOVE, WRITE
 from smp_memory.errors import SessionArchived, SessionCorrupt, SizeLimitExceeded, SMPError, StorageCorrupt
-from smp_memory.incomplete import report_settings
 from smp_memory.model.history import COLD
 from smp_memory.model.times import to_text
-from smp_memory.observation import observe, write_operation
+from smp_memory.observe import event_log
+from smp_memory.observe.incomplete import report_settings
+from smp_memory.observe.tracing import observe, write_operation
 from smp_memory.privacy.settings import session_settings
 from smp_memory.scope import Scope
 from smp_memory.write.operations import Batch, Delete

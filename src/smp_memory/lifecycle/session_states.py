@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.config.settings import REMOVE
 from smp_memory.errors import SMPError
-from smp_memory.incomplete import each_existing
 from smp_memory.lifecycle.clock_trust import NO_EVIDENCE, Evidence
 from smp_memory.lifecycle.transitions import (
     SessionTimes,
@@ -29,6 +28,7 @@ from smp_memory.lifecycle.transitions import (
 )
 from smp_memory.model.storage_reports import ARCHIVED, DELETED, SessionHead
 from smp_memory.model.times import EPOCH, to_moment, to_text
+from smp_memory.observe.incomplete import each_existing
 
 if TYPE_CHECKING:
     from smp_memory.store.port import Store

@@ -20,9 +20,9 @@ import json
 import os
 import time
 
-from smp_memory import event_log
 from smp_memory.errors import SMPError
 from smp_memory.model.times import system_clock, to_text
+from smp_memory.observe import event_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,12 +21,12 @@ from types import SimpleNamespace
 from weakref import WeakKeyDictionary
 
 from smp_memory.errors import InvalidQuery, SMPError
-from smp_memory.incomplete import archive_problem, each_existing
 from smp_memory.model.entry import PUT, Entry
 from smp_memory.model.history import COLD, PausedCollection, SessionHistory
 from smp_memory.model.hits import Hits
 from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.model.times import EPOCH, to_text
+from smp_memory.observe.incomplete import archive_problem, each_existing
 from smp_memory.search.ranking import sort_key
 
 TYPE_CHECKING = False

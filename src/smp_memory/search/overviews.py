@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from smp_memory.errors import SessionCorrupt, StorageCorrupt
-from smp_memory.incomplete import each_existing
 from smp_memory.model.candidates import CandidateRequest
 from smp_memory.model.decay import DecayInputs
 from smp_memory.model.record import Records
 from smp_memory.model.storage_reports import names_of
 from smp_memory.model.times import to_microseconds, to_text
+from smp_memory.observe.incomplete import each_existing
 from smp_memory.overview import activity, summary
 from smp_memory.overview.topics import USER, overview_items
 from smp_memory.overview.topics import topics as topics_of_records

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from smp_memory.errors import InvalidRecord, MemoryNotFound, maps_errors
-from smp_memory.incomplete import with_unreadable
 from smp_memory.model.record import Records
 from smp_memory.model.reports import Stats
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.model.types import kind_of
+from smp_memory.observe.incomplete import with_unreadable
 from smp_memory.write.operations import id_of
 from smp_memory.write.validation import quoted
 

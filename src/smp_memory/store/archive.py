@@ -23,7 +23,6 @@ import os
 from collections import Counter
 from typing import Any, NamedTuple
 
-from smp_memory import incomplete
 from smp_memory.errors import (
     LayoutMismatch,
     SessionCorrupt,
@@ -46,6 +45,7 @@ from smp_memory.model.history import COLD
 from smp_memory.model.reports import Problem
 from smp_memory.model.storage_reports import SessionHead
 from smp_memory.model.times import to_text
+from smp_memory.observe import incomplete
 from smp_memory.store import archive_names
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.convert import contents_of

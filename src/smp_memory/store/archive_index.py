@@ -21,7 +21,6 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from smp_memory import event_log
 from smp_memory.errors import (
     DurabilityUnknown,
     SessionCorrupt,
@@ -36,6 +35,7 @@ from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.files.lock import SessionLock
 from smp_memory.model import ids
 from smp_memory.model.storage_reports import ARCHIVED, DELETED, SessionHead
+from smp_memory.observe import event_log
 from smp_memory.store import archive_names
 from smp_memory.store.layout_detection import layout_in, names_below
 

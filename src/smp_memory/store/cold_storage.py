@@ -20,7 +20,7 @@ from smp_memory.model.entry import CHANGE, PUT, is_revision
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.reports import Problem
 from smp_memory.model.storage_reports import ColdMemory
-from smp_memory.store.rewrite import position_of
+from smp_memory.store.rewrite import SessionEdit, position_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -28,11 +28,11 @@ from datetime import timedelta
 from typing import Any
 
 from smp_memory.errors import Busy, Corrupt, StorageError
+from smp_memory.files.ownership import merged_by
 from smp_memory.model import ids
 from smp_memory.model.entry import DELETE, RESTORE
 from smp_memory.model.storage_reports import RecordedDeletion
 from smp_memory.model.times import later, to_moment, to_text
-from smp_memory.ownership import merged_by
 from smp_memory.store import archive_names
 from smp_memory.store.archive_index import ArchiveIndex
 

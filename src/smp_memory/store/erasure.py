@@ -19,7 +19,6 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from smp_memory import event_log
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SMPError
 from smp_memory.files.disk import Disk
 from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, COLD_FILE
@@ -30,6 +29,7 @@ from smp_memory.index.inspection import scrub
 from smp_memory.lifecycle.purge import PurgeNotes
 from smp_memory.model.ids import check
 from smp_memory.model.storage_reports import DELETED
+from smp_memory.observe import event_log
 from smp_memory.privacy.audit import AuditFile
 from smp_memory.store import archive_erasure, session_edits
 from smp_memory.store.archive_index import ArchiveIndex

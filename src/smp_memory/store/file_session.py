@@ -13,7 +13,6 @@ import threading
 import weakref
 from functools import partial
 
-from smp_memory import event_log, incomplete
 from smp_memory.errors import (
     MemoryNotFound,
     SessionCorrupt,
@@ -30,6 +29,7 @@ from smp_memory.files.user_state import PlanApproval
 from smp_memory.files.writer import SessionWriter
 from smp_memory.model.history import COLD, HOT, SessionHistory
 from smp_memory.model.session_info import FORMAT
+from smp_memory.observe import event_log, incomplete
 from smp_memory.privacy.settings import session_settings
 from smp_memory.store import session_metadata
 from smp_memory.store.durability import GroupCommit

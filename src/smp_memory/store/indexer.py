@@ -17,7 +17,6 @@ import threading
 import time
 from functools import partial
 
-from smp_memory import metrics
 from smp_memory.errors import SMPError, from_os_error, is_failure
 from smp_memory.files.partial_reader import IncrementReader
 from smp_memory.files.span_reader import SpanReader
@@ -27,7 +26,8 @@ from smp_memory.index.rows import IndexBusy, IndexUnusable
 from smp_memory.index.unreadable import save_problems
 from smp_memory.model.clone_merge import ReadableIds
 from smp_memory.model.history import RecordHistory
-from smp_memory.observation import INDEX, observe
+from smp_memory.observe import metrics
+from smp_memory.observe.tracing import INDEX, observe
 from smp_memory.store import missing_vectors
 from smp_memory.store.change_detection import ChangeDetector, are_settled
 from smp_memory.store.record_reader import MARK, RecordReader

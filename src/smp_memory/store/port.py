@@ -35,7 +35,7 @@ Guarantees of every backend
 
 Parts that another backend can use: `index.full_text_index.FullTextIndex` (the search port over a feed of its own), `index.history_index` (the same
 for histories in RAM), `lifecycle.purge`,
-`files.user_state` and `files.activity` (state of the user outside of the store), `smp_memory.incomplete` (reporting of
+`files.user_state` and `files.activity` (state of the user outside of the store), `smp_memory.observe.incomplete` (reporting of
 what could not be read).
 """
 

@@ -11,10 +11,10 @@ import os
 from smp_memory.errors import SMPError
 from smp_memory.files.entry_fields import decode_entries
 from smp_memory.files.span_reader import SpanReader
-from smp_memory.incomplete import SESSION_GONE, left_out
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.model.clone_merge import ReadableIds
 from smp_memory.model.history import RecordHistory
+from smp_memory.observe.incomplete import SESSION_GONE, left_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from smp_memory import event_log
 from smp_memory.errors import SessionExists, StorageCorrupt, StorageError, done_before_failure, from_os_error
 from smp_memory.files.disk import TEMPORARY
 from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, PRIVATE
@@ -18,6 +17,7 @@ from smp_memory.files.reader import SessionReader
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.ids import new_uid
 from smp_memory.model.storage_reports import ARCHIVED, DELETED
+from smp_memory.observe import event_log
 
 if TYPE_CHECKING:
     from smp_memory.files.layouts.layout import Layout

@@ -35,7 +35,6 @@ import re
 import time
 from datetime import UTC, datetime
 
-from smp_memory import event_log
 from smp_memory.errors import InvalidRecord, SMPError
 from smp_memory.files.codec import signature
 from smp_memory.files.disk import identity
@@ -48,6 +47,7 @@ from smp_memory.model.history import RecordHistory
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.times import parse, to_text
 from smp_memory.model.types import KINDS
+from smp_memory.observe import event_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -32,6 +32,7 @@ from smp_memory.config.settings import WRITE
 from smp_memory.errors import SessionCorrupt, SMPError, StorageCorrupt, StorageError
 from smp_memory.files.entry_fields import fold_entries
 from smp_memory.files.layouts.layout import AS_OF, NOTICE, OVERVIEW_FILES, OVERVIEWS
+from smp_memory.files.ownership import merged_by
 from smp_memory.files.yaml_text import emit_mapping
 from smp_memory.model.record import same
 from smp_memory.model.session_info import GLOBAL_SESSION, SessionFigures, SessionInfo
@@ -39,7 +40,6 @@ from smp_memory.model.storage_reports import TidyReport
 from smp_memory.model.times import to_text
 from smp_memory.overview.activity import agents_of, timeline_of
 from smp_memory.overview.topics import overview_items, topics_of
-from smp_memory.ownership import merged_by
 from smp_memory.store.rewrite import SessionEdit, entries_of, position_of, rewrite
 from smp_memory.store.shared_files import renew
 

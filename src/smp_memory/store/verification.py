@@ -11,7 +11,6 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from smp_memory import event_log
 from smp_memory.config.settings import setting_advice
 from smp_memory.errors import InvalidRecord, SessionCorrupt
 from smp_memory.files.codec import CONFLICT, EDITED, NOT_KNOWN, SIGNED, TORN, Piece
@@ -25,6 +24,7 @@ from smp_memory.model.entry import PUT
 from smp_memory.model.history import overlaid_problems
 from smp_memory.model.reports import Problem, Report
 from smp_memory.model.session_info import SessionInfo
+from smp_memory.observe import event_log
 from smp_memory.privacy.settings import session_settings
 from smp_memory.store import foreign_files
 from smp_memory.store.archive import archive_problems

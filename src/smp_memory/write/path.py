@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Protocol, Unpack
 
-    from smp_memory.model.record import AgentState, Artifact, Decision, Finding, Learning, Preference, Record, Turn
-    from smp_memory.model.types import Kind
-    from smp_memory.options import (
+    from smp_memory.model.options import (
         ArtifactFields,
         CommonFields,
         DecisionFields,
@@ -35,6 +33,8 @@ if TYPE_CHECKING:
         PreferenceFields,
         TurnFields,
     )
+    from smp_memory.model.record import AgentState, Artifact, Decision, Finding, Learning, Preference, Record, Turn
+    from smp_memory.model.types import Kind
     from smp_memory.privacy.redaction import RedactedSpan, Redactor
 
     class WriteRules(Protocol):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smp_memory
-from smp_memory.agent_memory import AgentMemory
+from smp_memory.agents.agent_memory import AgentMemory
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.testing import FrozenClock
 

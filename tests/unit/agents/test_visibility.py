@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.agent_memory import AgentMemory
+from smp_memory.agents.agent_memory import AgentMemory
 from smp_memory.errors import MemoryNotFound, NotAllowed, SMPError
 from smp_memory.model.candidates import GUARDED, CandidateRequest
 from smp_memory.model.types import KINDS

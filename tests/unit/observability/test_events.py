@@ -14,15 +14,16 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory import event_log, index
+from smp_memory import index
 from smp_memory.errors import SessionArchived, SessionExists, StorageError, StorageReadOnly
 from smp_memory.files import reconciliation
 from smp_memory.files.disk import Disk
 from smp_memory.files.journal import Journal, Plan
 from smp_memory.files.system import RealSystem
-from smp_memory.incomplete import each_existing
-from smp_memory.json_logging import JsonFormatter
 from smp_memory.lifecycle import background_compaction
+from smp_memory.observe import event_log
+from smp_memory.observe.incomplete import each_existing
+from smp_memory.observe.json_logging import JsonFormatter
 from tests.session_files import storage_of
 
 MARK = "zebrafish"
@@ -264,7 +265,7 @@ def test_vectors_missing(emitted: Emitted, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_every_documented_event_is_named_in_a_test() -> None:
-    root = Path(event_log.__file__).parents[2]
+    root = Path(event_log.__file__).parents[3]
     rows = [line for line in (root / "docs" / "observability.md").read_text("utf-8").splitlines() if line.startswith("| `smp_memory")]  # fmt: skip
     documented = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row.split("|")[2])}
     tests = "\n".join(path.read_text("utf-8") for path in (root / "tests").rglob("test_*.py"))

@@ -20,7 +20,6 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
 
 import smp_memory
-from smp_memory import metrics
 from smp_memory.integrations.prometheus import (
     CONTENT_TYPES,
     OPENMETRICS,
@@ -32,6 +31,7 @@ from smp_memory.integrations.prometheus import (
 )
 from smp_memory.integrations.store_metrics import STORE, store_samples
 from smp_memory.memory import Memory
+from smp_memory.observe import metrics
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.agent_memory import agent_in
+from smp_memory.agents.agent_memory import agent_in
+from smp_memory.agents.party import merge_similar_findings
 from smp_memory.context.builder import MAX_TOKENS, MOST_TURNS
 from smp_memory.context.visible_sessions import VisibleSessions
 from smp_memory.errors import NotAllowed, SMPError
@@ -47,11 +48,10 @@ from smp_memory.integrations.bmad.macp_messages import (
 from smp_memory.model.record import copied
 from smp_memory.model.statuses import is_settled
 from smp_memory.model.times import to_text
-from smp_memory.party import merge_similar_findings
 from smp_memory.privacy.visibility import Viewer
 
 if TYPE_CHECKING:
-    from smp_memory.agent_memory import AgentMemory
+    from smp_memory.agents.agent_memory import AgentMemory
     from smp_memory.memory import Memory
     from smp_memory.model.record import Record
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from smp_memory.agent_memory import AgentMemory, agent_in
+from smp_memory.agents.agent_memory import AgentMemory, agent_in
 from smp_memory.errors import InvalidFormat, InvalidRecord, NotAllowed, from_os_error
 from smp_memory.files.yaml_text import yaml_library
 from smp_memory.model.statuses import is_settled

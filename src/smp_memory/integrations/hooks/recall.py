@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from smp_memory import incomplete, search
+from smp_memory import search
 from smp_memory.config.settings import RECORD
 from smp_memory.discovery import folder_of_store
 from smp_memory.integrations.hooks import session_state
@@ -23,6 +23,7 @@ from smp_memory.model.ids import is_valid
 from smp_memory.model.statuses import is_settled
 from smp_memory.model.times import Clock
 from smp_memory.model.types import KINDS
+from smp_memory.observe import incomplete
 from smp_memory.privacy.fence import strip
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope

@@ -19,7 +19,6 @@ from __future__ import annotations
 import os
 import time
 
-from smp_memory import incomplete
 from smp_memory.config.settings import RECORD
 from smp_memory.discovery import folder_of_store
 from smp_memory.errors import InvalidRecord, SessionExists, SessionNotFound
@@ -41,6 +40,7 @@ from smp_memory.integrations.hooks.transcripts import (
 from smp_memory.memory import Memory, open_memory
 from smp_memory.model.storage_reports import names_of
 from smp_memory.model.types import names_where
+from smp_memory.observe import incomplete
 from smp_memory.privacy.settings import redaction_notice
 
 TYPE_CHECKING = False

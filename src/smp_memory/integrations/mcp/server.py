@@ -31,12 +31,12 @@ from mcp_types import Tool, ToolAnnotations
 import smp_memory
 from smp_memory.context.budget import one_line
 from smp_memory.errors import InvalidRecord, SMPError, from_os_error
-from smp_memory.incomplete import describe
 from smp_memory.integrations.hooks.last_calls import MCP, note_call
 from smp_memory.integrations.mcp import answers, arguments, read_tools, write_tools
 from smp_memory.integrations.mcp.answers import fit_lines
 from smp_memory.integrations.mcp.arguments import read, schema_of
 from smp_memory.integrations.mcp.write_tools import sessions
+from smp_memory.observe.incomplete import describe
 from smp_memory.privacy.fence import escape_marks, fence
 from smp_memory.search import overviews, path
 

@@ -16,7 +16,6 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
-from smp_memory import event_log
 from smp_memory.errors import SMPError
 from smp_memory.integrations.prometheus import PATH as METRICS_PATH
 from smp_memory.integrations.prometheus import MetricsApp
@@ -37,6 +36,7 @@ from smp_memory.integrations.web.pages import (
     trash,
 )
 from smp_memory.integrations.web.request import Inspector, PageRequest
+from smp_memory.observe import event_log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -14,8 +14,8 @@ from functools import wraps
 from sys import modules
 from time import monotonic
 
-from smp_memory import event_log, metrics
 from smp_memory.errors import Corrupt, SMPError
+from smp_memory.observe import event_log, metrics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

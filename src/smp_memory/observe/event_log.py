@@ -1,7 +1,7 @@
 """Structured log events of SMP, through the standard `logging` module.
 
 Every event has a logger `smp_memory.<component>`, a level, a name, a message, the session concerned and figures. docs/observability.md lists
-all of them; `smp_memory.json_logging.JsonFormatter` writes them as JSON. Every event is counted (`smp_memory.metrics`), printed or not,
+all of them; `smp_memory.observe.json_logging.JsonFormatter` writes them as JSON. Every event is counted (`smp_memory.observe.metrics`), printed or not,
 except those for debugging: one for each operation, made only if somebody reads it (`debug_logger`), because a histogram counts operations.
 
 Guarantees: no event contains the content of a memory, a query or a secret. An event costs one lookup as long as `logging` is not
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 
-from smp_memory import metrics
+from smp_memory.observe import metrics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

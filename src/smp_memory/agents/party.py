@@ -19,7 +19,7 @@ import random
 import time
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.agent_memory import agent_in
+from smp_memory.agents.agent_memory import agent_in
 from smp_memory.errors import Conflict, InvalidRecord, MemoryNotFound
 from smp_memory.lifecycle.consolidation import find_duplicates
 from smp_memory.model.times import to_text
@@ -28,7 +28,7 @@ from smp_memory.text.tokenizer import without_signs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from smp_memory.agent_memory import AgentMemory
+    from smp_memory.agents.agent_memory import AgentMemory
     from smp_memory.context.builder import Context
     from smp_memory.memory import Memory
     from smp_memory.model.record import Decision, Finding, Record, Turn

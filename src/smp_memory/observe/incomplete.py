@@ -13,9 +13,9 @@ from __future__ import annotations
 import os
 import re
 
-from smp_memory import event_log, metrics
 from smp_memory.errors import MemoryNotFound, SessionArchived, SessionNotFound, SMPError
 from smp_memory.model.reports import Problem
+from smp_memory.observe import event_log, metrics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """A formatter for `logging` that writes one JSON object per line.
 
     handler = logging.StreamHandler()
-    handler.setFormatter(smp_memory.json_logging.JsonFormatter())
+    handler.setFormatter(smp_memory.observe.json_logging.JsonFormatter())
     logging.getLogger("smp_memory").addHandler(handler)
 
 Guarantees: every record becomes one line of valid JSON in ASCII, whatever its message contains. Of an exception only the type is

@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import InvalidRecord, NotAllowed
-from smp_memory.incomplete import memory_not_found
 from smp_memory.model.types import KINDS
+from smp_memory.observe.incomplete import memory_not_found
 from smp_memory.privacy.visibility import VISIBLE_TO_ALL
 from smp_memory.search.records import find
 from smp_memory.write.batch_resolver import HIGHEST

@@ -7,7 +7,7 @@
 
 Guarantees: every read gives what `smp_memory.privacy.visibility` lets the agent see; what it may not see is not
 counted and not named, and an error for it is the same as for what does not exist. Every write is attributed to the agent
-(`smp_memory.agent_rights`).
+(`smp_memory.agents.rights`).
 Non-guarantees: files are files; this keeps agents apart that use SMP, it does not lock anybody out of the disk.
 """
 
@@ -16,13 +16,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from smp_memory import exchange, lifecycle, search
-from smp_memory.agent_rights import AgentRights
+from smp_memory.agents.rights import AgentRights
 from smp_memory.errors import SessionNotFound, maps_errors
-from smp_memory.incomplete import memory_not_found
 from smp_memory.model import ids
 from smp_memory.model.record import Records
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.times import to_text
+from smp_memory.observe.incomplete import memory_not_found
 from smp_memory.privacy.visibility import Viewer, history_for
 from smp_memory.scope import Scope
 from smp_memory.text.tokenizer import without_signs
@@ -35,16 +35,14 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Unpack
 
-    from smp_memory.agent_rights import Guard
+    from smp_memory.agents.rights import Guard
     from smp_memory.context.builder import Context
     from smp_memory.errors import MemoryNotFound
     from smp_memory.lifecycle.consolidation import Duplicates
     from smp_memory.memory import Memory
     from smp_memory.model.deletions import Trashed
     from smp_memory.model.hits import Hit, Hits, Related
-    from smp_memory.model.record import AgentState, Artifact, Decision, Finding, Learning, Preference, Record, Turn
-    from smp_memory.model.session_info import SessionInfo
-    from smp_memory.options import (
+    from smp_memory.model.options import (
         ArtifactFields,
         CommonFields,
         DecisionFields,
@@ -58,6 +56,8 @@ if TYPE_CHECKING:
         TurnFields,
         WatchOptions,
     )
+    from smp_memory.model.record import AgentState, Artifact, Decision, Finding, Learning, Preference, Record, Turn
+    from smp_memory.model.session_info import SessionInfo
     from smp_memory.overview.activity import Participants, Timeline
     from smp_memory.overview.summary import SessionSummary
     from smp_memory.overview.topics import Topics
