@@ -116,6 +116,19 @@ def test_dialog_closes_with_escape_and_cancel_and_changes_nothing(
     assert session.get("FIND-0001").revision == 1
 
 
+def test_key_right_after_a_dialog_was_closed_is_taken(visitor: Visitor, session: SessionMemory) -> None:
+    """The browser leaves the focus in the closed dialog until the next frame, so the key still goes there."""
+    page = visitor.go("/memory/review/FIND-0001")
+    page.keyboard.press("e")
+    page.wait_for_selector("dialog[open] textarea:focus")
+    page.evaluate("""() => {
+        const typed = document.activeElement;
+        typed.closest("dialog").close();
+        typed.dispatchEvent(new KeyboardEvent("keydown", {key: "r", bubbles: true, cancelable: true}));
+    }""")
+    page.get_by_role("dialog", name="Relate FIND-0001").wait_for()
+
+
 def test_erasure_needs_the_typed_id(visitor: Visitor, session: SessionMemory) -> None:
     page = visitor.go("/memory/review/FIND-0001")
     page.get_by_text("More", exact=True).click()

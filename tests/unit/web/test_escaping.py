@@ -244,7 +244,7 @@ def test_hostile_text_in_addresses_forms_and_notices_is_inert(
 
 @given(st.text())
 def test_no_text_becomes_markup(text: str) -> None:
-    made = renderer._ENVIRONMENT.from_string('<p title="{{ text }}">{{ text }}</p>').render(text=text)
+    made = renderer.ENVIRONMENT.from_string('<p title="{{ text }}">{{ text }}</p>').render(text=text)
     inside = made.removeprefix("<p").removesuffix("</p>")
     assert inside.count("<") == 0
     assert inside.count(">") == 1
@@ -272,8 +272,8 @@ def test_every_attribute_with_a_value_is_quoted_in_templates() -> None:
 
 def test_templates_know_every_name_that_they_use() -> None:
     with pytest.raises(Exception, match="undefined"):
-        renderer._ENVIRONMENT.from_string("{{ mistyped }}").render()
+        renderer.ENVIRONMENT.from_string("{{ mistyped }}").render()
 
 
 def test_templates_are_compiled_once() -> None:
-    assert renderer._ENVIRONMENT.get_template("memory.html") is renderer._ENVIRONMENT.get_template("memory.html")
+    assert renderer.ENVIRONMENT.get_template("memory.html") is renderer.ENVIRONMENT.get_template("memory.html")

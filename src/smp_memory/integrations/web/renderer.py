@@ -57,7 +57,7 @@ def _environment() -> Environment:
     return made
 
 
-_ENVIRONMENT = _environment()
+ENVIRONMENT = _environment()
 
 
 def page(
@@ -65,7 +65,7 @@ def page(
 ) -> Response:
     """A whole page. `current` is the name of the entry in the navigation that it belongs to."""
     name = request.get("done")
-    html = _ENVIRONMENT.get_template(template).render(
+    html = ENVIRONMENT.get_template(template).render(
         request=request,
         now=request.now,
         title=title,

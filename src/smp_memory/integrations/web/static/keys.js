@@ -2,7 +2,8 @@
 // Loaded in the head, before anything is shown, so that no key is lost while the page and its modules load. What a key does is looked up when it is
 // pressed; an action is a click on its link, which is a page of its own until the modules make it a dialog.
 {
-  const isTyping = (element) => element.closest?.("input, textarea, select, [contenteditable]") && !element.matches("input[type=range], input[type=checkbox]");
+  // A dialog that was just closed keeps the focus until the next frame: nobody types there any more.
+  const isTyping = (element) => element.closest?.("input, textarea, select, [contenteditable]") && !element.matches("input[type=range], input[type=checkbox], dialog:not([open]) *");
   const showHelp = () => document.getElementById("help")?.showModal();
   let isGoing = false;
 
