@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,8 +34,9 @@ class Machine:
 
     def open(self, **arguments: Any) -> smp_memory.Memory:
         """Open the store as any program does, and wait for the maintenance that this starts."""
+        running = set(threading.enumerate())
         memory = smp_memory.open(self.root, config={"durability": "os"}, **arguments)
-        for worker in memory.store._workers:
+        for worker in set(threading.enumerate()) - running:
             worker.join()
         return memory
 
