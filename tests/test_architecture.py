@@ -160,6 +160,17 @@ def test_names_of_tests_are_statements() -> None:
     assert sum(name.startswith("test_") for _, name in names) > 1000  # the tests were found
 
 
+# Tests that still name private attributes of the code under test. The number only becomes smaller.
+FILES_WITH_PRIVATE_NAMES = 41
+PRIVATE = re.compile(r"(?<!\bself)(?<!\bcls)(?<!\bos)(?<!\bsys)(?<=[\w\])])\._[a-z]\w*")
+NOT_PRIVATE = {"._replace", "._repr_html_", "._actions", "._option_string_actions", "._httpx_utils", "._yaml"}
+
+
+def test_number_of_test_files_with_private_names_does_not_grow() -> None:
+    found = [str(path.relative_to(ROOT)) for path in TESTS if set(PRIVATE.findall(source(path))) - NOT_PRIVATE]
+    assert len(found) <= FILES_WITH_PRIVATE_NAMES, found
+
+
 def test_docstring_of_errors_shows_every_error_with_its_code() -> None:
     drawing = smp_memory.errors.__doc__ or ""
     codes: dict[str, str] = {}

@@ -10,7 +10,6 @@ import pytest
 
 import smp_memory
 from smp_memory.files.layouts import NAMES
-from smp_memory.observe import incomplete
 from tests.conformance.layout_files import filled, opened
 from tests.conformance.test_incomplete_answers import damaged
 
@@ -44,7 +43,6 @@ def test_plain_lists_log_the_unreadable_entry(
     session = opened(tmp_path)
     session.query("python")  # the index knows the session
     session = opened(tmp_path)
-    incomplete._logged.clear()
     with caplog.at_level(logging.WARNING, logger="smp_memory"):
         session.find_related("DEC-0001") if name == "find_related" else session.deleted()
     assert f"{path}:{line}" in caplog.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +17,6 @@ import smp_memory
 from smp_memory.files.layouts import NAMES
 from smp_memory.lifecycle import clock_state
 from smp_memory.lifecycle.maintenance import EVERY, run_cheap_tasks
-from smp_memory.scope import join_workers
 from smp_memory.testing import FrozenClock, MachineClock
 
 LAYOUTS = pytest.mark.parametrize("layout", NAMES)
@@ -34,8 +34,10 @@ class Machine:
 
     def open(self, **arguments: Any) -> smp_memory.Memory:
         """Open the store as any program does, and wait for the maintenance that this starts."""
+        running = set(threading.enumerate())
         memory = smp_memory.open(self.root, config={"durability": "os"}, **arguments)
-        join_workers(memory.store)
+        for worker in set(threading.enumerate()) - running:
+            worker.join()
         return memory
 
     def states(self) -> dict[str, str]:
