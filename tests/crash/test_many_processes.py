@@ -193,7 +193,7 @@ written = []
 
 def write(name):
     number = 0
-    while not stop.is_set():
+    while not stop.is_set() and number < 5000:  # a busy machine may take minutes for the forks: not beyond the quota
         written.append(session.add_decision(f"{name} {number}").id)
         number += 1
 
