@@ -266,7 +266,7 @@ class SqliteStore:
         session: str,
         origin: str,
         state: str,
-        note: Callable[[SessionHead], dict[str, Any]] = lambda head: head.metadata,
+        note: Callable[[SessionHead, list[Any]], dict[str, Any]] = lambda head, _: head.metadata,
         audit: Callable[[], object] = lambda: None,
         *,
         path: str | None = None,
@@ -297,7 +297,11 @@ class SqliteStore:
             state = ARCHIVED if head.metadata["state"] == ARCHIVED else LIVE
             self._set_state(number, state, head.metadata["before"])
         else:
-            about = {} if state == LIVE else note(head)
+            records = []
+            if state == ARCHIVED:
+                every = self.session(session).view(lambda history: list(history.histories.values()))
+                records = [each.record(session) for each in every]
+            about = {} if state == LIVE else note(head, records)
             self._set_state(number, state, {"before": head.metadata, **about} if state == DELETED else about)
         return next(each for each in self.sessions(state, id=session) if each.path == head.path)
 

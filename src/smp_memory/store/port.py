@@ -33,11 +33,11 @@ Guarantees of every backend
                closed store StoreClosed. Errors of the operating system and of a database
                are mapped to StorageError and its kinds.
 
-Parts that another backend can use: `store.searcher.Searcher` (every query of `IndexSearcher` over an `index.Index`),
-`store.visible_index` (the same for a viewer), `store.history_index` (an index in RAM of histories), `store.examination`
-(`Store.examine` without checks of the backend's own), `policies.purge`,
-`files.user_state` and `files.activity` (state of the user outside of the store), `smp_memory.incomplete` (reporting of
-what could not be read).
+What a backend writes itself: `Store`, `SessionStore` and an `AppendLog` for the audit log. What it can take as it is: the state of
+the user outside of the store (`files.user_state`) and in it the access logs (`files.activity`), `store.searcher.Searcher` (every query of
+`IndexSearcher` over an `index.Index`), `store.visible_index` (the same for a viewer), `store.history_index` (an index in RAM of histories),
+`store.examination` (`Store.examine` without checks of the backend's own), `policies.purge`, `smp_memory.incomplete` (reporting of what
+could not be read). `FileFeatures` is for a store in files alone: callers ask for it (`store.files is not None`).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     Admit = Callable[[int, int], None]  # used bytes, new bytes; raises SizeLimitExceeded
     Histories = Mapping[str, Mapping[str, RecordHistory]]  # by session and id
-    Note = Callable[[SessionHead], dict[str, Any]]
+    Note = Callable[[SessionHead, list[Record]], dict[str, Any]]
 
 
 class BatchPort(Protocol):
@@ -277,7 +277,10 @@ class SessionStore(Protocol):
 
 
 class Store(Protocol):
-    """Sessions by id, with an index, an audit log, access logs and state of the user."""
+    """Sessions by id, with an index, an audit log, access logs and state of the user.
+
+    A backend gets from its opener a function `admit(session, used, new, quota_bytes)` that raises SizeLimitExceeded.
+    """
 
     root: str  # where it is: a folder or an address; for people, and to open it again
     config: Config
@@ -351,8 +354,9 @@ class Store(Protocol):
             DELETED → DELETED            only the metadata changes
             DELETED → PURGED             removed for good: the one deleted first, or that with this `path`
 
-        `note` makes `SessionHead.metadata` of the new state; it is called under the lock with the session as it was. `audit` is called
-        when the session has moved, and before any content is gone, so that no purge goes unrecorded. Raises SessionNotFound.
+        `note` makes `SessionHead.metadata` of the new state; it is called under the lock with the session as it was, and its records
+        if it is to be archived (entries that cannot be read move along, and are reported by the name of the archive). `audit` is
+        called when the session has moved, and before any content is gone, so that no purge goes unrecorded. Raises SessionNotFound.
         """
 
     def purge_archives(
@@ -425,9 +429,7 @@ class Store(Protocol):
 class FileFeatures(Protocol):
     """What a store in files has besides: layouts, and files of other programs and of people. No other store needs it."""
 
-    clock: (
-        Callable[[], datetime] | None
-    )  # the clock that the store was opened with, for figures in files; set by the caller
+    clock: Callable[[], datetime] | None  # that the store was opened with, for figures in files; set by the caller
 
     def convert(self, to: str, progress: Callable[[str], None] | None = None) -> None:
         """Convert the store to another layout, in place."""
