@@ -270,7 +270,7 @@ class SqliteStore:
         session: str,
         origin: str,
         state: str,
-        note: Callable[[SessionHead], dict[str, Any]] = lambda head: head.metadata,
+        note: Callable[[SessionHead, list[Any]], dict[str, Any]] = lambda head, _: head.metadata,
         audit: Callable[[], object] = lambda: None,
         *,
         path: str | None = None,
@@ -301,7 +301,11 @@ class SqliteStore:
             state = ARCHIVED if head.metadata["state"] == ARCHIVED else LIVE
             self._set_state(number, state, head.metadata["before"])
         else:
-            about = {} if state == LIVE else note(head)
+            records = []
+            if state == ARCHIVED:
+                every = self.session(session).history().histories.values()
+                records = [record for each in every if (record := each.record(session)) is not None]
+            about = {} if state == LIVE else note(head, records)
             self._set_state(number, state, {"before": head.metadata, **about} if state == DELETED else about)
         return next(each for each in self.sessions(state, id=session) if each.path == head.path)
 

@@ -340,7 +340,7 @@ class _Maintenance:
     def _announce(self, deleted: SessionHead) -> bool:
         """Record that a purge is due; a check at least a day later may carry it out. False if the session is gone."""
 
-        def record(head: SessionHead) -> dict[str, Any]:
+        def record(head: SessionHead, _: object) -> dict[str, Any]:
             fields, passed = {**head.metadata, "purge_announced": to_text(self._now)}, self._evidence.passed
             return fields if passed is None else {**fields, "passed_seconds": round(passed.total_seconds(), 3)}
 

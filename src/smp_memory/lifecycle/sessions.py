@@ -18,13 +18,14 @@ from smp_memory.privacy.settings import clean_reason, redaction_notice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from smp_memory.lifecycle.session_states import SessionState
+    from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.model.storage_reports import SessionHead
     from smp_memory.scope import Scope
+    from smp_memory.store.port import Note
 
 _EVENTS = {  # by action of the audit log: the event of the log, and its text
     "archive_session": ("session_archived", "archived"),
@@ -47,14 +48,11 @@ def archive_session(scope: Scope, id: str, reason: str | None, by: str | None) -
     """Pack a session into an archive with a summary beside it."""
     at, (reason, redacted) = to_text(scope.now()), clean_reason(scope.config, reason)
 
-    def summary(head: SessionHead) -> dict[str, Any]:
-        session = scope.store.session(head.session)
-        histories = [each.record(id) for each in session.history().histories.values()]
+    def summary(head: SessionHead, records: list[Record]) -> dict[str, Any]:
         try:
-            info: SessionInfo | None = session.info()
+            info: SessionInfo | None = scope.store.session(id).info()
         except SessionCorrupt:
             info = None
-        records = [record for record in histories if record is not None]
         return session_summary(records, info, head.bytes, archived=at, reason=reason)
 
     archived = scope.store.move(
@@ -86,7 +84,7 @@ def delete_session(scope: Scope, id: str, reason: str | None, by: str | None) ->
     reason, redacted = clean_reason(scope.config, reason)
     now = scope.now()
 
-    def record(head: SessionHead) -> dict[str, Any]:
+    def record(head: SessionHead, _: object) -> dict[str, Any]:
         return {
             "session_id": id,
             "deleted_at": to_text(now),
@@ -129,9 +127,9 @@ def purge_session(scope: Scope, id: str, reason: str | None, by: str | None) -> 
     return purged
 
 
-def purge_record(at: str) -> Callable[[SessionHead], dict[str, Any]]:
+def purge_record(at: str) -> Note:
     """The deletion record of a session that is purged at this time; after a crash the audit log is written from it."""
-    return lambda head: {**head.metadata, "session_id": head.session, "purged_at": at}
+    return lambda head, _: {**head.metadata, "session_id": head.session, "purged_at": at}
 
 
 def _record_change(scope: Scope, action: str, session: str, by: str | None, reason: str | None = None) -> None:

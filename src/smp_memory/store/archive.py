@@ -48,8 +48,8 @@ from smp_memory.model.times import to_text
 from smp_memory.observe import incomplete
 from smp_memory.store import archive_names
 from smp_memory.store.archive_index import ArchiveIndex
+from smp_memory.store.archive_names import layout_in, layout_of, names_below
 from smp_memory.store.convert import contents_of
-from smp_memory.store.layout_detection import layout_in, layout_of, names_below
 from smp_memory.store.session_metadata import read_info
 
 TYPE_CHECKING = False
@@ -80,7 +80,7 @@ def archive_session(store: FileStore, session: str, note: Note) -> SessionHead:
 
 def _pack_and_remove(archives: ArchiveIndex, files: FileSession, note: Note) -> None:
     session, disk = files.session, archives.disk
-    fields = with_manifest(files, note(archives.store.sessions(id=session)[0]))
+    fields = with_manifest(files, note(archives.store.sessions(id=session)[0], content_of(files)[0]))
     pair = archives.pairs(session)[0]
     archives.remove_summary(pair.summary)
     disk.make_folder(os.path.dirname(pair.archive))
@@ -117,7 +117,8 @@ def with_manifest(files: FileSession, summary: dict[str, Any]) -> dict[str, Any]
 
 def content_of(files: FileSession) -> tuple[list[Record], SessionInfo | None, int]:
     """The records of a session, its metadata if that can be read, and its size."""
-    histories = [each.record(files.session) for each in files.history().histories.values()]
+    with files.reader.mutex:
+        histories = [each.record(files.session) for each in files.reader.catch_up().histories.values()]
     try:
         info: SessionInfo | None = files.info()
     except SessionCorrupt:

@@ -37,7 +37,7 @@ from smp_memory.model import ids
 from smp_memory.model.storage_reports import ARCHIVED, DELETED, SessionHead
 from smp_memory.observe import event_log
 from smp_memory.store import archive_names
-from smp_memory.store.layout_detection import layout_in, names_below
+from smp_memory.store.archive_names import layout_in, names_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

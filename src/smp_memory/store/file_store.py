@@ -195,8 +195,8 @@ class FileStore:
         ids.check(session, "session")
         if state == ARCHIVED:
             return store.archive.archived_copy(self, session, max_bytes)
+        self.check_exists(session)
         with self._mutex:
-            self.check_exists(session)
             known = self._sessions.get(session)
             if known is None:
                 known = self._sessions[session] = FileSession(self, session)
@@ -336,7 +336,7 @@ class FileStore:
         session: str,
         origin: str,
         state: str,
-        note: Note = lambda head: head.metadata,
+        note: Note = lambda head, _: head.metadata,
         audit: Callable[[], object] = lambda: None,
         *,
         path: str | None = None,

@@ -33,10 +33,10 @@ Guarantees of every backend
                closed store StoreClosed. Errors of the operating system and of a database
                are mapped to StorageError and its kinds.
 
-Parts that another backend can use: `index.full_text_index.FullTextIndex` (the search port over a feed of its own), `index.history_index` (the same
-for histories in RAM), `lifecycle.purge`,
-`files.user_state` and `files.activity` (state of the user outside of the store), `smp_memory.observe.incomplete` (reporting of
-what could not be read).
+What a backend writes itself: `Store`, `SessionStore`, an `AppendLog` for the audit log, and a feed for the index (`index.full_text_index.IndexFeed`). What it can take as
+it is: `index.full_text_index.FullTextIndex` (the search port over a feed), `index.history_index` (the same for histories in RAM), the state of the user outside of the
+store (`files.user_state`) and in it the access logs (`files.activity`), `lifecycle.purge`, `health.examination`, `observe.incomplete` (reporting of what could not be read).
+`FileFeatures` and `SessionFiles` are for a store in files alone: callers ask for them (`store.files is not None`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from smp_memory.model.deletions import Purged, Receipt
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import IdAllocator, RecordHistory, SessionHistory
-    from smp_memory.model.record import Records
+    from smp_memory.model.record import Record, Records
     from smp_memory.model.reports import Problem, Report
     from smp_memory.model.rewrite_plan import RewritePlan, RewriteReport
     from smp_memory.model.session_info import SessionInfo
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     Admit = Callable[[int, int], None]  # used bytes, new bytes; raises SizeLimitExceeded
     Histories = Mapping[str, Mapping[str, RecordHistory]]  # by session and id
-    Note = Callable[[SessionHead], dict[str, Any]]
+    Note = Callable[[SessionHead, list[Record]], dict[str, Any]]
 
 
 class BatchPort(Protocol):
@@ -215,7 +215,10 @@ class SessionFiles(Protocol):
 
 
 class Store(Protocol):
-    """Sessions by id, with an index, an audit log, access logs and state of the user."""
+    """Sessions by id, with an index, an audit log, access logs and state of the user.
+
+    A backend gets from its opener a function `admit(session, used, new, quota_bytes)` that raises SizeLimitExceeded.
+    """
 
     root: str  # its address: a folder, or `scheme://…` without a password; for people
     config: Config
@@ -289,8 +292,9 @@ class Store(Protocol):
             DELETED → DELETED            only the metadata changes
             DELETED → PURGED             removed for good: the one deleted first, or that with this `path`
 
-        `note` makes `SessionHead.metadata` of the new state; it is called under the lock with the session as it was. `audit` is called
-        when the session has moved, and before any content is gone, so that no purge goes unrecorded. Raises SessionNotFound.
+        `note` makes `SessionHead.metadata` of the new state; it is called under the lock with the session as it was, and its records
+        if it is to be archived (entries that cannot be read move along, and are reported by the name of the archive). `audit` is
+        called when the session has moved, and before any content is gone, so that no purge goes unrecorded. Raises SessionNotFound.
         """
 
     def purge_archives(
@@ -353,9 +357,7 @@ class Store(Protocol):
 class FileFeatures(Protocol):
     """What a store in files has besides: layouts, and files of other programs and of people. No other store needs it."""
 
-    clock: (
-        Callable[[], datetime] | None
-    )  # the clock that the store was opened with, for figures in files; set by the caller
+    clock: Callable[[], datetime] | None  # that the store was opened with, for figures in files; set by the caller
 
     def convert(self, to: str, progress: Callable[[str], None] | None = None) -> None:
         """Convert the store to another layout, in place."""

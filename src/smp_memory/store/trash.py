@@ -39,7 +39,7 @@ def delete_session(store: FileStore, session: str, note: Note) -> SessionHead:
         head = archives.archived_session(session) if archived else store.sessions(id=session)[0]
         folder = _free_folder(archives, session)
         record = {
-            **note(head),
+            **note(head, []),
             "layout": store.layout.name,
             "deleted_items": [{"type": "session", "id": session}],
             "backup_location": "/".join((DELETED, os.path.basename(folder), PACKED if archived else CONTENT)),
@@ -127,7 +127,7 @@ def change_deletion_record(store: FileStore, session: str, note: Note, path: str
     archives = ArchiveIndex(store)
     with archives.locked(session, "announcing a purge"):
         found = _deleted(archives, session, path)
-        archives.write(archives.record_path(found.path), {"deletion": note(found)})
+        archives.write(archives.record_path(found.path), {"deletion": note(found, [])})
     return found
 
 
@@ -141,7 +141,7 @@ def purge_session(
     archives = ArchiveIndex(store)
     with archives.locked(session, "purging a session"):
         found = _deleted(archives, session, path)
-        archives.write(archives.record_path(found.path), {"deletion": note(found)})
+        archives.write(archives.record_path(found.path), {"deletion": note(found, [])})
         waiting = archives.stage_removal(found.path)
         audit()
         archives.disk.remove(archives.record_path(waiting))  # `recover` must not write the audit record again

@@ -109,10 +109,10 @@ def test_settings_unusable_once_per_process(tmp_path: Path, emitted: Emitted) ->
 def test_audit_failed(emitted: Emitted, monkeypatch: pytest.MonkeyPatch) -> None:
     with smp_memory.open(":memory:") as memory:
 
-        def fail(*_: Any) -> None:
+        def fail(*_: Any, **options: Any) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(memory.store.audit, "_append", fail)
+        monkeypatch.setattr(memory.store.audit.log, "append", fail)
         session = memory.create_session("s1")
         session.add_decision(MARK)
         session.delete("DEC-0001", MARK)
