@@ -89,6 +89,6 @@ class FactReader:
 
 def facts_of(candidates: list[Candidate]) -> list[MemoryFacts]:
     return [
-        MemoryFacts(place, each.session, each.id, each.type, each.author, each.created, each.pinned, each.uses, each.last_use)
+        MemoryFacts(place, each.session, each.id, each.type, each.author, each.created, each.pinned, each.access_count, each.last_access)
         for place, each in enumerate(candidates)
     ]  # fmt: skip

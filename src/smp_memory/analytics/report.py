@@ -17,7 +17,7 @@ from smp_memory.analytics.facts import DAY, MemoryFacts, moment_of
 from smp_memory.analytics.options import AnalyticsOptions, one_of, session_names, share, whole_number
 from smp_memory.analytics.periods import LENGTHS
 from smp_memory.analytics.reader import FactReader, facts_of
-from smp_memory.decay import DecayInputs
+from smp_memory.decay import inputs_of
 from smp_memory.errors import maps_errors
 from smp_memory.incomplete import each_existing
 from smp_memory.model.candidates import LATEST, NEWER, OLDEST, RELATIONS, VALIDITY, CandidateRequest
@@ -234,7 +234,7 @@ def _read_forecast(reader: FactReader) -> forecast.Forecast:
     policy, until = reader.scope.policy(), reader.time + forecast.MAX_DAYS * DAY
     fetch = [VALIDITY, LATEST] if policy.is_joint else [VALIDITY]
     found = reader.index.candidates(reader.request(in_range=False, fetch=fetch)).matches
-    aging = [(facts, DecayInputs.of_candidate(each)) for facts, each in zip(facts_of(found), found, strict=True)]
+    aging: list[Any] = [(facts, inputs_of(each)) for facts, each in zip(facts_of(found), found, strict=True)]
     bounded = ((each.valid_until, place) for place, each in enumerate(found) if each.valid_until is not None)
     ends = [(place, end) for end, place in sorted(bounded) if reader.time <= end < until]
     made = forecast.fading_forecast(aging, policy, reader.time, reader.options.threshold, limit)

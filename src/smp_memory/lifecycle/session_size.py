@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from smp_memory.decay import DecayInputs
+from smp_memory.decay import inputs_of
 from smp_memory.model.candidates import LATEST, CandidateRequest
 from smp_memory.model.times import EPOCH, to_microseconds
 from smp_memory.policies.compaction_plan import estimate_gain
@@ -33,7 +33,7 @@ def figures(store: Store, session: str, policy: Policy, now: datetime) -> Figure
     asked = CandidateRequest(sessions=[session], include_deleted=True, fetch=[LATEST] if policy.is_joint else ())
     found: Figures = {}
     for each in store.indexer.candidates(asked).matches:
-        inputs, used = DecayInputs.of_candidate(each), each.last_use
+        inputs, used = inputs_of(each), each.last_access
         last = EPOCH + timedelta(microseconds=used) if used is not None else None
         found[each.id] = policy.priority(inputs, moment), policy.without_floor(inputs, moment), last
     return found
