@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import smp_memory
+from smp_memory.text import libraries
 from smp_memory import event_log, index
 from smp_memory.errors import SessionArchived, SessionExists, StorageError, StorageReadOnly
 from smp_memory.files import reconciliation
@@ -234,9 +235,9 @@ def test_archive_kept(tmp_path: Path, emitted: Emitted) -> None:
 
 
 def test_library_missing_once_in_a_process(emitted: Emitted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "_reported", set())
+    monkeypatch.setattr(libraries, "_reported", set())
     for _ in range(2):
-        index.report_missing("PyStemmer", ImportError("no such module"))
+        libraries.report_missing("PyStemmer", ImportError("no such module"))
     assert emitted("library_missing") == [{"library": "PyStemmer"}]
 
 
