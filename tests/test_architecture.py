@@ -218,7 +218,9 @@ def test_layers_above_the_store_name_no_index() -> None:
 
 def test_sql_is_only_in_the_index() -> None:
     found = re.compile(r"[\"'](?:SELECT|INSERT|UPDATE|DELETE FROM|PRAGMA) ")
-    assert [name_of(path) for path in MODULES if found.search(source(path)) and not name_of(path).startswith("index/")] == []
+    assert [
+        name_of(path) for path in MODULES if found.search(source(path)) and not name_of(path).startswith("index/")
+    ] == []
 
 
 def test_no_module_has_a_meaningless_name() -> None:

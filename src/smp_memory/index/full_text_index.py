@@ -253,7 +253,7 @@ class FullTextIndex:
                 start = searcher.doc(ref)
                 if start is None:
                     continue
-                near = searcher.near([start], depth, kinds)
+                near = searcher.relations.near([start], depth, kinds)
                 names = searcher.refs([start, *near])
                 found[ref] = [
                     RelatedRef(names[doc], steps, kind, names[via])

@@ -17,6 +17,7 @@ from functools import partial
 from smp_memory.index.access_counts import add_counts, docs_of
 from smp_memory.index.documents import AUTHOR_SHIFT
 from smp_memory.index.query import NOT_VALID, RowConditions, RowSelection, TextMatch, TextQuery, only_docs
+from smp_memory.index.relations import RelationGraph
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.model.candidates import (
     GUARDED,
@@ -82,7 +83,6 @@ _RARE = 10  # memories: a term that so few have is counted among visible ones
 _BLOCK = 64  # rows read at once to find visible ones
 _POSITION = (1 << POSITION_BITS) - 1
 _TYPE = 15  # bits of `facts`
-_FINDING = KINDS["finding"].number
 _FIELDS = """memory.doc, memory.id, type, created, updated, author, importance, confidence, pinned, deleted, status, severity, impact, approved,
     facts, uses, last_use, places"""
 _USES = "LEFT JOIN (SELECT doc AS used, count AS uses, last AS last_use FROM access) ON used = memory.doc"
@@ -112,6 +112,7 @@ class Searcher:
         self._filled: dict[str, bool] = {}  # tables that most stores have no rows in
         self._hidden: dict[int, bool] = {}  # by doc, of memories with a visibility of their own
         self._frequencies: dict[str, int] = {}
+        self.relations = RelationGraph(index.rows, self.refs, None if viewer is None else self.visible)
         self._known: dict[int, FoundRow] = {}  # rows of candidates, by doc
 
     def has(self, table: str) -> bool:
@@ -216,10 +217,10 @@ class Searcher:
         if request.refs is not None:
             made.docs = {doc for doc in docs_of(list(request.refs), self.rows).values() if doc is not None}
         if request.references:
-            referring = self._referring(request.references, request.scope, request.depth)
+            referring = self.relations.referring(request.references, request.scope, request.depth)
             made.docs = referring if made.docs is None else made.docs & referring
         if request.related_to:
-            near = set(self.related(request.related_to, request.scope, request.depth, request.kinds))
+            near = set(self.relations.related(request.related_to, request.scope, request.depth, request.kinds))
             made.docs = near if made.docs is None else made.docs & near
         return made
 
@@ -328,6 +329,11 @@ class Searcher:
     def completed(self, brief: Sequence[Candidate], fetch: Collection[str]) -> list[Candidate]:
         """The same candidates with everything that the index knows of them."""
         numbers = self.index.session_numbers
+        missing = {each.session for each in brief if each.session not in numbers}  # the index was rebuilt meanwhile
+        if missing:
+            known = {name: number for number, name in self.rows.session_names().items()}
+            brief = [each for each in brief if each.session in known]
+            numbers.update((name, known[name]) for name in missing if name in known)
         places = [numbers[each.session] << POSITION_BITS | each.position for each in brief]
         matches = {doc: each.match for doc, each in zip(places, brief, strict=True)}
         meanings = {doc: each.meaning for doc, each in zip(places, brief, strict=True)}
@@ -370,7 +376,9 @@ class Searcher:
     def _latest(self, row: FoundRow) -> tuple[int, int, int | None]:
         """The latest creation, change and use among a memory and those that it is related to; deleted ones do not count."""
         created, updated, used = row.created, row.updated or row.created, row.last_use
-        for other in map(self._with_pending, self.fetch(list(self.near([row.doc], 1)), " WHERE deleted IS NULL")):
+        for other in map(
+            self._with_pending, self.fetch(list(self.relations.near([row.doc], 1)), " WHERE deleted IS NULL")
+        ):
             created, updated = max(created, other.created), max(updated, other.updated or other.created)
             used = max(filter(None, (used, other.last_use)), default=None)
         return created, updated, used
@@ -463,71 +471,6 @@ class Searcher:
             conditions.valid_at = at
         sql = f"SELECT doc FROM validity WHERE {NOT_VALID} AND doc IN (SELECT doc FROM memory WHERE {selection.where})"
         return len(self.visible([doc for (doc,) in self.rows.all(sql, [at, at, *selection.values])]))
-
-    # -- relations
-
-    def related(
-        self, names: Iterable[str], scope: str, depth: int, kinds: Sequence[str] = ()
-    ) -> dict[int, tuple[int, str, int]]:
-        """All visible memories up to `depth` steps away in either direction: doc -> (steps, kind, the doc it was reached from)."""
-        starts = (self.doc(name, scope) for name in names)
-        return self.near([doc for doc in starts if doc is not None], depth, kinds)
-
-    def near(self, edge: list[int], depth: int, kinds: Sequence[str] = ()) -> dict[int, tuple[int, str, int]]:
-        seen = set(edge)
-        found: dict[int, tuple[int, str, int]] = {}
-        for step in range(1, depth + 1):
-            reached: list[int] = []
-            for doc in edge:
-                for kind, other in self._neighbours(doc):
-                    if other not in seen and (not kinds or kind in kinds):
-                        seen.add(other)
-                        found[other] = (step, kind, doc)
-                        reached.append(other)
-            edge = reached
-        return found
-
-    def _neighbours(self, doc: int) -> list[tuple[str, int]]:
-        stated = self.rows.all("SELECT kind, session, target FROM relation WHERE source = ?", (doc,))
-        docs = docs_of([f"{session}/{target}" for _, session, target in stated], self.rows) if stated else {}
-        targets = ((kind, docs[f"{session}/{target}"]) for kind, session, target in stated)
-        found = [(kind, other) for kind, other in targets if other is not None]
-        own = self.refs([doc]).get(doc)
-        if own is not None:
-            found += self._sources(own)
-        found += self._of_same_turn(doc)
-        if self.viewer is None or not found:
-            return found
-        visible = self.visible([other for _, other in found])
-        return [(kind, other) for kind, other in found if other in visible]
-
-    def _referring(self, names: Iterable[str], scope: str, depth: int) -> set[int]:
-        """Memories that refer to one of these, directly or over up to `depth` visible steps."""
-        found: set[int] = set()
-        edge = [name if "/" in name else f"{scope}/{name}" for name in names]
-        for _ in range(depth):
-            new = {doc for name in edge for _, doc in self._sources(name)} - found
-            found |= new
-            edge = list(self.refs(list(self.visible(list(new)))).values())
-        return found
-
-    def _of_same_turn(self, doc: int) -> list[tuple[str, int]]:
-        """The other findings of the turn to which a finding belongs (design 003)."""
-        own = self.rows.all("SELECT session, target FROM relation WHERE source = ? AND kind = 'turn'", (doc,))
-        if not own or self.rows.one("SELECT type FROM memory WHERE doc = ?", (doc,)) != _FINDING:
-            return []
-        found = self.rows.all(
-            "SELECT source FROM relation JOIN memory ON doc = source "
-            "WHERE session = ? AND target = ? AND kind = 'turn' AND type = ? AND source != ?",
-            (*own[0], _FINDING, doc),
-        )
-        return [("same_turn", other) for (other,) in found]
-
-    def _sources(self, ref: str) -> list[tuple[str, int]]:
-        """Kind and doc of the memories that refer to a memory."""
-        session, _, id = ref.rpartition("/")
-        found = self.rows.all("SELECT kind, source FROM relation WHERE session = ? AND target = ?", (session, id))
-        return [(kind, doc) for kind, doc in found]
 
     # -- records
 

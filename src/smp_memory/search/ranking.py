@@ -148,7 +148,11 @@ class Ranking:
     ) -> Iterator[Ranked]:
         """Apply what is not compared for every candidate: bounds, decay, idle sessions."""
         rank = self._by_default if self._query.mode == "default" else self._by_mode
-        for each, candidate in zip(scores, found.complete([each.candidate for each in scores]), strict=True):
+        complete = found.complete([each.candidate for each in scores])
+        if len(complete) < len(scores):  # a session is gone meanwhile
+            known = {(each.session, each.position) for each in complete}
+            scores = [each for each in scores if (each.candidate.session, each.candidate.position) in known]
+        for each, candidate in zip(scores, complete, strict=True):
             if candidate.meets:
                 yield rank(candidate, each, signals)
 

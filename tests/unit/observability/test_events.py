@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.text import libraries
 from smp_memory import event_log, index
 from smp_memory.errors import SessionArchived, SessionExists, StorageError, StorageReadOnly
 from smp_memory.files import reconciliation
@@ -24,6 +23,7 @@ from smp_memory.files.system import RealSystem
 from smp_memory.incomplete import each_existing
 from smp_memory.json_logging import JsonFormatter
 from smp_memory.lifecycle import background_compaction
+from smp_memory.text import libraries
 
 MARK = "zebrafish"
 BY_MEANING = {"search.semantic": "auto"}
