@@ -223,6 +223,20 @@ def test_layers_above_the_store_name_only_its_port_and_its_door() -> None:
     assert wrong == {}
 
 
+def test_layers_above_the_store_name_no_index() -> None:
+    """Also in annotations: a search index is known by its port, `search.port`."""
+    found = re.compile(r"from smp_memory(?:\.index\b| import index\b)")
+    above = [path for path in MODULES if not name_of(path).startswith(BELOW_THE_PORT)]
+    assert [name_of(path) for path in above if found.search(path.read_text())] == []
+
+
+def test_sql_is_only_in_the_index() -> None:
+    found = re.compile(r"[\"'](?:SELECT|INSERT|UPDATE|DELETE FROM|PRAGMA) ")
+    assert [
+        name_of(path) for path in MODULES if found.search(source(path)) and not name_of(path).startswith("index/")
+    ] == []
+
+
 def test_no_module_has_a_meaningless_name() -> None:
     words = {"utils", "util", "helpers", "helper", "common", "base", "handler", "service", "misc"}
     assert [name_of(path) for path in MODULES if path.stem in words] == []

@@ -17,9 +17,12 @@ import pytest
 from hypothesis import given, settings
 
 import smp_memory
+from smp_memory.search.path import search_index
+from smp_memory.search.query import Query
 from smp_memory.testing import FrozenClock
 from smp_memory.text.tokenizer import ParsedText, parse, spellings, terms
 from smp_memory.text.wildcards import is_loose, term_matcher
+from tests.backends.naive_index import NaiveIndex
 from tests.crash.scenarios import depth
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -297,7 +300,20 @@ def check(memory: smp_memory.Memory, asked: dict[str, Any]) -> None:
         assert 0 <= hit.priority <= 1
     assert hits.counts == counted([hit.record for hit in hits])
     check_order(hits, asked)
+    check_naive(memory, given, hits)
     check_pages(memory, given, refs)
+
+
+def check_naive(memory: smp_memory.Memory, given: dict[str, Any], hits: Any) -> None:
+    """Brute force behind the same port finds and counts the same, by time in the same order."""
+    asked = {name: value for name, value in given.items() if name != "track_access"}
+    query = Query({**asked, "limit": 10_000, "count_by": list(hits.counts)}, memory.now())
+    found = search_index(query, NaiveIndex(memory.store), memory.scope.policy())
+    assert {hit.record.ref for hit in found} == {hit.record.ref for hit in hits}, asked
+    assert found.counts == hits.counts
+    assert (found.not_valid, found.corrected, found.more) == (hits.not_valid, hits.corrected, hits.more)
+    if query.sort in ("newest", "oldest") and len({hit.record.created for hit in hits}) == len(hits):
+        assert [hit.record.ref for hit in found] == [hit.record.ref for hit in hits]
 
 
 def counted(records: list[smp_memory.Record]) -> dict[str, dict[str, int]]:

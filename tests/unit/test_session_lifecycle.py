@@ -380,7 +380,7 @@ def test_access_counts_stay_with_their_memory_when_others_are_removed(every: Wor
     every.passes(40)
     assert session.compact(1 << 40).removed == ["FIND-0001"]
     (known,) = every.memory.store.indexer.candidates(CandidateRequest(refs=["s1/DEC-0001"])).matches
-    assert known.uses == 1
+    assert known.access_count == 1
     assert session.priority("DEC-0001") < before
 
 

@@ -42,7 +42,7 @@ class Place:
         self.clock.advance(seconds, days=days)
 
     def count(self, id: str) -> int:
-        return self.memory.store.indexer.candidates(CandidateRequest(refs=[f"s1/{id}"])).matches[0].uses
+        return self.memory.store.indexer.candidates(CandidateRequest(refs=[f"s1/{id}"])).matches[0].access_count
 
 
 @pytest.fixture(params=PLACES)

@@ -92,7 +92,7 @@ class FactReader:
 
 def facts_of(candidates: list[Candidate]) -> list[MemoryFacts]:
     return [
-        MemoryFacts(place, each.session, each.id, each.type, each.author, each.created, each.pinned, each.uses, each.last_use)
+        MemoryFacts(place, each.session, each.id, each.type, each.author, each.created, each.pinned, each.access_count, each.last_access)
         for place, each in enumerate(candidates)
     ]  # fmt: skip
 
@@ -126,13 +126,13 @@ def _counted_uses(scope: Scope, session: str, id: str) -> list[forecast.KnownUse
     """The last use that is counted, and the single uses that the access log still has."""
     asked = CandidateRequest(sessions=[session], refs=[f"{session}/{id}"], include_deleted=True, viewer=scope.viewer)
     found = scope.store.indexer.candidates(asked).matches
-    if not found or found[0].last_use is None:
+    if not found or found[0].last_access is None:
         return []
     access = scope.store.access
     times = sorted(
         round(at * 1_000_000) for name, at in (*access.read(0)[0], *access.pending()) if name == f"{session}/{id}"
     )
-    total, last = found[0].uses, found[0].last_use
+    total, last = found[0].access_count, found[0].last_access
     single = [forecast.KnownUse(time, max(1, total - len(times) + place)) for place, time in enumerate(times[:-1], 1)]
     return [*single, forecast.KnownUse(last, total)]
 

@@ -29,7 +29,7 @@ from smp_memory.analytics.reader import FactReader, facts_of
 from smp_memory.errors import maps_errors
 from smp_memory.lifecycle.quota import days_to_quota, growth_per_day
 from smp_memory.model.candidates import LATEST, NEWER, OLDEST, RELATIONS, VALIDITY, CandidateRequest
-from smp_memory.model.decay import DecayInputs
+from smp_memory.model.decay import inputs_of
 from smp_memory.model.history import PausedCollection
 from smp_memory.model.statuses import SUPERSEDES, last_successors
 from smp_memory.model.times import to_text
@@ -244,7 +244,7 @@ def _read_forecast(reader: FactReader) -> forecast.Forecast:
     policy, until = reader.scope.policy(), reader.time + MAX_DAYS * DAY
     fetch = [VALIDITY, LATEST] if policy.is_joint else [VALIDITY]
     found = reader.index.candidates(reader.request(in_range=False, fetch=fetch)).matches
-    aging = [(facts, DecayInputs.of_candidate(each)) for facts, each in zip(facts_of(found), found, strict=True)]
+    aging: list[Any] = [(facts, inputs_of(each)) for facts, each in zip(facts_of(found), found, strict=True)]
     bounded = ((each.valid_until, place) for place, each in enumerate(found) if each.valid_until is not None)
     ends = [(place, end) for end, place in sorted(bounded) if reader.time <= end < until]
     made = forecast.fading_forecast(aging, policy, reader.time, reader.options.threshold, limit)

@@ -13,7 +13,7 @@ from smp_memory.index.rows import NULL
 from smp_memory.model.candidates import traits_number
 from smp_memory.model.decay import impact_level
 from smp_memory.model.entry import BY_MAINTENANCE, is_maintenance
-from smp_memory.model.statuses import SUCCESSION_KINDS, may_supersede, successions
+from smp_memory.model.statuses import may_supersede, successions
 from smp_memory.model.times import EPOCH, to_moment, validity
 from smp_memory.model.types import CONFIDENCE_WORDS, KINDS
 from smp_memory.text.memory_text import (
@@ -21,10 +21,10 @@ from smp_memory.text.memory_text import (
     as_word,
     index_terms,
     label_key,
+    relations_of,
     role_number,
     status_of,
     turn_facts,
-    turn_id,
     wish_of,
 )
 
@@ -95,7 +95,7 @@ class IndexDocument:
         plain = _FILTERED_FIELDS.isdisjoint(data)  # most turns have none of these fields
         self.tags = [] if plain else [key for key in map(label_key, as_list(data.get("tags"))) if key]
         self.topic = None if plain else label_key(data.get("topic")) or None
-        self.relations = [] if plain or _RELATION_FIELDS.isdisjoint(data) else list(_relations(data, session))
+        self.relations = [] if plain or _RELATION_FIELDS.isdisjoint(data) else list(relations_of(data, session))
         self.successions = [] if plain or not may_supersede(data) else list(successions(data, session, first.id))
         self.validity = None if plain else _validity(data)
         self.access = _access(data["access"], created) if "access" in data else None
@@ -200,31 +200,12 @@ def _levels(name: str) -> Iterator[str]:
     return (".".join(parts[: depth + 1]) for depth in range(len(parts)))
 
 
-def _relations(data: dict[str, Any], session: str) -> Iterator[tuple[str, str, str]]:
-    """Kind, session and id of each relation; plain references are of the kind `references`."""
-    for relation in as_list(data.get("relations")):
-        if isinstance(relation, dict):
-            yield from _pointer(relation.get("kind"), relation.get("target"), session)
-    for reference in as_list(data.get("references")):
-        yield from _pointer("references", reference, session)
-    for kind in SUCCESSION_KINDS:
-        for target in as_list(data.get(kind)):
-            yield from _pointer(kind, target, session)
-    yield from _pointer("turn", turn_id(data.get("turn_ref")), session)
-
-
 def _validity(data: dict[str, Any]) -> tuple[int | None, int | None] | None:
     """From when and until when a memory holds; None without bounds."""
     if "valid_from" not in data and "valid_until" not in data:
         return None
     bounds = validity(data)
     return None if bounds == (None, None) else bounds
-
-
-def _pointer(kind: Any, target: Any, session: str) -> Iterator[tuple[str, str, str]]:
-    if isinstance(kind, str) and isinstance(target, str) and target:
-        other, _, name = target.rpartition("/")
-        yield kind, other or session, name
 
 
 def _number(value: Any) -> float | str:

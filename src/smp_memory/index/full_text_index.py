@@ -11,13 +11,14 @@ between two calls of a snapshot does no harm.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 
 from smp_memory.index.counting import count_matches, count_rows, empty
+from smp_memory.index.index import load_problems
 from smp_memory.index.query import RowSelection
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.index.searcher import Searcher
 from smp_memory.index.text_candidates import TextCandidates, candidates_by_time, columns_of
-from smp_memory.index.unreadable import load_problems
 from smp_memory.model.candidates import (
     NEWEST,
     PROBLEMS,
@@ -196,7 +197,7 @@ class FullTextIndex:
                 self._check_sessions(searcher, request.sessions)
             conditions = searcher.conditions(request)
             if request.text is not None:
-                found = TextCandidates(searcher, request, conditions).found()
+                found = TextCandidates(searcher, request, conditions, partial(self._complete, request)).found()
             else:
                 found = candidates_by_time(searcher, request, conditions)
             found.has_successions = searcher.has("succession")
@@ -207,6 +208,10 @@ class FullTextIndex:
 
         sessions = None if request.related_to else request.sessions
         return self.answer(work, request.viewer, sessions, by_meaning=request.by_meaning)
+
+    def _complete(self, request: CandidateRequest, brief: list[Candidate]) -> list[Candidate]:
+        """Candidates with everything that a request asks for, made of those that a search by text returned."""
+        return self.answer(lambda searcher: searcher.completed(brief, request.fetch), request.viewer, is_follow_up=True)
 
     def _check_sessions(self, searcher: Searcher, sessions: Sequence[str] | None) -> None:
         for name in sessions or ():
@@ -248,7 +253,7 @@ class FullTextIndex:
                 start = searcher.doc(ref)
                 if start is None:
                     continue
-                near = searcher.near([start], depth, kinds)
+                near = searcher.relations.near([start], depth, kinds)
                 names = searcher.refs([start, *near])
                 found[ref] = [
                     RelatedRef(names[doc], steps, kind, names[via])

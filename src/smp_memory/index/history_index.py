@@ -14,9 +14,8 @@ import threading
 from smp_memory.errors import SessionNotFound
 from smp_memory.index.access_counts import PendingAccesses
 from smp_memory.index.full_text_index import FullTextIndex
-from smp_memory.index.index import Index
+from smp_memory.index.index import Index, save_problems
 from smp_memory.index.rows import POSITION_BITS
-from smp_memory.index.unreadable import save_problems
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,16 +6,19 @@ compare them). All changes between `begin` and `commit` become visible together.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from itertools import islice
 
 from smp_memory.index import report_meaning
 from smp_memory.index.documents import IndexDocument
-from smp_memory.index.rows import POSITION_BITS, IndexUnusable, Rows
+from smp_memory.index.rows import POSITION_BITS, PROBLEMS, IndexUnusable, Rows
 from smp_memory.index.snapshot import INDEX_PREFIX, ROWS_FILE, index_folders
 from smp_memory.index.text import TextIndex
 from smp_memory.model.candidates import TRAITS
+from smp_memory.model.reports import Problem
+from smp_memory.observe import incomplete
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
 
 _NOT_COMPARABLE = ("doc", "places", "author", "digest", "facts")  # contain numbers that each index assigns on its own
+_MAX_PROBLEMS = 100  # of one session
 _MANY = 2000
 _AT_ONCE = 500  # memories: so few that their documents are still in the CPU's cache when they are written
 
@@ -96,6 +100,10 @@ class Index:
         self._added: list[tuple[int, str, str, int, int]] = []
         self._removed: list[int] = []
         self.added_count = 0  # memories since `begin`
+        self.sessions: dict[
+            int, tuple[str, int]
+        ] = {}  # name and last write of sessions by number, as far as they were asked for
+        self.session_numbers: dict[str, int] = {}  # the numbers of these
 
     def close(self) -> None:
         self.rows.close()
@@ -116,6 +124,12 @@ class Index:
         self.vectors = None
         self.vector_failure = f"Searched by words alone, not by meaning: {error}"
         report_meaning("model_failed", self.vector_failure)
+
+    def refresh(self) -> None:
+        """Bring what is kept in RAM up to the rows."""
+        self.text.refresh()
+        self.sessions.clear()
+        self.session_numbers.clear()
 
     def count(self) -> int:
         """The number of memories, deleted ones included."""
@@ -282,3 +296,38 @@ class Index:
             )
             found[f"{names[row.doc >> POSITION_BITS]}/{row.id}"] = values
         return found
+
+
+# -- unreadable entries: a query that finds the index up to date does not read the session, and still has to say what is missing
+
+
+def save_problems(index: Index, session: str, problems: Iterable[Problem], *, grown: bool) -> None:
+    """Save a session's errors in the index; `grown`: add those in appended entries to the saved ones."""
+    kept = [problem.to_dict() for problem in incomplete.errors(problems)]
+    if grown:
+        if not kept:
+            return
+        kept = json.loads(index.rows.meta(PROBLEMS + session, "[]")) + kept
+    if kept:
+        index.rows.set_meta(PROBLEMS + session, json.dumps(kept[:_MAX_PROBLEMS]))
+    else:
+        index.rows.do("DELETE FROM meta WHERE key = ?", (PROBLEMS + session,))
+
+
+def load_problems(rows: Rows, sessions: Iterable[str] | None) -> dict[str, list[Problem]]:
+    """The errors saved in the index, by session (None: of all sessions)."""
+    found = rows.all("SELECT key, value FROM meta WHERE key BETWEEN ? AND ?", (PROBLEMS, PROBLEMS + "\x7f"))
+    if not found:
+        return {}
+    selected = None if sessions is None else set(sessions)
+    return {
+        key[len(PROBLEMS) :]: [_problem(**each) for each in json.loads(value)]
+        for key, value in found
+        if selected is None or key[len(PROBLEMS) :] in selected
+    }
+
+
+def _problem(
+    path: str, line: int, code: str, severity: str, id: str | None, message: str, archived: str | None = None
+) -> Problem:
+    return Problem(path, line, code, message, severity, id, archived)

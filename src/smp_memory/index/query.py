@@ -124,8 +124,10 @@ class RowConditions:
 class RowSelection:
     """Row conditions as SQL."""
 
-    def __init__(self, rows: Rows, conditions: RowConditions) -> None:
+    def __init__(self, rows: Rows, conditions: RowConditions, *, first_by_time: bool = False) -> None:
+        """`first_by_time`: only the first rows by time are wanted, so those of several types are found in the order of time."""
         self._rows = rows
+        self._first_by_time = first_by_time
         self._parts: list[str] = []
         self._values: list[Any] = []
         self._add_all(conditions)
@@ -144,7 +146,7 @@ class RowSelection:
         if conditions.docs is not None:
             self._one_of("doc", sorted(conditions.docs))
         if conditions.types:
-            self._one_of("type", conditions.types)
+            self._one_of("+type" if self._first_by_time and len(conditions.types) > 1 else "type", conditions.types)
         if conditions.agents is not None:
             self._one_of("author", conditions.agents)
         if conditions.only_deleted:

@@ -137,6 +137,8 @@ if TYPE_CHECKING:
 else:
     PlacedRow = namedtuple("PlacedRow", "doc id places")
 
+_placed_row = partial(tuple.__new__, PlacedRow)
+
 
 class IndexedSession:
     """One session in the index: its number, and the cursors of its files."""
@@ -420,7 +422,7 @@ class Rows:
 
     def places(self, docs: Sequence[int]) -> list[PlacedRow]:
         """Where the entries of these memories are."""
-        return [PlacedRow(*values) for values in self.of(_PLACES_OF_DOCS, docs)]
+        return list(map(_placed_row, self.of(_PLACES_OF_DOCS, docs)))
 
     def of(self, selection: str, numbers: Sequence[int]) -> Iterable[Any]:
         """The rows of a selection that joins these numbers, as the table `wanted(no)`."""

@@ -15,7 +15,9 @@ from collections import namedtuple
 from functools import partial
 
 from smp_memory.index.access_counts import add_counts, docs_of
+from smp_memory.index.documents import AUTHOR_SHIFT
 from smp_memory.index.query import NOT_VALID, RowConditions, RowSelection, TextMatch, TextQuery, only_docs
+from smp_memory.index.relations import RelationGraph
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.model.candidates import (
     GUARDED,
@@ -29,14 +31,13 @@ from smp_memory.model.candidates import (
     Candidate,
 )
 from smp_memory.model.types import KINDS, NUMBERED
-from smp_memory.privacy.visibility import Viewer
 from smp_memory.text.tokenizer import ParsedText
 from smp_memory.text.wildcards import RARITY, is_loose
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from typing import NamedTuple
+    from typing import Any, NamedTuple
 
     from smp_memory.index.access_counts import AccessCount, PendingAccesses
     from smp_memory.index.index import Index
@@ -45,8 +46,9 @@ if TYPE_CHECKING:
     from smp_memory.model.candidates import CandidateRequest
     from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record
+    from smp_memory.privacy.visibility import Viewer
 
-    ReadRecords = Callable[[Index, Iterable[PlacedRow], dict[str, LeftOut]], dict[int, Record | None]]
+    ReadRecords = Callable[[Index, Iterable[Any], dict[str, LeftOut]], dict[int, Record | None]]
 
     class FoundRow(NamedTuple):
         """The row of a memory, and its uses."""
@@ -68,20 +70,21 @@ if TYPE_CHECKING:
         facts: int
         uses: int | None
         last_use: int | None
+        places: str
 
 else:
     FoundRow = namedtuple(
         "FoundRow",
-        "doc id type created updated author importance confidence pinned deleted status severity impact approved facts uses last_use",
+        "doc id type created updated author importance confidence pinned deleted status severity impact approved facts uses last_use places",
     )
 
 _FETCHED_MORE = 30  # matches, of which some may have expired
 _RARE = 10  # memories: a term that so few have is counted among visible ones
 _BLOCK = 64  # rows read at once to find visible ones
 _POSITION = (1 << POSITION_BITS) - 1
-_FINDING = KINDS["finding"].number
+_TYPE = 15  # bits of `facts`
 _FIELDS = """memory.doc, memory.id, type, created, updated, author, importance, confidence, pinned, deleted, status, severity, impact, approved,
-    facts, uses, last_use"""
+    facts, uses, last_use, places"""
 _USES = "LEFT JOIN (SELECT doc AS used, count AS uses, last AS last_use FROM access) ON used = memory.doc"
 _OF_DOCS = f"SELECT {_FIELDS} FROM wanted CROSS JOIN memory ON memory.doc = wanted.no {_USES}"
 _WISHES = f"wish CROSS JOIN memory ON memory.doc = turn {_USES}"  # in this order, because few turns are wishes
@@ -109,7 +112,8 @@ class Searcher:
         self._filled: dict[str, bool] = {}  # tables that most stores have no rows in
         self._hidden: dict[int, bool] = {}  # by doc, of memories with a visibility of their own
         self._frequencies: dict[str, int] = {}
-        self._numbers: dict[str, int] = {}  # of sessions that candidates were made for
+        self.relations = RelationGraph(index.rows, self.refs, None if viewer is None else self.visible)
+        self._known: dict[int, FoundRow] = {}  # rows of candidates, by doc
 
     def has(self, table: str) -> bool:
         """Whether a table that is empty in most stores has rows."""
@@ -129,22 +133,25 @@ class Searcher:
         found = docs_of([name], self.rows)[name]
         return found if found is not None and found in self.visible([found]) else None
 
-    def placed(self, wanted: Iterable[Candidate | str]) -> list[PlacedRow]:
+    def placed(self, wanted: Iterable[Candidate | str]) -> list[PlacedRow | FoundRow]:
         """These memories, as far as they are in the index; a candidate is at its position unless its session has changed."""
         at: dict[int, Candidate] = {}
         names: list[str] = []
         for each in wanted:
             if isinstance(each, str):
                 names.append(each)
-            elif (number := self._numbers.get(each.session)) is not None:
+            elif (number := self.index.session_numbers.get(each.session)) is not None:
                 at[number << POSITION_BITS | each.position] = each
             else:
                 names.append(each.ref)
-        rows = self.rows.places(list(at))
-        found = [row for row in rows if row.id == at[row.doc].id]
+        known = self._known
+        found: list[PlacedRow | FoundRow] = [known[doc] for doc in at if doc in known]
         if len(found) < len(at):
-            known = {row.doc for row in found}
-            names += [each.ref for doc, each in at.items() if doc not in known]
+            found += self.rows.places([doc for doc in at if doc not in known])
+        found = [row for row in found if row.id == at[row.doc].id]
+        if len(found) < len(at):
+            docs = {row.doc for row in found}
+            names += [each.ref for doc, each in at.items() if doc not in docs]
         if names:
             found += self.rows.places([doc for doc in docs_of(names, self.rows).values() if doc is not None])
         return found
@@ -177,7 +184,9 @@ class Searcher:
         return {doc for doc in guarded if self._hidden[doc]}
 
     def visible_rows(self, rows: list[FoundRow]) -> list[FoundRow]:
-        hidden = self.hidden((row.doc, row.facts) for row in rows) if self.viewer is not None else ()
+        if self.viewer is None:
+            return rows
+        hidden = self.hidden([(row.doc, row.facts) for row in rows])
         return [row for row in rows if row.doc not in hidden] if hidden else rows
 
     def may_supersede(self, new: FoundRow, old: FoundRow) -> bool:
@@ -186,7 +195,7 @@ class Searcher:
             return True
         record = self._read(self.index, self.rows.places([old.doc]), {}).get(old.doc)
         author = self.rows.name_of(new.author) if new.author else None
-        return record is not None and self.viewer.sees(record) and Viewer(author or None).sees(record)
+        return record is not None and self.viewer.sees(record) and type(self.viewer)(author or None).sees(record)
 
     # -- conditions, in the index's numbers
 
@@ -208,10 +217,10 @@ class Searcher:
         if request.refs is not None:
             made.docs = {doc for doc in docs_of(list(request.refs), self.rows).values() if doc is not None}
         if request.references:
-            referring = self._referring(request.references, request.scope, request.depth)
+            referring = self.relations.referring(request.references, request.scope, request.depth)
             made.docs = referring if made.docs is None else made.docs & referring
         if request.related_to:
-            near = set(self.related(request.related_to, request.scope, request.depth, request.kinds))
+            near = set(self.relations.related(request.related_to, request.scope, request.depth, request.kinds))
             made.docs = near if made.docs is None else made.docs & near
         return made
 
@@ -219,7 +228,7 @@ class Searcher:
 
     def fetch(self, docs: Sequence[int], where: str = "") -> list[FoundRow]:
         """The rows of these memories, in this order."""
-        return [_row(each) for each in self.rows.of(f"{_OF_DOCS}{where}", docs)]
+        return list(map(_row, self.rows.of(f"{_OF_DOCS}{where}", docs)))
 
     def select(
         self, conditions: RowConditions, order: str, limit: int | None, offset: int = 0, *, wishes: bool = False
@@ -227,13 +236,13 @@ class Searcher:
         """Visible rows that meet all conditions, by time."""
         if conditions.is_impossible or limit == 0:
             return []
-        selection = RowSelection(self.rows, conditions)
+        selection = RowSelection(self.rows, conditions, first_by_time=limit is not None)
         source = _WISHES if wishes else f"memory {_USES}"
         by = "said DESC, turn DESC" if wishes else _ORDERS[order]
         sql = f"SELECT {_FIELDS} FROM {source} WHERE {selection.where} ORDER BY {by} LIMIT ? OFFSET ?"
 
         def read(size: int, start: int) -> list[FoundRow]:
-            return [_row(each) for each in self.rows.each(sql, (*selection.values, size, start))]
+            return list(map(_row, self.rows.each(sql, (*selection.values, size, start))))
 
         if self.viewer is None or limit is None:
             return self.visible_rows(read(-1 if limit is None else limit, offset))
@@ -271,40 +280,73 @@ class Searcher:
         fetch: Collection[str] = (),
     ) -> list[Candidate]:
         """These rows by names; with `conditions`, rows that do not meet their bounds are marked."""
-        names, written = self._sessions({row.doc >> POSITION_BITS for row in rows})
+        sessions = self._sessions({row.doc >> POSITION_BITS for row in rows})
+        self._known.update((row.doc, row) for row in rows)
         name_of = self.rows.name_of
         authors: dict[int | None, str] = {None: ""}
         for number in {row.author for row in rows if row.author is not None}:
             authors[number] = name_of(number)
         if self._pending is None:
             self._pending = self._uncounted.by_doc(self.rows)
-        if self._pending:
+        if self._pending and not self._pending.keys().isdisjoint([row.doc for row in rows]):
             rows = [self._with_pending(row) for row in rows]
         bounded = conditions is not None and conditions.needs_rows
         found = [
             _candidate(
                 (
-                    names[doc >> POSITION_BITS], id, doc & _POSITION, NUMBERED[type], created, facts & TRAITS, authors[author],
-                    matches.get(doc, 0.0), meanings.get(doc, 0.0), True, updated, importance, confidence, pinned is not None,
+                    sessions[doc >> POSITION_BITS][0], id, doc & _POSITION, NUMBERED[type], created, facts & TRAITS, authors[author],
+                    matches.get(doc, 0.0), meanings.get(doc, 0.0), True, created if updated is None else updated, importance, confidence, pinned is not None,
                     deleted is not None, status, severity, impact, approved is not None, uses or 0, last_use,
-                    written[doc >> POSITION_BITS], None, None, None, (), (),
+                    sessions[doc >> POSITION_BITS][1], None, None, None, (), (),
                 )
             )
             for doc, id, type, created, updated, author, importance, confidence, pinned, deleted, status, severity, impact,
-                approved, facts, uses, last_use in rows
+                approved, facts, uses, last_use, _ in rows
         ]  # fmt: skip
         if bounded and conditions is not None:
             meets = conditions.meets_bounds
             found = [each if meets(row) else each._replace(meets=False) for each, row in zip(found, rows, strict=True)]
         return self._with_more(found, rows, fetch) if fetch else found
 
-    def _sessions(self, numbers: Collection[int]) -> tuple[dict[int, str], dict[int, int]]:
-        """Name and last write of sessions, by number."""
-        names, written = {}, {}
-        for number, name, last in self.rows.of(_SESSIONS, list(numbers)):
-            names[number], written[number] = name, last
-            self._numbers[name] = number
-        return names, written
+    def brief_candidates(self, matches: Sequence[TextMatch], meanings: Mapping[int, float]) -> list[Candidate]:
+        """Matches of a text with what a match tells: enough to score them all, before the rows of a few are read (`completed`)."""
+        sessions = self._sessions({each.doc >> POSITION_BITS for each in matches})
+        authors = {
+            number: self.rows.name_of(number) for number in {each.facts >> AUTHOR_SHIFT for each in matches} if number
+        }
+        authors[0] = ""
+        return [
+            _candidate(
+                (
+                    sessions[doc >> POSITION_BITS][0], "", doc & _POSITION, NUMBERED[facts & _TYPE], created, facts & TRAITS,
+                    authors[facts >> AUTHOR_SHIFT], match, meanings.get(doc, 0.0), True, None, None, None, None, None, None,
+                    None, None, None, 0, None, sessions[doc >> POSITION_BITS][1], None, None, None, (), (),
+                )
+            )
+            for doc, match, created, facts in matches
+        ]  # fmt: skip
+
+    def completed(self, brief: Sequence[Candidate], fetch: Collection[str]) -> list[Candidate]:
+        """The same candidates with everything that the index knows of them."""
+        numbers = self.index.session_numbers
+        missing = {each.session for each in brief if each.session not in numbers}  # the index was rebuilt meanwhile
+        if missing:
+            known = {name: number for number, name in self.rows.session_names().items()}
+            brief = [each for each in brief if each.session in known]
+            numbers.update((name, known[name]) for name in missing if name in known)
+        places = [numbers[each.session] << POSITION_BITS | each.position for each in brief]
+        matches = {doc: each.match for doc, each in zip(places, brief, strict=True)}
+        meanings = {doc: each.meaning for doc, each in zip(places, brief, strict=True)}
+        return self.candidates(self.fetch(places), matches, meanings, None, fetch)
+
+    def _sessions(self, numbers: Collection[int]) -> dict[int, tuple[str, int]]:
+        """Name and last write of sessions, by number; of these and perhaps of others."""
+        known = self.index.sessions
+        missing = [number for number in numbers if number not in known]
+        for number, name, last in self.rows.of(_SESSIONS, missing) if missing else ():
+            known[number] = name, last
+            self.index.session_numbers[name] = number
+        return known
 
     def _with_pending(self, row: FoundRow) -> FoundRow:
         pending = self._pending.get(row.doc) if self._pending else None
@@ -334,7 +376,9 @@ class Searcher:
     def _latest(self, row: FoundRow) -> tuple[int, int, int | None]:
         """The latest creation, change and use among a memory and those that it is related to; deleted ones do not count."""
         created, updated, used = row.created, row.updated or row.created, row.last_use
-        for other in map(self._with_pending, self.fetch(list(self.near([row.doc], 1)), " WHERE deleted IS NULL")):
+        for other in map(
+            self._with_pending, self.fetch(list(self.relations.near([row.doc], 1)), " WHERE deleted IS NULL")
+        ):
             created, updated = max(created, other.created), max(updated, other.updated or other.created)
             used = max(filter(None, (used, other.last_use)), default=None)
         return created, updated, used
@@ -427,71 +471,6 @@ class Searcher:
             conditions.valid_at = at
         sql = f"SELECT doc FROM validity WHERE {NOT_VALID} AND doc IN (SELECT doc FROM memory WHERE {selection.where})"
         return len(self.visible([doc for (doc,) in self.rows.all(sql, [at, at, *selection.values])]))
-
-    # -- relations
-
-    def related(
-        self, names: Iterable[str], scope: str, depth: int, kinds: Sequence[str] = ()
-    ) -> dict[int, tuple[int, str, int]]:
-        """All visible memories up to `depth` steps away in either direction: doc -> (steps, kind, the doc it was reached from)."""
-        starts = (self.doc(name, scope) for name in names)
-        return self.near([doc for doc in starts if doc is not None], depth, kinds)
-
-    def near(self, edge: list[int], depth: int, kinds: Sequence[str] = ()) -> dict[int, tuple[int, str, int]]:
-        seen = set(edge)
-        found: dict[int, tuple[int, str, int]] = {}
-        for step in range(1, depth + 1):
-            reached: list[int] = []
-            for doc in edge:
-                for kind, other in self._neighbours(doc):
-                    if other not in seen and (not kinds or kind in kinds):
-                        seen.add(other)
-                        found[other] = (step, kind, doc)
-                        reached.append(other)
-            edge = reached
-        return found
-
-    def _neighbours(self, doc: int) -> list[tuple[str, int]]:
-        stated = self.rows.all("SELECT kind, session, target FROM relation WHERE source = ?", (doc,))
-        docs = docs_of([f"{session}/{target}" for _, session, target in stated], self.rows) if stated else {}
-        targets = ((kind, docs[f"{session}/{target}"]) for kind, session, target in stated)
-        found = [(kind, other) for kind, other in targets if other is not None]
-        own = self.refs([doc]).get(doc)
-        if own is not None:
-            found += self._sources(own)
-        found += self._of_same_turn(doc)
-        if self.viewer is None or not found:
-            return found
-        visible = self.visible([other for _, other in found])
-        return [(kind, other) for kind, other in found if other in visible]
-
-    def _referring(self, names: Iterable[str], scope: str, depth: int) -> set[int]:
-        """Memories that refer to one of these, directly or over up to `depth` visible steps."""
-        found: set[int] = set()
-        edge = [name if "/" in name else f"{scope}/{name}" for name in names]
-        for _ in range(depth):
-            new = {doc for name in edge for _, doc in self._sources(name)} - found
-            found |= new
-            edge = list(self.refs(list(self.visible(list(new)))).values())
-        return found
-
-    def _of_same_turn(self, doc: int) -> list[tuple[str, int]]:
-        """The other findings of the turn to which a finding belongs (design 003)."""
-        own = self.rows.all("SELECT session, target FROM relation WHERE source = ? AND kind = 'turn'", (doc,))
-        if not own or self.rows.one("SELECT type FROM memory WHERE doc = ?", (doc,)) != _FINDING:
-            return []
-        found = self.rows.all(
-            "SELECT source FROM relation JOIN memory ON doc = source "
-            "WHERE session = ? AND target = ? AND kind = 'turn' AND type = ? AND source != ?",
-            (*own[0], _FINDING, doc),
-        )
-        return [("same_turn", other) for (other,) in found]
-
-    def _sources(self, ref: str) -> list[tuple[str, int]]:
-        """Kind and doc of the memories that refer to a memory."""
-        session, _, id = ref.rpartition("/")
-        found = self.rows.all("SELECT kind, source FROM relation WHERE session = ? AND target = ?", (session, id))
-        return [(kind, doc) for kind, doc in found]
 
     # -- records
 

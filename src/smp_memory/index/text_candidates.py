@@ -5,12 +5,13 @@ Everything here works with docs and rows of one state of an index (`Searcher`).
 
 from __future__ import annotations
 
+from itertools import islice
+
 from smp_memory.index.counting import count_matches, empty
 from smp_memory.index.documents import AUTHOR_SHIFT
 from smp_memory.index.embeddings import QUESTION_WORDS, ModelUnavailable
-from smp_memory.index.query import MatchColumns, RowConditions, RowSelection, TextMatch, only_docs
+from smp_memory.index.query import MatchColumns, RowConditions, RowSelection, TextMatch, only_docs, text_matches
 from smp_memory.index.rows import POSITION_BITS
-from smp_memory.index.succession_chains import SuccessionChains
 from smp_memory.model.candidates import NEAR_ENOUGH, NEWER, NOT_VALID, ROLE, Candidates, Facets
 from smp_memory.model.statuses import last_successors
 from smp_memory.model.types import KINDS
@@ -19,7 +20,7 @@ from smp_memory.text.tokenizer import ParsedText, terms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from smp_memory.index.searcher import FoundRow, Searcher
@@ -33,8 +34,17 @@ _MAX_COMPARED = 5000  # up to so many memories are compared with the query vecto
 _SPARE = 4  # factor of candidates fetched where some may not meet the conditions
 _AT_ONE_TIME = 1000  # memories that were created in the same microsecond, of which a text search returns the best
 _MAX_NEAR = 1000
+_MOST_STEPS = 200
+_MOST_PAIRS = 1000  # old and new memories in one step
+_AT_ONCE = 200  # names in one statement
+# `+`: with the affinity of the column SQLite would not use the index of `doc >> 24`
+_EDGES = """SELECT old.session, old.id, memory.doc FROM wanted
+    CROSS JOIN succession old ON old.session = place AND old.id = name
+    CROSS JOIN session ON session.id = old.new_session
+    CROSS JOIN memory ON memory.doc >> 24 = +session.no AND memory.id = old.new_id"""
 _ALL = 1 << 30
 _TURN = KINDS["conversation"].number
+_TURNS = f"SELECT doc, 0.0, created, facts FROM wanted CROSS JOIN memory ON doc = wanted.no WHERE type = {_TURN}"
 
 
 def candidates_by_time(searcher: Searcher, request: CandidateRequest, conditions: RowConditions) -> Candidates:
@@ -66,15 +76,23 @@ def _newer(
     return {names[old]: [by_doc[doc] for doc in docs] for old, docs in chains.newer.items()}
 
 
-def columns_of(rows: Sequence[FoundRow]) -> MatchColumns:
+def columns_of(rows: Sequence[FoundRow | TextMatch]) -> MatchColumns:
     return MatchColumns([row.doc for row in rows], [row.created for row in rows], [row.facts for row in rows])
 
 
 class TextCandidates:
     """The answer to a request with a text."""
 
-    def __init__(self, searcher: Searcher, request: CandidateRequest, conditions: RowConditions) -> None:
+    def __init__(
+        self,
+        searcher: Searcher,
+        request: CandidateRequest,
+        conditions: RowConditions,
+        complete: Callable[[list[Candidate]], list[Candidate]] | None = None,
+    ) -> None:
+        """`complete` adds to some candidates what is left out of the others."""
         assert request.text is not None
+        self._complete = complete
         self._searcher = searcher
         self._request = request
         self._conditions = conditions
@@ -109,20 +127,29 @@ class TextCandidates:
             matches = self._with_memory(matches)
         others, meanings = self._others(matches)
         if others and len(matches) > request.front:  # what was added stands with the front
-            added = {row.doc for row in others}
+            added = {each.doc for each in others}
             matches = matches[: request.front] + [each for each in matches[request.front :] if each.doc not in added]
-        rows = searcher.fetch([each.doc for each in matches])
-        scores = {each.doc: each.match for each in matches}
-        made = searcher.candidates([*rows, *others], scores, meanings, self._conditions, request.fetch)
-        found = Candidates(made[: len(rows)])
-        found.others, found.is_all = made[len(rows) :], is_all
+        every = [*matches, *others]
+        has_successions = NEWER in request.fetch and searcher.has("succession")
+        is_lazy = request.front > 0 and not (has_successions or self._conditions.needs_rows or request.with_memory)
+        rows: list[FoundRow] = []
+        if is_lazy:
+            made = searcher.brief_candidates(every, meanings)
+        else:
+            rows = searcher.fetch([each.doc for each in every])
+            scores = {each.doc: each.match for each in every}
+            made = searcher.candidates(rows, scores, meanings, self._conditions, request.fetch)
+        found = Candidates(made[: len(matches)])
+        found.others, found.is_all = made[len(matches) :], is_all
         found.text, found.corrected, found.has_meanings = text, self._corrected, self._has_meanings
         words = {*text.words, *(word for phrase in text.phrases for word in phrase)}
         found.frequencies = {word: searcher.document_frequency(word) for word in words}
         found.documents = searcher.index.text.documents
         found.not_valid = len(searcher.visible(list(self._not_valid))) if self._not_valid else 0
-        if NEWER in request.fetch and searcher.has("succession"):
-            found.newer = _newer(searcher, request, self._conditions, [*rows, *others])
+        if has_successions:
+            found.newer = _newer(searcher, request, self._conditions, rows)
+        if is_lazy and self._complete is not None:
+            found.complete = self._complete
         if request.by_meaning and searcher.index.vector_failure:
             found.warnings = [searcher.index.vector_failure]
         return found
@@ -132,7 +159,7 @@ class TextCandidates:
             return []
         return self._searcher.search(self._text, self._conditions, limit, self._not_valid)
 
-    def _others(self, matches: Sequence[TextMatch]) -> tuple[list[FoundRow], dict[int, float]]:
+    def _others(self, matches: Sequence[TextMatch]) -> tuple[list[TextMatch], dict[int, float]]:
         """Memories without any of the words: near in meaning, and turns beside the best; and the similarities of all."""
         searcher, request, others = self._searcher, self._request, []
         meanings: dict[int, float] = {}
@@ -144,11 +171,11 @@ class TextCandidates:
             known = {each.doc for each in front}
             near = [row for row in _nearest(searcher, vector, self._conditions, NEAREST) if row.doc not in known]
             meanings.update(_similarities(searcher, vector, [row.doc for row in near]))
-            others = [row for row in near if meanings.get(row.doc, 0.0) >= NEAR_ENOUGH]
+            others = text_matches(
+                (row.doc, 0.0, row.created, row.facts) for row in near if meanings.get(row.doc, 0.0) >= NEAR_ENOUGH
+            )
         if request.with_neighbours and (front or others):
-            found = [(each.doc, each.match, each.facts) for each in front]
-            found += [(row.doc, 0.0, row.facts) for row in others]
-            beside = _turns_beside(searcher, found, meanings, self._conditions)
+            beside = _turns_beside(searcher, [*front, *others], meanings, self._conditions)
             if vector is not None:
                 meanings.update(_similarities(searcher, vector, [row.doc for row in beside]))
             others += beside
@@ -178,10 +205,13 @@ class TextCandidates:
     def _all_matches(self) -> MatchColumns:
         searcher, request, conditions = self._searcher, self._request, self._conditions
         found = searcher.all_matches(self._text, conditions, self._not_valid)
-        others: dict[int, FoundRow] = {}
+        others: dict[int, FoundRow | TextMatch] = {}
         if request.front and (request.by_meaning or request.with_neighbours):
             added, _ = self._others(self._search(request.front))
-            others = {row.doc: row for row in added if not conditions.needs_rows or conditions.meets_bounds(row)}
+            others = {each.doc: each for each in added}
+            if conditions.needs_rows:
+                bounded = searcher.fetch(list(others))
+                others = {row.doc: row for row in bounded if conditions.meets_bounds(row)}
         if conditions.needs_rows:
             meeting = {row.doc for row in searcher.fetch(found.docs) if conditions.meets_bounds(row)}
             found = only_docs(found, meeting.__contains__)
@@ -200,6 +230,55 @@ class TextCandidates:
         names = searcher.refs([row.doc for row in superseded]).values() if newer else ()
         ends = {each.ref: each for name in names for each in last_successors(name, newer, allows) if each.meets}
         return searcher.fetch([row.doc for row in searcher.placed(ends.values())])
+
+
+# -- successions
+
+
+class SuccessionChains:
+    """The successions that begin at some memories: `newer` has the docs of the memories that directly took the place of each.
+
+    A succession counts if its new memory exists, is not deleted, is visible to the viewer, and is valid already. So a successor that was
+    deleted or that begins later replaces nothing. One that has expired does: what it replaced does not come back. Which memory of a chain
+    counts is decided by `smp_memory.model.statuses.last_successors`.
+    """
+
+    def __init__(self, searcher: Searcher, rows: Iterable[FoundRow], at: int) -> None:
+        self._searcher = searcher
+        self._at = at
+        self.rows = {row.doc: row for row in rows}
+        self.newer: dict[int, list[int]] = {}
+        edge = dict(self.rows)
+        for _ in range(_MOST_STEPS):
+            edge = self._step(edge)
+            if not edge:
+                break
+
+    def _step(self, edge: dict[int, FoundRow]) -> dict[int, FoundRow]:
+        """Add the memories that supersede these; returns those that were not known yet."""
+        searcher = self._searcher
+        old = {(searcher.session_of(doc), row.id): row for doc, row in edge.items()}
+        stated = [(old[session, id], doc) for session, id, doc in islice(self._stated(list(old)), _MOST_PAIRS)]
+        rows = searcher.fetch(list({doc for _, doc in stated}), " WHERE deleted IS NULL") if stated else []
+        found = {row.doc: row for row in searcher.visible_rows(rows)}
+        later = searcher.not_valid(list(found), self._at, only_later=True) if found else set()
+        new: dict[int, FoundRow] = {}
+        for before, doc in stated:
+            row = found.get(doc)
+            if row is None or doc in later or doc == before.doc or not searcher.may_supersede(row, before):
+                continue
+            if doc not in self.rows:
+                self.rows[doc] = new[doc] = row
+            if doc not in self.newer.setdefault(before.doc, []):
+                self.newer[before.doc].append(doc)
+        return new
+
+    def _stated(self, names: list[tuple[str, str]]) -> Iterator[tuple[str, str, int]]:
+        """Session and id of an old memory, and the doc of a new one."""
+        for start in range(0, len(names), _AT_ONCE):
+            part = names[start : start + _AT_ONCE]
+            wanted = f"WITH wanted(place, name) AS (VALUES {','.join(['(?,?)'] * len(part))}) "
+            yield from self._searcher.rows.all(wanted + _EDGES, [value for name in part for value in name])
 
 
 # -- neighbours, and what is near in meaning
@@ -265,21 +344,21 @@ def _docs_if_few(searcher: Searcher, conditions: RowConditions) -> list[int] | N
 
 
 def _turns_beside(
-    searcher: Searcher,
-    found: Sequence[tuple[int, float, int]],
-    meanings: Mapping[int, float],
-    conditions: RowConditions,
-) -> list[FoundRow]:
-    """Visible turns around the best of these memories (doc, text score, facts): an answer may have none of the query's words."""
-    beside = neighbours([(doc, match) for doc, match, facts in found if facts & ROLE], {each[0] for each in found}, meanings)  # fmt: skip
-    kept = f" WHERE type = {_TURN}" + ("" if conditions.include_deleted else " AND deleted IS NULL")
-    turns = searcher.fetch(beside, kept) if beside else []
+    searcher: Searcher, found: Sequence[TextMatch], meanings: Mapping[int, float], conditions: RowConditions
+) -> list[TextMatch]:
+    """Visible turns around the best of these memories: an answer may have none of the query's words."""
+    turns = [(each.doc, each.match) for each in found if each.facts & ROLE]
+    beside = neighbours(turns, {each.doc for each in found}, meanings)
+    kept = _TURNS if conditions.include_deleted else f"{_TURNS} AND deleted IS NULL"
+    found = text_matches(searcher.rows.of(kept, beside)) if beside else []
     if conditions.valid_at is not None:
         wrong = searcher.not_valid(beside, conditions.valid_at)
-        turns = [each for each in turns if each.doc not in wrong]
+        found = [each for each in found if each.doc not in wrong]
     if conditions.is_narrow:
-        turns = [each for each in turns if conditions.admits(each)]
-    return searcher.visible_rows(turns)
+        admits = conditions.admits_values
+        found = [each for each in found if admits(each.doc, _TURN, each.facts >> AUTHOR_SHIFT, each.created)]
+    hidden = searcher.hidden([(each.doc, each.facts) for each in found])
+    return [each for each in found if each.doc not in hidden]
 
 
 def _match_of(searcher: Searcher, doc: int, text: ParsedText) -> TextMatch:

@@ -363,8 +363,8 @@ def _logged_accesses(store: Store) -> tuple[dict[str, list[Access]], int]:
     refs = [f"{session}/{id}" for session, ids in names.items() for id in ids]
     found: dict[str, list[Access]] = {}
     for each in sorted(store.indexer.candidates(CandidateRequest(refs=refs)).matches, key=lambda each: each.id):
-        if each.last_use is not None:
-            found.setdefault(each.session, []).append((each.id, *_as_text((each.uses, each.last_use))))
+        if each.last_access is not None:
+            found.setdefault(each.session, []).append((each.id, *_as_text((each.access_count, each.last_access))))
     return found, end
 
 

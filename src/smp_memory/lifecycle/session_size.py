@@ -11,7 +11,7 @@ from smp_memory.lifecycle.compaction_plan import estimate_gain
 from smp_memory.lifecycle.quota import SizeReport, Thresholds, size_report
 from smp_memory.lifecycle.retention import PreservationRules, WeighedMemory
 from smp_memory.model.candidates import LATEST, CandidateRequest
-from smp_memory.model.decay import DecayInputs
+from smp_memory.model.decay import inputs_of
 from smp_memory.model.history import COLD
 from smp_memory.model.times import EPOCH, to_microseconds
 
@@ -33,7 +33,7 @@ def figures(store: Store, session: str, policy: Policy, now: datetime) -> Figure
     asked = CandidateRequest(sessions=[session], include_deleted=True, fetch=[LATEST] if policy.is_joint else ())
     found: Figures = {}
     for each in store.indexer.candidates(asked).matches:
-        inputs, used = DecayInputs.of_candidate(each), each.last_use
+        inputs, used = inputs_of(each), each.last_access
         last = EPOCH + timedelta(microseconds=used) if used is not None else None
         found[each.id] = policy.priority(inputs, moment), policy.without_floor(inputs, moment), last
     return found

@@ -12,11 +12,10 @@ turn whether it ends with a question and whether it names a time.
 from __future__ import annotations
 
 from collections import namedtuple
-from copy import copy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Any, NamedTuple
 
     from smp_memory.model.hits import LeftOut
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
         match: float  # its text score; 0 without any of the words
         meaning: float  # similarity to the query, 0 to 1; 0 without an embedding model
         meets: bool  # False: not all conditions are met; it counts for the scores of others, and is no hit itself
-        updated: int | None
+        updated: int  # the time of its creation if it was never changed
         importance: float | None
         confidence: float | None
         pinned: bool
@@ -70,8 +69,8 @@ if TYPE_CHECKING:
         severity: str | None
         impact: str | None
         approved: bool
-        uses: int
-        last_use: int | None
+        access_count: int
+        last_access: int | None
         written: int  # when its session was last written
         latest: tuple[int, int, int | None] | None = None  # with LATEST
         valid_from: int | None = None  # with VALIDITY
@@ -85,7 +84,7 @@ if TYPE_CHECKING:
 else:  # `typing` takes a new process 5 ms to load
     _FIELDS = (
         "session id position type created traits author match meaning meets updated importance confidence pinned deleted "
-        "status severity impact approved uses last_use written latest valid_from valid_until labels relations"
+        "status severity impact approved access_count last_access written latest valid_from valid_until labels relations"
     )
 
     class Candidate(namedtuple("Candidate", _FIELDS, defaults=(None, None, None, (), ()))):
@@ -155,16 +154,13 @@ class CandidateRequest:
     fetch: Collection[str] = ()  # NEWER, LATEST, VALIDITY, LABELS, RELATIONS, NOT_VALID, PROBLEMS
 
     def __init__(self, **given: Any) -> None:
-        for name, value in given.items():
-            if name.startswith("_") or not hasattr(CandidateRequest, name):
-                raise TypeError(f"CandidateRequest has no {name}")
-            setattr(self, name, value)
+        if not _CONDITIONS.issuperset(given):
+            raise TypeError(f"CandidateRequest has no {', '.join(given.keys() - _CONDITIONS)}")
+        self.__dict__ = given
 
     def with_changes(self, **changes: Any) -> CandidateRequest:
         """The same request but for these values."""
-        changed = copy(self)
-        changed.__dict__.update(changes)
-        return changed
+        return CandidateRequest(**{**self.__dict__, **changes})
 
     @property
     def has_labels(self) -> bool:
@@ -172,17 +168,23 @@ class CandidateRequest:
         return bool(self.tags or self.all_tags or self.not_tags or self.topics)
 
 
+_CONDITIONS = frozenset(vars(CandidateRequest)) - {"has_labels", "with_changes", "__init__"}
+
+
 class Candidates:
     """The answer to a request."""
 
     __slots__ = (
-        "corrected", "documents", "frequencies", "has_meanings", "has_successions", "is_all", "matches", "newer", "not_valid", "others", "problems",
+        "complete", "corrected", "documents", "frequencies", "has_meanings", "has_successions", "is_all", "matches", "newer", "not_valid", "others", "problems",
         "text", "warnings",
     )  # fmt: skip
 
     def __init__(self, matches: list[Candidate]) -> None:
         self.matches = matches  # in the order of the request; by text the best first
         self.others: list[Candidate] = []  # without any of the words: beside the best matches, or near in meaning
+        # Of a request with `front` an index may leave out what few candidates are asked for (all from `id` and `updated` on, but for
+        # `written`). This adds it to some of them, in their order; it may be called inside of the snapshot of the request.
+        self.complete: Callable[[list[Candidate]], list[Candidate]] = list
         self.is_all = True  # whether there are no further matches
         self.text: ParsedText | None = None  # the parsed text, with corrections
         self.corrected: dict[str, str] = {}  # known terms that were searched for unknown words

@@ -48,12 +48,14 @@ from smp_memory.model.types import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any, Protocol
+    from typing import Any, Protocol, TypeAlias
 
     from smp_memory.config.settings import Config
     from smp_memory.model.candidates import Candidate
     from smp_memory.model.record import Record
     from smp_memory.model.types import Kind
+
+    Inputs: TypeAlias = "DecayInputs | Candidate"
 
     class Policy(Protocol):
         """A decay policy."""
@@ -61,13 +63,13 @@ if TYPE_CHECKING:
         name: str
         is_joint: bool  # whether a memory ages with those that it is related to: with the latest times among them
 
-        def priority(self, inputs: DecayInputs, now: int) -> float:
+        def priority(self, inputs: Inputs, now: int) -> float:
             """The priority of a memory at a time, from 0 to 1."""
 
-        def without_floor(self, inputs: DecayInputs, now: int) -> float:
+        def without_floor(self, inputs: Inputs, now: int) -> float:
             """The priority without the floor that keeps it from falling further; compaction uses it."""
 
-        def explain(self, inputs: DecayInputs, now: int) -> dict[str, Any]:
+        def explain(self, inputs: Inputs, now: int) -> dict[str, Any]:
             """The parts of its priority, by name."""
 
 
@@ -144,16 +146,13 @@ class DecayInputs:
             last_access=_moment(access.get("last")) if last_access is None else last_access,
         )
 
-    @classmethod
-    def of_candidate(cls, each: Candidate) -> DecayInputs:
-        """The inputs from what an index knows of a memory; its times are the latest among it and those related, if they were asked for."""
-        made = cls(
-            each.type, each.created, each.updated, each.importance, each.pinned, each.status, each.severity, each.impact,
-            each.confidence, each.approved, each.uses, each.last_use,
-        )  # fmt: skip
-        if each.latest is not None:
-            made.created, made.updated, made.last_access = each.latest
-        return made
+
+def inputs_of(candidate: Candidate) -> Candidate:
+    """The inputs from what an index knows of a memory: the candidate itself, or its latest times among those related, if they were asked for."""
+    if candidate.latest is None:
+        return candidate
+    created, updated, last_access = candidate.latest
+    return candidate._replace(created=created, updated=updated, last_access=last_access)
 
 
 def impact_level(impact: Any) -> str | None:
@@ -195,7 +194,7 @@ class SmpPolicy:
         self._rules = _rules_with(settings)
         self.is_joint = bool(settings.get("related"))
 
-    def priority(self, inputs: DecayInputs, now: int) -> float:
+    def priority(self, inputs: Inputs, now: int) -> float:
         if inputs.pinned:
             return 1.0
         rule = self._rule(inputs)
@@ -203,18 +202,18 @@ class SmpPolicy:
         least = _floor(inputs, kind, rule[3])[0] if kind.floors else rule[3]
         return min(1.0, max(least, self._decayed(inputs, now, rule)))
 
-    def without_floor(self, inputs: DecayInputs, now: int) -> float:
+    def without_floor(self, inputs: Inputs, now: int) -> float:
         return 1.0 if inputs.pinned else min(1.0, self._decayed(inputs, now, self._rule(inputs)))
 
     @staticmethod
-    def _decayed(inputs: DecayInputs, now: int, rule: tuple[float, float, float, float]) -> float:
+    def _decayed(inputs: Inputs, now: int, rule: tuple[float, float, float, float]) -> float:
         base, rate, boost, _ = rule
         touched, age = _touched(inputs), _days(inputs.created, now)
         since = age if touched == inputs.created else _days(touched, now)
         faded = base * exp(-rate * since - AGE_PENALTY * age)
         return faded + _boost(inputs, boost) if inputs.access_count else faded
 
-    def explain(self, inputs: DecayInputs, now: int) -> dict[str, Any]:
+    def explain(self, inputs: Inputs, now: int) -> dict[str, Any]:
         base, rate, boost, floor = self._rule(inputs)
         kind = KINDS[inputs.type]
         least, why = _floor(inputs, kind, floor)
@@ -232,7 +231,7 @@ class SmpPolicy:
         }
         return _explained(self, inputs, now, parts)
 
-    def _rule(self, inputs: DecayInputs) -> tuple[float, float, float, float]:
+    def _rule(self, inputs: Inputs) -> tuple[float, float, float, float]:
         base, rate, boost, floor = self._rules[inputs.type]
         if inputs.status in RESOLVED_STATUSES and KINDS[inputs.type].is_faster_resolved:
             rate *= RESOLVED_RATE_FACTOR
@@ -249,17 +248,17 @@ class HalfLifePolicy:
         self._hours, self._minimum = _half_lives(settings)
         self.is_joint = bool(settings.get("related"))
 
-    def priority(self, inputs: DecayInputs, now: int) -> float:
+    def priority(self, inputs: Inputs, now: int) -> float:
         if inputs.pinned or not KINDS[inputs.type].fades_by_half_life:
             return 1.0
         return max(self._minimum, self.without_floor(inputs, now))
 
-    def without_floor(self, inputs: DecayInputs, now: int) -> float:
+    def without_floor(self, inputs: Inputs, now: int) -> float:
         if inputs.pinned or not KINDS[inputs.type].fades_by_half_life:
             return 1.0
         return _halved(inputs, now, self._hours[inputs.type])
 
-    def explain(self, inputs: DecayInputs, now: int) -> dict[str, Any]:
+    def explain(self, inputs: Inputs, now: int) -> dict[str, Any]:
         fades = KINDS[inputs.type].fades_by_half_life
         half_life = self._hours[inputs.type]
         parts = {
@@ -281,18 +280,18 @@ class BoostedPolicy:
         self._hours, self._minimum = _half_lives(settings)
         self.is_joint = bool(settings.get("related"))
 
-    def priority(self, inputs: DecayInputs, now: int) -> float:
+    def priority(self, inputs: Inputs, now: int) -> float:
         if inputs.pinned:
             return 1.0
         return max(self._minimum, self.without_floor(inputs, now))
 
-    def without_floor(self, inputs: DecayInputs, now: int) -> float:
+    def without_floor(self, inputs: Inputs, now: int) -> float:
         if inputs.pinned:
             return 1.0
         half_life = self._hours[inputs.type]
         return min(1.0, _halved(inputs, now, half_life) * _multiplier(inputs))
 
-    def explain(self, inputs: DecayInputs, now: int) -> dict[str, Any]:
+    def explain(self, inputs: Inputs, now: int) -> dict[str, Any]:
         half_life = self._hours[inputs.type]
         parts = {
             "half_life_hours": half_life,
@@ -315,16 +314,16 @@ class SimplePolicy:
         self._rules = _rules_with(settings)
         self.is_joint = bool(settings.get("related"))
 
-    def priority(self, inputs: DecayInputs, now: int) -> float:
+    def priority(self, inputs: Inputs, now: int) -> float:
         if inputs.pinned:
             return 1.0
         base, rate, *_ = self._rules[inputs.type]
         return min(1.0, base * exp(-rate * int(_days(inputs.created, now))) + _boost(inputs, 0.02))
 
-    def without_floor(self, inputs: DecayInputs, now: int) -> float:
+    def without_floor(self, inputs: Inputs, now: int) -> float:
         return self.priority(inputs, now)  # it has none
 
-    def explain(self, inputs: DecayInputs, now: int) -> dict[str, Any]:
+    def explain(self, inputs: Inputs, now: int) -> dict[str, Any]:
         base, rate, *_ = self._rules[inputs.type]
         days = int(_days(inputs.created, now))
         parts = {
@@ -344,13 +343,13 @@ class NoDecayPolicy:
     is_joint = False
     __slots__ = ()
 
-    def priority(self, inputs: DecayInputs, now: int) -> float:
+    def priority(self, inputs: Inputs, now: int) -> float:
         return 1.0
 
-    def without_floor(self, inputs: DecayInputs, now: int) -> float:
+    def without_floor(self, inputs: Inputs, now: int) -> float:
         return 1.0
 
-    def explain(self, inputs: DecayInputs, now: int) -> dict[str, Any]:
+    def explain(self, inputs: Inputs, now: int) -> dict[str, Any]:
         return _explained(self, inputs, now, {})
 
 
@@ -375,7 +374,7 @@ def policy_in(config: Config) -> Policy:
     return policy_of(config.decay)
 
 
-def importance_of(inputs: DecayInputs) -> float:
+def importance_of(inputs: Inputs) -> float:
     """A memory's own importance, or else the one derived from type, severity, impact and approval (design 001)."""
     if inputs.importance is not None:
         return inputs.importance
@@ -395,21 +394,21 @@ def _hours(since: int, now: int) -> float:
     return (now - since) / _HOUR if now > since else 0.0
 
 
-def _halved(inputs: DecayInputs, now: int, half_life: float) -> float:
+def _halved(inputs: Inputs, now: int, half_life: float) -> float:
     return float(0.5 ** (_hours(inputs.created, now) / half_life))
 
 
-def _touched(inputs: DecayInputs) -> int:
+def _touched(inputs: Inputs) -> int:
     """The time of the last write or access."""
     read = inputs.last_access
     return inputs.updated if read is None or read < inputs.updated else read
 
 
-def _boost(inputs: DecayInputs, each: float) -> float:
+def _boost(inputs: Inputs, each: float) -> float:
     return min(MAX_BOOST, inputs.access_count * each)
 
 
-def _multiplier(inputs: DecayInputs) -> float:
+def _multiplier(inputs: Inputs) -> float:
     return 1 + 0.1 * inputs.access_count + 0.2 * importance_of(inputs)
 
 
@@ -421,7 +420,7 @@ _BECAUSE = {
 }
 
 
-def _floor(inputs: DecayInputs, kind: Kind, floor: float) -> tuple[float, str]:
+def _floor(inputs: Inputs, kind: Kind, floor: float) -> tuple[float, str]:
     """The floor of the priority, and the first rule of the type that applies; empty: none does."""
     for rule in kind.floors:
         if rule == IF_CRITICAL and inputs.severity == CRITICAL:
@@ -452,6 +451,6 @@ def _half_lives(settings: Mapping[str, Any]) -> tuple[dict[str, float], float]:
     return hours, settings.get("minimum_factor", MINIMUM_FACTOR)
 
 
-def _explained(policy: Policy, inputs: DecayInputs, now: int, parts: dict[str, Any]) -> dict[str, Any]:
+def _explained(policy: Policy, inputs: Inputs, now: int, parts: dict[str, Any]) -> dict[str, Any]:
     details = {"pinned": True} if inputs.pinned else parts
     return {"policy": policy.name, **details, "priority": policy.priority(inputs, now)}

@@ -117,7 +117,9 @@ def _priority_of(scope: Scope) -> Callable[[Record], float]:
     policy, now = scope.policy(), to_microseconds(scope.now())
     request = CandidateRequest(sessions=scope.sessions, include_deleted=True)
     used = {
-        each.ref: (each.uses, each.last_use) for each in scope.store.indexer.candidates(request).matches if each.uses
+        each.ref: (each.access_count, each.last_access)
+        for each in scope.store.indexer.candidates(request).matches
+        if each.access_count
     }
 
     def priority(record: Record) -> float:

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from functools import lru_cache, partial
 from math import prod
 
-from smp_memory.model.decay import DecayInputs, importance_of
+from smp_memory.model.decay import importance_of, inputs_of
 from smp_memory.model.types import KINDS, OVERTURNED_STATUSES
 from smp_memory.search import scoring
 from smp_memory.search.field_values import level_of
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.model.candidates import Candidate, Candidates
-    from smp_memory.model.decay import DecayInputs, Policy
+    from smp_memory.model.decay import Inputs, Policy
     from smp_memory.model.record import Record
     from smp_memory.search.field_values import Computed
     from smp_memory.search.query import Query
@@ -62,7 +62,7 @@ class Ranked:
     def __init__(
         self,
         candidate: Candidate,
-        inputs: DecayInputs,
+        inputs: Inputs,
         priority: float,
         score: float,
         explain: Callable[[], dict[str, float]],
@@ -100,12 +100,13 @@ class Ranking:
         self._ranges: list[tuple[int | None, int | None]] = []  # the times that the query names
         self._documents = 0
         self._model: RelevanceModel | None = None  # made when a relevance is asked for
+        self._idle_factors: dict[int, float] = {}  # by the last write of a session
         self._matches: list[float] = []  # the text scores of the candidates, ascending
 
     def rank_by_time(self, candidates: Iterable[Candidate]) -> Iterator[Ranked]:
         """Rank candidates of a query without text: the score is the priority."""
         for each in candidates:
-            inputs = DecayInputs.of_candidate(each)
+            inputs = inputs_of(each)
             priority = self._policy.priority(inputs, self._query.now)
             yield Ranked(each, inputs, priority, priority, dict)
 
@@ -126,9 +127,9 @@ class Ranking:
         for start in range(0, len(scores), max(size, 1)):
             if by_default and _is_decided(ranked, enough, scores.best_from(start)):
                 return ranked
-            ranked += self._rank(scores.between(start, start + size), signals)
+            ranked += self._rank(found, scores.between(start, start + size), signals)
         if len(ranked) < enough and len(found.matches) > len(front):
-            ranked += self._rank_by_text(ranked, found.matches[len(front) :])
+            ranked += self._rank_by_text(ranked, found.complete(found.matches[len(front) :]))
         return ranked
 
     def _rank_by_text(self, ranked: list[Ranked], others: list[Candidate]) -> Iterator[Ranked]:
@@ -137,39 +138,53 @@ class Ranking:
         best = others[0].match or 1.0
         for each in others:
             if each.meets:
-                inputs = DecayInputs.of_candidate(each)
+                inputs = inputs_of(each)
                 score = bound * each.match / best
                 priority = self._policy.priority(inputs, self._query.now)
                 yield Ranked(each, inputs, priority, score, _KnownParts({"text": score}), each.match)
 
-    def _rank(self, scores: list[scoring.CandidateScore], signals: scoring.QuerySignals) -> Iterator[Ranked]:
+    def _rank(
+        self, found: Candidates, scores: list[scoring.CandidateScore], signals: scoring.QuerySignals
+    ) -> Iterator[Ranked]:
         """Apply what is not compared for every candidate: bounds, decay, idle sessions."""
         rank = self._by_default if self._query.mode == "default" else self._by_mode
-        for each in scores:
-            if each.candidate.meets:
-                yield rank(each, DecayInputs.of_candidate(each.candidate), signals)
+        complete = found.complete([each.candidate for each in scores])
+        if len(complete) < len(scores):  # a session is gone meanwhile
+            known = {(each.session, each.position) for each in complete}
+            scores = [each for each in scores if (each.candidate.session, each.candidate.position) in known]
+        for each, candidate in zip(scores, complete, strict=True):
+            if candidate.meets:
+                yield rank(candidate, each, signals)
 
-    def _by_default(self, score: scoring.CandidateScore, inputs: DecayInputs, signals: scoring.QuerySignals) -> Ranked:
-        now, candidate = self._query.now, score.candidate
-        priority = self._policy.priority(inputs, now)
+    def _by_default(self, candidate: Candidate, score: scoring.CandidateScore, signals: scoring.QuerySignals) -> Ranked:
+        inputs = inputs_of(candidate)
+        priority = self._policy.priority(inputs, self._query.now)
         fading = scoring.faded(1.0, priority)
         total = score.relevance * fading
-        idle = _idle_factor(candidate.written, now) if self._query.sessions is None else None
+        idle = self._idle(candidate.written) if self._query.sessions is None else None
         if idle is not None:
             total *= idle
         settled = settled_factor(candidate)
         explain = partial(_explained, score, fading, idle, settled)
         return Ranked(candidate, inputs, priority, total * settled, explain, candidate.match)
 
-    def _by_mode(self, score: scoring.CandidateScore, inputs: DecayInputs, signals: scoring.QuerySignals) -> Ranked:
+    def _idle(self, written: int) -> float:
+        """The factor for a session that was last written then."""
+        known = self._idle_factors.get(written)
+        if known is None:
+            known = self._idle_factors[written] = _idle_factor(written, self._query.now)
+        return known
+
+    def _by_mode(self, candidate: Candidate, score: scoring.CandidateScore, signals: scoring.QuerySignals) -> Ranked:
         """Rank by one of the designs' modes, `weighted` or `product`."""
-        match, priority = score.candidate.match, self._policy.priority(inputs, self._query.now)
+        inputs, match = inputs_of(candidate), candidate.match
+        priority = self._policy.priority(inputs, self._query.now)
         parts = self._parts_of_mode(match, inputs, priority, signals)
         total = sum(parts.values()) if self._query.mode == "weighted" else prod(parts.values())
-        return Ranked(score.candidate, inputs, priority, min(1.0, total), _KnownParts(parts), match)
+        return Ranked(candidate, inputs, priority, min(1.0, total), _KnownParts(parts), match)
 
     def _parts_of_mode(
-        self, match: float, inputs: DecayInputs, priority: float, signals: scoring.QuerySignals
+        self, match: float, inputs: Inputs, priority: float, signals: scoring.QuerySignals
     ) -> dict[str, float]:
         now = self._query.now
         text = scoring.text_match(match, signals.full_match)
@@ -202,7 +217,7 @@ class Ranking:
     def inherit(self, candidate: Candidate, old: Ranked, own: Ranked | None) -> Ranked:
         """A successor that matches as well as what it superseded; `own`: its own rank, if it matches itself."""
         if own is None:
-            inputs = DecayInputs.of_candidate(candidate)
+            inputs = inputs_of(candidate)
             priority = self._policy.priority(inputs, self._query.now)
             own = Ranked(candidate, inputs, priority, 0.0, _KnownParts({"inherited": old.score}), old.match)
         own.score = max(own.score, old.score)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from smp_memory.errors import InvalidQuery, InvalidRecord, MemoryNotFound, SessionArchived, SessionNotFound
 from smp_memory.model import ids
 from smp_memory.model.candidates import LATEST, PROBLEMS, CandidateRequest
-from smp_memory.model.decay import DecayInputs
+from smp_memory.model.decay import inputs_of
 from smp_memory.model.hits import Hits, Related
 from smp_memory.observe.incomplete import with_unreadable
 from smp_memory.search.path import check, search, search_index
@@ -131,7 +131,7 @@ def priority(scope: Scope, id: Any, at: Any = None) -> float:
     if not found.matches:
         error = MemoryNotFound(f"{memory_id} does not exist in session {session}.", id=memory_id, session=session)
         raise with_unreadable(error, found.every_problem)
-    return float(policy.priority(DecayInputs.of_candidate(found.matches[0]), query.now))
+    return float(policy.priority(inputs_of(found.matches[0]), query.now))
 
 
 def _split(name: str, session: str) -> tuple[str, str]:

@@ -30,14 +30,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import exp
-from operator import itemgetter
 
 from smp_memory.model.candidates import ASKS, NAMES_TIME, ROLE, ROLE_SHIFT, ROLES, STATED_SHIFT, WORDS_SHIFT
 from smp_memory.text.wildcards import RARITY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from smp_memory.model.candidates import Candidate
 
@@ -182,8 +181,11 @@ class CandidateScores:
         self._signals = signals
         self._scale, self._nearest = most or 1.0, nearest
         turns = [each for each in candidates if each.traits & ROLE]
-        self._texts = _by_position(turns, lambda each: each.match / self._scale)
-        self._meanings = _by_position(turns, lambda each: each.meaning / nearest) if nearest else {}
+        scale = self._scale
+        self._texts = _by_position([(each.session, each.position, each.match / scale) for each in turns])
+        self._meanings: dict[str, dict[int, float]] = {}
+        if nearest:
+            self._meanings = _by_position([(each.session, each.position, each.meaning / nearest) for each in turns])
         self._asking = {(each.session, each.position) for each in turns if each.traits & ASKS}
         self._best_texts = _best_of_sessions(self._texts)
         self._best_meanings = _best_of_sessions(self._meanings)
@@ -192,10 +194,10 @@ class CandidateScores:
         self._shares = TEXT / whole, CONTEXT / whole, SESSION / whole, AUTHOR / whole, TIME / whole
         self.strength = max(min(1.0, most / signals.full_match), nearest) if signals.full_match else 1.0
         self._ranked = self._scored(candidates)
-        self._ranked.sort(key=_by_relevance, reverse=True)
+        self._ranked.sort(reverse=True)
 
     def _scored(self, candidates: Sequence[Candidate]) -> list[tuple[float, int, str, int, Candidate, float]]:
-        """Relevance, time, session and position, the candidate and its worth.
+        """Relevance, time, session and position (unique, so no further item is ever compared), the candidate and its worth.
 
         One loop almost without calls: it runs for every candidate of every query.
         """
@@ -314,16 +316,15 @@ class CandidateScores:
         return iter(self.between(0, len(self)))
 
 
-_by_relevance = itemgetter(0, 1, 2, 3)
-
-
-def _by_position(turns: Iterable[Candidate], signal: Callable[[Candidate], float]) -> dict[str, dict[int, float]]:
-    """A signal of turns, by session and position."""
+def _by_position(signals: Iterable[tuple[str, int, float]]) -> dict[str, dict[int, float]]:
+    """Signals of turns, by session and position."""
     found: dict[str, dict[int, float]] = {}
-    for each in turns:
-        if each.session not in found:
-            found[each.session] = {}
-        found[each.session][each.position] = signal(each)
+    for session, position, signal in signals:
+        turns = found.get(session)
+        if turns is None:
+            found[session] = {position: signal}
+        else:
+            turns[position] = signal
     return found
 
 
@@ -332,7 +333,7 @@ def _best_of_sessions(signals: dict[str, dict[int, float]]) -> dict[str, tuple[f
     best: dict[str, tuple[float, int]] = {}
     for session, turns in signals.items():
         most = max(turns.values())
-        best[session] = most, min(at for at, signal in turns.items() if signal == most)
+        best[session] = most, min([at for at, signal in turns.items() if signal == most])
     return best
 
 

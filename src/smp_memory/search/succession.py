@@ -49,14 +49,14 @@ class SuccessionOrder:
         `newer`: by ref the memories that directly took its place (`Candidates.newer`).
         """
         done = set(emitted)
-        by_ref = {each.ref: each for each in ranked} if newer else {}
+        if not newer:
+            yield from [each for each in ranked if each.ref not in done] if done else ranked
+            return
+        by_ref = {each.ref: each for each in ranked}
         for start in range(0, len(ranked), _BLOCK):
             block = [(each, each.ref) for each in ranked[start : start + _BLOCK]]
-            known = (
-                {ref: found for _, ref in block if (found := last_successors(ref, newer, self._allows))}
-                if newer
-                else {}
-            )
+            known = {ref: found for _, ref in block if (found := last_successors(ref, newer, self._allows))}
+
             self._has_admitted |= any(each.meets for found in known.values() for each in found)
             for each, ref in block if self._has_admitted else ():
                 if ref in known:

@@ -21,9 +21,8 @@ from smp_memory.errors import SMPError, from_os_error, is_failure
 from smp_memory.files.partial_reader import IncrementReader
 from smp_memory.files.span_reader import SpanReader
 from smp_memory.index.access_counts import PendingAccesses
-from smp_memory.index.index import Index, current_folder, discard
+from smp_memory.index.index import Index, current_folder, discard, save_problems
 from smp_memory.index.rows import IndexBusy, IndexUnusable
-from smp_memory.index.unreadable import save_problems
 from smp_memory.model.clone_merge import ReadableIds
 from smp_memory.model.history import RecordHistory
 from smp_memory.observe import metrics
@@ -177,7 +176,7 @@ class FileFeed:
     def refresh(self, index: Index) -> None:
         version = index.rows.data_version()
         if version != self._seen_version:
-            index.text.refresh()
+            index.refresh()
             self._seen_version = version
             self.pending.forget_numbers()
 

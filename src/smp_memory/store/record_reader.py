@@ -19,12 +19,12 @@ from smp_memory.observe.incomplete import SESSION_GONE, left_out
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Protocol
+    from typing import Any, Protocol
 
     from smp_memory.files.disk import Disk
     from smp_memory.files.layouts.layout import Layout
     from smp_memory.index.index import Index
-    from smp_memory.index.rows import IndexedSession, PlacedRow, Row
+    from smp_memory.index.rows import IndexedSession, PlacedRow
     from smp_memory.index.searcher import Searcher
     from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record
@@ -58,9 +58,7 @@ class PlaceReader:
         self._files = files
         self._folders: dict[str, str] = {}
 
-    def history(
-        self, rows: IndexedNames, session: str, row: PlacedRow | Row, spans: SpanReader
-    ) -> RecordHistory | None:
+    def history(self, rows: IndexedNames, session: str, row: Any, spans: SpanReader) -> RecordHistory | None:
         """The history of a memory, read at its positions; None if something else is there."""
         layout, name_of, history, names, places = self._files.layout, rows.name_of, None, None, row.places
         if places.startswith(MARK):
@@ -148,7 +146,7 @@ class RecordReader:
         record: Record | None = history.record(session) if history is not None else None
         return record
 
-    def history(self, index: Index, session: str, row: PlacedRow | Row, spans: SpanReader) -> RecordHistory | None:
+    def history(self, index: Index, session: str, row: Any, spans: SpanReader) -> RecordHistory | None:
         """The history of a memory, read at its positions; None if something else is there."""
         return self._places.history(index.rows, session, row, spans)
 

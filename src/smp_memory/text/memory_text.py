@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from smp_memory.model.candidates import ASKS, NAMES_TIME, ROLES
 from smp_memory.model.standing_instructions import instructions_in
+from smp_memory.model.statuses import SUCCESSION_KINDS
 from smp_memory.privacy.fence import strip
 from smp_memory.text.tokenizer import bag_of_terms
 
@@ -144,3 +145,22 @@ def turn_facts(data: dict[str, Any], terms: str) -> tuple[int, int]:
 def role_number(role: Any) -> int:
     """The number of a role; a name that is not a role is an agent's."""
     return 0 if role is None else ROLES.get(role, ROLES["agent"]) if isinstance(role, str) else 0
+
+
+def relations_of(data: dict[str, Any], session: str) -> Iterator[tuple[str, str, str]]:
+    """Kind, session and id of each relation; plain references are of the kind `references`."""
+    for relation in as_list(data.get("relations")):
+        if isinstance(relation, dict):
+            yield from _pointer(relation.get("kind"), relation.get("target"), session)
+    for reference in as_list(data.get("references")):
+        yield from _pointer("references", reference, session)
+    for kind in SUCCESSION_KINDS:
+        for target in as_list(data.get(kind)):
+            yield from _pointer(kind, target, session)
+    yield from _pointer("turn", turn_id(data.get("turn_ref")), session)
+
+
+def _pointer(kind: Any, target: Any, session: str) -> Iterator[tuple[str, str, str]]:
+    if isinstance(kind, str) and isinstance(target, str) and target:
+        other, _, name = target.rpartition("/")
+        yield kind, other or session, name

@@ -68,7 +68,7 @@ def test_agents_have_neither_previews_nor_explanations() -> None:
 def test_preview_does_not_count_as_use(memory: smp_memory.Memory) -> None:
     memory.preview("dev", TASK)
     preview_hook(memory, "prompt", prompt=TASK)
-    assert not any(each.uses for each in memory.store.indexer.candidates(CandidateRequest()).matches)
+    assert not any(each.access_count for each in memory.store.indexer.candidates(CandidateRequest()).matches)
 
 
 def test_lower_floor_lets_a_prompt_tell_more(memory: smp_memory.Memory) -> None:

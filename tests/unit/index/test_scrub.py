@@ -156,7 +156,7 @@ def test_accesses_are_counted_once_after_the_log_was_rewritten(memory: Memory) -
 
     def uses() -> dict[str, int]:
         found = memory.store.indexer.candidates(CandidateRequest(refs=[f"s1/{id}" for id in ids])).matches
-        return {each.id: each.uses for each in found if each.uses}
+        return {each.id: each.access_count for each in found if each.access_count}
 
     for word in WORDS:
         session.query(word, limit=30)

@@ -24,6 +24,7 @@ from smp_memory.lifecycle import background_compaction
 from smp_memory.observe import event_log
 from smp_memory.observe.incomplete import each_existing
 from smp_memory.observe.json_logging import JsonFormatter
+from smp_memory.text import libraries
 from tests.session_files import storage_of
 
 MARK = "zebrafish"
@@ -236,9 +237,9 @@ def test_archive_kept(tmp_path: Path, emitted: Emitted) -> None:
 
 
 def test_library_missing_once_in_a_process(emitted: Emitted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "_reported", set())
+    monkeypatch.setattr(libraries, "_reported", set())
     for _ in range(2):
-        index.report_missing("PyStemmer", ImportError("no such module"))
+        libraries.report_missing("PyStemmer", ImportError("no such module"))
     assert emitted("library_missing") == [{"library": "PyStemmer"}]
 
 

@@ -160,7 +160,7 @@ def access_of(request: PageRequest, found: LocatedMemory, record: Record) -> tup
 
     asked = CandidateRequest(sessions=[found.session_id], refs=[found.ref], include_deleted=True)
     known = request.memory.store.indexer.candidates(asked).matches
-    count, last_us = (known[0].uses, known[0].last_use or 0) if known else (0, 0)
+    count, last_us = (known[0].access_count, known[0].last_access or 0) if known else (0, 0)
     return count, datetime.fromtimestamp(last_us / 1e6, UTC) if last_us else None
 
 
