@@ -171,3 +171,16 @@ def test_link_in_the_trash_hides_no_other_deleted_session(tmp_path: Path) -> Non
     with pytest.raises(StorageCorrupt, match="symbolic link"):
         memory.undelete_session("s")
     assert memory.undelete_session("t") == "active"
+
+
+@pytest.mark.parametrize("to", [name for name in NAMES if name != "markdown"])
+def test_session_archived_after_a_conversion_is_restored_after_the_conversion_back(tmp_path: Path, to: str) -> None:
+    """The folder of overviews stayed behind in the old place, and the restored session could not take it."""
+    with smp_memory.open(tmp_path / "store", layout="markdown") as memory:
+        memory.create_session("s").add_decision(TEXT)
+        memory = memory.convert(to)
+        assert not (tmp_path / "store" / "active").exists()
+        memory.archive_session("s")
+        memory = memory.convert("markdown")
+        assert memory.session("s").get("DEC-0001").decision == TEXT
+        memory.close()
