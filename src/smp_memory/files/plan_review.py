@@ -34,6 +34,7 @@ from smp_memory.files.layouts.layout import (
     CONFIG_FILE,
     OVERVIEW_FILES,
     OVERVIEWS,
+    OVERVIEWS_IGNORED,
     PRIVATE,
     QUARANTINE,
     STAGING,
@@ -346,7 +347,7 @@ def _located(layout: Layout, session: str, base: str, private: str, name: str) -
         role = INFO
     elif name == layout.cold_file(session):
         role = COLD
-    elif name in (f"{OVERVIEWS}/{each}" for each in OVERVIEW_FILES):
+    elif name in (f"{OVERVIEWS}/{each}" for each in (*OVERVIEW_FILES, OVERVIEWS_IGNORED)):
         role = DERIVED
     return PlannedFile(role, layout, session, base, private, name) if role is not None and name else None
 

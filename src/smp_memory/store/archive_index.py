@@ -30,7 +30,7 @@ from smp_memory.errors import (
     from_os_error,
 )
 from smp_memory.files.disk import TEMPORARY, identity
-from smp_memory.files.layouts import NAMES
+from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.files.lock import SessionLock
 from smp_memory.model import ids
@@ -349,16 +349,23 @@ class ArchiveIndex:
             self.disk.sync_folder(os.path.dirname(path))
 
     def _recover_beside(self, session: str) -> None:
-        """Move or remove a private folder and a cold segment that were left behind, in layouts where they are moved after the session's file."""
-        if self.store.layout.info_file or self.is_live(session):
+        """Move or remove a private folder and a cold segment that were left behind, in layouts where they are moved after the session's file.
+
+        A cold segment also if the store has another layout by now.
+        """
+        if self.is_live(session):
             return
-        for name, path in self._beside(session).items():
+        cold = layout_named("single").cold_file(session)
+        has_folders = bool(self.store.layout.info_file)
+        left = {cold: os.path.join(self.store.root, cold)} if has_folders else self._beside(session)
+        for name, path in left.items():
             if not self.disk.exists(path):
                 continue
             last = next(reversed(self.deleted(session)), None)
             content = self.content_path(last.path) if last is not None else ""
             inside = os.path.join(content, name)
-            if content and self.disk.exists(content) and not self.disk.exists(inside):
+            belongs = self.disk.exists(os.path.join(content, f"{session}.jsonl")) if has_folders else True
+            if content and belongs and self.disk.exists(content) and not self.disk.exists(inside):
                 self.move(path, inside)
             elif self.disk.exists(self.archive_path(session)):
                 if self.store.archive_holds(self.archive_path(session), path, name):

@@ -33,6 +33,7 @@ from smp_memory.files.layouts.layout import (
     CONFIG_FILE,
     OVERVIEW_FILES,
     OVERVIEWS,
+    OVERVIEWS_IGNORED,
     PRIVATE,
     QUARANTINE,
     STAGING,
@@ -313,7 +314,7 @@ def _plan_removals(store: FileStore, old: Layout, target: Layout, session: str, 
     root = store.root
     kept = {name for _, name in plan.moves}
     names = [*files, old.info_file] if old.info_file else [*files]
-    overviews = [os.path.join(OVERVIEWS, name) for name in OVERVIEW_FILES]
+    overviews = [os.path.join(OVERVIEWS, name) for name in (*OVERVIEW_FILES, OVERVIEWS_IGNORED)]
     names += [name for name in overviews if store.disk.exists(os.path.join(old.folder(root, session), name))]
     for name in names:
         relative = os.path.relpath(os.path.join(old.folder(root, session), name), root)

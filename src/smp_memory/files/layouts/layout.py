@@ -52,6 +52,7 @@ OVERRIDES = ("decay_config", "compaction_config", "privacy_config")  # names of 
 COLD_FILE = "cold.jsonl.gz"  # memories that compaction moved away, see `smp_memory.files.cold_segment`
 OVERVIEWS = "indexes"  # overviews for people, made from the memories; see `smp_memory.store.tidy`
 NOTICE = "# Made by SMP from the memories of this session. Edits here are not read and will be overwritten.\n"
+OVERVIEWS_IGNORED = ".gitignore"  # in that folder: clones make their own overviews
 OVERVIEW_FILES = ("topics.yaml", "timeline.yaml", "agents.yaml")  # in that folder, see `store.tidy`
 
 
