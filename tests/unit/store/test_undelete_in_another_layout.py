@@ -171,3 +171,25 @@ def test_link_in_the_trash_hides_no_other_deleted_session(tmp_path: Path) -> Non
     with pytest.raises(StorageCorrupt, match="symbolic link"):
         memory.undelete_session("s")
     assert memory.undelete_session("t") == "active"
+
+
+@pytest.mark.parametrize("put_away", ["delete_session", "archive_session"])
+@pytest.mark.parametrize("note", [False, True])
+@pytest.mark.parametrize("to", [name for name in NAMES if name != "markdown"])
+def test_session_comes_back_after_a_conversion_there_and_back(
+    tmp_path: Path, to: str, put_away: str, note: bool
+) -> None:
+    with smp_memory.open(tmp_path, layout="markdown") as memory:
+        session = memory.create_session("s")
+        session.add_decision(TEXT)
+        if note:
+            (Path(session.folder) / "notes.txt").write_text("mine")
+        memory = memory.convert(to)
+    with memory:
+        getattr(memory, put_away)("s")
+        memory = memory.convert("markdown")
+    with memory:
+        if put_away == "delete_session":
+            memory.undelete_session("s")
+        assert [record.decision for record in memory.session("s").records()] == [TEXT]
+    assert len([*tmp_path.rglob("notes.txt")]) == note
