@@ -387,6 +387,7 @@ class ArchiveIndex:
             self.disk.make_folder(os.path.dirname(target))
             # A process that still has the session open expects its lock in this folder.
             self.disk.make_folder(os.path.join(prepared, PRIVATE))
+            self._clear(target)
             self.move(prepared, target)
             return
         for name, path in self._beside(session).items():
@@ -396,6 +397,16 @@ class ArchiveIndex:
         self.disk.make_folder(store.layout.private(store.root, session))
         for name in store.layout.files(self.disk, prepared, session):
             self.move(os.path.join(prepared, name), os.path.join(target, name))
+
+    def _clear(self, folder: str) -> None:
+        """Make room for a session where a conversion left files of this layout's folder: those of other programs are kept beside it."""
+        left = list(names_below(self.disk, folder)) if self.disk.is_folder(folder) else []
+        if not left or any(name.startswith(f"{PRIVATE}/") for name in left):
+            return
+        if {name for name, _ in self.store.layout.first_files}.issuperset(left):
+            self.remove(folder)
+        else:
+            self.rename_as_kept(folder)
 
     def move_out(self, session: str, target: str) -> None:
         """Move a session's files into a new folder. The first rename decides."""

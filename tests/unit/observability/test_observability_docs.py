@@ -16,7 +16,7 @@ from smp_memory.observe import metrics
 from smp_memory.observe.metrics import Metric
 
 DOCS = Path(__file__).parents[3] / "docs"
-DOCUMENT = (DOCS / "observability.md").read_text("utf-8")
+DOCUMENT = (DOCS / "observability.md").read_text("utf-8").partition("\n## Logs\n")[0]
 DASHBOARD: dict[str, Any] = json.loads((DOCS / "grafana-dashboard.json").read_text("utf-8"))
 ALL = {metric.name: metric for metric in (*STORE, *metrics.PROCESS)}
 

@@ -204,3 +204,25 @@ def test_cold_segment_that_a_crashed_deletion_left_behind_is_undeleted(tmp_path:
         assert memory.session("s").restore_archived("DEC-0001").decision == TEXT
         assert memory.session("s").validate().ok
         memory.close()
+
+
+@pytest.mark.parametrize("put_away", ["delete_session", "archive_session"])
+@pytest.mark.parametrize("note", [False, True])
+@pytest.mark.parametrize("to", [name for name in NAMES if name != "markdown"])
+def test_session_comes_back_after_a_conversion_there_and_back(
+    tmp_path: Path, to: str, put_away: str, note: bool
+) -> None:
+    with smp_memory.open(tmp_path, layout="markdown") as memory:
+        session = memory.create_session("s")
+        session.add_decision(TEXT)
+        if note:
+            (Path(session.folder) / "notes.txt").write_text("mine")
+        memory = memory.convert(to)
+    with memory:
+        getattr(memory, put_away)("s")
+        memory = memory.convert("markdown")
+    with memory:
+        if put_away == "delete_session":
+            memory.undelete_session("s")
+        assert [record.decision for record in memory.session("s").records()] == [TEXT]
+    assert len([*tmp_path.rglob("notes.txt")]) == note
