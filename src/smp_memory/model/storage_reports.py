@@ -13,7 +13,6 @@ from smp_memory.model.reports import Problem
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from smp_memory.model.record import Record
 
 LIVE, ARCHIVED, DELETED, PURGED = "live", "archived", "deleted", "purged"  # states of a session in a store
 
@@ -219,21 +218,3 @@ class RedactionReport:
 
     def __repr__(self) -> str:
         return f"Redaction({self.session}: {len(self.memories)} memories, {self.kinds})"
-
-
-class StoreStatus:
-    """What is known of a store at a glance. The figures are true unless `changed` is above 0 or `is_indexed` is False."""
-
-    def __init__(self, root: str, layout: str, is_trusted: bool) -> None:
-        self.root = root
-        self.layout = layout
-        self.is_trusted = is_trusted
-        self.sessions = 0
-        self.is_indexed = False  # False: there are no figures
-        self.changed = 0  # sessions that changed since the figures were taken
-        self.counts: dict[str, int] = {}  # memories by type, without deleted ones
-        self.open_findings: dict[str, int] = {}  # by severity; an empty name for those without one
-        self.unreadable = 0  # entries that cannot be read
-        self.last_session: tuple[str, int] | None = None  # its id, and its last write in microseconds since 1970
-        self.notices: list[str] = []  # settings that cannot be used or do not count yet
-        self.newest: list[Record] = []  # the newest first

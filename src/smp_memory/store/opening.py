@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from smp_memory.health.examination import Examination
     from smp_memory.index.full_text_index import FullTextIndex, IndexFeed
     from smp_memory.index.history_index import HistoryFeed
-    from smp_memory.model.storage_reports import StoreStatus
+    from smp_memory.model.reports import StoreStatus
     from smp_memory.search.port import SearchIndex
     from smp_memory.store.file_session import FileSession
     from smp_memory.store.file_store import FileStore

@@ -24,7 +24,7 @@ from smp_memory.files.user_state import open_user_state
 from smp_memory.index.rows import POSITION_BITS, PROBLEMS, IndexUnusable
 from smp_memory.index.snapshot import IndexSnapshot
 from smp_memory.model import ids
-from smp_memory.model.storage_reports import StoreStatus
+from smp_memory.model.reports import StoreStatus
 from smp_memory.store.change_detection import StatCache
 from smp_memory.store.record_reader import PlaceReader
 

@@ -16,7 +16,7 @@ from smp_memory.discovery import absolute, find_root, is_named, is_store
 from smp_memory.errors import SMPError, StoreNotFound
 from smp_memory.integrations.hooks.last_calls import TITLES, hosts_with_hooks, last_calls
 from smp_memory.model.ids import scheme_of, without_password
-from smp_memory.model.storage_reports import StoreStatus
+from smp_memory.model.reports import StoreStatus
 from smp_memory.model.times import EPOCH, to_microseconds, to_moment, to_text
 from smp_memory.model.types import KINDS, SEVERITIES
 from smp_memory.store.opening import store_status, user_state
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.model.storage_reports import StoreStatus
+    from smp_memory.model.reports import StoreStatus
     from smp_memory.store.port import StateFiles
 
 _PIPE_COLUMNS = 240

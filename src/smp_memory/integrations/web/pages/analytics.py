@@ -200,7 +200,7 @@ def _evidence(each: RateSuggestion) -> str:
     if each.estimate is None:
         return ""
     days = each.median_age_days
-    age = f", half of the last uses within {days:.1f} days" if days is not None else ""
+    age = f", half of the uses within {days:.1f} days" if days is not None else ""
     interval = f"95 % interval {each.estimate.low:.2g} to {each.estimate.high:.2g}"
     return f"Evidence: use falls by {each.estimate.rate:.3g} per day ({interval}){age}."
 
