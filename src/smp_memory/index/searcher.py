@@ -128,7 +128,7 @@ class Searcher:
     # -- names and docs
 
     def session_of(self, doc: int) -> str:
-        return self.rows.session_name(doc >> POSITION_BITS) or ""
+        return self.rows.session_of(doc) or ""
 
     def doc(self, ref: str, scope: str = "") -> int | None:
         """The doc of a visible memory, `session/ID`; names without a session are of `scope`."""
