@@ -237,6 +237,12 @@ def test_sql_is_only_in_the_index() -> None:
     ] == []
 
 
+def test_numbers_of_the_index_stay_in_it() -> None:
+    """Nothing else computes with the numbers of memories: a candidate has its session and its position."""
+    outside = [path for path in MODULES if not name_of(path).startswith("index/")]
+    assert [name_of(path) for path in outside if "POSITION_BITS" in source(path) or "doc >>" in source(path)] == []
+
+
 def test_no_module_has_a_meaningless_name() -> None:
     words = {"utils", "util", "helpers", "helper", "common", "base", "handler", "service", "misc"}
     assert [name_of(path) for path in MODULES if path.stem in words] == []

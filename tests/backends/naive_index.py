@@ -219,6 +219,11 @@ class NaiveIndex:
         scored.sort(key=lambda each: (-each.match, each.session, each.position))
         found = Candidates(scored[: request.limit])
         found.is_all = request.limit is None or len(scored) < request.limit
+        if request.with_memory in every and request.with_memory not in {each.ref for each in found.matches}:
+            own = every[request.with_memory]
+            score = self._score(text, own, frequencies, len(every), mean)
+            found.matches = [*found.matches[: request.front - 1], own.candidate._replace(match=score)]
+            found.matches.sort(key=lambda each: -each.match)
         found.text, found.corrected = text, corrected
         words = {*text.words, *(word for phrase in text.phrases for word in phrase)}
         found.frequencies, found.documents = {word: frequencies[word] for word in words}, len(every)

@@ -65,7 +65,19 @@ def count_tokens(text: str) -> int:
 class ContextItem:
     """A memory that may be in the prompt: its text there, its score, and the reason for it."""
 
-    __slots__ = ("_whole", "names_session", "prefix", "record", "repeats", "score", "section", "text", "why", "words")
+    __slots__ = (
+        "_whole",
+        "names_session",
+        "prefix",
+        "record",
+        "ref",
+        "repeats",
+        "score",
+        "section",
+        "text",
+        "why",
+        "words",
+    )
 
     def __init__(
         self,
@@ -81,6 +93,7 @@ class ContextItem:
     ) -> None:
         """`names_session`: the prefix names the session if need be; otherwise the layout does."""
         self.record = record
+        self.ref = record.ref
         self.section = section
         self.score = score
         self.why = why
@@ -243,7 +256,7 @@ class _Selection:
 
     def is_known(self, item: ContextItem) -> bool:
         """Whether this memory, or another of the same text, was selected. Turns may repeat each other: people say "yes" often."""
-        if item.record.ref in self._refs:
+        if item.ref in self._refs:
             return True
         text = item.text.casefold()
         item.repeats = self._texts[False].get(text, "")
@@ -268,8 +281,8 @@ class _Selection:
     def take(self, item: ContextItem, cost: int) -> None:
         self.chosen.append(item)
         self.left -= cost
-        self._refs.add(item.record.ref)
-        self._texts[item.section in _SAID].setdefault(item.text.casefold(), item.record.ref)
+        self._refs.add(item.ref)
+        self._texts[item.section in _SAID].setdefault(item.text.casefold(), item.ref)
         self._sections.add(item.section)
         self._groups.add((item.section, item.record.session))
         self._of_default_session += item.record.session == self._default_session
@@ -338,14 +351,14 @@ def _ordered(chosen: list[ContextItem], groups: set[tuple[str, str]]) -> list[Co
     for item in chosen:
         record, place = item.record, (item.section, item.record.session)
         when = (record.created, record.session, record.seq) if item.section in _SAID else ()
-        key = keys[record.ref] = when, -item.score, record.ref
+        key = keys[item.ref] = when, -item.score, item.ref
         if place in groups:
             best[place] = min(key, best.get(place, key))
 
     def sort_key(item: ContextItem) -> tuple[Any, ...]:
         place = item.section, item.record.session
         group = (1, best[place], item.record.session) if place in groups else (0,)
-        return order[item.section], group, keys[item.record.ref]
+        return order[item.section], group, keys[item.ref]
 
     return sorted(chosen, key=sort_key)
 

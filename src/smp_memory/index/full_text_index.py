@@ -10,7 +10,6 @@ between two calls of a snapshot does no harm.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from functools import partial
 
 from smp_memory.index.counting import count_matches, count_rows, empty
@@ -34,7 +33,7 @@ from smp_memory.observe import incomplete
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Protocol, TypeVar
 
     from smp_memory.errors import SMPError
@@ -109,26 +108,31 @@ class FullTextIndex:
         self._index: Index | None = None  # inside a read transaction
         self._sessions: set[str] | None = None  # those that are caught up; None: all
         self._has_vectors = False  # whether missing embeddings were added
-        self._searchers: dict[str | None, Searcher] = {}
+        self._searchers: dict[tuple[bool, str | None], Searcher] = {}
 
     @property
     def folder(self) -> str:
         return self.feed.folder
 
-    @contextmanager
-    def snapshot(self, *, all_sessions: bool = False, by_meaning: bool = False) -> Iterator[None]:
-        with (mutex := self.feed.mutex):
-            if mutex is not self._mutex:  # a child made by `fork`
-                self._mutex, self._depth, self._index = mutex, 0, None
-            self._depth += 1
-            try:
-                if all_sessions:
-                    self.answer(lambda searcher: None, by_meaning=by_meaning)
-                yield
-            finally:
-                self._depth -= 1
-                if not self._depth:
-                    self._leave()
+    def snapshot(self, *, all_sessions: bool = False, by_meaning: bool = False) -> _Snapshot:
+        return _Snapshot(self, all_sessions, by_meaning)
+
+    def begin(self) -> threading.RLock:
+        """Begin a snapshot, or another one inside of it; returns the mutex that it holds."""
+        mutex = self.feed.mutex
+        mutex.acquire()
+        if mutex is not self._mutex:  # a child made by `fork`
+            self._mutex, self._depth, self._index = mutex, 0, None
+        self._depth += 1
+        return mutex
+
+    def end(self, mutex: threading.RLock) -> None:
+        self._depth -= 1
+        try:
+            if not self._depth:
+                self._leave()
+        finally:
+            mutex.release()
 
     def _leave(self) -> None:
         index, self._index, self._searchers = self._index, None, {}
@@ -152,18 +156,20 @@ class FullTextIndex:
         is_follow_up: bool = False,
     ) -> T:
         """Run work on a searcher over these sessions (None: all); `is_follow_up`: the state of the snapshot will do, whatever it has."""
-        with self.snapshot():
+        mutex = self.begin()
+        try:
             for _ in range(2):
                 try:
                     self._catch_up(sessions, by_meaning, is_follow_up)
                     return work(self._searcher(viewer))
                 except BaseException as error:
-                    index = self._index
-                    if not self.feed.recovers(index, error):
+                    if not self.feed.recovers(self._index, error):
                         raise
                     self._index, self._searchers = None, {}  # it is closed
             self._enter(self.feed.private(None if sessions is None else list(sessions)), sessions, True)
             return work(self._searcher(viewer))
+        finally:
+            self.end(mutex)
 
     def _catch_up(self, sessions: Sequence[str] | None, by_meaning: bool, is_follow_up: bool) -> None:
         if (
@@ -184,10 +190,11 @@ class FullTextIndex:
     def _searcher(self, viewer: Viewer | None) -> Searcher:
         """A searcher of this state; one for each viewer, because it remembers what is hidden."""
         assert self._index is not None
-        key = None if viewer is None else f"/{viewer.agent}" if viewer.agent is not None else ""
-        if key not in self._searchers:
-            self._searchers[key] = Searcher(self._index, self.feed.pending, self.feed.read, viewer)
-        return self._searchers[key]
+        key = (viewer is None, None if viewer is None else viewer.agent)
+        known = self._searchers.get(key)
+        if known is None:
+            known = self._searchers[key] = Searcher(self._index, self.feed.pending, self.feed.read, viewer)
+        return known
 
     # -- the port
 
@@ -203,7 +210,8 @@ class FullTextIndex:
             found.has_successions = searcher.has("succession")
             if PROBLEMS in request.fetch:
                 found.problems = load_problems(searcher.rows, request.sessions)
-                incomplete.report(found.every_problem)
+                if found.problems:
+                    incomplete.report(found.every_problem)
             return found
 
         sessions = None if request.related_to else request.sessions
@@ -221,7 +229,7 @@ class FullTextIndex:
     def records(self, wanted: Iterable[Candidate | str], viewer: Viewer | None = None) -> FoundRecords:
         def work(searcher: Searcher) -> FoundRecords:
             found = FoundRecords()
-            found.update((record.ref, record) for record in searcher.records(wanted, found.left_out))
+            found.update({record.ref: record for record in searcher.records(wanted, found.left_out)})
             return found
 
         return self.answer(work, viewer, is_follow_up=True)
@@ -326,3 +334,26 @@ def _ids(searcher: Searcher, session: str, position: int, size: int) -> list[str
     number = searcher.rows.one("SELECT no FROM session WHERE id = ?", (session,))
     first = int(number) << POSITION_BITS
     return [id for (id,) in searcher.rows.each(_IDS, (first | position, first | size))]
+
+
+class _Snapshot:
+    """A block in which calls of one thread see one state of an index."""
+
+    __slots__ = ("_all_sessions", "_by_meaning", "_index", "_mutex")
+
+    def __init__(self, index: FullTextIndex, all_sessions: bool, by_meaning: bool) -> None:
+        self._index = index
+        self._all_sessions = all_sessions
+        self._by_meaning = by_meaning
+
+    def __enter__(self) -> None:
+        self._mutex = self._index.begin()
+        if self._all_sessions:
+            try:
+                self._index.answer(lambda searcher: None, by_meaning=self._by_meaning)
+            except BaseException:
+                self._index.end(self._mutex)
+                raise
+
+    def __exit__(self, *_: object) -> None:
+        self._index.end(self._mutex)

@@ -15,7 +15,6 @@ from smp_memory.errors import SessionNotFound
 from smp_memory.index.access_counts import PendingAccesses
 from smp_memory.index.full_text_index import FullTextIndex
 from smp_memory.index.index import Index, save_problems
-from smp_memory.index.rows import POSITION_BITS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ class HistoryFeed:
     def read(self, index: Index, rows: Iterable[PlacedRow], gone: dict[str, LeftOut]) -> dict[int, Record | None]:
         records: dict[int, Record | None] = {}
         for row in rows:
-            session = index.rows.session_name(row.doc >> POSITION_BITS) or ""
+            session = index.rows.session_of(row.doc) or ""
             history = self._histories[session].get(row.id)
             records[row.doc] = history.record(session) if history is not None else None
         return records

@@ -355,6 +355,10 @@ class Rows:
                 self._sessions[number] = name  # numbers are never reused
         return name
 
+    def session_of(self, doc: int) -> str | None:
+        """The session of a memory."""
+        return self.session_name(doc >> POSITION_BITS)
+
     def session_names(self) -> dict[int, str]:
         return dict(self.each("SELECT no, id FROM session"))
 

@@ -23,13 +23,16 @@ from smp_memory.model.candidates import (
     GUARDED,
     LABELS,
     LATEST,
+    NEWER,
     NEWEST,
     OLDEST,
+    PROBLEMS,
     RELATIONS,
     TRAITS,
     VALIDITY,
     Candidate,
 )
+from smp_memory.model.candidates import NOT_VALID as NOT_VALID_COUNT
 from smp_memory.model.types import KINDS, NUMBERED
 from smp_memory.text.tokenizer import ParsedText
 from smp_memory.text.wildcards import RARITY, is_loose
@@ -96,6 +99,7 @@ _ORDERS = {NEWEST: "created DESC, memory.doc DESC", OLDEST: "created, memory.doc
 _row = partial(tuple.__new__, FoundRow)
 _candidate = partial(tuple.__new__, Candidate)
 _EMPTY: Mapping[int, float] = {}
+_NOTHING_MORE = frozenset((NEWER, NOT_VALID_COUNT, PROBLEMS))  # of `fetch`: what is not about a single candidate
 
 
 class Searcher:
@@ -124,7 +128,7 @@ class Searcher:
     # -- names and docs
 
     def session_of(self, doc: int) -> str:
-        return self.rows.session_name(doc >> POSITION_BITS) or ""
+        return self.rows.session_of(doc) or ""
 
     def doc(self, ref: str, scope: str = "") -> int | None:
         """The doc of a visible memory, `session/ID`; names without a session are of `scope`."""
@@ -184,9 +188,8 @@ class Searcher:
         return {doc for doc in guarded if self._hidden[doc]}
 
     def visible_rows(self, rows: list[FoundRow]) -> list[FoundRow]:
-        if self.viewer is None:
-            return rows
-        hidden = self.hidden([(row.doc, row.facts) for row in rows])
+        guarded = [(row.doc, row.facts) for row in rows if row.facts & GUARDED] if self.viewer is not None else ()
+        hidden = self.hidden(guarded) if guarded else ()
         return [row for row in rows if row.doc not in hidden] if hidden else rows
 
     def may_supersede(self, new: FoundRow, old: FoundRow) -> bool:
@@ -281,7 +284,7 @@ class Searcher:
     ) -> list[Candidate]:
         """These rows by names; with `conditions`, rows that do not meet their bounds are marked."""
         sessions = self._sessions({row.doc >> POSITION_BITS for row in rows})
-        self._known.update((row.doc, row) for row in rows)
+        self._known.update({row.doc: row for row in rows})
         name_of = self.rows.name_of
         authors: dict[int | None, str] = {None: ""}
         for number in {row.author for row in rows if row.author is not None}:
@@ -306,7 +309,7 @@ class Searcher:
         if bounded and conditions is not None:
             meets = conditions.meets_bounds
             found = [each if meets(row) else each._replace(meets=False) for each, row in zip(found, rows, strict=True)]
-        return self._with_more(found, rows, fetch) if fetch else found
+        return found if _NOTHING_MORE.issuperset(fetch) else self._with_more(found, rows, fetch)
 
     def brief_candidates(self, matches: Sequence[TextMatch], meanings: Mapping[int, float]) -> list[Candidate]:
         """Matches of a text with what a match tells: enough to score them all, before the rows of a few are read (`completed`)."""
@@ -335,8 +338,11 @@ class Searcher:
             brief = [each for each in brief if each.session in known]
             numbers.update((name, known[name]) for name in missing if name in known)
         places = [numbers[each.session] << POSITION_BITS | each.position for each in brief]
-        matches = {doc: each.match for doc, each in zip(places, brief, strict=True)}
-        meanings = {doc: each.meaning for doc, each in zip(places, brief, strict=True)}
+        matches, meanings = {}, {}
+        for doc, each in zip(places, brief, strict=True):
+            matches[doc] = each.match
+            if each.meaning:
+                meanings[doc] = each.meaning
         return self.candidates(self.fetch(places), matches, meanings, None, fetch)
 
     def _sessions(self, numbers: Collection[int]) -> dict[int, tuple[str, int]]:

@@ -12,7 +12,7 @@ import os
 import sqlite3
 from stat import S_ISREG
 
-from smp_memory.index.rows import COLUMNS, VERSION, IndexedSession, IndexUnusable, Row
+from smp_memory.index.rows import COLUMNS, POSITION_BITS, VERSION, IndexedSession, IndexUnusable, Row
 from smp_memory.model.types import KINDS, NUMBERED
 
 TYPE_CHECKING = False
@@ -74,10 +74,6 @@ class IndexSnapshot:
         found = self._all(f"SELECT {_SESSION} FROM session WHERE id = ?", (id,))
         return IndexedSession(*found[0]) if found else None
 
-    def session_names(self) -> dict[int, str]:
-        """The sessions by their number."""
-        return dict(self._all("SELECT no, id FROM session"))
-
     def last_writes(self) -> dict[str, int]:
         """When each session was last written, in microseconds."""
         return dict(self._all("SELECT id, last FROM session"))
@@ -106,10 +102,12 @@ class IndexSnapshot:
                     found[name] = found.get(name, 0) + count
         return found
 
-    def newest(self, limit: int) -> list[Row]:
-        """The newest memories, the newest first, without deleted ones."""
+    def newest(self, limit: int) -> list[tuple[str, Row]]:
+        """Session and row of the newest memories, the newest first, without deleted ones."""
         sql = f"SELECT {COLUMNS} FROM memory WHERE {_IS_LIVE} ORDER BY created DESC, doc DESC LIMIT ?"
-        return [Row._make(row) for row in self._all(sql, (limit,))]
+        names = dict(self._all("SELECT no, id FROM session"))
+        rows = [Row._make(row) for row in self._all(sql, (limit,))]
+        return [(names[row.doc >> POSITION_BITS], row) for row in rows if row.doc >> POSITION_BITS in names]
 
     def ids(self, prefix: str, session: str | None, limit: int) -> list[tuple[str, str]]:
         """Session and id of memories whose id begins with a text, the newest first, without deleted ones."""

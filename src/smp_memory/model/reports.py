@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from smp_memory.model.reports import Problem
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

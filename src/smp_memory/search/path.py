@@ -355,7 +355,8 @@ class SearchRun:
         records = self._index.records(wanted, self._viewer)
         self.left_out |= records.left_out
         for each in block:
-            _set_predecessor(each, records)
+            if each.predecessor is not None:
+                _set_predecessor(each, records)
             record = records.get(each.ref)
             if record is not None and self.check.is_met(each, record):
                 yield each, record
@@ -369,6 +370,5 @@ class SearchRun:
 
 
 def _set_predecessor(each: Ranked, records: FoundRecords) -> None:
-    if each.predecessor is not None:
-        old = each.predecessor[0]
-        each.predecessor = (old, records[old.ref]) if old.ref in records else None
+    old = each.predecessor[0] if each.predecessor is not None else None
+    each.predecessor = (old, records[old.ref]) if old is not None and old.ref in records else None

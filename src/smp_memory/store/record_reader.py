@@ -11,7 +11,6 @@ import os
 from smp_memory.errors import SMPError
 from smp_memory.files.entry_fields import decode_entries
 from smp_memory.files.span_reader import SpanReader
-from smp_memory.index.rows import POSITION_BITS
 from smp_memory.model.clone_merge import ReadableIds
 from smp_memory.model.history import RecordHistory
 from smp_memory.observe.incomplete import SESSION_GONE, left_out
@@ -123,7 +122,7 @@ class RecordReader:
         gone = {} if gone is None else gone
         with SpanReader(self._store.disk) as spans:
             for row in rows:
-                session = index.rows.session_name(row.doc >> POSITION_BITS)
+                session = index.rows.session_of(row.doc)
                 if session is not None:
                     history = self.history(index, session, row, spans)
                     record = (

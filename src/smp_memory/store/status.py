@@ -21,7 +21,7 @@ from smp_memory.files.layouts import layout_named
 from smp_memory.files.span_reader import SpanReader
 from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import open_user_state
-from smp_memory.index.rows import POSITION_BITS, PROBLEMS, IndexUnusable
+from smp_memory.index.rows import PROBLEMS, IndexUnusable
 from smp_memory.index.snapshot import IndexSnapshot
 from smp_memory.model import ids
 from smp_memory.model.reports import StoreStatus
@@ -143,12 +143,11 @@ def _add_figures(status: StoreStatus, files: StoreFiles, snapshot: IndexSnapshot
     if any(written.values()):
         last = max(written, key=lambda name: written[name])
         status.last_session = (last, written[last])
-    names, reader = snapshot.session_names(), PlaceReader(files)
+    reader = PlaceReader(files)
     with SpanReader(files.disk) as spans:
-        for row in snapshot.newest(_NEWEST):
-            session = names.get(row.doc >> POSITION_BITS)
-            record = _record(reader, snapshot, session, row, spans) if session is not None else None
-            if session is not None and record is not None:
+        for session, row in snapshot.newest(_NEWEST):
+            record = _record(reader, snapshot, session, row, spans)
+            if record is not None:
                 status.newest.append(record)
     status.is_indexed = True
 

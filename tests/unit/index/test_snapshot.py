@@ -37,7 +37,10 @@ def test_figures_are_without_deleted_memories_and_settled_findings(base: Path) -
     with IndexSnapshot(str(base)) as snapshot:
         assert snapshot.counts() == {"decision": 1, "finding": 3}
         assert snapshot.open_findings() == {"high": 1, "": 1}
-        assert [row.id for row in snapshot.newest(2)] == ["FIND-0003", "FIND-0002"]
+        assert [(session, row.id) for session, row in snapshot.newest(2)] == [
+            ("shop", "FIND-0003"),
+            ("shop", "FIND-0002"),
+        ]
         assert snapshot.ids("FIND", None, 10) == [("shop", "FIND-0003"), ("shop", "FIND-0002"), ("shop", "FIND-0001")]
         assert snapshot.ids("FIND", "other", 10) == []
         assert snapshot.ids("%", None, 10) == []
