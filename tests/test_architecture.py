@@ -45,6 +45,7 @@ MAY_BE_LONGER = {
     "store/archive_index.py": 475,  # every place of a session that is not live
     "store/indexer.py": 470,
     "index/searcher.py": 530,  # every read of rows, with names and visibility
+    "model/decay.py": 460,  # four policies
     "store/port.py": 700,  # one document with every operation of a backend
     "store/file_store.py": 540,  # the operations of a store in files
     "store/file_session.py": 480,  # and of a session
@@ -260,8 +261,8 @@ def test_modules_do_not_import_each_other_in_cycles() -> None:
 
 
 # Both counts only become smaller: whoever removes some lowers the number. `python benchmarks/house.py --list late` shows them.
-LATE_IMPORTS_INSIDE_PACKAGES = 94
-MODULES_IN_CYCLES = 23  # late imports included
+LATE_IMPORTS_INSIDE_PACKAGES = 53
+MODULES_IN_CYCLES = 2  # late imports included
 
 
 def test_number_of_late_imports_inside_packages_does_not_grow() -> None:

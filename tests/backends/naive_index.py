@@ -141,7 +141,7 @@ class NaiveIndex:
             used.setdefault(name, []).append(seconds)
         found: dict[str, NaiveMemory] = {}
         for session in self._store.session_ids():
-            histories = self._store.session(session).view(lambda history: list(history.histories.values()))
+            histories = list(self._store.session(session).history().histories.values())
             last = max((to_microseconds(to_moment(each.entries[-1].at)) for each in histories), default=0)
             for position, history in enumerate(histories):
                 times = used.get(f"{session}/{history.first.id}", [])

@@ -6,8 +6,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from smp_memory.model.record import Record
-
 
 class Problem:
     """Something in the files that needs attention.
@@ -119,4 +117,4 @@ class StoreStatus:
         self.unreadable = 0  # entries that cannot be read
         self.last_session: tuple[str, int] | None = None  # its id, and its last write in microseconds since 1970
         self.notices: list[str] = []  # settings that cannot be used or do not count yet
-        self.newest: list[Record] = []  # the newest first
+        self.newest: list[Any] = []  # records, the newest first
