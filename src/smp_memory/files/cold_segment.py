@@ -34,7 +34,8 @@ _MAGIC = b"\x1f\x8b\x08"
 _MEMBER_BYTES = 128 << 10  # of text; damage affects one member, and a change encodes only members that it touches
 _LARGEST_MEMBER = 64 << 20
 LARGEST_TEXT = 1 << 30  # of all lines
-_STEP = 4 << 10  # bytes decompressed at once, so that what stands before damage is kept
+_MOST_LINES = 20_000  # of a member; an honest one has some thousand at most
+_STEP = 4 << 10  # bytes decompressed at once
 _WORK_PER_BYTE = 50
 _LEVEL = 3  # takes half the time of level 6, for output a tenth larger
 _ID_START = b'{"id":"'
@@ -93,6 +94,7 @@ class ColdSegment:
         self.path = path
         self.data = data
         self.problems: list[Problem] = []
+        self._reported: set[int] = set()  # numbers of lines
         self._members = list(self._split())
 
     @classmethod
@@ -120,7 +122,8 @@ class ColdSegment:
                 found = decode_line(line, self.path, number, only_signed=not member.is_intact)
                 if found is not None:
                     yield found
-                elif all(problem.line != number for problem in self.problems):
+                elif number not in self._reported:
+                    self._reported.add(number)
                     self.problems.append(
                         _problem(self.path, "this line cannot be read as an entry", number, id_in(line))
                     )
@@ -210,13 +213,25 @@ def _decompress(data: bytes, start: int, limit: int) -> tuple[bytes, int]:
             position += _STEP
             size += len(parts[-1])
     except zlib.error:
-        pass
+        return b"".join([*parts, _before_damage(data, start, position)]), 0
     whole = engine.eof and size <= limit
     return b"".join(parts), min(position, len(data)) - len(engine.unused_data) if whole else 0
 
 
+def _before_damage(data: bytes, start: int, position: int) -> bytes:
+    """The text of the step at this position that comes before the damage: the failed call has thrown it away."""
+    engine, parts = zlib.decompressobj(31), []
+    engine.decompress(data[start:position])
+    try:
+        for place in range(position, min(position + _STEP, len(data))):
+            parts.append(engine.decompress(data[place : place + 1]))
+    except zlib.error:
+        pass
+    return b"".join(parts)
+
+
 def _lines(raw: bytes) -> list[bytes]:
-    return [line for line in raw.split(b"\n") if line]
+    return [line for line in raw.split(b"\n", _MOST_LINES) if line]
 
 
 def _encode(lines: Sequence[bytes]) -> Iterator[bytes]:

@@ -393,7 +393,10 @@ class ArchiveIndex:
             return
         for name, path in self._beside(session).items():
             if self.disk.exists(os.path.join(prepared, name)):
-                self.disk.remove_tree(path)
+                if name == PRIVATE:
+                    self.disk.remove_tree(path)
+                elif self.disk.exists(path):  # a cold segment that another clone left: its memories may be nowhere else
+                    self.rename_as_kept(path)
                 self.move(os.path.join(prepared, name), path)
         self.disk.make_folder(store.layout.private(store.root, session))
         for name in store.layout.files(self.disk, prepared, session):

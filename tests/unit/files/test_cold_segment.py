@@ -290,3 +290,21 @@ def test_merge_without_a_base_joins_both() -> None:
 
 def test_merge_of_a_damaged_segment_is_refused() -> None:
     assert merge(b"", encoded(turns(1, 2)), damaged()) is None
+
+
+@pytest.mark.parametrize("cut", [4, 400])
+def test_entries_before_damage_are_read_after_members_were_appended(cut: int) -> None:
+    """The appended member was taken for the rest of the cut one, and all that had been decompressed in that step was lost."""
+    cut_short = encoded(turns(1, 60))[:-cut]
+    damaged = ColdSegment(PATH, cut_short)
+    before = [each.entry.id for each in damaged.entries()]
+    assert before
+    appended = damaged.changed(lambda line: line, [turn(99)])
+    assert appended.startswith(cut_short)
+    assert [each.entry.id for each in ColdSegment(PATH, appended).entries()] == [*before, "TURN-0099"]
+
+
+def test_member_of_countless_short_lines_is_read_up_to_a_limit() -> None:
+    segment = ColdSegment(PATH, gzip.compress(b"{}\n" * 10_000_000))
+    assert list(segment.entries()) == []
+    assert 0 < len(segment.problems) < 50_000

@@ -242,3 +242,17 @@ def test_files_left_in_the_folder_of_a_session_do_not_stop_its_return(tmp_path: 
         assert memory.session("s").get("DEC-0001").decision == TEXT
     kept = [each for each in (tmp_path / "store").rglob(path.name) if ".kept-" in str(each)]
     assert len(kept) == (left != ".smp/lock")
+
+
+def test_undeleting_keeps_a_cold_segment_that_another_clone_left_in_its_place(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with smp_memory.open(root, layout="single") as memory:
+        session = memory.create_session("s")
+        session.add_decision(TEXT)
+        plan = RewritePlan("compacting", "2026-01-01T00:00:00Z", to_cold={"DEC-0001": ColdMove(1, "a test")})
+        memory.store.session("s").rewrite(plan)
+        memory.delete_session("s")
+        (root / "s.cold.jsonl.gz").write_bytes(b"of another clone")
+        memory.undelete_session("s")
+        assert memory.session("s").restore_archived("DEC-0001").decision == TEXT
+    assert [path.read_bytes() for path in root.glob("s.cold.jsonl.gz.kept-*")] == [b"of another clone"]
