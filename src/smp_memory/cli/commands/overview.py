@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smp_memory.cli.arguments import add_alias, add_scope
+from smp_memory.cli.arguments import add_scope
 from smp_memory.cli.hit_output import display_text
 from smp_memory.cli.render import bar, one_line, paint, plural, safe, table, time_text, truncate, value_text, wrap
 
@@ -108,7 +108,6 @@ def run_index(call: Invocation) -> None:
 
 def timeline_arguments(parser: Parser) -> None:
     parser.add_argument("--per", choices=("hour", "day"), default="hour", help="the length of a period (default: hour)")
-    add_alias(parser, "--by", choices=("hour", "day"), dest="per", default="hour")
     parser.add_argument("--since", metavar="TIME", help="from then on: 2026-01-31, 2026-01-31T14:30:00Z")
     parser.add_argument("--until", metavar="TIME", help="before then")
     _arguments(parser)
