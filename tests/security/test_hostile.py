@@ -417,7 +417,7 @@ LISTENING = {  # the only parts that do; tests/e2e/test_mcp_http.py has who is l
     "integrations/mcp/http.py": {"socket"},
     "integrations/http_connection.py": {"asyncio"},  # names of types
     "integrations/prometheus.py": {"asyncio"},  # a thread of the server that asks for the metrics
-    "integrations/web/live.py": {
+    "integrations/web/app.py": {
         "asyncio"
     },  # queues of the server's loop; tests/e2e/test_web_access.py has who is let in
 }

@@ -33,7 +33,7 @@ def run_web(call: Invocation) -> None:
     """
     memory = call.memory  # first: a missing store is reported at once
     try:
-        from smp_memory.integrations.web.server import serve
+        from smp_memory.integrations.web.app import serve
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "smp_memory":
             raise
