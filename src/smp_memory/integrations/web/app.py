@@ -4,7 +4,7 @@ Pages are plain functions of a `PageRequest` that run in a thread, because the s
 before a page sees it.
 
 Guarantees: the socket is bound to 127.0.0.1, whatever the settings say. Connections have the limits of the MCP server's
-(`smp_memory.integrations.http_connection`). Links are printed to the terminal only; nothing is logged. Every acknowledged write of any
+(`smp_memory.integrations.mcp.http`). Links are printed to the terminal only; nothing is logged. Every acknowledged write of any
 process leads to a server-sent event within a second, unless the store cannot be read; then a `trouble` event says so, and a `hello` when
 it can be read again. No lock is taken that a writer waits for. Non-guarantees: several writes may share an event; a page that reconnects
 reloads what it shows.
@@ -29,10 +29,9 @@ from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 from smp_memory.errors import SMPError
-from smp_memory.integrations.http_connection import ConnectionLimits, settings
-from smp_memory.integrations.mcp.http import FILE, listening_socket, read_token
-from smp_memory.integrations.prometheus import PATH as METRICS_PATH
-from smp_memory.integrations.prometheus import MetricsApp
+from smp_memory.integrations.mcp.http import FILE, ConnectionLimits, listening_socket, read_token, settings
+from smp_memory.integrations.store_metrics import PATH as METRICS_PATH
+from smp_memory.integrations.store_metrics import MetricsApp
 from smp_memory.integrations.web.access import FORM_FIELD, FORM_HEADER, Access, AccessGuard
 from smp_memory.integrations.web.forms import error_page, result_page, status_of, undo
 from smp_memory.integrations.web.pages import (
@@ -53,12 +52,15 @@ from smp_memory.model.types import KINDS
 from smp_memory.observe import event_log
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from starlette.requests import Request
+    from starlette.types import ASGIApp
 
     from smp_memory.memory import Memory
     from smp_memory.model.record import Record
+
+    Page: TypeAlias = Callable[[PageRequest], Response]
 
 HOST = "127.0.0.1"
 
@@ -238,14 +240,6 @@ class ChangeFeed:
 def _trouble(error: Exception) -> str:
     return error.message if isinstance(error, SMPError) else f"Internal error: {type(error).__name__}."
 
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from starlette.requests import Request
-    from starlette.types import ASGIApp
-
-    Page: TypeAlias = Callable[[PageRequest], Response]
 
 STATIC = os.path.join(os.path.dirname(os.path.abspath(__file__)), "static")
 _GET: tuple[tuple[str, Page], ...] = (
