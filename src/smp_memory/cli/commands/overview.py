@@ -44,8 +44,7 @@ def _with_scope(call: Invocation, lines: Iterable[str]) -> Iterator[str]:
 # -- topics
 
 
-def topics_arguments(parser: Parser) -> None:
-    _arguments(parser)
+topics_arguments = _arguments
 
 
 def run_topics(call: Invocation) -> None:
@@ -81,8 +80,7 @@ def _topic_table(call: Invocation, topics: list[Any]) -> Iterator[str]:
 # -- index
 
 
-def index_arguments(parser: Parser) -> None:
-    add_scope(parser)
+index_arguments = add_scope
 
 
 def run_index(call: Invocation) -> None:
@@ -152,8 +150,7 @@ def _event_line(event: Any, columns: int | None) -> str:
 # -- agents
 
 
-def agents_arguments(parser: Parser) -> None:
-    _arguments(parser)
+agents_arguments = _arguments
 
 
 def run_agents(call: Invocation) -> None:
@@ -191,8 +188,7 @@ def _agent_table(call: Invocation, agents: list[Any]) -> Iterator[str]:
 # -- summary
 
 
-def summary_arguments(parser: Parser) -> None:
-    _arguments(parser)
+summary_arguments = _arguments
 
 
 def run_summary(call: Invocation) -> None:

@@ -295,8 +295,7 @@ def _apply_to_all(call: Invocation, act: Callable[[Transaction, str], Any], resu
     )
 
 
-def pin_arguments(parser: Parser) -> None:
-    _ids_argument(parser)
+pin_arguments = _ids_argument
 
 
 def run_pin(call: Invocation) -> None:
@@ -308,8 +307,7 @@ def run_pin(call: Invocation) -> None:
     _apply_to_all(call, lambda transaction, memory_id: transaction.pin(memory_id), "is pinned.")
 
 
-def unpin_arguments(parser: Parser) -> None:
-    _ids_argument(parser)
+unpin_arguments = _ids_argument
 
 
 def run_unpin(call: Invocation) -> None:
