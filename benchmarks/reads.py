@@ -109,7 +109,7 @@ def commands(plan: Plan) -> Iterator[Row]:
         "smp (10 MB)": ["--root", indexed],
         "smp list (100 kB)": ["list", "--root", small],
         "smp list turns --last 20 (10 MB)": ["list", "turns", "--last", "20", "--root", large],
-        "smp note (durable, 10 MB)": ["note", "The build is green again.", "--root", large],
+        "smp add (durable, 10 MB)": ["add", "finding", "The build is green again.", "--root", large],
         "smp show (10 MB)": ["show", "DEC-0001", "--root", indexed],
         "smp query (10 MB)": ["query", "nightly export", "--root", indexed],
         "smp session list (10 MB)": ["session", "list", "--root", indexed],

@@ -446,7 +446,7 @@ class Memory:
 
     def decay_curve(self, id: Any, *, threshold: float | None = None, days_ahead: float = 90) -> DecayCurve:
         """The priority of a memory over time: its past as far as it is known, and its future if nobody uses it."""
-        return analytics.reader.decay_curve(self.scope, id, threshold=threshold, days_ahead=days_ahead)
+        return analytics.report.decay_curve(self.scope, id, threshold=threshold, days_ahead=days_ahead)
 
     # -- for agents
 

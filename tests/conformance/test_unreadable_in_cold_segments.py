@@ -41,7 +41,7 @@ def test_answers_name_a_damaged_cold_segment(
     assert {(each["path"], each["code"]) for each in problems} == {(str(segment), "cold_damaged")}
     assert printed.err.count(str(segment)) == 1
     if damage == "truncated":
-        assert main(["archived", "--root", str(tmp_path)]) == 0
+        assert main(["list", "--archived", "--root", str(tmp_path)]) == 0
         assert capsys.readouterr().err.count(str(segment)) == 1
 
 

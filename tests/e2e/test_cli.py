@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.cli.commands import ALIASES, COMMANDS, EVERYDAY
+from smp_memory.cli.commands import COMMANDS, EVERYDAY
 from smp_memory.cli.main import main
 from tests.e2e.terminal import Terminal, on_a_terminal
 
@@ -64,9 +64,9 @@ def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
 
 
 def test_unknown_option_suggests_a_similar_one(empty: Terminal) -> None:
-    error = empty.fails(2, "decide", "Use OAuth", "--rational", "Standard")
+    error = empty.fails(2, "add", "decision", "Use OAuth", "--rational", "Standard")
     assert "Did you mean --rationale?" in error
-    assert "Did you mean" not in empty.fails(2, "decide", "Use OAuth", "--qqq")
+    assert "Did you mean" not in empty.fails(2, "add", "decision", "Use OAuth", "--qqq")
 
 
 def test_help_shows_everyday_commands_and_help_all_the_rest(empty: Terminal) -> None:
@@ -78,13 +78,6 @@ def test_help_shows_everyday_commands_and_help_all_the_rest(empty: Terminal) -> 
     assert all(f"\n  {name} " in every for name in COMMANDS)
     assert max(map(len, (out + every).splitlines())) <= 80
     assert 10 <= len(EVERYDAY) <= 14
-
-
-@pytest.mark.parametrize("name", ALIASES)
-def test_earlier_spellings_work_and_are_not_listed(empty: Terminal, name: str) -> None:
-    assert name not in COMMANDS
-    assert empty.ok(*name.split(), "--help") == empty.ok(*ALIASES[name][0].split(), "--help")
-    assert f"\n  {name} " not in empty.ok("help", "all")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -174,9 +167,9 @@ def test_errors_as_json_go_to_stderr(cli: Terminal) -> None:
     [
         (("add", "nonsense", "x"), 3, "E_SCHEMA_INVALID"),
         (("add", "decision", ""), 3, "E_SCHEMA_INVALID"),
-        (("decide", "x", "--importance", "7"), 3, "E_SCHEMA_INVALID"),
-        (("decide", "x", "--created", "yesterday"), 3, "E_SCHEMA_INVALID"),
-        (("decide", "x" * 1_100_000), 20, "E_SIZE_LIMIT, MEM_E001"),
+        (("add", "decision", "x", "--importance", "7"), 3, "E_SCHEMA_INVALID"),
+        (("add", "decision", "x", "--created", "yesterday"), 3, "E_SCHEMA_INVALID"),
+        (("add", "decision", "x" * 1_100_000), 20, "E_SIZE_LIMIT, MEM_E001"),
         (("config", "nonsense"), 5, "E_CONFIG_INVALID"),
         (("list", "--session", "nonsense"), 8, "E_SESSION_NOT_FOUND, MEM_E005"),
         (("session", "new", "shop"), 9, "E_SESSION_EXISTS"),
@@ -191,7 +184,7 @@ def test_exit_codes(cli: Terminal, words: tuple[str, ...], exit_code: int, code:
 
 
 def test_mistyped_root_creates_no_store(empty: Terminal, tmp_path: Path) -> None:
-    empty.fails(7, "decide", "x", "--root", "typo")
+    empty.fails(7, "add", "decision", "x", "--root", "typo")
     empty.fails(7, "list")
     assert os.listdir(tmp_path) == []
 
@@ -244,7 +237,7 @@ def test_init_creates_the_store_in_the_default_folder_of_its_layout(
     assert str(tmp_path / root) in out
     assert "smp session new" in out
     assert empty.json("init") == {"root": str(tmp_path / root), "layout": layout, "created": False}
-    empty.ok("decide", "found without saying where")
+    empty.ok("add", "decision", "found without saying where")
     assert len(empty.json("list")) == 1
 
 
@@ -271,8 +264,8 @@ def test_root_and_session_by_option_before_or_after_and_by_environment(
     empty.ok("init", "--root", "one")
     for name in ("a", "b"):
         empty.ok("session", "new", name, "--root", "one")
-    empty.ok("--root", "one", "--session", "a", "decide", "first")
-    empty.ok("decide", "second", "--root=one", "--session=a")
+    empty.ok("--root", "one", "--session", "a", "add", "decision", "first")
+    empty.ok("add", "decision", "second", "--root=one", "--session=a")
     monkeypatch.setenv("SMP_ROOT", str(tmp_path / "one"))
     monkeypatch.setenv("SMP_SESSION", "a")
     assert [record["decision"] for record in empty.json("list")] == ["first", "second"]
@@ -283,11 +276,11 @@ def test_root_and_session_by_option_before_or_after_and_by_environment(
 def test_default_session_is_the_one_written_last(cli: Terminal, tmp_path: Path) -> None:
     cli.ok("session", "new", "newer")
     _make_older(tmp_path / ".bmad/memory/sessions/shop", 4000)
-    assert cli.json("decide", "x")["session"] == "newer"
+    assert cli.json("add", "decision", "x")["session"] == "newer"
     _make_older(tmp_path / ".bmad/memory/sessions/newer", 4000)
-    cli.ok("decide", "y", "--session", "shop")
+    cli.ok("add", "decision", "y", "--session", "shop")
     assert [(each["session"], each["decision"]) for each in cli.json("list")] == [("newer", "x"), ("shop", "y")]
-    assert cli.json("decide", "z")["session"] == "shop"
+    assert cli.json("add", "decision", "z")["session"] == "shop"
     assert [row["id"] for row in cli.json("session", "list")] == ["newer", "shop"]
 
 
@@ -304,16 +297,16 @@ def test_without_session_add_starts_one_and_list_explains_how(empty: Terminal) -
     assert empty.json("list") == []
     assert "no session" in empty.ok("session", "list")
     assert "no session" in empty.ok("validate", "--all")
-    code, out, err = empty("decide", "x", "--json")
+    code, out, err = empty("add", "decision", "x", "--json")
     assert code == 0
     assert json.loads(out)["session"] in err
     assert len(empty.json("session", "list")) == 1
 
 
 def test_author_by_option_and_environment(cli: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cli.json("decide", "x", "--author", "architect")["author"] == "architect"
+    assert cli.json("add", "decision", "x", "--author", "architect")["author"] == "architect"
     monkeypatch.setenv("SMP_AUTHOR", "veritas")
-    assert cli.json("decide", "y")["author"] == "veritas"
+    assert cli.json("add", "decision", "y")["author"] == "veritas"
     assert cli.json("add", "turn", "z", "--role", "user")["author"] == "ada"
     assert cli.json("add", "turn", "z", "--role", "user", "--author", "bob")["author"] == "bob"
     cli.ok("edit", "DEC-0001", "impact=big")
@@ -322,7 +315,7 @@ def test_author_by_option_and_environment(cli: Terminal, monkeypatch: pytest.Mon
 
 def test_id_alone_means_the_default_session_else_the_only_one_that_has_it(cli: Terminal, tmp_path: Path) -> None:
     """A newcomer who has started another session was only told that DEC-0001 does not exist."""
-    cli.ok("decide", "Use OAuth")
+    cli.ok("add", "decision", "Use OAuth")
     cli.ok("session", "new", "two")
     _make_older(tmp_path / ".bmad/memory/sessions/shop", 4000)
     for words in (("show", "DEC-0009"), ("show", "two/DEC-0001"), ("show", "DEC-0001", "--session", "two")):
@@ -331,7 +324,7 @@ def test_id_alone_means_the_default_session_else_the_only_one_that_has_it(cli: T
         code, _, err = cli(*words, "DEC-0001")
         assert (code, err) == (0, "DEC-0001 is in session shop.\n")
     cli.ok("session", "new", "three")
-    cli.ok("decide", "Use SAML", "--session", "two")
+    cli.ok("add", "decision", "Use SAML", "--session", "two")
     _make_older(tmp_path / ".bmad/memory/sessions/two", 4000)
     _make_older(tmp_path / ".bmad/memory/sessions/three", -60)
     for words in (("show",), ("delete",), ("edit",)):
@@ -367,7 +360,7 @@ def test_session_new_show_list(empty: Terminal) -> None:
     assert made["id"] == "s1"
     assert made["agents"] == ["a", "b"]
     assert made["context"] == {"phase": "review", "n": 3}
-    empty.ok("decide", "x")
+    empty.ok("add", "decision", "x")
     shown = empty.json("session", "show", "s1")
     assert (shown["project"], shown["memories"], shown["by_type"]) == ("shop", 1, {"decision": 1})
     out = empty.ok("session", "show")
@@ -383,7 +376,7 @@ def test_session_list_counts_memories(cli: Terminal) -> None:
         if session != "shop":
             cli.ok("session", "new", session)
         for number in range(count):
-            cli.ok("decide", f"number {number}", "--session", session)
+            cli.ok("add", "decision", f"number {number}", "--session", session)
     cli.ok("delete", "DEC-0002", "--session", "shop")
     listed = {row["id"]: row for row in cli.json("session", "list")}
     assert {name: row["memories"] for name, row in listed.items()} == {"shop": 2, "other": 2, "empty": 0}
@@ -460,32 +453,32 @@ def test_every_type_on_every_layout(empty: Terminal, layout: str) -> None:
     assert empty.json("validate")["ok"]
 
 
-def test_decide_and_note(cli: Terminal) -> None:
+def test_decisions_and_findings_are_added(cli: Terminal) -> None:
     decision = cli.json(
-        "decide", "A", "--rationale", "why", "--alternative", "B", "--alternative", "C", "--impact", "big"
+        "add", "decision", "A", "--rationale", "why", "--alternative", "B", "--alternative", "C", "--impact", "big"
     )
     assert (decision["rationale"], decision["alternatives_considered"], decision["impact"]) == (
         "why",
         ["B", "C"],
         "big",
     )
-    finding = cli.json("note", "slow", "--severity", "low", "--category", "speed")
+    finding = cli.json("add", "finding", "slow", "--severity", "low", "--category", "speed")
     assert (finding["type"], finding["severity"], finding["category"]) == ("finding", "low", "speed")
-    assert cli.ok("note", "again").startswith("FIND-0002 stored in session shop")
+    assert cli.ok("add", "finding", "again").startswith("FIND-0002 stored in session shop")
 
 
 def test_text_that_looks_like_an_option_or_json(cli: Terminal) -> None:
-    assert cli.json("decide", "--author", "a", "--", "--drop it")["decision"] == "--drop it"
-    assert cli.json("decide", "-5")["decision"] == "-5"
-    assert cli.json("decide", '{"a": 1}')["decision"] == '{"a": 1}'
-    assert cli.json("decide", "x", "--field", "y=NaN")["y"] == "NaN"
+    assert cli.json("add", "decision", "--author", "a", "--", "--drop it")["decision"] == "--drop it"
+    assert cli.json("add", "decision", "-5")["decision"] == "-5"
+    assert cli.json("add", "decision", '{"a": 1}')["decision"] == '{"a": 1}'
+    assert cli.json("add", "decision", "x", "--field", "y=NaN")["y"] == "NaN"
 
 
 def test_fields_and_options_of_the_same_name(cli: Terminal) -> None:
     words = ("--field", "rationale=why", "--field", "author=bob", "--field", "pinned=true", "--field", "tags=a,b")
-    record = cli.json("decide", "x", *words)
+    record = cli.json("add", "decision", "x", *words)
     assert (record["rationale"], record["author"], record["pinned"], record["tags"]) == ("why", "bob", True, ["a", "b"])
-    assert cli.json("decide", "x", "--rationale", "option", *words)["rationale"] == "option"
+    assert cli.json("add", "decision", "x", "--rationale", "option", *words)["rationale"] == "option"
 
 
 def test_text_from_standard_input(cli: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -503,7 +496,7 @@ def test_text_from_standard_input(cli: Terminal, monkeypatch: pytest.MonkeyPatch
 
 
 def test_standard_input_of_a_real_process(cli: Terminal, tmp_path: Path) -> None:
-    done = run("note", "-", "--severity", "low", input="from a pipe\n", cwd=tmp_path)
+    done = run("add", "finding", "-", "--severity", "low", input="from a pipe\n", cwd=tmp_path)
     assert done.stdout == "FIND-0001 stored in session shop\n"
     assert cli.json("show", "FIND-0001")["finding"] == "from a pipe"
 
@@ -512,10 +505,10 @@ def test_standard_input_of_a_real_process(cli: Terminal, tmp_path: Path) -> None
 
 
 def test_list_filters(cli: Terminal) -> None:
-    cli.ok("decide", "one", "--tag", "security.login")
-    cli.ok("decide", "two", "--tag", "security", "--tag", "api")
-    cli.ok("decide", "three", "--tag", "securityx")
-    cli.ok("note", "four", "--tag", "api")
+    cli.ok("add", "decision", "one", "--tag", "security.login")
+    cli.ok("add", "decision", "two", "--tag", "security", "--tag", "api")
+    cli.ok("add", "decision", "three", "--tag", "securityx")
+    cli.ok("add", "finding", "four", "--tag", "api")
 
     def texts(*words: str) -> list[str]:
         return [record.get("decision") or record["finding"] for record in cli.json("list", *words)]
@@ -536,10 +529,20 @@ def test_list_of_an_empty_session(cli: Terminal) -> None:
 
 def test_show_by_id_and_by_session_and_id(cli: Terminal) -> None:
     cli.ok(
-        "decide", "several\nlines", "--rationale", "why", "--tag", "a", "--field", 'cost={"days": 3}', "--author", "me"
+        "add",
+        "decision",
+        "several\nlines",
+        "--rationale",
+        "why",
+        "--tag",
+        "a",
+        "--field",
+        'cost={"days": 3}',
+        "--author",
+        "me",
     )
     cli.ok("session", "new", "other")
-    cli.ok("decide", "elsewhere", "--session", "other")
+    cli.ok("add", "decision", "elsewhere", "--session", "other")
     out = cli.ok("show", "shop/DEC-0001")
     for expected in ("DEC-0001  decision in session shop", "by me", "several\n", "lines\n", "why", "days: 3"):
         assert expected in out
@@ -548,7 +551,7 @@ def test_show_by_id_and_by_session_and_id(cli: Terminal) -> None:
 
 
 def test_history_shows_author_old_and_new_values(cli: Terminal) -> None:
-    cli.ok("decide", "x", "--rationale", "old", "--author", "architect")
+    cli.ok("add", "decision", "x", "--rationale", "old", "--author", "architect")
     cli.ok("edit", "DEC-0001", "rationale=new", "--author", "ada")
     cli.ok("delete", "DEC-0001", "--reason", "a mistake")
     cli.ok("restore", "DEC-0001")
@@ -559,8 +562,8 @@ def test_history_shows_author_old_and_new_values(cli: Terminal) -> None:
 
 
 def test_stats(cli: Terminal) -> None:
-    cli.ok("decide", "x")
-    cli.ok("note", "y")
+    cli.ok("add", "decision", "x")
+    cli.ok("add", "finding", "y")
     figures = cli.json("stats")
     assert (figures["memories"], figures["by_type"]) == (2, {"decision": 1, "finding": 1})
     out = cli.ok("stats")
@@ -573,7 +576,7 @@ def test_stats(cli: Terminal) -> None:
 
 
 def test_edit_fields(cli: Terminal) -> None:
-    cli.ok("decide", "x", "--impact", "big")
+    cli.ok("add", "decision", "x", "--impact", "big")
     words = ("rationale=because", "importance=0.5", "impact=null", "tags=a, b.c", "by=bob")
     record = cli.json("edit", "--expect-revision", "1", "DEC-0001", *words)
     assert (record["rationale"], record["importance"], record["tags"]) == ("because", 0.5, ["a", "b.c"])
@@ -588,9 +591,9 @@ def test_edit_fields(cli: Terminal) -> None:
 
 
 def test_resolve_and_relate(cli: Terminal) -> None:
-    cli.ok("note", "bad")
-    cli.ok("decide", "good")
-    record = cli.json("resolve", "FIND-0001", "fixed it", "--by", "ada")
+    cli.ok("add", "finding", "bad")
+    cli.ok("add", "decision", "good")
+    record = cli.json("resolve", "FIND-0001", "fixed it", "--author", "ada")
     assert (record["status"], record["resolution"]["resolved_by"]) == ("resolved", "ada")
     assert cli.json("resolve", "FIND-0001", "--status", "rejected")["status"] == "rejected"
     assert cli.json("relate", "DEC-0001", "FIND-0001", "--kind", "resolves")["relations"] == [
@@ -607,7 +610,7 @@ def test_resolve_and_relate(cli: Terminal) -> None:
 
 def test_pin_unpin_delete_restore_several_ids_or_none(cli: Terminal) -> None:
     for text in ("a", "b", "c"):
-        cli.ok("decide", text)
+        cli.ok("add", "decision", text)
     assert [record["pinned"] for record in cli.json("pin", "DEC-0001", "DEC-0002")] == [True, True]
     assert "pinned" in cli.ok("list")
     cli.ok("unpin", "shop/DEC-0001", "DEC-0002", "DEC-0002")
@@ -616,7 +619,7 @@ def test_pin_unpin_delete_restore_several_ids_or_none(cli: Terminal) -> None:
     assert len(cli.json("list")) == 3
     cli.ok("delete", "DEC-0001", "DEC-0003", "--reason", "why not")
     assert [record["id"] for record in cli.json("list")] == ["DEC-0002"]
-    assert [record["id"] for record in cli.json("list", "--deleted")] == ["DEC-0001", "DEC-0003"]
+    assert [record["id"] for record in cli.json("trash")] == ["DEC-0001", "DEC-0003"]
     assert "deleted" in cli.fails(11, "show", "DEC-0001")
     assert "why not" in cli.ok("show", "DEC-0001", "--deleted")
     cli.fails(11, "show", "DEC-0099", "--deleted")
@@ -647,7 +650,7 @@ def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_edit_in_the_editor(cli: Terminal, editor: Any) -> None:
-    cli.ok("decide", "old\ntext", "--rationale", "why", "--impact", "big", "--tag", "a")
+    cli.ok("add", "decision", "old\ntext", "--rationale", "why", "--impact", "big", "--tag", "a")
     editor(
         "assert os.stat(file).st_mode & 0o077 == 0\n"
         "text = text.replace('old\\n  text', 'new\\n  words: - # here')\n"
@@ -663,7 +666,7 @@ def test_edit_in_the_editor(cli: Terminal, editor: Any) -> None:
 
 @pytest.mark.parametrize("code", ["pass", "file.write_text('')", "file.write_text('# only a comment')"])
 def test_unchanged_or_empty_file_in_the_editor_changes_nothing(cli: Terminal, editor: Any, code: str) -> None:
-    cli.ok("decide", "x", "--rationale", "why")
+    cli.ok("add", "decision", "x", "--rationale", "why")
     editor(code)
     assert "nothing changed" in cli.ok("edit", "DEC-0001")
     assert cli.json("show", "DEC-0001")["revision"] == 1
@@ -674,7 +677,7 @@ def test_unchanged_or_empty_file_in_the_editor_changes_nothing(cli: Terminal, ed
     [("decision: [", 4), ("- a list", 4), ("importance: 7\ndecision: x", 3), ("rationale: only", 3)],
 )
 def test_invalid_text_from_the_editor_is_kept(cli: Terminal, editor: Any, text: str, exit_code: int) -> None:
-    cli.ok("decide", "x")
+    cli.ok("add", "decision", "x")
     editor(f"file.write_text({text!r})")
     err = cli.fails(exit_code, "edit", "DEC-0001")
     (kept,) = editor.drafts.iterdir()
@@ -687,7 +690,7 @@ def test_invalid_text_from_the_editor_is_kept(cli: Terminal, editor: Any, text: 
 
 
 def test_concurrent_change_during_editing_raises_conflict(cli: Terminal, editor: Any, tmp_path: Path) -> None:
-    cli.ok("decide", "x")
+    cli.ok("add", "decision", "x")
     words = [sys.executable, "-m", "smp_memory", "edit", "DEC-0001", "rationale=quick"]
     editor(
         f"import subprocess\nsubprocess.run({words!r}, env={ENVIRONMENT!r}, cwd={str(tmp_path)!r}, check=True, stdout=2)\n"
@@ -700,7 +703,7 @@ def test_concurrent_change_during_editing_raises_conflict(cli: Terminal, editor:
 
 
 def test_failing_or_missing_editor(cli: Terminal, editor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    cli.ok("decide", "x")
+    cli.ok("add", "decision", "x")
     editor("sys.exit(3)")
     assert "exit code 3" in cli.fails(2, "edit", "DEC-0001")
     monkeypatch.setenv("VISUAL", "/nowhere/editor")
@@ -724,7 +727,7 @@ def test_turns_cannot_be_edited(cli: Terminal, editor: Any) -> None:
 
 def test_validate_and_repair(cli: Terminal, tmp_path: Path) -> None:
     for text in ("a", "b", "c"):
-        cli.ok("decide", text)
+        cli.ok("add", "decision", text)
     assert cli.ok("validate") == "✓ shop: 3 memories checked, no problems\n"
     file = tmp_path / ".bmad/memory/sessions/shop/decisions.jsonl"
     lines = file.read_text().splitlines(keepends=True)
@@ -745,7 +748,7 @@ def test_validate_and_repair(cli: Terminal, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS[1:])
 def test_convert_to_another_layout_and_back(cli: Terminal, layout: str) -> None:
-    cli.ok("decide", "x", "--rationale", "several\nlines")
+    cli.ok("add", "decision", "x", "--rationale", "several\nlines")
     cli.ok("edit", "DEC-0001", "rationale=other")
     before = cli.json("list"), cli.json("history", "DEC-0001")
     facts = cli.json("convert", "--to", layout)
@@ -775,7 +778,7 @@ def test_config(cli: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert cli.ok("config", "durability") == "always\n"
     monkeypatch.setenv("SMP_DURABILITY", "interval")
     assert "environment SMP_DURABILITY" in cli.ok("config")
-    cli.ok("decide", "the store still works")
+    cli.ok("add", "decision", "the store still works")
 
 
 # -- what reaches the terminal
@@ -798,9 +801,9 @@ def test_hostile_text_cannot_control_the_terminal(empty: Terminal) -> None:
         "--set",
         f"k\x1b[1m={HOSTILE}",
     )
-    empty.ok("decide", HOSTILE, "--author", HOSTILE, "--rationale", HOSTILE, "--field", f"na\x1b[me={HOSTILE}")
+    empty.ok("add", "decision", HOSTILE, "--author", HOSTILE, "--rationale", HOSTILE, "--field", f"na\x1b[me={HOSTILE}")
     empty.ok("edit", "DEC-0001", f"rationale={HOSTILE}!", "--author", HOSTILE)
-    empty.ok("note", HOSTILE, "--severity", HOSTILE)
+    empty.ok("add", "finding", HOSTILE, "--severity", HOSTILE)
     empty.ok("delete", "FIND-0001", "--reason", HOSTILE)
     commands = [
         "list",
@@ -811,7 +814,7 @@ def test_hostile_text_cannot_control_the_terminal(empty: Terminal) -> None:
         "session show",
         "stats",
     ]
-    for words in (*commands, "list --deleted", "show --deleted FIND-0001", "validate", "config"):
+    for words in (*commands, "trash", "show --deleted FIND-0001", "validate", "config"):
         out = empty.ok(*words.split())
         assert not [letter for letter in out if letter in "\x1b\x07\x9b\r\x08\u202e\u2028"]
         json_out = empty.ok(*words.split(), "--json")
@@ -837,7 +840,7 @@ def test_hostile_text_in_messages(cli: Terminal) -> None:
 
 def test_text_that_is_not_unicode(cli: Terminal, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "smp_memory", "decide", b"caf\xe9"],
+        [sys.executable, "-m", "smp_memory", "add", "decision", b"caf\xe9"],
         env=ENVIRONMENT,
         cwd=tmp_path,
         capture_output=True,
@@ -848,7 +851,7 @@ def test_text_that_is_not_unicode(cli: Terminal, tmp_path: Path) -> None:
 
 
 def test_ascii_terminal(cli: Terminal, tmp_path: Path) -> None:
-    cli.ok("decide", "Grüße 茶")
+    cli.ok("add", "decision", "Grüße 茶")
     done = subprocess.run(
         [sys.executable, "-m", "smp_memory", "list"],
         env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"},
@@ -860,7 +863,7 @@ def test_ascii_terminal(cli: Terminal, tmp_path: Path) -> None:
 
 
 def test_colour_on_a_terminal_only(cli: Terminal, tmp_path: Path) -> None:
-    cli.ok("decide", "x")
+    cli.ok("add", "decision", "x")
     assert "\x1b[" in on_a_terminal(tmp_path, "list")
     assert "\x1b[" not in on_a_terminal(tmp_path, "list", "--no-color")
     assert "\x1b[" not in on_a_terminal(tmp_path, "list", NO_COLOR="1")
@@ -868,8 +871,8 @@ def test_colour_on_a_terminal_only(cli: Terminal, tmp_path: Path) -> None:
 
 
 def test_tables_fit_the_terminal(cli: Terminal, tmp_path: Path) -> None:
-    cli.ok("decide", "long " * 100)
-    cli.ok("decide", "茶" * 100)
+    cli.ok("add", "decision", "long " * 100)
+    cli.ok("add", "decision", "茶" * 100)
     lines = on_a_terminal(tmp_path, "list", "--no-color", COLUMNS="70").splitlines()
     assert lines[3:] == ["2 memories in session shop, newest last"]
     assert all(line.endswith("…") and len(line) <= 70 for line in lines[1:3])
@@ -880,7 +883,7 @@ def test_tables_fit_the_terminal(cli: Terminal, tmp_path: Path) -> None:
 
 def test_closed_pipe_prints_no_error(cli: Terminal, tmp_path: Path) -> None:
     for number in range(3):
-        cli.ok("decide", f"{number} " + "x" * 100_000)
+        cli.ok("add", "decision", f"{number} " + "x" * 100_000)
     reading, writing = os.pipe()
     os.close(reading)
     with subprocess.Popen(
@@ -898,7 +901,7 @@ def test_closed_pipe_prints_no_error(cli: Terminal, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_output_that_cannot_be_written(cli: Terminal, tmp_path: Path) -> None:
-    cli.ok("decide", "x")
+    cli.ok("add", "decision", "x")
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "smp_memory", "list"],
@@ -913,7 +916,7 @@ def test_output_that_cannot_be_written(cli: Terminal, tmp_path: Path) -> None:
 
 
 def test_started_without_input_and_output(cli: Terminal, tmp_path: Path) -> None:
-    words = f"{sys.executable} -m smp_memory decide x >&- && {sys.executable} -m smp_memory list 2>&- && ! {sys.executable} -m smp_memory decide - <&- 2>&-"
+    words = f"{sys.executable} -m smp_memory add decision x >&- && {sys.executable} -m smp_memory list 2>&- && ! {sys.executable} -m smp_memory add decision - <&- 2>&-"
     done = subprocess.run(
         ["sh", "-c", words], env=ENVIRONMENT, cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -922,7 +925,7 @@ def test_started_without_input_and_output(cli: Terminal, tmp_path: Path) -> None
 
 
 def test_concurrent_processes_lose_nothing(cli: Terminal, tmp_path: Path) -> None:
-    script = "import sys\nfrom smp_memory.cli.main import main\nfor n in range(20): assert main(['decide', f'{sys.argv[1]} {n}']) == 0"
+    script = "import sys\nfrom smp_memory.cli.main import main\nfor n in range(20): assert main(['add', 'decision', f'{sys.argv[1]} {n}']) == 0"
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", script, name], env=ENVIRONMENT, cwd=tmp_path, stdout=subprocess.PIPE, text=True
@@ -938,7 +941,7 @@ def test_concurrent_processes_lose_nothing(cli: Terminal, tmp_path: Path) -> Non
 
 def test_interrupt_while_waiting_for_a_lock(cli: Terminal, tmp_path: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "smp_memory", "decide", "-"],
+        [sys.executable, "-m", "smp_memory", "add", "decision", "-"],
         env=ENVIRONMENT, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         _wait_until_it_reads(process)

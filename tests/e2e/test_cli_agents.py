@@ -26,8 +26,8 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     cli = Terminal(capsys)
     cli.ok("init")
     cli.ok("session", "new", "shop", "--user", "ada")
-    cli.ok("decide", "Use PostgreSQL for orders", "--author", "architect")
-    cli.ok("note", "Login has no rate limit", "--severity", "high", "--author", "veritas")
+    cli.ok("add", "decision", "Use PostgreSQL for orders", "--author", "architect")
+    cli.ok("add", "finding", "Login has no rate limit", "--severity", "high", "--author", "veritas")
     cli.ok("add", "learning", "Reviews find more before lunch", "--author", "veritas")
     return cli
 

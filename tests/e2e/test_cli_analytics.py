@@ -73,7 +73,7 @@ def test_showing_statistics_is_no_use(cli: Terminal) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("--by", "year"), ("--limit", "0"), ("--threshold", "7"), ("nonsense",), ("--time", "when pigs fly"), ("--periods", "1")],
+    [("--per", "year"), ("--limit", "0"), ("--threshold", "7"), ("nonsense",), ("--time", "when pigs fly"), ("--periods", "1")],
 )  # fmt: skip
 def test_wrong_options_are_refused_without_output(cli: Terminal, words: tuple[str, ...]) -> None:
     code, out, err = cli("analytics", *words)

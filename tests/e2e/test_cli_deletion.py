@@ -25,9 +25,9 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     cli = Lister(capsys)
     cli.ok("init")
     cli.ok("session", "new", "shop", "--user", "ada")
-    cli.ok("decide", "Bill in euros", "--topic", "billing")
-    cli.ok("decide", "Bill monthly, says the platypus orchestra", "--topic", "billing")
-    cli.ok("note", "No rate limit", "--severity", "high")
+    cli.ok("add", "decision", "Bill in euros", "--topic", "billing")
+    cli.ok("add", "decision", "Bill monthly, says the platypus orchestra", "--topic", "billing")
+    cli.ok("add", "finding", "No rate limit", "--severity", "high")
     return cli
 
 
@@ -40,11 +40,11 @@ def test_delete_by_criteria(cli: Lister) -> None:
     assert (told["count"], told["ids"]) == (2, ["shop/DEC-0001", "shop/DEC-0002"])
     assert told["deletions"][0]["reason"] == "asked to"
     assert cli.ids() == ["FIND-0001"]
-    assert "asked to" in cli.ok("deleted")
-    assert [each["id"] for each in cli.json("deleted", "--all")] == ["DEC-0001", "DEC-0002"]
+    assert "asked to" in cli.ok("trash")
+    assert [each["id"] for each in cli.json("trash", "--all")] == ["DEC-0001", "DEC-0002"]
     assert "No memory matches" in cli.ok("delete", "--topic", "billing")
     assert "2 memories restored" in cli.ok("restore", "--topic", "billing")
-    assert cli.ok("deleted") == "The trash of session shop is empty.\n"
+    assert cli.ok("trash") == "The trash of session shop is empty.\n"
     assert "1 memory deleted" in cli.ok("delete", "--all", "--text", "rate limit", "--where", "severity=high")
 
 
@@ -71,9 +71,9 @@ def test_confirmation_is_requested_on_a_terminal(cli: Lister, monkeypatch: pytes
 
 def test_purge(cli: Lister) -> None:
     cli.ok("delete", "DEC-0001")
-    told = cli.json("purge", "--older-than", "0")
+    told = cli.json("trash", "--empty", "--older-than", "0")
     assert (told["count"], told["announced"], told["waiting"]) == (0, ["shop/DEC-0001"], 1)
-    assert "0 memories purged, 0 announced, 1 in the trash." in cli.ok("purge", "--all")
+    assert "0 memories purged, 0 announced, 1 in the trash." in cli.ok("trash", "--empty", "--all")
 
 
 def test_erase(cli: Lister, tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_store_with_broken_config_is_found(
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".bmad").mkdir()
     main(["init", "--layout", layout])
-    main(["decide", "Use files"])
+    main(["add", "decision", "Use files"])
     config = next(tmp_path.rglob("config.json"))
     config.write_text("{broken")
     capsys.readouterr()

@@ -36,8 +36,8 @@ def terminal(capsys: pytest.CaptureFixture[str]) -> Terminal:
 def store(terminal: Terminal) -> str:
     terminal.ok("init", "--layout", "jsonl")
     terminal.ok("session", "new", "checkout", "--user", "Ada Lovelace", "--project", "shop")
-    terminal.ok("decide", "Ada wants OAuth", "--author", "architect", "--tag", "auth")
-    terminal.ok("note", "Slow", "--author", "veritas")
+    terminal.ok("add", "decision", "Ada wants OAuth", "--author", "architect", "--tag", "auth")
+    terminal.ok("add", "finding", "Slow", "--author", "veritas")
     terminal.ok("relate", "DEC-0001", "FIND-0001")
     terminal.ok("pin", "DEC-0001")
     return "jsonl"
@@ -124,9 +124,9 @@ def test_anonymise_a_session_and_one_memory(terminal: Terminal, store: str) -> N
 
 def test_redact_stored_secrets(terminal: Terminal, store: str, tmp_path: Path) -> None:
     terminal.ok("config", "--set", "privacy.redaction.enabled=false")
-    terminal.ok("decide", f"The key is {TOKEN}", "--session", "checkout")
+    terminal.ok("add", "decision", f"The key is {TOKEN}", "--session", "checkout")
     terminal.ok("config", "--unset", "privacy.redaction.enabled")
-    assert TOKEN not in terminal.ok("decide", f"Another is {TOKEN}", "--session", "checkout", "--json")
+    assert TOKEN not in terminal.ok("add", "decision", f"Another is {TOKEN}", "--session", "checkout", "--json")
     out = terminal.ok("redact", "--preview", "--session", "checkout")
     assert "DEC-0002" in out
     assert "1 github_token" in out
@@ -141,7 +141,7 @@ def test_redact_stored_secrets(terminal: Terminal, store: str, tmp_path: Path) -
 
 def test_audit_command_lists_actions(terminal: Terminal, store: str) -> None:
     assert "no such entry" in terminal.ok("audit")
-    terminal.ok("decide", "Ask bob@example.org", "--session", "checkout")
+    terminal.ok("add", "decision", "Ask bob@example.org", "--session", "checkout")
     terminal.ok("export", "out.json", "--session", "checkout")
     terminal.ok("anonymise", "--session", "checkout")
     found = terminal.json("audit")
@@ -163,10 +163,13 @@ def test_audit_command_lists_actions(terminal: Terminal, store: str) -> None:
 def test_redaction_rules_are_configurable(terminal: Terminal, store: str) -> None:
     terminal.ok("config", "--set", "privacy.redaction.off=email,phone")
     assert terminal.json("config", "privacy.redaction.off")["value"] == ["email", "phone"]
-    assert terminal.json("decide", "Ask bob@example.org", "--session", "checkout")["decision"] == "Ask bob@example.org"
+    assert (
+        terminal.json("add", "decision", "Ask bob@example.org", "--session", "checkout")["decision"]
+        == "Ask bob@example.org"
+    )
     patterns = '[{"type": "employee", "regex": "EMP-[0-9]{6}"}]'
     terminal.ok("config", "--set", f"privacy.redaction.patterns={patterns}")
-    assert terminal.json("decide", "EMP-123456", "--session", "checkout")["decision"] == "[REDACTED:employee]"
+    assert terminal.json("add", "decision", "EMP-123456", "--session", "checkout")["decision"] == "[REDACTED:employee]"
     terminal.fails(5, "config", "--set", "privacy.redaction.off=fone")
     terminal.fails(5, "config", "--set", 'privacy.redaction.patterns=[{"type": "x", "regex": "(a+)+b"}]')
     assert smp_memory.open("store").config["privacy.redaction.off"] == ["email", "phone"]

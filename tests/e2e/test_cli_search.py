@@ -277,7 +277,7 @@ def test_query_of_an_empty_store(capsys: pytest.CaptureFixture[str], tmp_path: P
 
 
 def test_similar_to_a_text_or_a_memory(cli: QueryProcess) -> None:
-    cli.ok("note", "Logins are not limited: no rate, no pause", "--session", "shop")
+    cli.ok("add", "finding", "Logins are not limited: no rate, no pause", "--session", "shop")
     found = [hit["record"]["id"] for hit in cli.json("similar", "shop/FIND-0001")["hits"]]
     assert "FIND-0002" in found
     assert "FIND-0001" not in found
@@ -338,7 +338,7 @@ def test_topics(cli: QueryProcess) -> None:
 
 
 def test_timeline(cli: QueryProcess) -> None:
-    out = cli.ok("timeline", "--all", "--by", "day")
+    out = cli.ok("timeline", "--all", "--per", "day")
     assert re.match(r"\d{4}-\d\d-\d\d  [█░]+  5 memories\n  \d\d:\d\d:\d\d  shop/TURN-0001  ada  How do", out)
     assert len(cli.json("timeline", "--session", "shop")["timeline_index"]["events"]) == 4
     assert (
@@ -384,8 +384,10 @@ def test_watch_prints_writes_of_other_processes(cli: QueryProcess, tmp_path: Pat
         assert watching.stdout is not None
         assert watching.stderr is not None
         assert "Watching" in watching.stderr.readline()
-        cli.ok("decide", "Login stays", "--session", "shop")
-        cli.ok("note", "Login leaks\nforged", "--severity", "high", "--author", "veritas", "--session", "shop")
+        cli.ok("add", "decision", "Login stays", "--session", "shop")
+        cli.ok(
+            "add", "finding", "Login leaks\nforged", "--severity", "high", "--author", "veritas", "--session", "shop"
+        )
         line = watching.stdout.readline()
         watching.send_signal(signal.SIGINT)
         rest, err = watching.communicate()
@@ -398,7 +400,7 @@ def test_watch_prints_one_json_object_per_line(cli: QueryProcess, tmp_path: Path
         assert watching.stdout is not None
         came = False
         while not came:  # it may not watch yet when the first ones are written
-            cli.ok("note", "number one", "--session", "shop")
+            cli.ok("add", "finding", "number one", "--session", "shop")
             came = can_read(watching.stdout.fileno(), 0.2)
         line = watching.stdout.readline()
         watching.send_signal(signal.SIGINT)
@@ -427,8 +429,8 @@ def test_words_are_highlighted_on_a_terminal_only(cli: QueryProcess, tmp_path: P
 
 
 def test_output_fits_the_terminal(cli: QueryProcess, tmp_path: Path) -> None:
-    cli.ok("note", "long words " * 200, "--session", "shop", "--tag", "a" * 60, "--author", "x" * 60)
-    cli.ok("note", "茶" * 300, "--session", "shop")
+    cli.ok("add", "finding", "long words " * 200, "--session", "shop", "--tag", "a" * 60, "--author", "x" * 60)
+    cli.ok("add", "finding", "茶" * 300, "--session", "shop")
     for words in ("query words 茶茶 --explain", "query --count-by agent,tag", "related shop/DEC-0002", "topics --all", "timeline --all", "summary --all"):  # fmt: skip
         lines = on_a_terminal(tmp_path, *words.split(), "--no-color").splitlines()
         assert [line for line in lines if len(line) > 80] == []
@@ -436,7 +438,9 @@ def test_output_fits_the_terminal(cli: QueryProcess, tmp_path: Path) -> None:
 
 def test_hostile_text_cannot_control_the_terminal(cli: QueryProcess) -> None:
     hostile = "needle \x1b[2J\x1b]0;title\x07b\x9b31m\r\x08\u202e\u2028\nforged-line"
-    cli.ok("note", hostile, "--session", "shop", "--author", hostile, "--severity", hostile, "--topic", hostile)
+    cli.ok(
+        "add", "finding", hostile, "--session", "shop", "--author", hostile, "--severity", hostile, "--topic", hostile
+    )
     cli.ok("relate", "shop/FIND-0002", "shop/DEC-0001", "--kind", "resolves")
     commands = ["query needle --explain", "query --count-by agent,topic", "similar needle", "related shop/FIND-0002", "priority shop/FIND-0002"]  # fmt: skip
     for words in (*commands, "topics --all", "timeline --all", "agents --all", "summary --all", "agents --all --yaml"):
@@ -467,7 +471,7 @@ def test_query_does_not_load_yaml_or_unused_modules(cli: QueryProcess, tmp_path:
 
 
 def test_expired_memories_are_left_out_and_the_output_says_so(cli: QueryProcess) -> None:
-    cli("note", "Guests use gate nine", "--session", "shop", "--valid-until", "2020-01-01", "--alias", "G9")
+    cli("add", "finding", "Guests use gate nine", "--session", "shop", "--valid-until", "2020-01-01", "--alias", "G9")
     out = cli("query", "gate nine")[1]
     assert "1 memory that does not hold now was left out. To find them, too: --include-expired" in out
     assert "No memory" not in out
@@ -477,7 +481,7 @@ def test_expired_memories_are_left_out_and_the_output_says_so(cli: QueryProcess)
 
 
 def test_superseded_memories_come_after_their_successor(cli: QueryProcess) -> None:
-    cli("decide", "MySQL replaces everything", "--session", "shop", "--field", "supersedes=DEC-0001")
+    cli("add", "decision", "MySQL replaces everything", "--session", "shop", "--field", "supersedes=DEC-0001")
     assert cli.ids("PostgreSQL", "--session", "shop") == ["DEC-0003", "DEC-0001"]
     assert "superseded by DEC-0003" in cli("query", "PostgreSQL", "--session", "shop")[1]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import smp_memory
-from smp_memory.cli.commands import ALIASES, COMMANDS, FAMILIES
+from smp_memory.cli.commands import COMMANDS, FAMILIES
 from smp_memory.cli.commands.completion import SCRIPTS
 from smp_memory.cli.completion import candidates, main
 from tests.e2e.terminal import can_read
@@ -66,10 +66,9 @@ def words(*line: str) -> list[str]:
 # -- candidates
 
 
-def test_commands_are_completed_and_aliases_are_not_offered(project: Path) -> None:
+def test_commands_are_completed(project: Path) -> None:
     offered = words("")
     assert {name for name in COMMANDS if " " not in name} | FAMILIES | {"help"} == set(offered)
-    assert not set(ALIASES) & set(offered)
     assert words("sess") == ["session"]
     assert words("session", "er") == ["erase"]
     assert words("help", "val") == ["validate"]
@@ -79,7 +78,7 @@ def test_options_and_their_values_are_completed(project: Path) -> None:
     assert words("list", "--all-") == ["--all-memories"]
     assert "--deleted" not in words("list", "--")
     assert words("add", "finding", "x", "--severity", "hi") == ["high"]
-    assert words("note", "x", "--severity", "hi") == ["high"]
+    assert words("add", "finding", "x", "--severity", "hi") == ["high"]
     assert words("convert", "--to", "ma") == ["markdown"]
     assert words("query", "--sort", "new") == ["newest"]
     assert words("add", "dec") == ["decision"]

@@ -295,7 +295,16 @@ def test_concurrent_hooks_and_commands_lose_nothing(project: Project) -> None:
         for host in hosts:
             host.count = number
             processes.append(project.start(host.payload("prompt", prompt=f"Question {number} to {host.session}", **host.turn())))  # fmt: skip
-        note = [sys.executable, "-m", "smp_memory", "note", f"Finding {number} of the login", "--session", "by-hand"]
+        note = [
+            sys.executable,
+            "-m",
+            "smp_memory",
+            "add",
+            "finding",
+            f"Finding {number} of the login",
+            "--session",
+            "by-hand",
+        ]
         with project.open() as memory:
             if number == 0:
                 memory.create_session("by-hand")

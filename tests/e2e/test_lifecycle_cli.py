@@ -36,11 +36,11 @@ def as_json(run: Any, *words: str) -> Any:
 def aged(run: Any) -> None:
     for number in range(3):
         run("add", "turn", f"Something old about needle{number}", "--role", "user", "--field", f"created={OLD}")
-    run("decide", "Use files")
+    run("add", "decision", "Use files")
 
 
 def test_session_is_archived_and_restored(smp_: Any) -> None:
-    smp_("decide", "Use OAuth")
+    smp_("add", "decision", "Use OAuth")
     assert "active" in smp_("session", "list")
     smp_("session", "archive", "review", "--reason", "released")
     for words, code in ((("session", "list"), 0), (("list",), 0)):  # and not: there is no session yet
@@ -51,21 +51,21 @@ def test_session_is_archived_and_restored(smp_: Any) -> None:
     found = smp_("query", "OAuth", "--include-archived")
     assert all(told in found for told in ("OAuth", "  archived\n", "smp session restore review"))
     assert "Use OAuth" in smp_("list", "--session", "review")  # opening it is enough
-    smp_("archive", "review")
-    smp_("unarchive", "review")
+    smp_("session", "archive", "review")
+    smp_("session", "restore", "review")
     assert as_json(smp_, "session", "list")[0]["next"]["state"] == "idle"
 
 
 def test_a_session_is_deleted_undeleted_and_purged(smp_: Any) -> None:
-    smp_("decide", "Use OAuth")
+    smp_("add", "decision", "Use OAuth")
     assert "smp session restore review" in smp_("session", "delete", "review", "--reason", "wrong")
     assert "purged 20" in smp_("session", "list", "--all")
     assert "smp session restore review" in smp_("list", "--session", "review", code=8)
-    smp_("session", "undelete", "review")
+    smp_("session", "restore", "review")
     assert "Use OAuth" in smp_("list")
     smp_("session", "delete", "review")
-    assert "--yes" in smp_("session", "purge", "review", code=2)
-    smp_("session", "purge", "review", "--yes")
+    assert "--yes" in smp_("session", "erase", "review", code=2)
+    smp_("session", "erase", "review", "--yes")
     assert as_json(smp_, "session", "list", "--all") == []
 
 
@@ -74,10 +74,10 @@ def test_compaction_lists_removed_memories_and_one_is_restored(smp_: Any) -> Non
     planned = smp_("compact", "--bytes", "100000", "--dry-run")
     assert "3 memories would be moved" in planned
     assert "an active decision" in planned
-    assert "There is no memory in the cold segments of session review" in smp_("archived")
+    assert "There is no memory in the cold segments of session review" in smp_("list", "--archived")
     done = as_json(smp_, "compact", "--bytes", "100000")
     assert done["done"]["removed"] == ["TURN-0001", "TURN-0002", "TURN-0003"]
-    assert "TURN-0002" in smp_("archived")
+    assert "TURN-0002" in smp_("list", "--archived")
     assert "cold segment" in smp_("stats")
     assert "cold segment" in smp_("show", "TURN-0002", code=11)
     found = smp_("query", "needle1", "--include-archived")
@@ -85,7 +85,7 @@ def test_compaction_lists_removed_memories_and_one_is_restored(smp_: Any) -> Non
     smp_("restore", "TURN-0002")
     smp_("restore", "TURN-0001", "TURN-0003")
     assert "needle1" in smp_("show", "TURN-0002")
-    assert as_json(smp_, "archived") == []
+    assert as_json(smp_, "list", "--archived") == []
 
 
 def test_maintenance_reports_its_tasks(smp_: Any) -> None:
@@ -103,8 +103,8 @@ def test_maintenance_reports_its_tasks(smp_: Any) -> None:
 
 
 def test_duplicates_are_shown_and_merged(smp_: Any) -> None:
-    smp_("note", "The login has no rate limit")
-    smp_("note", "The login has no rate limit at all")
+    smp_("add", "finding", "The login has no rate limit")
+    smp_("add", "finding", "The login has no rate limit at all")
     assert "FIND-0002" in smp_("duplicates")
     assert "1 group" in smp_("duplicates", "--merge")
     assert "No two" in smp_("duplicates")

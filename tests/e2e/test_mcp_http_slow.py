@@ -17,8 +17,7 @@ pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
 import uvicorn
 from starlette.responses import PlainTextResponse, StreamingResponse
 
-from smp_memory.integrations.http_connection import ConnectionLimits, settings
-from smp_memory.integrations.mcp.http import RequestGuard, listening_socket
+from smp_memory.integrations.mcp.http import ConnectionLimits, RequestGuard, listening_socket, settings
 
 TOKEN = "t" * 32
 WAIT_SECONDS = 60  # a busy machine

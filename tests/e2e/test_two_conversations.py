@@ -44,13 +44,19 @@ def test_each_conversation_can_pass_on_the_session_that_its_note_names(project: 
         Host(project, host).prompt(f"Something to do in conversation {host}")
     assert len(set(names)) == 2
     for number, name in enumerate(names):
-        assert run(project, "decide", f"Decision {number}", "--session", name)["session"] == name
-        assert run(project, "decide", f"Decision {number}", SMP_SESSION=name)["session"] == name
+        assert run(project, "add", "decision", f"Decision {number}", "--session", name)["session"] == name
+        assert run(project, "add", "decision", f"Decision {number}", SMP_SESSION=name)["session"] == name
 
 
 @pytest.mark.parametrize(
     "words",
-    [["decide", "Use OAuth"], ["note", "A finding"], ["session", "show"], ["show", "DEC-0001"], ["delete", "DEC-0001"]],
+    [
+        ["add", "decision", "Use OAuth"],
+        ["add", "finding", "A finding"],
+        ["session", "show"],
+        ["show", "DEC-0001"],
+        ["delete", "DEC-0001"],
+    ],
 )
 def test_command_without_a_session_is_refused_between_two_of_the_last_hour(project: Project, words: list[str]) -> None:
     with project.open() as memory:
@@ -73,29 +79,31 @@ def test_command_without_a_session_means_the_only_one_of_the_last_hour(project: 
     for path in folder.iterdir():
         if path.is_file():
             os.utime(path, (path.stat().st_mtime - 3700,) * 2)
-    assert run(project, "decide", "Use OAuth")["session"] == "second"
+    assert run(project, "add", "decision", "Use OAuth")["session"] == "second"
 
 
 def test_started_session_is_current_until_another_one_is_written(project: Project) -> None:
     assert (
-        run(project, "decide", "Use OAuth", "--session", run(project, "session", "new", "first")["id"])["session"]
+        run(project, "add", "decision", "Use OAuth", "--session", run(project, "session", "new", "first")["id"])[
+            "session"
+        ]
         == "first"
     )
     run(project, "session", "new", "second")
     for number in range(3):
-        assert run(project, "decide", f"Decision {number}")["session"] == "second"
+        assert run(project, "add", "decision", f"Decision {number}")["session"] == "second"
     assert run(project, "session", "show")["id"] == "second"
-    run(project, "decide", "Back to the first", "--session", "first")
-    assert run(project, "decide", "Which one?")["error"]["sessions"] == ["first", "second"]
+    run(project, "add", "decision", "Back to the first", "--session", "first")
+    assert run(project, "add", "decision", "Which one?")["error"]["sessions"] == ["first", "second"]
     run(project, "session", "new", "third")
-    assert run(project, "decide", "Goes into the third")["session"] == "third"
+    assert run(project, "add", "decision", "Goes into the third")["session"] == "third"
 
 
 def test_started_session_without_memories_counts_as_in_use(project: Project) -> None:
     for name in ("first", "second"):
         run(project, "session", "new", name)
-    run(project, "decide", "Use OAuth", "--session", "first")
-    assert run(project, "decide", "Which one?")["error"]["sessions"] == ["first", "second"]
+    run(project, "add", "decision", "Use OAuth", "--session", "first")
+    assert run(project, "add", "decision", "Which one?")["error"]["sessions"] == ["first", "second"]
 
 
 def test_session_created_in_python_is_current_while_it_is_empty(project: Project) -> None:
@@ -103,7 +111,7 @@ def test_session_created_in_python_is_current_while_it_is_empty(project: Project
         for name in ("first", "second"):
             memory.create_session(name).add_decision(f"Decision of {name}")
         memory.create_session("third")
-    assert run(project, "decide", "Use OAuth")["session"] == "third"
+    assert run(project, "add", "decision", "Use OAuth")["session"] == "third"
 
 
 def older_store(root: Path, *names: str) -> None:
@@ -116,8 +124,8 @@ def older_store(root: Path, *names: str) -> None:
 def test_command_in_a_fresh_clone_means_the_session_whose_memory_is_the_newest(project: Project) -> None:
     older_store(project.root, "b", "c", "a")
     assert run(project, "session", "show")["id"] == "a"
-    assert run(project, "decide", "Use OAuth", "--session", "c")["session"] == "c"
-    assert run(project, "decide", "Use OAuth again")["session"] == "c"
+    assert run(project, "add", "decision", "Use OAuth", "--session", "c")["session"] == "c"
+    assert run(project, "add", "decision", "Use OAuth again")["session"] == "c"
 
 
 def test_import_and_restore_do_not_make_the_session_ambiguous(project: Project, tmp_path: Path) -> None:
@@ -125,12 +133,12 @@ def test_import_and_restore_do_not_make_the_session_ambiguous(project: Project, 
     with smp_memory.open(tmp_path / "elsewhere") as memory:
         memory.export(tmp_path / "out.json")
     run(project, "session", "new", "own")
-    run(project, "decide", "Use OAuth")
+    run(project, "add", "decision", "Use OAuth")
     run(project, "import", str(tmp_path / "out.json"))
-    assert run(project, "decide", "Goes on")["session"] == "imported-too"
+    assert run(project, "add", "decision", "Goes on")["session"] == "imported-too"
     run(project, "session", "archive", "own")
     run(project, "session", "restore", "own")
-    assert run(project, "decide", "Restored")["session"] == "own"
+    assert run(project, "add", "decision", "Restored")["session"] == "own"
 
 
 def test_mcp_write_without_a_session_is_refused_between_two_of_the_last_hour() -> None:

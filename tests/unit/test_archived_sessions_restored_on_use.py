@@ -72,7 +72,7 @@ def test_write_to_a_session_archived_meanwhile_is_reported(tmp_path: Path, caplo
     assert len(logged(caplog)) == 1
 
 
-@pytest.mark.parametrize("words", [("list",), ("show", "FIND-0001"), ("query", "password"), ("note", "more")])
+@pytest.mark.parametrize("words", [("list",), ("show", "FIND-0001"), ("query", "password"), ("add", "finding", "more")])
 def test_command_line_reports_a_restored_session_once(words: tuple[str, ...], tmp_path: Path) -> None:
     archived("jsonl", tmp_path).close()
     told = smp_command(tmp_path / "store", *words, "--session", "s1")

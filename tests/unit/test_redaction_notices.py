@@ -107,10 +107,10 @@ def test_command_line_says_what_was_redacted_in_metadata_and_reasons(tmp_path: P
     assert command(root, "restore", ids[0], "--reason", WHY)["redacted"] == KINDS
     assert command(root, "delete", "--text", "two", "--yes", "--reason", WHY)["redacted"] == KINDS
     assert command(root, "erase", ids[2], "--yes", "--reason", WHY)["redacted"] == KINDS
-    for words in (("archive", "s1"), ("delete", "s1"), ("undelete", "s1")):
+    for words in (("archive", "s1"), ("delete", "s1"), ("restore", "s1")):
         assert command(root, "session", *words, "--reason", WHY)["redacted"] == KINDS
     smp_command(root, "session", "delete", "s1")
-    assert command(root, "session", "purge", "s1", "--yes", "--reason", WHY)["redacted"] == KINDS
+    assert command(root, "session", "erase", "s1", "--yes", "--reason", WHY)["redacted"] == KINDS
 
 
 def test_mcp_says_what_was_redacted_in_metadata_and_reasons(tmp_path: Path) -> None:

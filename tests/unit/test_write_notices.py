@@ -64,11 +64,11 @@ def test_one_setting_keeps_addresses_and_telephone_numbers(tmp_path: Path) -> No
 def test_command_line_reports_what_was_redacted(tmp_path: Path) -> None:
     root = tmp_path / "store"
     smp_memory.open(root).create_session("s1")
-    told = smp_command(root, "note", f"Mail {MAIL}")
+    told = smp_command(root, "add", "finding", f"Mail {MAIL}")
     assert "email" in told.stderr
     assert "privacy.redaction.off=email" in told.stderr
     assert MAIL not in told.stderr + told.stdout
-    told = smp_command(root, "note", f"Mail {MAIL}", "--json")
+    told = smp_command(root, "add", "finding", f"Mail {MAIL}", "--json")
     assert json.loads(told.stdout)["redacted"] == {"email": 1}
 
 
@@ -116,6 +116,6 @@ def test_command_line_reports_how_full_the_session_is(tmp_path: Path) -> None:
             memory.set_config(name, value)
     with smp_memory.open(root) as memory:
         filled(memory.create_session("s1"), 81, QUOTA)
-    told = smp_command(root, "note", "x")
+    told = smp_command(root, "add", "finding", "x")
     assert "80 %" in told.stderr
-    assert "80 %" in json.loads(smp_command(root, "note", "x", "--json").stdout)["warnings"][0]
+    assert "80 %" in json.loads(smp_command(root, "add", "finding", "x", "--json").stdout)["warnings"][0]

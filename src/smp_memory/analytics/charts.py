@@ -12,17 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from smp_memory.analytics import svg
 from smp_memory.analytics.facts import DAY, moment_of
-from smp_memory.analytics.forecast import STEPS, DecayCurve, decay_points, sentence
+from smp_memory.analytics.forecast import DecayCurve, sentence
 from smp_memory.model.record import Record
 from smp_memory.model.statuses import SUCCESSION_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import datetime
 
-    from smp_memory.analytics.forecast import KnownUse
-    from smp_memory.model.decay import Policy
-    from smp_memory.model.history import RecordHistory
     from smp_memory.model.hits import Related
 
 SERIES_COLORS = (
@@ -172,25 +168,6 @@ def _finite(values: Sequence[float]) -> list[float]:
 # -- the decay curve
 
 
-def decay_chart(
-    record: Record,
-    policy: Policy,
-    now: datetime,
-    *,
-    threshold: float = 0.3,
-    days_ahead: float = 90,
-    history: RecordHistory | None = None,
-    uses: Sequence[KnownUse] | None = None,
-    width: float = 640,
-    height: float = 220,
-) -> str:
-    """The priority of a memory: its past as known, its future dotted, the threshold, today, and the known uses."""
-    curve = decay_points(
-        record, policy, now, threshold=threshold, days_ahead=days_ahead, history=history, uses=uses, steps=STEPS
-    )
-    return draw_decay(curve, width=width, height=height)
-
-
 def draw_decay(curve: DecayCurve, *, width: float = 640, height: float = 220) -> str:
     """A decay curve as a chart."""
     frame = _Frame(38, 22, width - 16, height - 30)
@@ -292,14 +269,6 @@ class Box(NamedTuple):
     y: float
     width: float
     height: float
-
-    def overlaps(self, other: Box) -> bool:
-        return (
-            self.x < other.x + other.width
-            and other.x < self.x + self.width
-            and self.y < other.y + other.height
-            and other.y < self.y + self.height
-        )
 
 
 def neighbours(center: Record, related: Iterable[Related]) -> list[Neighbour]:

@@ -126,11 +126,6 @@ def add_scope(parser: Parser) -> None:
     parser.add_argument("--all", action="store_true", help="all sessions, even if SMP_SESSION names one")
 
 
-def add_alias(parser: Parser, *options: str, **settings: Any) -> None:
-    """An earlier spelling of an option: it works and is not listed."""
-    parser.add_argument(*options, help=argparse.SUPPRESS, **settings)
-
-
 def parse_assignment(text: str) -> tuple[str, Any]:
     """`name=value`; the value is JSON if it is valid JSON, else text."""
     name, equals, value = text.partition("=")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 
-from smp_memory.cli.commands import ALIASES, COMMANDS, FAMILIES
+from smp_memory.cli.commands import COMMANDS, FAMILIES
 from smp_memory.model.ids import scheme_of
 
 TYPE_CHECKING = False
@@ -93,8 +93,6 @@ def _command_in(before: list[str]) -> tuple[str, list[str]]:
         if second >= len(rest):
             return name, rest
         name, rest = f"{name} {rest[second]}", rest[second + 1 :]
-    if name in ALIASES:
-        return ALIASES[name][0], [*ALIASES[name][1:], *rest]
     return name, rest
 
 

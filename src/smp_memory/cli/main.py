@@ -12,7 +12,7 @@ import os
 import sys
 
 import smp_memory
-from smp_memory.cli.commands import ALIASES, COMMANDS, EVERYDAY, FAMILIES, GROUPS
+from smp_memory.cli.commands import COMMANDS, EVERYDAY, FAMILIES, GROUPS
 from smp_memory.errors import MemoryNotFound, SMPError, UserError, from_os_error
 
 TYPE_CHECKING = False
@@ -99,8 +99,6 @@ def _run(words: list[str]) -> int:
     if name in FAMILIES and any(word in _HELP for word in rest):
         _print_help(overview(name))
         return 0
-    if name in ALIASES:
-        name, rest = ALIASES[name][0], [*ALIASES[name][1:], *rest]
     if name not in COMMANDS:
         raise UserError(_unknown_command(name), command=name)
     from smp_memory.cli.arguments import build_parser

@@ -85,7 +85,6 @@ _MAY_BE_NULL = "updated, author, importance, confidence, pinned, deleted, status
 _VALUES = ",".join(f"nullif(?, '{NULL}')" if each in _MAY_BE_NULL.split(", ") else "?" for each in COLUMNS.split(", "))
 _SESSION = "no, id, files, seq, size, whole, last, names, watched, stats, about"
 _PLACES_OF_DOCS = "SELECT doc, id, places FROM wanted CROSS JOIN memory ON doc = wanted.no"
-_OF_DOCS = f"SELECT {COLUMNS} FROM wanted CROSS JOIN memory ON doc = wanted.no"
 
 
 class IndexUnusable(Exception):
@@ -420,9 +419,6 @@ class Rows:
     def by_id(self, number: int, id: str) -> Row | None:
         found = self.all(f"SELECT {COLUMNS} FROM memory WHERE doc >> 24 = ? AND id = ?", (number, id))
         return _row(found[0]) if found else None
-
-    def by_docs(self, docs: Sequence[int]) -> dict[int, Row]:
-        return {values[0]: _row(values) for values in self.of(_OF_DOCS, docs)}
 
     def places(self, docs: Sequence[int]) -> list[PlacedRow]:
         """Where the entries of these memories are."""

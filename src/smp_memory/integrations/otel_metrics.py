@@ -8,7 +8,7 @@ Instruments have the names of the design where it has some (`memory.sessions.act
 Prometheus with `smp.` in front. Gauges and counters are observable: they are computed when the application's reader collects, all
 of them once. Spans need no call; `smp_memory.observe.tracing` makes them.
 
-Guarantees: the same figures and labels as `smp_memory.integrations.prometheus`. Nothing is exported after `close`, and nothing of the
+Guarantees: the same figures and labels as `smp_memory.integrations.store_metrics`. Nothing is exported after `close`, and nothing of the
 store once it is closed. Needs the package `opentelemetry-api`; without a configured provider nothing happens.
 """
 

@@ -1,7 +1,7 @@
 """Counters and histograms of this process: operations, waits, syncs, errors, log events.
 
 They belong to the process that counts them: a server exports its own, a command starts at zero. What a store holds is not counted
-here but computed when it is asked for (`smp_memory.integrations.store_metrics`); `smp_memory.integrations.prometheus` prints both.
+here but computed when it is asked for (`smp_memory.integrations.store_metrics`); `smp_memory.integrations.store_metrics` prints both.
 
 Guarantees: threads may count at once. A child made by `fork` starts at zero, so nothing is counted twice. Labels are words of SMP's own
 code (operations, error codes, names of events), never names of sessions, people or files, and never content.

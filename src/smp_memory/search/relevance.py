@@ -13,7 +13,7 @@ a relevance from 0.5 to 0.6, 61 % answered in the projects of `benchmarks/recall
     only_asks  the memory is a turn that only asks
     request    the query is no question; a preference or a standing instruction is worth more then
 
-The weight of a term is its surprise in the store, mixed with how common it is in ordinary text (`word_frequencies`): in a store
+The weight of a term is its surprise in the store, mixed with how common it is in ordinary text (`common_share`): in a store
 of sixty memories `time` and `page` are as rare as `idempotency`. Words that frame a question (`how many`, `wrong`, `thanks`) weigh
 little, and so do numbers of one or two digits. Topic and tags count half. A term that no memory has matches a word of the memory that differs by one typing error.
 
@@ -27,10 +27,9 @@ from math import exp, log, log1p
 from smp_memory.model.standing_instructions import instructions_in
 from smp_memory.model.types import KINDS
 from smp_memory.text.memory_text import text_of
-from smp_memory.text.names import names_in
+from smp_memory.text.names import common_share, names_in
 from smp_memory.text.spelling import MORE_THAN_ONE, distance, is_correctable
 from smp_memory.text.tokenizer import terms
-from smp_memory.text.word_frequencies import common_share
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

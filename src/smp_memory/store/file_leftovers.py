@@ -149,7 +149,6 @@ class AccessRightsCheck(Check):
 
 RECOVERY = "recovery"
 _FIX = "The next write to the session recovers it, or: smp doctor --fix"
-_PLAN = "journal.json"
 _ERASING = "erasing.json"
 
 

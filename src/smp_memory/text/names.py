@@ -5,17 +5,17 @@ that begin with a capital inside a sentence. A text in which most words begin wi
 about its words by that; nor does one in a script without capitals.
 
 A word that no memory has is perhaps mistyped: the known term nearest to it is searched as well, with less weight, and the answer says
-so. Ordinary words (`word_frequencies`), phrases in quotes, wildcards, words with digits and short words are taken as they are.
+so. Ordinary words (`common_share`), phrases in quotes, wildcards, words with digits and short words are taken as they are.
 """
 
 from __future__ import annotations
 
+import os
 from functools import cache
 
 from smp_memory.text.memory_text import text_of
 from smp_memory.text.spelling import SHORTEST, is_correctable
 from smp_memory.text.tokenizer import STOP_WORDS, terms
-from smp_memory.text.word_frequencies import common_share
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +23,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from smp_memory.model.record import Record
+
+_FILE = os.path.join(os.path.dirname(__file__), "word_frequencies.txt")
+_RARE = 0.0  # a term that is not listed
+
+
+@cache
+def _shares() -> dict[str, float]:
+    """Shares by term; a paragraph of the file begins with the share of its terms."""
+    with open(_FILE, "rb", buffering=0) as file:
+        _, *paragraphs = file.read().decode().split("\n\n")  # the first is a comment
+    blocks = [paragraph.split("\n", 1) for paragraph in paragraphs]
+    return {term: value for share, terms in blocks for value in (float(share),) for term in terms.split()}
+
+
+def common_share(term: str) -> float:
+    """The share of ordinary passages that have this term; 0 if it is rare."""
+    return _shares().get(term, _RARE)
+
 
 _MOST_CORRECTED = 4  # words of one query
 _FEW_CAPITALS = 0.5  # of the words inside sentences, if capitals mean names

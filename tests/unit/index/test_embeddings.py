@@ -298,7 +298,7 @@ def test_command_line_finds_by_meaning_out_of_the_box(tmp_path: Path) -> None:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     smp("init")
-    smp("decide", "Use OAuth 2.0 for sign-in", "--rationale", "Standard")
-    smp("note", "The nightly export fails on Sundays")
+    smp("add", "decision", "Use OAuth 2.0 for sign-in", "--rationale", "Standard")
+    smp("add", "finding", "The nightly export fails on Sundays")
     assert "Use OAuth 2.0 for sign-in" in smp("query", "how do customers log in?")
     assert "OAuth" not in smp("query", "customers login")  # two words: those very words

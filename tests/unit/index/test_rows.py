@@ -50,9 +50,11 @@ def test_missing_values_are_null_and_zero_is_not(rows: Rows) -> None:
     assert rows.all("SELECT count(*) FROM memory WHERE updated IS NULL AND author IS NULL AND approved IS NULL") == [
         (1,)
     ]
-    found = rows.by_docs([1, 2])
-    assert found[1][4:14] == (None,) * 10
-    assert found[2][4:14] == given
+    first, second = (rows.by_id(0, id) for id in ("DEC-1", "DEC-2"))
+    assert first is not None
+    assert second is not None
+    assert first[4:14] == (None,) * 10
+    assert second[4:14] == given
 
 
 @pytest.mark.parametrize("few", [0, 2000])

@@ -20,16 +20,17 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
 
 import smp_memory
-from smp_memory.integrations.prometheus import (
+from smp_memory.integrations.store_metrics import (
     CONTENT_TYPES,
     OPENMETRICS,
+    STORE,
     MetricsApp,
     collect,
     metrics_dict,
     metrics_text,
+    store_samples,
     write_text_file,
 )
-from smp_memory.integrations.store_metrics import STORE, store_samples
 from smp_memory.memory import Memory
 from smp_memory.observe import metrics
 

@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import smp_memory
 from smp_memory.integrations.otel_metrics import OpenTelemetryMetrics
-from smp_memory.integrations.prometheus import OPENMETRICS, metrics_text
+from smp_memory.integrations.store_metrics import OPENMETRICS, metrics_text
 from smp_memory.memory import Memory
 from smp_memory.observe import metrics
 from smp_memory.observe.json_logging import JsonFormatter

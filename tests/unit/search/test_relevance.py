@@ -9,7 +9,7 @@ import pytest
 
 import smp_memory
 from smp_memory.search.relevance import term_weight
-from smp_memory.text.word_frequencies import common_share
+from smp_memory.text.names import common_share
 
 MEMORIES = [
     ("decision", "Redis holds the session tokens, nothing else."),

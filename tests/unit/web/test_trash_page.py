@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from smp_memory.integrations.web.pages import trash
+from smp_memory.integrations.web.pages import memory_removal
 from smp_memory.memory import Memory
 from smp_memory.model.storage_reports import ARCHIVED
 from tests.unit.web.inspector_client import Clock, InspectorClient
@@ -99,16 +99,16 @@ def test_restoring_needs_the_token_of_forms(memory: Memory, client: InspectorCli
 def test_trash_is_paged_and_each_memory_is_on_one_page(
     memory: Memory, client: InspectorClient, monkeypatch: pytest.MonkeyPatch, most_sorted: int
 ) -> None:
-    monkeypatch.setattr(trash, "MOST_SORTED", most_sorted)
+    monkeypatch.setattr(memory_removal, "MOST_SORTED", most_sorted)
     session = memory.create_session("review")
-    count = trash.PAGE_MEMORIES + 7
+    count = memory_removal.PAGE_MEMORIES + 7
     with session.transaction() as writes:
         for number in range(count):
             writes.add_decision(f"Decision {number}")
     session.delete([f"DEC-{number:04}" for number in range(1, count + 1)])
-    first, second = client.get("/trash"), client.get(f"/trash?offset={trash.PAGE_MEMORIES}")
+    first, second = client.get("/trash"), client.get(f"/trash?offset={memory_removal.PAGE_MEMORIES}")
     assert f"{count} deleted memories" in first.text
-    assert len(_refs(first.html)) == trash.PAGE_MEMORIES
+    assert len(_refs(first.html)) == memory_removal.PAGE_MEMORIES
     assert len(set(_refs(first.html) + _refs(second.html))) == count
     assert ("order of their writing" in first.text) == (most_sorted == 5)
 

@@ -4,8 +4,7 @@ A command `NAME` is two functions in its module: `NAME_arguments(parser)` adds i
 may return an exit code. The docstring of `run_NAME` is the command's help; its part after `Examples:` is printed last.
 Only the module of the command that runs is loaded.
 
-`EVERYDAY` names the commands that `smp --help` shows. `ALIASES` are earlier spellings: they work, with all their options, and
-are listed nowhere (docs/adr/0028-terminal.md).
+`EVERYDAY` names the commands that `smp --help` shows.
 """
 
 from __future__ import annotations
@@ -111,9 +110,9 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
             "hook": ("install", "Recall and record, called by a coding agent at its events"),
             "workflow check": ("agents", "Check the memory requirements of a workflow"),
             "macp": ("agents", "Answer messages of agents: JSON in, JSON out"),
-            "git setup": ("git", "Let git merge the store of this project entry by entry"),
-            "git check": ("git", "Check that no secret and no private file is staged"),
-            "git merge-driver": ("git", "Merge one file, called by git"),
+            "git setup": ("stores", "Let git merge the store of this project entry by entry"),
+            "git check": ("stores", "Check that no secret and no private file is staged"),
+            "git merge-driver": ("stores", "Merge one file, called by git"),
         },
     ),
     (
@@ -131,21 +130,6 @@ EVERYDAY = (
     *("init", "add", "query", "list", "show", "edit", "resolve", "delete", "restore", "session list"),
     *("web", "install", "doctor"),
 )
-
-# An earlier spelling -> the command, and the words that it begins with.
-ALIASES: dict[str, tuple[str, ...]] = {
-    "decide": ("add", "decision"),
-    "note": ("add", "finding"),
-    "archive": ("session archive",),
-    "unarchive": ("session restore",),
-    "session unarchive": ("session restore",),
-    "session undelete": ("session restore",),
-    "session purge": ("session erase",),
-    "undelete": ("restore",),
-    "deleted": ("trash",),
-    "purge": ("trash", "--empty"),
-    "archived": ("list", "--archived"),
-}
 
 COMMANDS = {name: command for _, commands in GROUPS for name, command in commands.items()}
 FAMILIES = {name.partition(" ")[0] for name in COMMANDS if " " in name}

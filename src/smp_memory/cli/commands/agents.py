@@ -52,17 +52,7 @@ def run_context(call: Invocation) -> None:
     options = call.options
     if options.explain:
         return _explain_context(call)
-    context = call.memory.context(
-        options.agent,
-        options.task,
-        options.topic,
-        tags=options.tags,
-        project=options.project,
-        user=options.user,
-        session=call.session_name,
-        max_tokens=options.max_tokens,
-        turns=options.turns,
-    )
+    context = call.memory.context(**_context_options(call))
     if not context and not options.json:
         call.notify(" ".join([*context.notes, "Nothing to recall yet."]))
     if context.archived_not_searched and not options.json:
@@ -71,19 +61,13 @@ def run_context(call: Invocation) -> None:
     call.answer(context.to_dict() if options.json else None, context.text.splitlines())
 
 
+def _context_options(call: Invocation) -> dict[str, Any]:
+    names = ("agent", "task", "topic", "tags", "project", "user", "max_tokens", "turns")
+    return {"session": call.session_name, **{name: getattr(call.options, name) for name in names}}
+
+
 def _explain_context(call: Invocation) -> None:
-    options = call.options
-    preview = call.memory.preview(
-        options.agent,
-        options.task,
-        options.topic,
-        tags=options.tags,
-        project=options.project,
-        user=options.user,
-        session=call.session_name,
-        max_tokens=options.max_tokens,
-        turns=options.turns,
-    )
+    preview = call.memory.preview(**_context_options(call))
     call.answer(preview.to_dict(), _preview_lines(preview))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from smp_memory.cli.arguments import add_alias, add_scope
+from smp_memory.cli.arguments import add_scope
 from smp_memory.cli.render import (
     bar,
     one_line,
@@ -46,7 +46,6 @@ def analytics_arguments(parser: Parser) -> None:
     parser.add_argument("--since", metavar="TIME", help="from then on: 2026-01-31, 2026-01-31T14:30:00Z")
     parser.add_argument("--until", metavar="TIME", help="up to then, that day included")
     parser.add_argument("--per", choices=("day", "week", "month"), default="week", help="the length of the periods of trends (default: week)")  # fmt: skip
-    add_alias(parser, "--by", choices=("day", "week", "month"), dest="per", default="week")
     parser.add_argument("--periods", type=int, default=12, metavar="N", help="how many periods (default: 12)")
     parser.add_argument("--limit", type=int, default=10, metavar="N", help="the length of each list (default: 10)")
     parser.add_argument("--threshold", type=float, metavar="X", help="the priority below which a memory counts as faded (default: the setting compaction.faded_below)")  # fmt: skip

@@ -45,8 +45,7 @@ def _answer(call: Invocation, reports: dict[str, Report], lines: Iterator[str]) 
 # -- validate
 
 
-def validate_arguments(parser: Parser) -> None:
-    add_scope(parser)
+validate_arguments = add_scope
 
 
 def run_validate(call: Invocation) -> int:

@@ -64,8 +64,7 @@ def _record_table(call: Invocation, records: list[Record], verb: str) -> Iterato
 # -- delete and restore
 
 
-def delete_arguments(parser: Parser) -> None:
-    _selection_arguments(parser)
+delete_arguments = _selection_arguments
 
 
 def run_delete(call: Invocation) -> None:
@@ -83,8 +82,7 @@ def run_delete(call: Invocation) -> None:
     _run_by_selection(call, "delete", "would be deleted.", "deleted", "is deleted.")
 
 
-def restore_arguments(parser: Parser) -> None:
-    _selection_arguments(parser)
+restore_arguments = _selection_arguments
 
 
 def run_restore(call: Invocation) -> None:
@@ -209,8 +207,7 @@ def _purge_lines(result: Purged) -> Iterator[str]:
 # -- erase
 
 
-def erase_arguments(parser: Parser) -> None:
-    _selection_arguments(parser)
+erase_arguments = _selection_arguments
 
 
 def run_erase(call: Invocation) -> int:

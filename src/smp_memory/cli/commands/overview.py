@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smp_memory.cli.arguments import add_alias, add_scope
+from smp_memory.cli.arguments import add_scope
 from smp_memory.cli.hit_output import display_text
 from smp_memory.cli.render import bar, one_line, paint, plural, safe, table, time_text, truncate, value_text, wrap
 
@@ -44,8 +44,7 @@ def _with_scope(call: Invocation, lines: Iterable[str]) -> Iterator[str]:
 # -- topics
 
 
-def topics_arguments(parser: Parser) -> None:
-    _arguments(parser)
+topics_arguments = _arguments
 
 
 def run_topics(call: Invocation) -> None:
@@ -81,8 +80,7 @@ def _topic_table(call: Invocation, topics: list[Any]) -> Iterator[str]:
 # -- index
 
 
-def index_arguments(parser: Parser) -> None:
-    add_scope(parser)
+index_arguments = add_scope
 
 
 def run_index(call: Invocation) -> None:
@@ -108,7 +106,6 @@ def run_index(call: Invocation) -> None:
 
 def timeline_arguments(parser: Parser) -> None:
     parser.add_argument("--per", choices=("hour", "day"), default="hour", help="the length of a period (default: hour)")
-    add_alias(parser, "--by", choices=("hour", "day"), dest="per", default="hour")
     parser.add_argument("--since", metavar="TIME", help="from then on: 2026-01-31, 2026-01-31T14:30:00Z")
     parser.add_argument("--until", metavar="TIME", help="before then")
     _arguments(parser)
@@ -153,8 +150,7 @@ def _event_line(event: Any, columns: int | None) -> str:
 # -- agents
 
 
-def agents_arguments(parser: Parser) -> None:
-    _arguments(parser)
+agents_arguments = _arguments
 
 
 def run_agents(call: Invocation) -> None:
@@ -192,8 +188,7 @@ def _agent_table(call: Invocation, agents: list[Any]) -> Iterator[str]:
 # -- summary
 
 
-def summary_arguments(parser: Parser) -> None:
-    _arguments(parser)
+summary_arguments = _arguments
 
 
 def run_summary(call: Invocation) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smp_memory.cli.arguments import ID_HELP, add_alias, add_scope, positive_int
+from smp_memory.cli.arguments import ID_HELP, add_scope, positive_int
 from smp_memory.cli.hit_output import display_text, status_text
 from smp_memory.cli.render import fields, paint, plural, table, text_lines, time_text, value_text
 from smp_memory.model.history import overlaid_problems
@@ -30,7 +30,6 @@ def list_arguments(parser: Parser) -> None:
     parser.add_argument("--all-memories", action="store_true", help="everything, not only the newest")
     parser.add_argument("--archived", action="store_true", help="the memories that compaction moved to cold segments")
     add_scope(parser)
-    add_alias(parser, "--deleted", action="store_true")  # smp trash
 
 
 def run_list(call: Invocation) -> None:
@@ -59,11 +58,11 @@ NEWEST = 50  # memories that are listed unless more are asked for
 def _select_records(call: Invocation) -> tuple[list[Record], int | None]:
     """The memories to list, oldest first, and the number of all that match; None if it was not counted."""
     options = call.options
-    if options.last and call.has_one_session and not options.tags and not options.deleted:
+    if options.last and call.has_one_session and not options.tags:
         records = call.read_sessions[0].records(options.type, last=options.last)  # reads the ends of files, no index
         return records, len(records) if len(records) < options.last else None
     wanted = options.last or (None if options.json or options.all_memories else NEWEST)
-    if wanted is not None and wanted <= _MOST_BY_INDEX and not options.deleted:
+    if wanted is not None and wanted <= _MOST_BY_INDEX:
         filters: dict[str, Any] = {"types": options.type} if options.type else {}
         filters |= {"all_tags": options.tags} if options.tags else {}
         hits = call.scope.query(
@@ -71,10 +70,8 @@ def _select_records(call: Invocation) -> tuple[list[Record], int | None]:
         )
         return [hit.record for hit in reversed(hits)], sum(hits.counts["type"].values())
     sessions = call.read_sessions
-    every = [
-        record for session in sessions for record in session.records(options.type, include_deleted=options.deleted)
-    ]
-    found = [record for record in every if record.deleted == options.deleted and _has_tags(record, options.tags)]
+    every = (record for session in sessions for record in session.records(options.type))
+    found = [record for record in every if _has_tags(record, options.tags)]
     if len(sessions) > 1:
         found.sort(key=lambda record: record.created)
     return found[-wanted:] if wanted else found, len(found)
@@ -96,7 +93,7 @@ def _tags(record: Record) -> list[object]:
 def _memory_table(call: Invocation, records: list[Record], total: int | None) -> Iterator[str]:
     if not records:
         options = call.options
-        is_filtered = options.type or options.tags or options.deleted
+        is_filtered = options.type or options.tags
         if not call.memory.store.sessions(limit=1):
             yield call.no_session_message()
         elif is_filtered:

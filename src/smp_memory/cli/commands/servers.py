@@ -33,7 +33,7 @@ def run_web(call: Invocation) -> None:
     """
     memory = call.memory  # first: a missing store is reported at once
     try:
-        from smp_memory.integrations.web.server import serve
+        from smp_memory.integrations.web.app import serve
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "smp_memory":
             raise
@@ -150,8 +150,7 @@ def run_metrics(call: Invocation) -> None:
       smp metrics --output smp.prom
       smp metrics --json
     """
-    from smp_memory.integrations.prometheus import metrics_dict, render, write_text_file
-    from smp_memory.integrations.store_metrics import store_samples
+    from smp_memory.integrations.store_metrics import metrics_dict, render, store_samples, write_text_file
 
     options = call.options
     families = store_samples(call.memory)

@@ -189,8 +189,7 @@ def _session_arguments(parser: Parser) -> None:
 # -- session archive
 
 
-def session_archive_arguments(parser: Parser) -> None:
-    _session_arguments(parser)
+session_archive_arguments = _session_arguments
 
 
 def run_session_archive(call: Invocation) -> None:
@@ -213,8 +212,7 @@ def run_session_archive(call: Invocation) -> None:
 # -- session delete, restore, erase
 
 
-def session_delete_arguments(parser: Parser) -> None:
-    _session_arguments(parser)
+session_delete_arguments = _session_arguments
 
 
 def run_session_delete(call: Invocation) -> None:
@@ -232,8 +230,7 @@ def run_session_delete(call: Invocation) -> None:
     call.notify_redacted("reason", deleted.redacted)
 
 
-def session_restore_arguments(parser: Parser) -> None:
-    _session_arguments(parser)
+session_restore_arguments = _session_arguments
 
 
 def run_session_restore(call: Invocation) -> None:
@@ -283,8 +280,7 @@ def run_session_erase(call: Invocation) -> None:
 # -- stats
 
 
-def stats_arguments(parser: Parser) -> None:
-    add_scope(parser)
+stats_arguments = add_scope
 
 
 def run_stats(call: Invocation) -> None:

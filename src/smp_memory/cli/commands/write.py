@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from smp_memory.cli.arguments import ID_HELP, add_alias, parse_assignment, parse_json_or_text, positive_int
+from smp_memory.cli.arguments import ID_HELP, parse_assignment, parse_json_or_text, positive_int
 from smp_memory.cli.invocation import update_fields
 from smp_memory.cli.render import paint
 from smp_memory.errors import InvalidFormat, InvalidRecord, SMPError, UserError
@@ -228,7 +228,6 @@ def _edited(before: Record, after: Record) -> str:
 def resolve_arguments(parser: Parser) -> None:
     parser.add_argument("id", metavar="ID", help="FIND-0001, or session/FIND-0001 if several sessions have this id")
     parser.add_argument("text", metavar="TEXT", nargs="?", help="what was done about it")
-    add_alias(parser, "--by", metavar="NAME")  # --author
     parser.add_argument(
         "--status", default="resolved", metavar="WORD", help="the new status (default: resolved), such as rejected"
     )
@@ -242,7 +241,7 @@ def run_resolve(call: Invocation) -> None:
       smp resolve FIND-0002 --status accepted
     """
     session, memory_id = call.resolve(call.options.id)
-    record = session.resolve(memory_id, call.options.text, by=call.options.by, status=call.options.status)
+    record = session.resolve(memory_id, call.options.text, status=call.options.status)
     call.answer_written(record, f"{paint('bold', record.id)} is {record.status}.")
 
 
@@ -296,8 +295,7 @@ def _apply_to_all(call: Invocation, act: Callable[[Transaction, str], Any], resu
     )
 
 
-def pin_arguments(parser: Parser) -> None:
-    _ids_argument(parser)
+pin_arguments = _ids_argument
 
 
 def run_pin(call: Invocation) -> None:
@@ -309,8 +307,7 @@ def run_pin(call: Invocation) -> None:
     _apply_to_all(call, lambda transaction, memory_id: transaction.pin(memory_id), "is pinned.")
 
 
-def unpin_arguments(parser: Parser) -> None:
-    _ids_argument(parser)
+unpin_arguments = _ids_argument
 
 
 def run_unpin(call: Invocation) -> None:

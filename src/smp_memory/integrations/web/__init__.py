@@ -1,15 +1,13 @@
 """The web inspector `smp web`: a local site on which a person sees, understands and steers what agents remember.
 
-    server          the listening socket, the one-time link, the loop that serves
     access          who may ask: Host, Origin, the link, the cookie, the token of forms; headers of every answer
-    app             routes; a request becomes a `PageRequest`, an error a page
+    app             the listening socket and its link; routes; what any process writes, as events; an error becomes a page
     renderer        pages from Jinja2 templates, which escape every value
     parts           values as templates show them: times and sizes in words, scores, differences
     forms           changes with a preview and a way back
     lookup          one memory, wherever it is, and its relations
     timeline        the memories of a session in the order of their times
     pages/          what each page shows and does
-    live            what any process writes, as events
     templates/      the pages; `layout.html` is the frame of all of them, `parts.html` what several show
     static/         style sheet and scripts
 

@@ -26,7 +26,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, PlainTextResponse
 
 from smp_memory.integrations.mcp.http import has_token
-from smp_memory.integrations.prometheus import PATH as METRICS_PATH
+from smp_memory.integrations.store_metrics import PATH as METRICS_PATH
 
 if TYPE_CHECKING:
     from starlette.responses import Response
