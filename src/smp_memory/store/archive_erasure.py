@@ -1,29 +1,24 @@
-"""Erase and purge memories in archived and deleted sessions, which stay archived or deleted.
+"""Change archived and deleted sessions, which stay archived or deleted: plans of the port, and erasure.
 
 The session is copied to RAM, changed there, and written back. An archive is packed beside the old one, read back and
 compared, and renamed onto it; then the summary beside it is rewritten. Of a deleted session, the changed files are replaced one
-after the other. A purge follows `lifecycle.purge`: two checks at least a day apart.
+after the other.
 
 Guarantees: a crash leaves the old archive or the new one, and of a deleted session each file old or new; the next process that opens
-the store repeats an erasure that was interrupted (`erasing.json`). An archive of another program, or one that cannot be read, is not
-purged (`smp doctor` reports it).
+the store repeats an erasure that was interrupted (`erasing.json`). A plan is not carried out in an archive
+of another program, or in one that cannot be read (`smp doctor` reports it).
 Non-guarantees: of several deleted sessions of one name, the last is changed.
 """
 
 from __future__ import annotations
 
 import os
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.config.settings import REMOVE
-from smp_memory.errors import SMPError
+from smp_memory.errors import StorageError
 from smp_memory.files import archive
 from smp_memory.files.disk import TEMPORARY
-from smp_memory.lifecycle.purge import PurgeNotes, purge_due, write_audit_record
-from smp_memory.lifecycle.summaries import session_summary
-from smp_memory.model.deletions import Purged
-from smp_memory.model.times import to_text
+from smp_memory.overview.extractive_summary import session_summary
 from smp_memory.store.archive import (
     content_of,
     copy_of_archive,
@@ -37,10 +32,7 @@ from smp_memory.store.archive_names import is_own_summary
 from smp_memory.store.session_edits import erase_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import datetime
-
-    from smp_memory.lifecycle.clock_trust import Evidence
+    from smp_memory.model.rewrite_plan import RewritePlan, RewriteReport
     from smp_memory.model.storage_reports import SessionHead
     from smp_memory.store.archive import SessionCopy
     from smp_memory.store.file_store import FileStore
@@ -52,6 +44,22 @@ def copy_of(archives: ArchiveIndex, session: str) -> SessionCopy:
     if archives.is_archived(session):
         return copy_of_archive(archives.store, archives.archive_path(session), session)
     return _deleted_copy(archives, _last(archives, session))
+
+
+def rewrite_archive(store: FileStore, session: str, plan: RewritePlan, *, dry_run: bool = False) -> RewriteReport:
+    """Carry out a plan in an archived session, and pack it again with a new summary."""
+    archives = ArchiveIndex(store)
+    with archives.locked(session, plan.operation):
+        if not archives.is_archived(session):
+            raise store.session_not_found(session)
+        path, beside = archives.pair(session)
+        copy = copy_of_archive(store, path, session)
+        if not is_own_summary(copy.summary):
+            raise StorageError(f"{path} was made by another program. Nothing was changed.", path=path)
+        report = copy.files.rewrite(plan, dry_run=dry_run)
+        if not dry_run:
+            archives.write_summary(beside, pack_again(archives, copy, path), path)
+        return report
 
 
 def erase_in_archive(archives: ArchiveIndex, session: str, ids: list[str]) -> tuple[ErasedEntries, list[str]]:
@@ -118,68 +126,3 @@ def _replace_files(archives: ArchiveIndex, copy: SessionCopy, content: str) -> l
     for folder in {os.path.dirname(path) for path in changed}:
         disk.sync_folder(folder)
     return [path for path in changed if not path.endswith(TEMPORARY)]
-
-
-TRASH = "deleted_memories"  # field of an archive's summary: how many deleted memories it holds
-
-
-def purge_archives(
-    store: FileStore,
-    now: datetime,
-    evidence: Evidence,
-    by: str | None,
-    kept: timedelta | None = None,
-    *,
-    automatic: bool = False,
-) -> Iterator[tuple[str, Purged]]:
-    """Check each archive that may hold deleted memories; `kept` replaces the session's `lifecycle.purge_days`."""
-    archives = ArchiveIndex(store)
-    for each in archives.archived():
-        if not each.has_memories or (
-            each.metadata and not (is_own_summary(each.metadata) and each.metadata.get(TRASH) != 0)
-        ):
-            continue
-        try:
-            with archives.locked(each.session, "purging"):
-                done = _purge_archive(archives, each.session, now, evidence, by, kept, automatic)
-        except SMPError:
-            continue  # damaged, or locked by another process: left to the next check
-        yield each.session, done
-
-
-def _purge_archive(
-    archives: ArchiveIndex,
-    session: str,
-    now: datetime,
-    evidence: Evidence,
-    by: str | None,
-    kept: timedelta | None,
-    automatic: bool,
-) -> Purged:
-    store = archives.store
-    if not archives.is_archived(session):
-        return Purged()
-    path, beside = archives.pair(session)
-    copy = copy_of_archive(store, path, session)
-    if not is_own_summary(copy.summary):
-        return Purged()
-    files = copy.files
-    if TRASH not in copy.summary and not _trash_count(copy):  # packed before summaries had this field
-        archives.write_summary(beside, {**copy.summary, TRASH: 0}, path)
-        return Purged()
-    config = files.config
-    if automatic and not (config["lifecycle.auto_purge"] and config.allows(REMOVE)):
-        return Purged()
-    notes = PurgeNotes(store.state, session)
-    time_kept = timedelta(days=config["lifecycle.purge_days"]) if kept is None else kept
-    done = purge_due(files, notes, now, time_kept, evidence)
-    if done.ids:
-        archives.write_summary(beside, pack_again(archives, copy, path), path)
-    write_audit_record(
-        files, notes, lambda ids: store.audit.note("purge", at=to_text(now), by=by, session=session, ids=ids)
-    )
-    return done
-
-
-def _trash_count(copy: SessionCopy) -> int:
-    return sum(history.deletion is not None for history in copy.files.history().histories.values())

@@ -26,7 +26,7 @@ from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import ERASING
 from smp_memory.index.index import discard_all
 from smp_memory.index.inspection import scrub
-from smp_memory.lifecycle.purge import PurgeNotes
+from smp_memory.model.deletions import PurgeNotes
 from smp_memory.model.ids import check
 from smp_memory.model.storage_reports import DELETED
 from smp_memory.observe import event_log

@@ -42,8 +42,8 @@ from smp_memory.store.file_session import FileSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from datetime import datetime, timedelta
+    from collections.abc import Callable, Iterable, Mapping
+    from datetime import datetime
     from typing import Any
 
     from smp_memory.config.settings import Config
@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from smp_memory.files.system import System
     from smp_memory.files.user_state import UserState
     from smp_memory.index.full_text_index import FullTextIndex
-    from smp_memory.lifecycle.clock_trust import Evidence
-    from smp_memory.model.deletions import Purged, Receipt
+    from smp_memory.model.deletions import Receipt
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.reports import Problem
@@ -356,17 +355,6 @@ class FileStore:
             moved = (trash.undelete_session if origin == DELETED else archive.restore_session)(self, session)
         audit()
         return moved
-
-    def purge_archives(
-        self,
-        now: datetime,
-        evidence: Evidence,
-        by: str | None,
-        kept: timedelta | None = None,
-        *,
-        automatic: bool = False,
-    ) -> Iterator[tuple[str, Purged]]:
-        return store.archive_erasure.purge_archives(self, now, evidence, by, kept, automatic=automatic)
 
     # -- erasure
 

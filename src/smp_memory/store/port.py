@@ -26,7 +26,7 @@ Guarantees of every backend
                import) has happened completely or not at all after a crash; what is left over is finished by the next
                process.
     threads    Threads may share a store and its sessions. A child made by `fork` may use them, too.
-    values     What crosses the port is a plain value of `smp_memory.model` or `smp_memory.lifecycle`, or a callable. An `Entry`
+    values     What crosses the port is a plain value of `smp_memory.model`, or a callable. An `Entry`
                that a backend returns has `file` and `place` such that the pair is unique within the session and
                `place[1] - place[0]` is the number of bytes that it takes; compaction plans with it.
     errors     Those of `smp_memory.errors`. A session that is not live is SessionNotFound or SessionArchived, a
@@ -35,7 +35,7 @@ Guarantees of every backend
 
 What a backend writes itself: `Store`, `SessionStore`, an `AppendLog` for the audit log, and a feed for the index (`index.full_text_index.IndexFeed`). What it can take as
 it is: `index.full_text_index.FullTextIndex` (the search port over a feed), `index.history_index` (the same for histories in RAM), the state of the user outside of the
-store (`files.user_state`) and in it the access logs (`files.activity`), `lifecycle.purge`, `health.examination`, `observe.incomplete` (reporting of what could not be read).
+store (`files.user_state`) and in it the access logs (`files.activity`), `model.deletions.PurgeNotes` and `overview.extractive_summary`, `health.examination`, `observe.incomplete` (reporting of what could not be read).
 `FileFeatures` and `SessionFiles` are for a store in files alone: callers ask for them (`store.files is not None`).
 """
 
@@ -47,16 +47,15 @@ from smp_memory.model.history import HOT
 from smp_memory.model.storage_reports import LIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractContextManager
-    from datetime import datetime, timedelta
+    from datetime import datetime
     from typing import Any, TypeVar
 
     from smp_memory.config.settings import Config
     from smp_memory.errors import SMPError
     from smp_memory.files.activity import AccessLog
-    from smp_memory.lifecycle.clock_trust import Evidence
-    from smp_memory.model.deletions import Purged, Receipt
+    from smp_memory.model.deletions import Receipt
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import IdAllocator, RecordHistory, SessionHistory
     from smp_memory.model.record import Record, Records
@@ -259,10 +258,11 @@ class Store(Protocol):
         """
 
     def session(self, session: str, state: str = LIVE, *, max_bytes: int | None = None) -> SessionStore:
-        """A live session, the same object for all callers while one of them keeps it; or a copy of an archived one, for reading.
+        """A live session, the same object for all callers while one of them keeps it; or a copy of an archived one: for reading, and `rewrite`.
 
         Raises SessionNotFound or SessionArchived if it is in another state by now. Of an archived session: StorageCorrupt if it
-        cannot be read or is larger than `max_bytes`; its problems name the archive (`Problem.archived`).
+        cannot be read or is larger than `max_bytes`; its problems name the archive (`Problem.archived`). A plan changes the archived session
+        and renews its metadata, not the copy; StorageError if another program archived it.
         """
 
     def create(self, info: SessionInfo, entries: list[Entry] | None = None, quota_bytes: int = 0) -> SessionStore:
@@ -295,20 +295,6 @@ class Store(Protocol):
         `note` makes `SessionHead.metadata` of the new state; it is called under the lock with the session as it was, and its records
         if it is to be archived (entries that cannot be read move along, and are reported by the name of the archive). `audit` is
         called when the session has moved, and before any content is gone, so that no purge goes unrecorded. Raises SessionNotFound.
-        """
-
-    def purge_archives(
-        self,
-        now: datetime,
-        evidence: Evidence,
-        by: str | None,
-        kept: timedelta | None = None,
-        *,
-        automatic: bool = False,
-    ) -> Iterator[tuple[str, Purged]]:
-        """Purge the trash inside of archived sessions, which stay archived (`lifecycle.purge.purge_due` on each).
-
-        `kept` replaces the `lifecycle.purge_days` of each session; `automatic`: only where `lifecycle.auto_purge` is on.
         """
 
     # erasure

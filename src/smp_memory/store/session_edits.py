@@ -13,10 +13,10 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.files.layouts.layout import OVERVIEW_FILES, OVERVIEWS, QUARANTINE
-from smp_memory.lifecycle.compaction_plan import AUTHOR, covers, without_quotes
 from smp_memory.model.history import COLD, IdAllocator, PausedCollection
 from smp_memory.model.rewrite_plan import RewriteReport
 from smp_memory.observe.incomplete import memory_not_found
+from smp_memory.overview.extractive_summary import AUTHOR, covers, without_quotes
 from smp_memory.store.cold_storage import ColdContents, edit_for_move, edit_for_restoration
 from smp_memory.store.remnants import RemnantMatcher, phrases_of, pieces_of
 from smp_memory.store.rewrite import SessionEdit, entries_of, private_name, rewrite

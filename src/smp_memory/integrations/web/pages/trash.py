@@ -14,8 +14,9 @@ from smp_memory.integrations.web.forms import done
 from smp_memory.integrations.web.pages.sessions import deleted_item
 from smp_memory.integrations.web.parts import date_text, memories, shortened
 from smp_memory.integrations.web.renderer import page
-from smp_memory.lifecycle.purge import PurgeNotes, due_at
+from smp_memory.lifecycle.purge import due_at
 from smp_memory.model.candidates import PROBLEMS, CandidateRequest
+from smp_memory.model.deletions import PurgeNotes
 from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.model.times import to_moment
 
