@@ -56,7 +56,7 @@ from smp_memory.model.times import to_moment
 from smp_memory.observe.incomplete import memory_not_found
 from smp_memory.overview.extractive_summary import AUTHOR, covers, without_quotes
 from smp_memory.privacy.audit import Audit
-from smp_memory.store.remnants import pieces_of
+from smp_memory.store.session_edits import pieces_of
 from tests.backends.sqlite_session import (
     SqliteSession,
     decode_entry,

@@ -13,7 +13,7 @@ byte is compared with its manifest before the copy is returned. An entry of the 
 the copy, with the archive and the member as its path. `holds_all_of_archive` is true only if every entry of the
 archive, of its files and its cold segment, is in the live session; it is false for an archive that cannot be read or exceeds the limits.
 Non-guarantees: those of `files.archive`; locks, and numbers that were allocated but never written, are not kept. The caller
-writes changes of a copy back; a plan is carried out in the archive instead of the copy (`archive_erasure`).
+writes changes of a copy back; a plan is carried out in the archive instead of the copy (`inactive_sessions`).
 """
 
 from __future__ import annotations

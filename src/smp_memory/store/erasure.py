@@ -1,10 +1,10 @@
 """Erase memories from every file that SMP owns, and verify that their text is gone.
 
     under the store's lock        each session: its files in one plan (`store.session_edits`), also archived and deleted
-                                  ones, which stay so (`store.archive_erasure`)
+                                  ones, which stay so (`store.inactive_sessions`)
     then, each repeatable         derived data: the index (`index.inspection.scrub`), the access log, reasons in the audit log
     then                          digests outside of the store that SMP wrote are written again
-    then                          every file is scanned for pieces of the text (`store.remnants`)
+    then                          every file is scanned for pieces of the text (`store.session_edits`)
 
 Guarantees: each session is erased from completely or not at all. `erasing.json`, which holds ids alone, is written first: if the
 process dies, the next one that opens the store completes the rest and writes to the audit log what is gone. Other
@@ -31,9 +31,9 @@ from smp_memory.model.ids import check
 from smp_memory.model.storage_reports import DELETED
 from smp_memory.observe import event_log
 from smp_memory.privacy.audit import AuditFile
-from smp_memory.store import archive_erasure, session_edits
+from smp_memory.store import inactive_sessions, session_edits
 from smp_memory.store.archive_index import ArchiveIndex
-from smp_memory.store.remnants import contains_any, processes_with_removed_files, scan_files, scan_folder
+from smp_memory.store.session_edits import contains_any, processes_with_removed_files, scan_files, scan_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -92,7 +92,7 @@ def _erase_in(archives: ArchiveIndex, session: str, ids: list[str], receipt: Rec
         erased = session_edits.erase_in(files, ids)
         paths = [os.path.normpath(os.path.join(files.reader.folder, name)) for name in erased.rewritten.names]
     else:
-        erased, paths = archive_erasure.erase_in_archive(archives, session, ids)
+        erased, paths = inactive_sessions.erase_in_archive(archives, session, ids)
     for path in paths:
         (receipt.rewritten if store.disk.exists(path) else receipt.removed).append(_display_path(store, path))
     receipt.summaries += [f"{session}/{name}" for name in erased.summaries]
@@ -104,7 +104,7 @@ def _erase_in(archives: ArchiveIndex, session: str, ids: list[str], receipt: Rec
 def _files_of(archives: ArchiveIndex, session: str) -> FileSession:
     if archives.is_live(session):
         return archives.store.session(session)
-    return archive_erasure.copy_of(archives, session).files
+    return inactive_sessions.copy_of(archives, session).files
 
 
 # -- derived data
@@ -194,7 +194,7 @@ def _finish(archives: ArchiveIndex) -> None:
         if archives.is_live(session):
             store.session(session).run_locked("finishing an erasure", lambda: None)  # carries out its plan
         elif session == begun and (archives.is_archived(session) or archives.deleted(session)):
-            archive_erasure.erase_in_archive(archives, session, ids)
+            inactive_sessions.erase_in_archive(archives, session, ids)
         gone[session] = _gone(archives, session, ids)
     clean_index(store, {})
     _purge_derived(store, targets)

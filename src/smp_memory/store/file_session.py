@@ -357,7 +357,7 @@ class FileSession:
 
     def rewrite(self, plan: RewritePlan, *, dry_run: bool = False) -> RewriteReport:
         if self.archiving_store is not None:
-            return store.archive_erasure.rewrite_archive(self.archiving_store, self.session, plan, dry_run=dry_run)
+            return store.inactive_sessions.rewrite_archive(self.archiving_store, self.session, plan, dry_run=dry_run)
         if plan.redactor is not None:
             return store.stored_redaction.redact(self, plan, dry_run=dry_run)
         return store.session_edits.carry_out(self, plan)
@@ -378,11 +378,11 @@ class FileSession:
     def recorded_deletions(self) -> list[RecordedDeletion]:
         if self._store.layout.name != "markdown":
             return []
-        return store.deletion_records.recorded_deletions(self)
+        return store.tidy.recorded_deletions(self)
 
     def write_deletion_record(self) -> None:
         if self._store.layout.name == "markdown":
-            store.deletion_records.write_record(self)
+            store.tidy.write_record(self)
 
     def refresh(self, *, dry_run: bool = False) -> bool:
         return store.tidy.refresh(self, dry_run=dry_run)
