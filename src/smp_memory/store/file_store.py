@@ -118,9 +118,8 @@ class FileStore:
         if self._indexer is None:
             with loading:
                 from smp_memory.index.full_text_index import FullTextIndex
-                from smp_memory.store.indexer import FileFeed
 
-            self._indexer = FullTextIndex(FileFeed(self))
+            self._indexer = FullTextIndex(store.indexer.FileFeed(self))
         return self._indexer
 
     @property

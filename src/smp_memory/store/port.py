@@ -48,13 +48,13 @@ from smp_memory.model.storage_reports import LIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from contextlib import AbstractContextManager
     from datetime import datetime
     from typing import Any, TypeVar
 
     from smp_memory.config.settings import Config
     from smp_memory.errors import SMPError
     from smp_memory.files.activity import AccessLog
+    from smp_memory.files.user_state import UserState
     from smp_memory.model.deletions import Receipt
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import IdAllocator, RecordHistory, SessionHistory
@@ -247,7 +247,8 @@ class Store(Protocol):
         """Uses of sessions that no entry shows: started, restored, imported. Both are made of an `AppendLog` of the user."""
 
     @property
-    def state(self) -> StateFiles: ...
+    def state(self) -> UserState:
+        """Small files of the user about this store, outside of it: `files.user_state.open_user_state(address, disk)` for every backend."""
 
     # live sessions
 
@@ -377,59 +378,3 @@ class FileFeatures(Protocol):
 
     def finish_erasure(self) -> bool:
         """Complete an erasure or redaction whose process died; whether there was one and it is complete now. Cheap if there was none."""
-
-
-# -- state
-
-
-class StateFiles(Protocol):
-    """Small files of one user about one store, in a folder outside the store, whatever the backend; and whether the user trusts it."""
-
-    folder: str
-
-    def path(self, *names: str) -> str:
-        """The path of a file in it, for files that are locked or appended to."""
-
-    @property
-    def on_disk(self) -> bool: ...
-
-    def boot_id(self) -> str:
-        """Identifies the boot of this machine; with the time since boot it is evidence about the wall clock."""
-
-    def has(self, name: str) -> bool: ...
-
-    def read(self, name: str) -> bytes:
-        """Raises FileNotFoundError."""
-
-    def write(self, name: str, data: bytes, *, durable: bool = False) -> None:
-        """Replace one file, atomically; `durable`: it survives a power loss."""
-
-    def modified_at(self, name: str) -> float | None:
-        """When it was last written, in seconds since the epoch; None if there is none."""
-
-    def append(self, name: str, data: bytes) -> None:
-        """Append to one file."""
-
-    def remove(self, name: str) -> None: ...
-
-    def names(self, folder: str) -> list[str]:
-        """The names of the files in a folder; `folder/name` is then the name for the other methods."""
-
-    def lock(self, folder: str, about: str, timeout_seconds: float) -> AbstractContextManager[None]:
-        """A lock for the files of a folder, for the block of a `with` statement; it raises LockTimeout, which says what it is `about`."""
-
-    def is_trusted(self, path: str | None = None) -> bool: ...
-
-    def trust(self, *paths: str, settings: dict[str, dict[str, Any]] | None = None, renew: bool = False) -> bool:
-        """Trust the store; record its protective settings if nothing was trusted before, or with `renew`. Returns whether they were."""
-
-    def trusted_settings(self) -> dict[str, dict[str, Any]] | None:
-        """The protective settings that the user trusted, by session, "" for the store; None: all count."""
-
-    def trust_settings(self, session: str, settings: dict[str, Any]) -> None:
-        """Record the protective settings of a session, "" for the store, because this user has set them."""
-
-    def distrust(self) -> None: ...
-
-    def mark_notified(self) -> bool:
-        """Record that the user was notified that the store is not trusted; returns whether that was recorded before."""
