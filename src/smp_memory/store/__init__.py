@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from smp_memory.store import session_creation as session_creation
     from smp_memory.store import session_edits as session_edits
     from smp_memory.store import shared_files as shared_files
-    from smp_memory.store import stored_redaction as stored_redaction
     from smp_memory.store import tidy as tidy
     from smp_memory.store import unread_files as unread_files
     from smp_memory.store import verification as verification
@@ -40,7 +39,6 @@ else:  # so that mypy knows which modules there are
         "session_creation",
         "session_edits",
         "shared_files",
-        "stored_redaction",
         "tidy",
         "unread_files",
         "verification",

@@ -359,7 +359,7 @@ class FileSession:
         if self.archiving_store is not None:
             return store.inactive_sessions.rewrite_archive(self.archiving_store, self.session, plan, dry_run=dry_run)
         if plan.redactor is not None:
-            return store.stored_redaction.redact(self, plan, dry_run=dry_run)
+            return store.erasure.redact(self, plan, dry_run=dry_run)
         return store.session_edits.carry_out(self, plan)
 
     # -- what only files have
