@@ -21,7 +21,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.config.config_file import check_removal
@@ -44,19 +44,19 @@ from smp_memory.files.user_state import open_user_state
 from smp_memory.index.access_counts import PendingAccesses
 from smp_memory.index.full_text_index import FullTextIndex
 from smp_memory.index.history_index import HistoryFeed, history_index
-from smp_memory.lifecycle.compaction_plan import AUTHOR, covers, without_quotes
-from smp_memory.lifecycle.purge import PurgeNotes, purge_due
 from smp_memory.model import ids
+from smp_memory.model.deletions import PurgeNotes
 from smp_memory.model.entry import Entry
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.ids import without_password
 from smp_memory.model.reports import Problem
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, PURGED, SessionHead, names_of
-from smp_memory.model.times import to_moment, to_text
+from smp_memory.model.times import to_moment
 from smp_memory.observe.incomplete import memory_not_found
+from smp_memory.overview.extractive_summary import AUTHOR, covers, without_quotes
 from smp_memory.privacy.audit import Audit
-from smp_memory.store.remnants import pieces_of
+from smp_memory.store.session_edits import pieces_of
 from tests.backends.sqlite_session import (
     SqliteSession,
     decode_entry,
@@ -308,27 +308,6 @@ class SqliteStore:
             about = {} if state == LIVE else note(head, records)
             self._set_state(number, state, {"before": head.metadata, **about} if state == DELETED else about)
         return next(each for each in self.sessions(state, id=session) if each.path == head.path)
-
-    def purge_archives(
-        self,
-        now: datetime,
-        evidence: Any,
-        by: str | None,
-        kept: timedelta | None = None,
-        *,
-        automatic: bool = False,
-    ) -> Iterator[tuple[str, Any]]:
-        for each in self.sessions(ARCHIVED):
-            found = self._archived_copy(each.session)
-            config = found.config
-            if automatic and not config["lifecycle.auto_purge"]:
-                continue
-            days = kept if kept is not None else timedelta(days=config["lifecycle.purge_days"])
-
-            def note(names: list[str], session: str = each.session) -> bool:
-                return self.audit.note("purge", at=to_text(now), by=by, session=session, ids=names)
-
-            yield each.session, purge_due(found, PurgeNotes(self.state, each.session), now, days, evidence, note)
 
     # -- erasure
 

@@ -12,9 +12,10 @@ import pytest
 from smp_memory.files.disk import Disk
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.lifecycle.clock_trust import NO_EVIDENCE
-from smp_memory.lifecycle.purge import PurgeNotes, purged_ids
+from smp_memory.lifecycle.purge import purged_ids
 from smp_memory.memory import Memory
-from smp_memory.store.remnants import scan_folder
+from smp_memory.model.deletions import PurgeNotes
+from smp_memory.store.session_edits import scan_folder
 from tests.crash.scenarios import (
     LAYOUTS,
     ROOT,

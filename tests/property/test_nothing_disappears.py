@@ -22,10 +22,11 @@ from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import NAMES
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.lifecycle.clock_trust import NO_EVIDENCE
-from smp_memory.lifecycle.purge import PurgeNotes, purged_ids
+from smp_memory.lifecycle.purge import purged_ids
 from smp_memory.memory import Memory, open_memory
+from smp_memory.model.deletions import PurgeNotes
 from smp_memory.session import SessionMemory
-from smp_memory.store.remnants import scan_folder
+from smp_memory.store.session_edits import scan_folder
 from smp_memory.testing import CrashingSystem, FrozenClock, PowerLoss
 from tests.session_files import storage_of
 

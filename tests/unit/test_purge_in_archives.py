@@ -100,3 +100,23 @@ def test_archive_without_deleted_memories_is_not_written_again(tmp_path: Path) -
         before = path.stat().st_mtime_ns
         assert memory.purge(older_than=0).ids == []
         assert path.stat().st_mtime_ns == before
+
+
+def test_archive_without_its_summary_is_purged_and_gets_a_summary(tmp_path: Path) -> None:
+    root, clock = tmp_path / "store", MachineClock()
+    with smp_memory.open(root, clock=clock) as memory:
+        session = memory.create_session("s1")
+        session.delete(session.add_finding(TEXT).id)
+        archive = Path(memory.archive_session("s1").path)
+        for path in archive.parent.iterdir():
+            if path != archive:
+                path.unlink()
+        memory.maintain()
+        clock.advance(days=5)
+        memory.maintain()
+        assert memory.purge(older_than=3).announced == ["s1/FIND-0001"]
+        assert memory.archived_sessions()[0].metadata["deleted_memories"] == 1
+        clock.advance(days=2)
+        assert memory.purge(older_than=3).ids == ["s1/FIND-0001"]
+        assert memory.archived_sessions()[0].metadata["deleted_memories"] == 0
+    assert TEXT.encode() not in texts_on_disk(root)

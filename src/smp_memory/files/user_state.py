@@ -76,15 +76,16 @@ class UserState:
         self.disk = disk
         self.folder = folder
         self.on_disk = on_disk  # False: it ends with this process
-        self._trusted_paths: list[
-            str
-        ] = []  # as of the last call of `trusted_settings`: opening a store reads them once
+        # As of the last call of `trusted_settings`: opening a store reads them once.
+        self._trusted_paths: list[str] = []
         self._is_inside = is_inside  # inside a store that is in RAM as a whole: no other process can have written it
 
     def path(self, *names: str) -> str:
+        """The path of a file in it, for files that are locked or appended to."""
         return os.path.join(self.folder, *names)
 
     def boot_id(self) -> str:
+        """Identifies the boot of this machine; with the time since boot it is evidence about the wall clock."""
         return self.disk.system.boot_id()
 
     def has(self, name: str) -> bool:

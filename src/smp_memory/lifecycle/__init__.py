@@ -9,7 +9,6 @@ value that can be shown to a person before it is carried out:
     retention        memories that compaction must keep, and memories that have expired
     purge            deleted memories that may be removed for good, by two checks
     compaction_plan  the memories that go to the cold segment, and the summaries of their turns
-    summaries        extractive summaries of texts, and the summary of an archived session
     consolidation    duplicate memories, and their merge
 
 A door: all modules but `open_session` and the rules are loaded when they are first used, because most commands only read or add.

@@ -30,8 +30,8 @@ from smp_memory.scope import start_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from smp_memory.files.user_state import UserState
     from smp_memory.lifecycle.open_session import OpenSession
-    from smp_memory.store.port import StateFiles
 
 FOLDER = "compaction"
 SHORT_BACKOFF_SECONDS = 60.0  # after an attempt that freed something, or has just begun
@@ -73,19 +73,19 @@ def _compact_in_background(session: OpenSession) -> None:
 # -- the backoff
 
 
-def backoff_seconds(state: StateFiles, session: str, now: datetime) -> float:
+def backoff_seconds(state: UserState, session: str, now: datetime) -> float:
     """Seconds until the next attempt; 0: now."""
     again, _ = _load(state, session)
     left = (again - now).total_seconds()
     return left if 0 < left <= _LONGEST_SECONDS else 0.0
 
 
-def note_attempt(state: StateFiles, session: str, now: datetime) -> None:
+def note_attempt(state: UserState, session: str, now: datetime) -> None:
     """Record that an attempt begins; the last pause is kept."""
     _save(state, session, now + timedelta(seconds=SHORT_BACKOFF_SECONDS), _load(state, session)[1])
 
 
-def note_result(state: StateFiles, session: str, now: datetime, freed: bool) -> float:
+def note_result(state: UserState, session: str, now: datetime, freed: bool) -> float:
     """Record the result of an attempt; returns the seconds until the next one."""
     before = _load(state, session)[1]
     seconds = SHORT_BACKOFF_SECONDS if freed else min(max(2 * before, _FIRST_SECONDS), _LONGEST_SECONDS)
@@ -93,7 +93,7 @@ def note_result(state: StateFiles, session: str, now: datetime, freed: bool) -> 
     return seconds
 
 
-def _load(state: StateFiles, session: str) -> tuple[datetime, float]:
+def _load(state: UserState, session: str) -> tuple[datetime, float]:
     try:
         stored = json.loads(state.read(_name(session)))
         again, seconds = to_moment(stored["again"]), float(stored["pause_seconds"])
@@ -102,7 +102,7 @@ def _load(state: StateFiles, session: str) -> tuple[datetime, float]:
         return EPOCH, 0.0
 
 
-def _save(state: StateFiles, session: str, again: datetime, seconds: float) -> None:
+def _save(state: UserState, session: str, again: datetime, seconds: float) -> None:
     """Write the backoff for all processes. A failure to write is ignored."""
     fields = {"again": to_text(again), "pause_seconds": seconds}
     try:

@@ -25,17 +25,16 @@ Non-guarantees: a target may be out of reach; then `reached` is False and the pl
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from datetime import timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.lifecycle.retention import DEFAULT_RULES, PINNED, preserved
-from smp_memory.lifecycle.summaries import shortened, summarise
 from smp_memory.model.statuses import is_settled
 from smp_memory.model.times import to_text
 from smp_memory.model.types import ACTIVE, EXPLICIT, KINDS, OPEN
+from smp_memory.overview.extractive_summary import AUTHOR, shortened, summarise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -266,10 +265,6 @@ OVERHEAD_BYTES = 260  # the size of an entry besides its text
 MAX_CANDIDATES = 160  # sentences of a group, and ranked ones below: a compaction summarises many groups
 MAX_RANKED = 48
 MAX_COST = 0.17  # the largest share of its turns' bytes that a summary may take, its entry's overhead included
-AUTHOR = "smp"
-_OPENING = re.compile(r"\d+ turns?, [^:]*: ?")
-_ID = re.compile(r"(.*)-(\d{1,9})")
-_SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
 
 
 class TurnSummary(NamedTuple):
@@ -344,32 +339,6 @@ def runs(ids: Sequence[str]) -> list[str]:
             found.append([id])
         expected = (prefix, number + 1) if number is not None else None
     return [name for run in found for name in (run if len(run) < 3 else [f"{run[0]}..{run[-1]}"])]
-
-
-def covers(covered: object, id: str) -> bool:
-    """Whether a summary's field `covers` includes this id."""
-    parsed = _ID.fullmatch(id)
-    for each in covered if isinstance(covered, list) else ():
-        first, _, last = str(each).partition("..")
-        if id in (first, last):
-            return True
-        ends = [_ID.fullmatch(first), _ID.fullmatch(last)]
-        if not (parsed and ends[0] and ends[1]) or parsed[1] != ends[0][1]:
-            continue
-        if int(ends[0][2]) <= int(parsed[2]) <= int(ends[1][2]):
-            return True
-    return False
-
-
-def without_quotes(text: str, is_quoted: Callable[[str], bool]) -> str:
-    """A summary without the sentences for which `is_quoted` is true; its opening stays."""
-    opening = _OPENING.match(text)
-    start = opening.end() if opening else 0
-    sentences = _SENTENCE.split(text[start:])
-    remaining = [sentence for sentence in sentences if not is_quoted(sentence)]
-    if len(remaining) == len(sentences):
-        return text
-    return (text[:start] + " ".join(remaining)).strip() or "…"
 
 
 def _summary(group: list[WeighedMemory], size: int, summariser: Summariser | None) -> TurnSummary:

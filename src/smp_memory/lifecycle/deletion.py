@@ -15,8 +15,8 @@ from smp_memory.errors import InvalidQuery, InvalidRecord, MemoryNotFound
 from smp_memory.lifecycle import clock_state
 from smp_memory.lifecycle.compaction import cold_ids_among, cold_records, missing_memory, restore_cold
 from smp_memory.lifecycle.open_session import OpenSession, open_session
-from smp_memory.lifecycle.purge import PurgeNotes, purge_due, trashed
-from smp_memory.model.deletions import Deletion, Purged, Receipt, Restoration
+from smp_memory.lifecycle.purge import purge_archives, purge_due, trashed
+from smp_memory.model.deletions import Deletion, Purged, PurgeNotes, Receipt, Restoration
 from smp_memory.model.storage_reports import names_of
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.observe.incomplete import each_existing
@@ -231,7 +231,7 @@ def purge(
         report.add(purge_due(session.files, notes, moment, retention, evidence, audit))
 
     _for_each_session(scope, purge_one)
-    for _, purged in store.purge_archives(moment, evidence, by, min_age) if scope.sessions is None else ():
+    for _, purged in purge_archives(store, moment, evidence, by, min_age) if scope.sessions is None else ():
         report.add(purged)
     clock_state.record(store, moment, scope.clock.source)
     return report

@@ -31,6 +31,7 @@ from smp_memory.lifecycle.clock_trust import distrust
 from smp_memory.lifecycle.compaction import compact
 from smp_memory.lifecycle.deletion import delete, purge
 from smp_memory.lifecycle.open_session import is_in_use, open_session
+from smp_memory.lifecycle.purge import purge_archives
 from smp_memory.lifecycle.quota import Thresholds, compaction_target
 from smp_memory.lifecycle.retention import due as retention_due
 from smp_memory.lifecycle.retention import upcoming
@@ -301,7 +302,7 @@ class _Maintenance:
             done = purge(open_session(self._scope, name).scope, None, BY_MAINTENANCE, self._now, self._evidence)
             if done.ids:
                 yield f"purged {_memories(len(done.ids))} of {name}"
-        for name, done in self._store.purge_archives(self._now, self._evidence, BY_MAINTENANCE, automatic=True):
+        for name, done in purge_archives(self._store, self._now, self._evidence, BY_MAINTENANCE, automatic=True):
             if done.ids:
                 yield f"purged {_memories(len(done.ids))} of the archived session {name}"
             if self._is_out_of_time():

@@ -2,22 +2,22 @@
 
 The first check that finds a memory due announces it. A check at least a day later, by the wall clock and by the time that
 has really passed (`lifecycle.clock_trust`), lets it be removed. So a wrong clock leaves a day to notice. What was announced is in
-the user's state, because announcements that came with a repository must not count:
-
-    purges/SESSION.json     {"announced": {"DEC-0001": [deleted at, announced at, passed seconds]}, "begun": ["DEC-0002"]}
+the user's state (`model.deletions.PurgeNotes`), because announcements that came with a repository must not count.
 
 Guarantees: a memory that was restored meanwhile stays, and is announced again if it is deleted again. Ids are in `begun` from
 before the purge until the audit log has those that are gone, so that after a crash the next check writes them.
-Non-guarantees: without a state folder no purge is ever due, because announcements end with the process.
+Archived sessions are purged by the same checks, and stay archived.
+Non-guarantees: without a state folder no purge is ever due, because announcements end with the process. An archive of another
+program, or one that cannot be read, is not purged (`smp doctor` reports it).
 """
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from smp_memory.errors import Corrupt, SMPError, UserError
+from smp_memory.config.settings import REMOVE
+from smp_memory.errors import SMPError
 from smp_memory.lifecycle.clock_trust import (
     CHECK_INTERVAL,
     distrust,
@@ -25,80 +25,28 @@ from smp_memory.lifecycle.clock_trust import (
     is_announcement_valid,
     second_check,
 )
-from smp_memory.model.deletions import AnnouncedPurge, PurgeCheck, Purged, Trashed
+from smp_memory.model.deletions import AnnouncedPurge, PurgeCheck, Purged, PurgeNotes, Trashed
 from smp_memory.model.history import COLD, HOT
 from smp_memory.model.rewrite_plan import RewritePlan
+from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.model.times import later, to_moment, to_text
+from smp_memory.overview.extractive_summary import DELETED_MEMORIES, may_hold_deleted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Protocol
 
     from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import RecordHistory, SessionHistory
     from smp_memory.model.rewrite_plan import RewriteReport
+    from smp_memory.store.port import Store
 
     class PurgeableSession(Protocol):
         session: str
 
         def history(self, *, segment: str = HOT) -> SessionHistory: ...
         def rewrite(self, plan: RewritePlan) -> RewriteReport: ...
-
-    class State(Protocol):
-        def read(self, name: str) -> bytes: ...
-        def write(self, name: str, data: bytes, *, durable: bool = False) -> None: ...
-        def remove(self, name: str) -> None: ...
-
-
-class PurgeNotes:
-    """Announced purges of a session, and memories whose purge began and is not in the audit log yet; in the user's state."""
-
-    def __init__(self, state: State, session: str) -> None:
-        self._state = state
-        self._name = f"purges/{session}.json"
-
-    def announced(self) -> dict[str, AnnouncedPurge]:
-        try:
-            return {
-                name: AnnouncedPurge(str(deleted), to_moment(at), timedelta(seconds=passed[0]) if passed else None)
-                for name, (deleted, at, *passed) in self._load()["announced"].items()
-            }
-        except (UserError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
-            return {}
-
-    def begun(self) -> list[str]:
-        names = self._load().get("begun")
-        return [str(name) for name in names] if isinstance(names, list) else []
-
-    def _load(self) -> dict[str, Any]:
-        try:
-            fields = json.loads(self._state.read(self._name))
-        except (FileNotFoundError, Corrupt, ValueError, RecursionError):
-            return {}
-        return fields if isinstance(fields, dict) else {}
-
-    def write(self, announced: dict[str, AnnouncedPurge], begun: list[str]) -> None:
-        """Durably if a purge begins: the audit record is written from it after a crash."""
-        if not announced and not begun:
-            self._state.remove(self._name)
-            return
-        fields = {
-            name: [
-                each.deleted,
-                to_text(each.at),
-                *([] if each.passed is None else [round(each.passed.total_seconds(), 3)]),
-            ]
-            for name, each in sorted(announced.items())
-        }
-        data = json.dumps({"announced": fields, "begun": begun})
-        self._state.write(self._name, data.encode() + b"\n", durable=bool(begun))
-
-    def forget(self, ids: list[str]) -> None:
-        """Remove memories that were erased."""
-        announced = self.announced()
-        if not announced.keys().isdisjoint(ids):
-            self.write({name: each for name, each in announced.items() if name not in ids}, self.begun())
 
 
 def purge_due(
@@ -137,6 +85,56 @@ def purge_due(
     done.ids = [f"{session.session}/{name}" for name in gone]
     done.announced = [f"{session.session}/{name}" for name in check.new]
     done.waiting = check.waiting
+    return done
+
+
+def purge_archives(
+    store: Store,
+    now: datetime,
+    evidence: Evidence,
+    by: str | None,
+    kept: timedelta | None = None,
+    *,
+    automatic: bool = False,
+) -> Iterator[tuple[str, Purged]]:
+    """Check each archived session that may hold deleted memories; `kept` replaces the session's `lifecycle.purge_days`.
+
+    automatic: only where `lifecycle.auto_purge` is on.
+    """
+    for head in store.sessions(ARCHIVED):
+        if not head.has_memories or (head.metadata and not may_hold_deleted(head.metadata)):
+            continue
+        try:
+            if (
+                DELETED_MEMORIES not in head.metadata
+            ):  # its summary is missing, or was made before there was this figure
+                store.session(head.session, ARCHIVED).rewrite(RewritePlan("renewing the summary"))
+            done = _purge_archive(store, head.session, now, evidence, by, kept, automatic)
+        except SMPError:
+            continue  # damaged, of another program, or locked by another process
+        yield head.session, done
+
+
+def _purge_archive(
+    store: Store,
+    session: str,
+    now: datetime,
+    evidence: Evidence,
+    by: str | None,
+    kept: timedelta | None,
+    automatic: bool,
+) -> Purged:
+    archived = store.session(session, ARCHIVED)
+    config, notes = archived.config, PurgeNotes(store.state, session)
+    if automatic and not (config["lifecycle.auto_purge"] and config.allows(REMOVE)):
+        return Purged()
+    time_kept = timedelta(days=config["lifecycle.purge_days"]) if kept is None else kept
+    done = purge_due(archived, notes, now, time_kept, evidence)
+    if notes.begun():
+        archived = store.session(session, ARCHIVED)  # as it is now
+        write_audit_record(
+            archived, notes, lambda ids: store.audit.note("purge", at=to_text(now), by=by, session=session, ids=ids)
+        )
     return done
 
 

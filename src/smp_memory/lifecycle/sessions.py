@@ -8,12 +8,12 @@ from __future__ import annotations
 from smp_memory.errors import SessionCorrupt
 from smp_memory.lifecycle import session_states as states
 from smp_memory.lifecycle.session_states import lifecycle_times
-from smp_memory.lifecycle.summaries import session_summary
 from smp_memory.lifecycle.transitions import ACTIVE
 from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, PURGED
 from smp_memory.model.times import to_text
 from smp_memory.observe import event_log
 from smp_memory.observe.tracing import observed
+from smp_memory.overview.extractive_summary import session_summary
 from smp_memory.privacy.settings import clean_reason, redaction_notice
 
 TYPE_CHECKING = False

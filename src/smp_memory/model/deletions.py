@@ -5,16 +5,24 @@ The deletion records have the fields of design 003; see docs/designs.md.
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.model.times import to_text
+from smp_memory.errors import Corrupt, UserError
+from smp_memory.model.times import to_moment, to_text
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from typing import Any
+    from typing import Protocol
 
     from smp_memory.model.record import Record
+
+    class State(Protocol):
+        def read(self, name: str) -> bytes: ...
+        def write(self, name: str, data: bytes, *, durable: bool = False) -> None: ...
+        def remove(self, name: str) -> None: ...
+
 
 BEYOND_REACH = (
     "copies in backups, snapshots and synchronised folders",
@@ -307,3 +315,56 @@ class PurgeCheck(NamedTuple):
     new: list[str]  # announced by this check
     announced: dict[str, AnnouncedPurge]  # all that are announced from now on
     waiting: int
+
+
+class PurgeNotes:
+    """Announced purges of a session, and memories whose purge began and is not in the audit log yet; in the user's state.
+
+    purges/SESSION.json     {"announced": {"DEC-0001": [deleted at, announced at, passed seconds]}, "begun": ["DEC-0002"]}
+    """
+
+    def __init__(self, state: State, session: str) -> None:
+        self._state = state
+        self._name = f"purges/{session}.json"
+
+    def announced(self) -> dict[str, AnnouncedPurge]:
+        try:
+            return {
+                name: AnnouncedPurge(str(deleted), to_moment(at), timedelta(seconds=passed[0]) if passed else None)
+                for name, (deleted, at, *passed) in self._load()["announced"].items()
+            }
+        except (UserError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
+            return {}
+
+    def begun(self) -> list[str]:
+        names = self._load().get("begun")
+        return [str(name) for name in names] if isinstance(names, list) else []
+
+    def _load(self) -> dict[str, Any]:
+        try:
+            fields = json.loads(self._state.read(self._name))
+        except (FileNotFoundError, Corrupt, ValueError, RecursionError):
+            return {}
+        return fields if isinstance(fields, dict) else {}
+
+    def write(self, announced: dict[str, AnnouncedPurge], begun: list[str]) -> None:
+        """Durably if a purge begins: the audit record is written from it after a crash."""
+        if not announced and not begun:
+            self._state.remove(self._name)
+            return
+        fields = {
+            name: [
+                each.deleted,
+                to_text(each.at),
+                *([] if each.passed is None else [round(each.passed.total_seconds(), 3)]),
+            ]
+            for name, each in sorted(announced.items())
+        }
+        data = json.dumps({"announced": fields, "begun": begun})
+        self._state.write(self._name, data.encode() + b"\n", durable=bool(begun))
+
+    def forget(self, ids: list[str]) -> None:
+        """Remove memories that were erased."""
+        announced = self.announced()
+        if not announced.keys().isdisjoint(ids):
+            self.write({name: each for name, each in announced.items() if name not in ids}, self.begun())

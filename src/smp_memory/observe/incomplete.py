@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import TypeVar
 
+    from smp_memory.files.user_state import UserState
     from smp_memory.model.hits import LeftOut
-    from smp_memory.store.port import SessionStore, StateFiles
+    from smp_memory.store.port import SessionStore
 
     Name = TypeVar("Name")
     Found = TypeVar("Found")
@@ -182,7 +183,7 @@ def each_existing(names: Iterable[Name], work: Callable[[Name], Found]) -> Itera
         yield name, found
 
 
-def report_once(state: StateFiles, name: str, line: str) -> None:
+def report_once(state: UserState, name: str, line: str) -> None:
     """Log a line about a store, unless it was the last one logged under this name in the user's state."""
     try:
         if state.has(name) and state.read(name) == line.encode():

@@ -10,32 +10,36 @@ from smp_memory.import_lock import door
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp_memory.store import archive as archive
-    from smp_memory.store import archive_erasure as archive_erasure
     from smp_memory.store import archive_index as archive_index
     from smp_memory.store import archive_names as archive_names
+    from smp_memory.store import cold_storage as cold_storage
     from smp_memory.store import convert as convert
     from smp_memory.store import erasure as erasure
-    from smp_memory.store import foreign_files as foreign_files
+    from smp_memory.store import inactive_sessions as inactive_sessions
     from smp_memory.store import indexer as indexer
-    from smp_memory.store import quarantine as quarantine
+    from smp_memory.store import record_reader as record_reader
     from smp_memory.store import session_creation as session_creation
+    from smp_memory.store import session_edits as session_edits
     from smp_memory.store import shared_files as shared_files
     from smp_memory.store import tidy as tidy
-    from smp_memory.store import trash as trash
-
-__getattr__ = door(
-    __name__,
-    "archive",
-    "archive_erasure",
-    "archive_index",
-    "archive_names",
-    "convert",
-    "erasure",
-    "foreign_files",
-    "indexer",
-    "quarantine",
-    "session_creation",
-    "shared_files",
-    "tidy",
-    "trash",
-)
+    from smp_memory.store import unread_files as unread_files
+    from smp_memory.store import verification as verification
+else:  # so that mypy knows which modules there are
+    __getattr__ = door(
+        __name__,
+        "archive",
+        "archive_index",
+        "archive_names",
+        "cold_storage",
+        "convert",
+        "erasure",
+        "inactive_sessions",
+        "indexer",
+        "record_reader",
+        "session_creation",
+        "session_edits",
+        "shared_files",
+        "tidy",
+        "unread_files",
+        "verification",
+    )

@@ -13,7 +13,7 @@ byte is compared with its manifest before the copy is returned. An entry of the 
 the copy, with the archive and the member as its path. `holds_all_of_archive` is true only if every entry of the
 archive, of its files and its cold segment, is in the live session; it is false for an archive that cannot be read or exceeds the limits.
 Non-guarantees: those of `files.archive`; locks, and numbers that were allocated but never written, are not kept. The caller
-writes changes of a copy back (`archive_erasure`).
+writes changes of a copy back; a plan is carried out in the archive instead of the copy (`inactive_sessions`).
 """
 
 from __future__ import annotations
@@ -283,7 +283,9 @@ def copy_of_archive(store: FileStore, path: str, session: str, limits: ArchiveLi
 def archived_copy(store: FileStore, session: str, max_bytes: int | None) -> FileSession:
     """Copy an archived session, up to this unpacked size."""
     limits = DEFAULT_LIMITS if max_bytes is None else DEFAULT_LIMITS._replace(total_bytes=max_bytes)
-    return copy_of_archive(store, ArchiveIndex(store).archive_path(session), session, limits).files
+    copy = copy_of_archive(store, ArchiveIndex(store).archive_path(session), session, limits).files
+    copy.archiving_store = store
+    return copy
 
 
 def archived_files(store: FileStore, path: str, limits: ArchiveLimits = DEFAULT_LIMITS) -> dict[str, bytes]:

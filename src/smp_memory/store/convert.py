@@ -44,7 +44,7 @@ from smp_memory.files.reader import SessionReader
 from smp_memory.model.clone_merge import in_order
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.session_info import FORMAT, SessionInfo
-from smp_memory.store import foreign_files
+from smp_memory.store import unread_files
 from smp_memory.store.session_creation import check_written, encode_session
 
 TYPE_CHECKING = False
@@ -66,7 +66,7 @@ def convert(store: FileStore, to: str, progress: Callable[[str], None] | None = 
     """Convert a store to another layout, in place. To its own layout: import sessions that are in others."""
     target = layout_named(to)
     store.check_current()  # another process may have converted it since it was opened
-    unread = foreign_files.unread_sessions(store.disk, store.root, store.layout)
+    unread = unread_files.unread_sessions(store.disk, store.root, store.layout)
     if target.name == store.layout.name and not unread:
         return
     if target.name != store.layout.name and unread:
@@ -244,13 +244,13 @@ def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -
 
 
 def _stage_unread(store: FileStore, plan: Plan, progress: Callable[[str], None]) -> None:
-    """Import the sessions that are in another layout, see `smp_memory.store.foreign_files`."""
-    unread = foreign_files.unread_sessions(store.disk, store.root, store.layout)
+    """Import the sessions that are in another layout, see `smp_memory.store.unread_files`."""
+    unread = unread_files.unread_sessions(store.disk, store.root, store.layout)
     for session in sorted({each.session for each in unread}):
         progress(session)
         found = [each for each in unread if each.session == session]
         written = max(_last_written_ns(store.disk, found), store.last_written_ns(session))
-        _stage_imported(store, session, foreign_files.ForeignSession(store.disk, store.root, found), written, plan)
+        _stage_imported(store, session, unread_files.ForeignSession(store.disk, store.root, found), written, plan)
         for each in found:
             _plan_removals(store, layout_named(each.layout), store.layout, session, each.files, plan)
 
@@ -261,7 +261,7 @@ def _last_written_ns(disk: Disk, found: list[UnreadSession]) -> int:
 
 
 def _stage_imported(
-    store: FileStore, session: str, foreign: foreign_files.ForeignSession, written: int, plan: Plan
+    store: FileStore, session: str, foreign: unread_files.ForeignSession, written: int, plan: Plan
 ) -> None:
     disk, root, layout = store.disk, store.root, store.layout
     folder = layout.folder(root, session)
@@ -275,7 +275,7 @@ def _stage_imported(
         has_info = bool(info_file) and disk.exists(os.path.join(folder, info_file))
         names = [*reader.states, *([info_file] if has_info else [])]
         added, info = foreign.new(entries), source.info_for_update()
-        contents = foreign_files.append_entries(
+        contents = unread_files.append_entries(
             {name: disk.read(os.path.join(folder, name)) for name in names}, added, layout, session
         )
         if layout.info_file:

@@ -34,12 +34,12 @@ from smp_memory.model.storage_reports import unread_advice
 from smp_memory.model.times import to_moment
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.archive_names import foreign_summaries
-from smp_memory.store.deletion_records import foreign_record, record_path, recorded_ids
 from smp_memory.store.file_examination import CONFIGURATION, FileExamination
 from smp_memory.store.file_leftovers import AccessRightsCheck, LeftoversCheck, recover, restrict_permissions
-from smp_memory.store.foreign_files import unread_sessions
 from smp_memory.store.index_check import IndexCheck, rebuild_index
 from smp_memory.store.shared_files import unreadable_shared
+from smp_memory.store.tidy import foreign_record, record_path, recorded_ids
+from smp_memory.store.unread_files import unread_sessions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 
+from smp_memory import store
 from smp_memory.config.config_file import read_settings, requested_layout
 from smp_memory.config.settings import Config
 from smp_memory.config.sources import CONVERTING, unknown_setting
@@ -45,9 +46,7 @@ def open_file_store(
     try:
         stored = _read_config(disk, root)
         if has_unfinished_conversion(disk, root) or (isinstance(stored, dict) and CONVERTING in stored):
-            from smp_memory.store.convert import finish_if_possible
-
-            finish_if_possible(disk, root)
+            store.convert.finish_if_possible(disk, root)
             stored = _read_config(disk, root)
         is_new = stored is None and recognise(disk, root) is None
         if is_new and not create:

@@ -13,6 +13,7 @@ import threading
 import weakref
 from functools import partial
 
+from smp_memory import store
 from smp_memory.errors import (
     MemoryNotFound,
     SessionCorrupt,
@@ -65,6 +66,7 @@ class FileSession:
         self.session = session
         self.is_closing = False  # then nothing waits for the lock
         self.archive_path = ""  # for a copy in RAM: the archive that it was made from
+        self.archiving_store: FileStore | None = None  # of a copy of an archived session: where a plan changes it
         self._store = store
         self.reader = SessionReader(store.disk, store.layout, store.root, session)
         self.reader.journal.approval = PlanApproval(store.state, session)
@@ -242,11 +244,9 @@ class FileSession:
 
     def _histories_by_index(self, ids: list[str]) -> SessionHistory | None:
         """These memories without reading the session; None if one of them is not where the index says."""
-        from smp_memory.store.record_reader import history_by_index
-
         session_history = SessionHistory()
         for id in ids:
-            history = history_by_index(self._store, self.session, id)
+            history = store.record_reader.history_by_index(self._store, self.session, id)
             if history is None:
                 return None
             session_history.histories[id] = history
@@ -289,9 +289,7 @@ class FileSession:
     def _stats(self, segment: str) -> dict[str, os.stat_result | None]:
         disk, folder, layout = self._store.disk, self.reader.folder, self._store.layout
         if segment == COLD:
-            from smp_memory.store.cold_storage import cold_path
-
-            return {layout.cold_file(self.session): disk.stat(cold_path(self))}
+            return {layout.cold_file(self.session): disk.stat(store.cold_storage.cold_path(self))}
         return {name: disk.stat(os.path.join(folder, name)) for name in layout.files(disk, folder, self.session)}
 
     def sizes(self, segment: str = HOT) -> dict[str, int]:
@@ -341,9 +339,7 @@ class FileSession:
 
     def write_info(self, info: SessionInfo) -> None:
         """Replace the metadata, with the figures of now. Hold the lock."""
-        from smp_memory.store.tidy import current_figures
-
-        info.figures, info.format = current_figures(self, info), FORMAT
+        info.figures, info.format = store.tidy.current_figures(self, info), FORMAT
         data = self._store.layout.encode_info(info)
         if self._store.layout.info_file:
             self._store.disk.replace(self.info_path(), data)
@@ -355,20 +351,16 @@ class FileSession:
     def _cold_history(self, ids: Iterable[str] | None, key: str | None) -> SessionHistory:
         if self.version(COLD) is None:
             return SessionHistory()
-        from smp_memory.store.cold_storage import cold_history
-
-        found = cold_history(self, ids, key)
+        found = store.cold_storage.cold_history(self, ids, key)
         found.unreadable = incomplete.report(self._named(found.unreadable))
         return found
 
     def rewrite(self, plan: RewritePlan, *, dry_run: bool = False) -> RewriteReport:
+        if self.archiving_store is not None:
+            return store.inactive_sessions.rewrite_archive(self.archiving_store, self.session, plan, dry_run=dry_run)
         if plan.redactor is not None:
-            from smp_memory.store.stored_redaction import redact
-
-            return redact(self, plan, dry_run=dry_run)
-        from smp_memory.store.session_edits import carry_out
-
-        return carry_out(self, plan)
+            return store.erasure.redact(self, plan, dry_run=dry_run)
+        return store.session_edits.carry_out(self, plan)
 
     # -- what only files have
 
@@ -377,45 +369,31 @@ class FileSession:
         return self
 
     def tidy(self, *, dry_run: bool = False) -> TidyReport:
-        from smp_memory.store.tidy import tidy_session
-
-        return tidy_session(self, dry_run=dry_run)
+        return store.tidy.tidy_session(self, dry_run=dry_run)
 
     def show_overviews(self, records: Records, users: dict[str, str]) -> None:
         if self._store.layout.name == "markdown":
-            from smp_memory.store.tidy import write_overviews
-
-            write_overviews(self._store.disk, self.reader.folder, records, users)
+            store.tidy.write_overviews(self._store.disk, self.reader.folder, records, users)
 
     def recorded_deletions(self) -> list[RecordedDeletion]:
         if self._store.layout.name != "markdown":
             return []
-        from smp_memory.store.deletion_records import recorded_deletions
-
-        return recorded_deletions(self)
+        return store.tidy.recorded_deletions(self)
 
     def write_deletion_record(self) -> None:
         if self._store.layout.name == "markdown":
-            from smp_memory.store.deletion_records import write_record
-
-            write_record(self)
+            store.tidy.write_record(self)
 
     def refresh(self, *, dry_run: bool = False) -> bool:
-        from smp_memory.store.tidy import refresh
-
-        return refresh(self, dry_run=dry_run)
+        return store.tidy.refresh(self, dry_run=dry_run)
 
     # -- verification
 
     def validate(self) -> Report:
-        from smp_memory.store.verification import validate
-
-        return validate(self)
+        return store.verification.validate(self)
 
     def repair(self) -> Report:
-        from smp_memory.store.verification import repair
-
-        return repair(self)
+        return store.verification.repair(self)
 
     @property
     def store(self) -> FileStore:

@@ -42,8 +42,8 @@ from smp_memory.store.file_session import FileSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from datetime import datetime, timedelta
+    from collections.abc import Callable, Iterable, Mapping
+    from datetime import datetime
     from typing import Any
 
     from smp_memory.config.settings import Config
@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from smp_memory.files.system import System
     from smp_memory.files.user_state import UserState
     from smp_memory.index.full_text_index import FullTextIndex
-    from smp_memory.lifecycle.clock_trust import Evidence
-    from smp_memory.model.deletions import Purged, Receipt
+    from smp_memory.model.deletions import Receipt
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.reports import Problem
@@ -119,9 +118,8 @@ class FileStore:
         if self._indexer is None:
             with loading:
                 from smp_memory.index.full_text_index import FullTextIndex
-                from smp_memory.store.indexer import FileFeed
 
-            self._indexer = FullTextIndex(FileFeed(self))
+            self._indexer = FullTextIndex(store.indexer.FileFeed(self))
         return self._indexer
 
     @property
@@ -341,32 +339,21 @@ class FileStore:
         *,
         path: str | None = None,
     ) -> SessionHead:
-        archive, trash = store.archive, store.trash
+        archive, inactive = store.archive, store.inactive_sessions
         if state == PURGED:
-            purged = trash.purge_session(self, session, note, audit, path)
+            purged = inactive.purge_session(self, session, note, audit, path)
             store.erasure.clean_index(self, {session: None})
             return purged
         if state == DELETED and origin == DELETED:
-            moved = trash.change_deletion_record(self, session, note, path)
+            moved = inactive.change_deletion_record(self, session, note, path)
         elif state == DELETED:
-            moved = trash.delete_session(self, session, note)
+            moved = inactive.delete_session(self, session, note)
         elif state == ARCHIVED:
             moved = archive.archive_session(self, session, note)
         else:
-            moved = (trash.undelete_session if origin == DELETED else archive.restore_session)(self, session)
+            moved = (inactive.undelete_session if origin == DELETED else archive.restore_session)(self, session)
         audit()
         return moved
-
-    def purge_archives(
-        self,
-        now: datetime,
-        evidence: Evidence,
-        by: str | None,
-        kept: timedelta | None = None,
-        *,
-        automatic: bool = False,
-    ) -> Iterator[tuple[str, Purged]]:
-        return store.archive_erasure.purge_archives(self, now, evidence, by, kept, automatic=automatic)
 
     # -- erasure
 
@@ -423,23 +410,23 @@ class FileStore:
     # -- files of other programs and layouts, quarantine
 
     def unread_sessions(self) -> list[UnreadSession]:
-        return store.foreign_files.unread_sessions(self.disk, self.root, self.layout)
+        return store.unread_files.unread_sessions(self.disk, self.root, self.layout)
 
     def unread_notice(self) -> str:
-        return store.foreign_files.describe_unread(self)
+        return store.unread_files.describe_unread(self)
 
     def convert(self, to: str, progress: Callable[[str], None] | None = None) -> None:
         store.convert.convert(self, to, progress)
         self.mark_changed(GLOBAL_SESSION)
 
     def quarantined(self) -> list[QuarantinedEntry]:
-        return store.quarantine.list_quarantined(self)
+        return store.unread_files.list_quarantined(self)
 
     def quarantined_data(self, entry: QuarantinedEntry) -> bytes:
         return self.disk.read(entry.path)
 
     def restore_quarantined(self, entry: QuarantinedEntry, now: str) -> list[str]:
-        return store.quarantine.restore_quarantined(self, entry, now)
+        return store.unread_files.restore_quarantined(self, entry, now)
 
     # -- closing
 

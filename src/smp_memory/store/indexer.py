@@ -19,7 +19,6 @@ from functools import partial
 
 from smp_memory.errors import SMPError, from_os_error, is_failure
 from smp_memory.files.partial_reader import IncrementReader
-from smp_memory.files.span_reader import SpanReader
 from smp_memory.index.access_counts import PendingAccesses
 from smp_memory.index.index import Index, current_folder, discard, save_problems
 from smp_memory.index.rows import IndexBusy, IndexUnusable
@@ -29,7 +28,7 @@ from smp_memory.observe import metrics
 from smp_memory.observe.tracing import INDEX, observe
 from smp_memory.store import missing_vectors
 from smp_memory.store.change_detection import ChangeDetector, are_settled
-from smp_memory.store.record_reader import MARK, RecordReader
+from smp_memory.store.record_reader import MARK, RecordReader, SpanReader
 from smp_memory.store.session_metadata import describe_metadata, load_metadata
 from smp_memory.text.libraries import LibraryMissing, libraries_are_loaded, record_use_of_disk
 

@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from smp_memory.store.file_session import FileSession
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.indexer import FileFeed
-    from smp_memory.store.port import SessionStore, StateFiles, Store
+    from smp_memory.store.port import SessionStore, Store
 
     # Opens the store at an address with the caller's layout and settings; returns it and whether it is new. `admit` is `Store.admit`.
     # Without `create` a store that does not exist raises StoreNotFound.
     Opener = Callable[[str, str | None, Mapping[str, Any] | None, Callable[..., None], bool], tuple[Store, bool]]
 
     def _file_backend_provides_port(
-        store: FileStore, session: FileSession, index: FullTextIndex, state: UserState
-    ) -> tuple[Store, SessionStore, SearchIndex, StateFiles]:
-        return store, session, index, state  # checked by mypy
+        store: FileStore, session: FileSession, index: FullTextIndex
+    ) -> tuple[Store, SessionStore, SearchIndex]:
+        return store, session, index  # checked by mypy
 
     def _feeds_provide_port(files: FileFeed, histories: HistoryFeed) -> tuple[IndexFeed, IndexFeed]:
         return files, histories
@@ -165,7 +165,7 @@ def examine_store(address: str, now: datetime, *, environ: Mapping[str, str], qu
     return examine_files(RealSystem(address), address, now, environ=environ, quick=quick)
 
 
-def user_state(address: str) -> StateFiles:
+def user_state(address: str) -> UserState:
     """The user's state of a store, without opening the store."""
     from smp_memory.files.disk import Disk
     from smp_memory.files.system import RealSystem

@@ -26,7 +26,7 @@ Guarantees of every backend
                import) has happened completely or not at all after a crash; what is left over is finished by the next
                process.
     threads    Threads may share a store and its sessions. A child made by `fork` may use them, too.
-    values     What crosses the port is a plain value of `smp_memory.model` or `smp_memory.lifecycle`, or a callable. An `Entry`
+    values     What crosses the port is a plain value of `smp_memory.model`, or a callable. An `Entry`
                that a backend returns has `file` and `place` such that the pair is unique within the session and
                `place[1] - place[0]` is the number of bytes that it takes; compaction plans with it.
     errors     Those of `smp_memory.errors`. A session that is not live is SessionNotFound or SessionArchived, a
@@ -35,7 +35,7 @@ Guarantees of every backend
 
 What a backend writes itself: `Store`, `SessionStore`, an `AppendLog` for the audit log, and a feed for the index (`index.full_text_index.IndexFeed`). What it can take as
 it is: `index.full_text_index.FullTextIndex` (the search port over a feed), `index.history_index` (the same for histories in RAM), the state of the user outside of the
-store (`files.user_state`) and in it the access logs (`files.activity`), `lifecycle.purge`, `health.examination`, `observe.incomplete` (reporting of what could not be read).
+store (`files.user_state`) and in it the access logs (`files.activity`), `model.deletions.PurgeNotes` and `overview.extractive_summary`, `health.examination`, `observe.incomplete` (reporting of what could not be read).
 `FileFeatures` and `SessionFiles` are for a store in files alone: callers ask for them (`store.files is not None`).
 """
 
@@ -47,16 +47,15 @@ from smp_memory.model.history import HOT
 from smp_memory.model.storage_reports import LIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from contextlib import AbstractContextManager
-    from datetime import datetime, timedelta
+    from collections.abc import Callable, Iterable, Mapping
+    from datetime import datetime
     from typing import Any, TypeVar
 
     from smp_memory.config.settings import Config
     from smp_memory.errors import SMPError
     from smp_memory.files.activity import AccessLog
-    from smp_memory.lifecycle.clock_trust import Evidence
-    from smp_memory.model.deletions import Purged, Receipt
+    from smp_memory.files.user_state import UserState
+    from smp_memory.model.deletions import Receipt
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import IdAllocator, RecordHistory, SessionHistory
     from smp_memory.model.record import Record, Records
@@ -248,7 +247,8 @@ class Store(Protocol):
         """Uses of sessions that no entry shows: started, restored, imported. Both are made of an `AppendLog` of the user."""
 
     @property
-    def state(self) -> StateFiles: ...
+    def state(self) -> UserState:
+        """Small files of the user about this store, outside of it: `files.user_state.open_user_state(address, disk)` for every backend."""
 
     # live sessions
 
@@ -259,10 +259,11 @@ class Store(Protocol):
         """
 
     def session(self, session: str, state: str = LIVE, *, max_bytes: int | None = None) -> SessionStore:
-        """A live session, the same object for all callers while one of them keeps it; or a copy of an archived one, for reading.
+        """A live session, the same object for all callers while one of them keeps it; or a copy of an archived one: for reading, and `rewrite`.
 
         Raises SessionNotFound or SessionArchived if it is in another state by now. Of an archived session: StorageCorrupt if it
-        cannot be read or is larger than `max_bytes`; its problems name the archive (`Problem.archived`).
+        cannot be read or is larger than `max_bytes`; its problems name the archive (`Problem.archived`). A plan changes the archived session
+        and renews its metadata, not the copy; StorageError if another program archived it.
         """
 
     def create(self, info: SessionInfo, entries: list[Entry] | None = None, quota_bytes: int = 0) -> SessionStore:
@@ -295,20 +296,6 @@ class Store(Protocol):
         `note` makes `SessionHead.metadata` of the new state; it is called under the lock with the session as it was, and its records
         if it is to be archived (entries that cannot be read move along, and are reported by the name of the archive). `audit` is
         called when the session has moved, and before any content is gone, so that no purge goes unrecorded. Raises SessionNotFound.
-        """
-
-    def purge_archives(
-        self,
-        now: datetime,
-        evidence: Evidence,
-        by: str | None,
-        kept: timedelta | None = None,
-        *,
-        automatic: bool = False,
-    ) -> Iterator[tuple[str, Purged]]:
-        """Purge the trash inside of archived sessions, which stay archived (`lifecycle.purge.purge_due` on each).
-
-        `kept` replaces the `lifecycle.purge_days` of each session; `automatic`: only where `lifecycle.auto_purge` is on.
         """
 
     # erasure
@@ -391,59 +378,3 @@ class FileFeatures(Protocol):
 
     def finish_erasure(self) -> bool:
         """Complete an erasure or redaction whose process died; whether there was one and it is complete now. Cheap if there was none."""
-
-
-# -- state
-
-
-class StateFiles(Protocol):
-    """Small files of one user about one store, in a folder outside the store, whatever the backend; and whether the user trusts it."""
-
-    folder: str
-
-    def path(self, *names: str) -> str:
-        """The path of a file in it, for files that are locked or appended to."""
-
-    @property
-    def on_disk(self) -> bool: ...
-
-    def boot_id(self) -> str:
-        """Identifies the boot of this machine; with the time since boot it is evidence about the wall clock."""
-
-    def has(self, name: str) -> bool: ...
-
-    def read(self, name: str) -> bytes:
-        """Raises FileNotFoundError."""
-
-    def write(self, name: str, data: bytes, *, durable: bool = False) -> None:
-        """Replace one file, atomically; `durable`: it survives a power loss."""
-
-    def modified_at(self, name: str) -> float | None:
-        """When it was last written, in seconds since the epoch; None if there is none."""
-
-    def append(self, name: str, data: bytes) -> None:
-        """Append to one file."""
-
-    def remove(self, name: str) -> None: ...
-
-    def names(self, folder: str) -> list[str]:
-        """The names of the files in a folder; `folder/name` is then the name for the other methods."""
-
-    def lock(self, folder: str, about: str, timeout_seconds: float) -> AbstractContextManager[None]:
-        """A lock for the files of a folder, for the block of a `with` statement; it raises LockTimeout, which says what it is `about`."""
-
-    def is_trusted(self, path: str | None = None) -> bool: ...
-
-    def trust(self, *paths: str, settings: dict[str, dict[str, Any]] | None = None, renew: bool = False) -> bool:
-        """Trust the store; record its protective settings if nothing was trusted before, or with `renew`. Returns whether they were."""
-
-    def trusted_settings(self) -> dict[str, dict[str, Any]] | None:
-        """The protective settings that the user trusted, by session, "" for the store; None: all count."""
-
-    def trust_settings(self, session: str, settings: dict[str, Any]) -> None:
-        """Record the protective settings of a session, "" for the store, because this user has set them."""
-
-    def distrust(self) -> None: ...
-
-    def mark_notified(self) -> bool:
-        """Record that the user was notified that the store is not trusted; returns whether that was recorded before."""

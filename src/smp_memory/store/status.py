@@ -18,7 +18,6 @@ from smp_memory.discovery import is_named, layout_of_store
 from smp_memory.errors import SMPError
 from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import layout_named
-from smp_memory.files.span_reader import SpanReader
 from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import open_user_state
 from smp_memory.index.rows import PROBLEMS, IndexUnusable
@@ -26,7 +25,7 @@ from smp_memory.index.snapshot import IndexSnapshot
 from smp_memory.model import ids
 from smp_memory.model.reports import StoreStatus
 from smp_memory.store.change_detection import StatCache
-from smp_memory.store.record_reader import PlaceReader
+from smp_memory.store.record_reader import PlaceReader, SpanReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

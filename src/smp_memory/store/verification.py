@@ -26,7 +26,7 @@ from smp_memory.model.reports import Problem, Report
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.observe import event_log
 from smp_memory.privacy.settings import session_settings
-from smp_memory.store import foreign_files
+from smp_memory.store import unread_files
 from smp_memory.store.archive import archive_problems
 from smp_memory.store.cold_storage import cold_segment_of
 
@@ -63,7 +63,7 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
     problems += segment.problems
     problems += _quarantine_problems(session)
     problems += _metadata_problems(reader)
-    unread = foreign_files.unread_sessions(store.disk, store.root, store.layout, session.session)
+    unread = unread_files.unread_sessions(store.disk, store.root, store.layout, session.session)
     problems += [each.problem(store.layout.name) for each in unread]
     problems += _metadata_conflict(session)
     problems += archive_problems(session)

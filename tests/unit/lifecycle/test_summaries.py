@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from smp_memory.lifecycle.summaries import MAX_SENTENCE, archive_summary, quotes, sentences, shortened, summarise
 from smp_memory.model.session_info import SessionInfo
+from smp_memory.overview.extractive_summary import (
+    MAX_SENTENCE,
+    archive_summary,
+    quotes,
+    sentences,
+    shortened,
+    summarise,
+)
 from tests.unit.lifecycle.records import record
 
 TALK = [

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
+    from smp_memory.files.user_state import UserState
     from smp_memory.model.reports import StoreStatus
-    from smp_memory.store.port import StateFiles
 
 _PIPE_COLUMNS = 240
 _NEWEST = 5
@@ -121,7 +121,7 @@ def _status_by_address(address: str) -> StoreStatus:
     return status
 
 
-def host_states(root: str, state: StateFiles) -> list[dict[str, Any]]:
+def host_states(root: str, state: UserState) -> list[dict[str, Any]]:
     """The hosts that have hooks for a store or have called, each with the time of its last call."""
     parent = os.path.dirname(root)
     project = os.path.dirname(parent) if os.path.basename(parent) == ".bmad" else os.getcwd()

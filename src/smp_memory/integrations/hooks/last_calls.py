@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from smp_memory.store.port import StateFiles
+    from smp_memory.files.user_state import UserState
 
 FOLDER = "calls"
 MCP, OTHER = "mcp", "other"
@@ -34,7 +34,7 @@ HOOK_FILES = {
 TITLES = {name: each[0] for name, each in HOOK_FILES.items()} | {OTHER: "Another host", MCP: "MCP client"}
 
 
-def note_call(state: StateFiles, client: str) -> None:
+def note_call(state: UserState, client: str) -> None:
     """Note that a host or an MCP client called now."""
     if client in TITLES:
         try:
@@ -43,7 +43,7 @@ def note_call(state: StateFiles, client: str) -> None:
             pass  # a full or read-only disk
 
 
-def last_calls(state: StateFiles) -> dict[str, float]:
+def last_calls(state: UserState) -> dict[str, float]:
     """When each host, or an MCP client, called last, in seconds since 1970."""
     found = {name: state.modified_at(f"{FOLDER}/{name}") for name in TITLES}
     return {name: at for name, at in found.items() if at is not None}

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    from smp_memory.files.user_state import UserState
     from smp_memory.integrations.hooks.events import HookEvent
-    from smp_memory.store.port import StateFiles
 
 FOLDER = "hooks"
 WITHOUT_MEMORIES = "left-nothing"  # the file that names the last session that ended without a memory
@@ -153,12 +153,12 @@ def digest(text: str) -> str:
     return sha256_hex(text.encode("utf-8", "surrogatepass"))[:32]
 
 
-def read_state(state: StateFiles, host_session: str) -> HookSession:
+def read_state(state: UserState, host_session: str) -> HookSession:
     """The state of a host's session as it is stored now, without a lock."""
     return HookSession(_load(state, file_name(host_session)))
 
 
-def find_state(state: StateFiles, session: str) -> HookSession | None:
+def find_state(state: UserState, session: str) -> HookSession | None:
     """The state of the conversation that is recorded in an SMP session, without a lock; None if hooks know none."""
     for name in state.names(FOLDER):
         known = HookSession(_load(state, name)) if name.endswith(".json") else None
@@ -167,7 +167,7 @@ def find_state(state: StateFiles, session: str) -> HookSession | None:
     return None
 
 
-def _load(state: StateFiles, name: str) -> dict[str, Any] | None:
+def _load(state: UserState, name: str) -> dict[str, Any] | None:
     """The fields of a file in the hooks' folder; None if it is missing or damaged."""
     import json
 
@@ -178,7 +178,7 @@ def _load(state: StateFiles, name: str) -> dict[str, Any] | None:
     return fields if isinstance(fields, dict) else None
 
 
-def _save(state: StateFiles, name: str, fields: dict[str, Any]) -> None:
+def _save(state: UserState, name: str, fields: dict[str, Any]) -> None:
     import json
 
     state.write(_path(name), (json.dumps(fields) + "\n").encode())
@@ -188,7 +188,7 @@ def _path(name: str) -> str:
     return f"{FOLDER}/{name}"
 
 
-def session_without_memories(state: StateFiles) -> dict[str, Any] | None:
+def session_without_memories(state: UserState) -> dict[str, Any] | None:
     """The last session that ended without a decision, finding or learning, unless that was reported already."""
     known = _load(state, WITHOUT_MEMORIES)
     if known is None or not isinstance(known.get("turns"), int):
@@ -199,7 +199,7 @@ def session_without_memories(state: StateFiles) -> dict[str, Any] | None:
 class SessionStates:
     """The states of all host sessions of a store, under their lock: a context manager."""
 
-    def __init__(self, state: StateFiles, timeout_seconds: float) -> None:
+    def __init__(self, state: UserState, timeout_seconds: float) -> None:
         self._state = state
         self._lock = state.lock(FOLDER, "the session states of the hooks", timeout_seconds)
 
@@ -269,7 +269,7 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def session_name(state: StateFiles, event: HookEvent) -> str:
+def session_name(state: UserState, event: HookEvent) -> str:
     """The SMP session of the event's host session as stored, else the name that it would get today."""
     return read_state(state, event.session).session or new_session_name(event)
 

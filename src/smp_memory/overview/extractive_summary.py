@@ -28,14 +28,13 @@ from collections import Counter, defaultdict
 from itertools import chain, filterfalse
 from math import log, sqrt
 from operator import mul, sub
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
 from smp_memory.overview.summary import summarize
 from smp_memory.text.tokenizer import STOP_WORDS, terms
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -286,6 +285,7 @@ def _cosine(one: Vector, other: Vector) -> float:
 KEY_TURNS = 10
 MAX_OF_EACH = 20
 VERSION = 1
+DELETED_MEMORIES = "deleted_memories"  # field of the summary: how many the archive holds
 _EARLIER = 20  # summaries left by compaction that are quoted in the summary
 
 
@@ -322,13 +322,53 @@ def session_summary(
     earlier = [record.text for record in records if record.type == "summary" and not record.deleted]
     figures = {
         "memories": sum(1 for record in records if not record.deleted),
-        "deleted_memories": sum(1 for record in records if record.deleted),
+        DELETED_MEMORIES: sum(1 for record in records if record.deleted),
         "original_size_bytes": size_bytes,
         "earlier_conversation": earlier[-_EARLIER:],
     }
     return archive_summary(records, info, archived=archived, reason=reason, figures=figures)
 
 
+def may_hold_deleted(summary: dict[str, Any]) -> bool:
+    """Whether an archived session with this summary may hold deleted memories, and was archived by SMP."""
+    return "summary_version" in summary and summary.get(DELETED_MEMORIES) != 0
+
+
 def _key_turn(record: Record, quote: Quote) -> dict[str, Any]:
     author = record.author if isinstance(record.author, str) else "user"
     return {"id": record.id, "author": author, "created": to_text(record.created), "text": quote.text}
+
+
+AUTHOR = "smp"
+
+_OPENING = re.compile(r"\d+ turns?, [^:]*: ?")
+
+_ID = re.compile(r"(.*)-(\d{1,9})")
+
+_SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
+
+
+def covers(covered: object, id: str) -> bool:
+    """Whether a summary's field `covers` includes this id."""
+    parsed = _ID.fullmatch(id)
+    for each in covered if isinstance(covered, list) else ():
+        first, _, last = str(each).partition("..")
+        if id in (first, last):
+            return True
+        ends = [_ID.fullmatch(first), _ID.fullmatch(last)]
+        if not (parsed and ends[0] and ends[1]) or parsed[1] != ends[0][1]:
+            continue
+        if int(ends[0][2]) <= int(parsed[2]) <= int(ends[1][2]):
+            return True
+    return False
+
+
+def without_quotes(text: str, is_quoted: Callable[[str], bool]) -> str:
+    """A summary without the sentences for which `is_quoted` is true; its opening stays."""
+    opening = _OPENING.match(text)
+    start = opening.end() if opening else 0
+    sentences = _SENTENCE.split(text[start:])
+    remaining = [sentence for sentence in sentences if not is_quoted(sentence)]
+    if len(remaining) == len(sentences):
+        return text
+    return (text[:start] + " ".join(remaining)).strip() or "…"
