@@ -24,9 +24,9 @@ from smp_memory.integrations.web.lookup import MemoryRelations
 from smp_memory.integrations.web.pages.sessions import deleted_item
 from smp_memory.integrations.web.parts import ago, counted, date_text, memories, moment_text, shortened, size_text, url
 from smp_memory.integrations.web.renderer import page
-from smp_memory.lifecycle.purge import PurgeNotes, due_at
+from smp_memory.lifecycle.purge import due_at
 from smp_memory.model.candidates import PROBLEMS, CandidateRequest
-from smp_memory.model.deletions import BEYOND_REACH
+from smp_memory.model.deletions import BEYOND_REACH, PurgeNotes
 from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.model.times import to_moment
 
