@@ -14,7 +14,7 @@ from smp_memory.model.history import COLD
 from smp_memory.model.rewrite_plan import ColdMove, RewritePlan
 from smp_memory.privacy.redaction import Redactor
 from smp_memory.store.opening import register_backend
-from tests.backends.sqlite_store import NAME, open_sqlite
+from tests.backends.naive_store import NAME, open_naive
 
 AT = "2026-03-01T12:00:00Z"
 MAIL = "ada@example.org"
@@ -22,7 +22,7 @@ MAIL = "ada@example.org"
 
 @pytest.fixture(params=[*NAMES, NAME])
 def session(request: pytest.FixtureRequest, tmp_path: Path) -> smp_memory.SessionMemory:
-    register_backend(NAME, open_sqlite)
+    register_backend(NAME, open_naive)
     if request.param == NAME:
         memory = smp_memory.open(f"{NAME}://{tmp_path / 'store.db'}")
     else:

@@ -1,4 +1,4 @@
-"""The contract of every backend, for a second one that keeps all sessions in one SQLite file."""
+"""The contract of every backend, for a second one: the naive store, and brute force as its search index."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 import smp_memory
 from smp_memory.errors import LayoutMismatch, NotSupported, StoreNotFound
 from smp_memory.store.opening import register_backend
-from tests.backends.sqlite_store import NAME, open_sqlite
+from tests.backends.naive_store import NAME, open_naive
 from tests.contract import BackendContract
 
 WRITER = """
 import sys, smp_memory
 from smp_memory.store.opening import register_backend
-from tests.backends.sqlite_store import NAME, open_sqlite
-register_backend(NAME, open_sqlite)
+from tests.backends.naive_store import NAME, open_naive
+register_backend(NAME, open_naive)
 with smp_memory.open(sys.argv[1]) as memory:
     session = memory.session("s1")
     for number in range(10):
@@ -29,11 +29,11 @@ with smp_memory.open(sys.argv[1]) as memory:
 
 @pytest.fixture(autouse=True)
 def address(tmp_path: Path) -> str:
-    register_backend(NAME, open_sqlite)
+    register_backend(NAME, open_naive)
     return f"{NAME}://{tmp_path / 'store.db'}"
 
 
-class TestSqlite(BackendContract):
+class TestNaiveStore(BackendContract):
     @pytest.fixture(autouse=True)
     def _place(self, address: str) -> None:
         self.where = address
@@ -78,7 +78,7 @@ def test_an_agent_gets_its_context_and_a_session_can_be_exported(address: str, t
         assert other.get("s1/DEC-0001").decision == "Use PostgreSQL for orders"
 
 
-def test_a_secret_that_is_already_stored_is_redacted_in_the_database_file(address: str, tmp_path: Path) -> None:
+def test_a_secret_that_is_already_stored_is_redacted_in_the_file(address: str, tmp_path: Path) -> None:
     with smp_memory.open(address, config={"privacy.redaction.enabled": False}) as memory:
         memory.create_session("s1").add_finding("The key is AKIAIOSFODNN7EXAMPL2 here")
     with smp_memory.open(address) as memory:

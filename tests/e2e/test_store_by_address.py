@@ -16,7 +16,7 @@ import pytest
 
 import smp_memory
 from smp_memory.store.opening import register_backend
-from tests.backends.sqlite_store import NAME, open_sqlite
+from tests.backends.naive_store import NAME, open_naive
 from tests.e2e.mcp_process import Server
 from tests.unit.web.inspector_client import InspectorClient
 
@@ -35,7 +35,7 @@ class Installed:
         package.mkdir(parents=True)
         (package / "METADATA").write_text("Metadata-Version: 2.1\nName: smp-test-backend\nVersion: 1.0\n")
         (package / "entry_points.txt").write_text(
-            f"[smp_memory.backends]\n{NAME} = tests.backends.sqlite_store:open_sqlite\n"
+            f"[smp_memory.backends]\n{NAME} = tests.backends.naive_store:open_naive\n"
         )
         source = Path(smp_memory.__file__).parents[1]
         kept = {name: value for name, value in os.environ.items() if not name.startswith("SMP_") or "STATE" in name}
@@ -72,7 +72,7 @@ def installed(tmp_path: Path) -> Installed:
 
 @pytest.fixture
 def filled(installed: Installed) -> Installed:
-    register_backend(NAME, open_sqlite)
+    register_backend(NAME, open_naive)
     with smp_memory.open(installed.address) as memory:
         session = memory.create_session("review", user="ada")
         session.add_decision(DECISION, author="architect")
