@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.errors import SessionNotFound
+from smp_memory.errors import SessionArchived, SessionNotFound
 from smp_memory.model.candidates import (
     GUARDED,
     NEWER,
@@ -142,20 +142,16 @@ class NaiveIndex:
     def _session_ids(self) -> list[str]:
         return names_of(self._store.sessions()) if self._given[0] is None else list(self._given[0])
 
-    def _histories(self, session: str) -> Mapping[str, RecordHistory]:
-        given = self._given[0]
-        found: Mapping[str, RecordHistory]
-        found = self._store.session(session).history().histories if given is None else given.get(session, {})
-        return found
-
-    def _unreadable(self, session: str) -> list[Problem]:
-        found: list[Problem]
-        found = (
-            self._store.session(session).history().unreadable
-            if self._given[0] is None
-            else self._given[1].get(session, [])
-        )
-        return found
+    def _history(self, session: str) -> tuple[Mapping[str, RecordHistory], list[Problem]]:
+        """The memories of a session and its unreadable entries; nothing if it was archived or deleted meanwhile."""
+        histories, problems = self._given
+        if histories is not None:
+            return histories.get(session, {}), problems.get(session, [])
+        try:
+            found = self._store.session(session).history()
+        except (SessionNotFound, SessionArchived):
+            return {}, []
+        return found.histories, found.unreadable
 
     def snapshot(self, *, all_sessions: bool = False, by_meaning: bool = False) -> AbstractContextManager[None]:
         return nullcontext()
@@ -167,7 +163,7 @@ class NaiveIndex:
             used.setdefault(name, []).append(seconds)
         found: dict[str, NaiveMemory] = {}
         for session in self._session_ids():
-            histories = list(self._histories(session).values())
+            histories = list(self._history(session)[0].values())
             last = max((to_microseconds(to_moment(each.entries[-1].at)) for each in histories), default=0)
             for position, history in enumerate(histories):
                 times = used.get(f"{session}/{history.first.id}", [])
@@ -207,7 +203,7 @@ class NaiveIndex:
             found.newer = {old: [each._replace(meets=each.ref in admitted_refs) for each in those] for old, those in newer.items()}  # fmt: skip
         if PROBLEMS in request.fetch:
             names = self._session_ids() if request.sessions is None else request.sessions
-            found.problems = {name: problems for name in names if (problems := self._unreadable(name))}
+            found.problems = {name: problems for name in names if (problems := self._history(name)[1])}
         return found
 
     def _docs(self, request: CandidateRequest, every: dict[str, NaiveMemory]) -> set[str] | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,10 @@ import pytest
 
 import smp_memory
 from smp_memory.errors import LayoutMismatch, NotSupported, StoreNotFound
+from smp_memory.index.full_text_index import FullTextIndex
 from smp_memory.store.opening import register_backend
 from tests.backends.naive_store import NAME, open_naive
+from tests.backends.store_feed import StoreFeed
 from tests.contract import BackendContract
 
 WRITER = """
@@ -42,6 +46,20 @@ class TestNaiveStore(BackendContract):
         return smp_memory.open(self.where, **options)
 
 
+def open_with_full_text(*options: Any) -> Any:
+    store, is_new = open_naive(*options)
+    store.indexer = FullTextIndex(StoreFeed(store))
+    return store, is_new
+
+
+class TestNaiveStoreWithFullTextIndex(TestNaiveStore):
+    """The full-text index fed by a store that is not in files."""
+
+    @pytest.fixture(autouse=True)
+    def _full_text(self, address: str) -> None:
+        register_backend(NAME, open_with_full_text)
+
+
 def test_processes_that_write_at_once_lose_nothing(address: str) -> None:
     with smp_memory.open(address) as memory:
         memory.create_session("s1")
@@ -54,6 +72,36 @@ def test_processes_that_write_at_once_lose_nothing(address: str) -> None:
         assert {record.decision for record in records} == {
             f"{name} decides {number}" for name in names for number in range(10)
         }
+
+
+def test_threads_and_a_forked_child_share_a_store(address: str) -> None:
+    with smp_memory.open(address) as memory:
+        session = memory.create_session("s1")
+        with ThreadPoolExecutor(4) as pool:
+            written = list(pool.map(lambda number: session.add_decision(f"Decision {number}").id, range(20)))
+        assert sorted(written) == [f"DEC-{number:04}" for number in range(1, 21)]
+        child = multiprocessing.get_context("fork").Process(target=session.add_decision, args=("From the child",))
+        child.start()
+        child.join(60)
+        assert child.exitcode == 0
+        assert session.get("DEC-0021").decision == "From the child"
+        assert memory.query("child").ids == ["DEC-0021"]
+
+
+def test_process_that_is_killed_while_it_writes_leaves_a_complete_store(address: str) -> None:
+    with smp_memory.open(address) as memory:
+        memory.create_session("s1")
+        for attempt in range(3):
+            writer = subprocess.Popen([sys.executable, "-c", WRITER, address, f"writer {attempt}"], cwd=Path.cwd())
+            before = len(memory.session("s1").records())
+            while len(memory.session("s1").records()) == before:
+                assert writer.poll() in (None, 0)
+            writer.kill()
+            writer.wait()
+            memory.session("s1").add_decision(f"After {attempt}")
+        records = memory.session("s1").records()
+        assert [record.id for record in records] == [f"DEC-{number + 1:04}" for number in range(len(records))]
+        assert memory.session("s1").validate().ok
 
 
 def test_operations_that_need_files_are_refused(address: str) -> None:

@@ -187,12 +187,22 @@ def test_git_is_not_asked_about_a_store_that_is_no_folder(filled: Installed) -> 
     assert "not in a git work tree" in filled.run("git", "setup", code=2)
 
 
-def test_mcp_server_answers(filled: Installed) -> None:
+def test_mcp_tools_read_and_write(filled: Installed) -> None:
     server = Server.__new__(Server)
     server.start([sys.executable, "-m", "smp_memory", "mcp"], filled.environment)
     with server:
         server.greet()
         assert "PostgreSQL" in str(server.data("recall", query="PostgreSQL for the orders of the shop"))
+        session = server.data("sessions", action="create", id="agents")["sessions"][0]["id"]
+        ref = server.data("remember", session=session, type="finding", text="The cache is never cleared")["id"]
+        assert server.data("recall", session=session, query="cleared cache")["items"][0]["id"] == ref
+        assert server.data("get", ids=[ref])["memories"][0]["text"] == "The cache is never cleared"
+        assert "cache" in server.data("context", session=session, task="clearing the cache")["text"]
+        assert server.data("update", action="resolve", id=ref, resolution="Cleared daily")["revision"] == 2
+        assert server.data("overview", session=session)["text"].startswith(f"Session {session}")
+        assert server.data("forget", ids=[ref])["count"] == 1
+        assert server.data("forget", action="restore", ids=[ref])["count"] == 1
+        assert server.data("sessions", action="show", id=session)["sessions"][0]["memories"] == 1
         assert server.leave() == 0
 
 
