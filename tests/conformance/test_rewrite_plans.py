@@ -118,12 +118,12 @@ def test_one_memory_is_read_by_id_or_key_from_either_segment(session: smp_memory
 
 def test_redaction_reaches_both_segments(session: smp_memory.SessionMemory) -> None:
     """Secrets that were stored while redaction was off."""
-    session.change_info(project="shop")
     files = storage(session)
     with smp_memory.open(session.memory.root, config={"privacy": {"redaction": {"enabled": False}}}) as memory:
         memory.session("s1").update("DEC-0001", rationale=f"ask {MAIL}")
         memory.session("s1").update("DEC-0002", rationale=f"tell {MAIL}")
         memory.session("s1").update("DEC-0002", rationale="nobody")
+        memory.session("s1").change_info(project=f"shop of {MAIL}")
     files.rewrite(to_cold("DEC-0001", revision=3))
     plan = RewritePlan("redacting", redactor=Redactor())
     seen = files.rewrite(plan, dry_run=True).redaction
@@ -131,6 +131,7 @@ def test_redaction_reaches_both_segments(session: smp_memory.SessionMemory) -> N
     assert MAIL in str(told(session))
     assert files.rewrite(plan).redaction.kinds == seen.kinds
     assert MAIL not in str(told(session))
+    assert MAIL not in str(files.info().project)
     assert not files.rewrite(plan).redaction
     assert session.get("DEC-0002").rationale == "nobody"
 

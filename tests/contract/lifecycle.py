@@ -180,6 +180,9 @@ class ArchivesContract(ContractFixture):
         with raises(MemoryNotFound, id="TURN-0001"):
             session.get("TURN-0001")
         assert session.add_turn("user", "later").id == "TURN-0032"
+        histories = session.memory.store.session("s1").history().histories.values()
+        numbers = [entry.seq for history in histories for entry in history.entries]
+        assert len(set(numbers)) == len(numbers)
         session.delete("TURN-0032")
         for id in report.removed:
             session.restore(id)
