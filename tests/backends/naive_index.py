@@ -7,10 +7,11 @@ and count the same. Orders are the same by time; by text they may differ in ties
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from smp_memory.errors import SessionArchived, SessionNotFound
 from smp_memory.model.candidates import (
     GUARDED,
     NEWER,
@@ -28,8 +29,11 @@ from smp_memory.model.candidates import (
     traits_number,
 )
 from smp_memory.model.decay import impact_level
+from smp_memory.model.history import RecordHistory
 from smp_memory.model.record import Record
+from smp_memory.model.reports import Problem
 from smp_memory.model.statuses import last_successors, successions
+from smp_memory.model.storage_reports import names_of
 from smp_memory.model.times import is_valid, to_microseconds, to_moment, validity
 from smp_memory.model.types import CONFIDENCE_WORDS, KINDS
 from smp_memory.privacy.visibility import Viewer
@@ -51,6 +55,7 @@ from smp_memory.text.wildcards import RARITY, inverse_frequency, matches_terms, 
 
 if TYPE_CHECKING:
     from smp_memory.search.port import SearchIndex
+    from smp_memory.store.port import Histories
 
     def _provides_port(index: NaiveIndex) -> SearchIndex:
         return index  # checked by mypy
@@ -124,12 +129,29 @@ class NaiveMemory:
 
 
 class NaiveIndex:
-    """Brute force over the live sessions of a store."""
+    """Brute force over the live sessions of a store, or over histories that were read before."""
 
     folder = ""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(
+        self, store: Any, histories: Histories | None = None, problems: Mapping[str, list[Problem]] | None = None
+    ) -> None:
         self._store = store
+        self._given = histories, problems or {}
+
+    def _session_ids(self) -> list[str]:
+        return names_of(self._store.sessions()) if self._given[0] is None else list(self._given[0])
+
+    def _history(self, session: str) -> tuple[Mapping[str, RecordHistory], list[Problem]]:
+        """The memories of a session and its unreadable entries; nothing if it was archived or deleted meanwhile."""
+        histories, problems = self._given
+        if histories is not None:
+            return histories.get(session, {}), problems.get(session, [])
+        try:
+            found = self._store.session(session).history()
+        except (SessionNotFound, SessionArchived):
+            return {}, []
+        return found.histories, found.unreadable
 
     def snapshot(self, *, all_sessions: bool = False, by_meaning: bool = False) -> AbstractContextManager[None]:
         return nullcontext()
@@ -140,8 +162,8 @@ class NaiveIndex:
         for name, seconds in (*log.read(0)[0], *log.pending()):
             used.setdefault(name, []).append(seconds)
         found: dict[str, NaiveMemory] = {}
-        for session in self._store.session_ids():
-            histories = list(self._store.session(session).history().histories.values())
+        for session in self._session_ids():
+            histories = list(self._history(session)[0].values())
             last = max((to_microseconds(to_moment(each.entries[-1].at)) for each in histories), default=0)
             for position, history in enumerate(histories):
                 times = used.get(f"{session}/{history.first.id}", [])
@@ -151,11 +173,17 @@ class NaiveIndex:
                     found[memory.ref] = memory
         return found
 
+    def _check_session(self, session: str) -> None:
+        if self._given[0] is None:
+            self._store.session(session)
+        elif session not in self._given[0]:
+            raise SessionNotFound(f"No session {session} in this index.", session=session)
+
     # -- candidates
 
     def candidates(self, request: CandidateRequest) -> Candidates:
         for name in request.sessions or () if not request.ignores_missing else ():
-            self._store.session(name)
+            self._check_session(name)
         every = self._memories(request.viewer)
         docs = self._docs(request, every)
         labelled = [each for each in every.values() if each.meets_labels(request)]
@@ -174,8 +202,8 @@ class NaiveIndex:
             admitted_refs = {each.ref for each in valid if each.meets_bounds(request, docs)}
             found.newer = {old: [each._replace(meets=each.ref in admitted_refs) for each in those] for old, those in newer.items()}  # fmt: skip
         if PROBLEMS in request.fetch:
-            names = self._store.session_ids() if request.sessions is None else request.sessions
-            found.problems = {name: problems for name in names if (problems := self._store.session(name).unreadable())}
+            names = self._session_ids() if request.sessions is None else request.sessions
+            found.problems = {name: problems for name in names if (problems := self._history(name)[1])}
         return found
 
     def _docs(self, request: CandidateRequest, every: dict[str, NaiveMemory]) -> set[str] | None:
@@ -346,7 +374,7 @@ class NaiveIndex:
     ) -> dict[str, SessionActivity]:
         every = [each.candidate for each in self._memories(None).values()]
         found = {}
-        for name in self._store.session_ids() if sessions is None else sessions:
+        for name in self._session_ids() if sessions is None else sessions:
             own = [each for each in every if each.session == name]
             used = max((each.last_access or 0 for each in own), default=0)
             ids = [each.id for each in own if ids_from is not None and each.position >= ids_from]

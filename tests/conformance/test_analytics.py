@@ -318,9 +318,9 @@ def test_invalid_settings_of_one_session_do_not_hide_the_others(tmp_path: Path, 
 
 def test_second_backend_has_the_same_statistics(tmp_path: Path) -> None:
     from smp_memory.store.opening import register_backend
-    from tests.backends.sqlite_store import NAME, open_sqlite
+    from tests.backends.naive_store import NAME, open_naive
 
-    register_backend(NAME, open_sqlite)
+    register_backend(NAME, open_naive)
     made = []
     for where in (f"{NAME}://{tmp_path / 'store.db'}", ":memory:"):
         memory = smp_memory.open(where, clock=MachineClock())

@@ -14,7 +14,7 @@ from smp_memory.model.history import COLD
 from smp_memory.model.rewrite_plan import ColdMove, RewritePlan
 from smp_memory.privacy.redaction import Redactor
 from smp_memory.store.opening import register_backend
-from tests.backends.sqlite_store import NAME, open_sqlite
+from tests.backends.naive_store import NAME, open_naive
 
 AT = "2026-03-01T12:00:00Z"
 MAIL = "ada@example.org"
@@ -22,7 +22,7 @@ MAIL = "ada@example.org"
 
 @pytest.fixture(params=[*NAMES, NAME])
 def session(request: pytest.FixtureRequest, tmp_path: Path) -> smp_memory.SessionMemory:
-    register_backend(NAME, open_sqlite)
+    register_backend(NAME, open_naive)
     if request.param == NAME:
         memory = smp_memory.open(f"{NAME}://{tmp_path / 'store.db'}")
     else:
@@ -118,12 +118,12 @@ def test_one_memory_is_read_by_id_or_key_from_either_segment(session: smp_memory
 
 def test_redaction_reaches_both_segments(session: smp_memory.SessionMemory) -> None:
     """Secrets that were stored while redaction was off."""
-    session.change_info(project="shop")
     files = storage(session)
     with smp_memory.open(session.memory.root, config={"privacy": {"redaction": {"enabled": False}}}) as memory:
         memory.session("s1").update("DEC-0001", rationale=f"ask {MAIL}")
         memory.session("s1").update("DEC-0002", rationale=f"tell {MAIL}")
         memory.session("s1").update("DEC-0002", rationale="nobody")
+        memory.session("s1").change_info(project=f"shop of {MAIL}")
     files.rewrite(to_cold("DEC-0001", revision=3))
     plan = RewritePlan("redacting", redactor=Redactor())
     seen = files.rewrite(plan, dry_run=True).redaction
@@ -131,6 +131,7 @@ def test_redaction_reaches_both_segments(session: smp_memory.SessionMemory) -> N
     assert MAIL in str(told(session))
     assert files.rewrite(plan).redaction.kinds == seen.kinds
     assert MAIL not in str(told(session))
+    assert MAIL not in str(files.info().project)
     assert not files.rewrite(plan).redaction
     assert session.get("DEC-0002").rationale == "nobody"
 

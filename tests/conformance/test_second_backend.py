@@ -1,9 +1,11 @@
-"""The contract of every backend, for a second one that keeps all sessions in one SQLite file."""
+"""The contract of every backend, for a second one: the naive store, and brute force as its search index."""
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +13,17 @@ import pytest
 
 import smp_memory
 from smp_memory.errors import LayoutMismatch, NotSupported, StoreNotFound
+from smp_memory.index.full_text_index import FullTextIndex
 from smp_memory.store.opening import register_backend
-from tests.backends.sqlite_store import NAME, open_sqlite
+from tests.backends.naive_store import NAME, open_naive
+from tests.backends.store_feed import StoreFeed
 from tests.contract import BackendContract
 
 WRITER = """
 import sys, smp_memory
 from smp_memory.store.opening import register_backend
-from tests.backends.sqlite_store import NAME, open_sqlite
-register_backend(NAME, open_sqlite)
+from tests.backends.naive_store import NAME, open_naive
+register_backend(NAME, open_naive)
 with smp_memory.open(sys.argv[1]) as memory:
     session = memory.session("s1")
     for number in range(10):
@@ -29,17 +33,31 @@ with smp_memory.open(sys.argv[1]) as memory:
 
 @pytest.fixture(autouse=True)
 def address(tmp_path: Path) -> str:
-    register_backend(NAME, open_sqlite)
+    register_backend(NAME, open_naive)
     return f"{NAME}://{tmp_path / 'store.db'}"
 
 
-class TestSqlite(BackendContract):
+class TestNaiveStore(BackendContract):
     @pytest.fixture(autouse=True)
     def _place(self, address: str) -> None:
         self.where = address
 
     def open_store(self, **options: Any) -> smp_memory.Memory:
         return smp_memory.open(self.where, **options)
+
+
+def open_with_full_text(*options: Any) -> Any:
+    store, is_new = open_naive(*options)
+    store.indexer = FullTextIndex(StoreFeed(store))
+    return store, is_new
+
+
+class TestNaiveStoreWithFullTextIndex(TestNaiveStore):
+    """The full-text index fed by a store that is not in files."""
+
+    @pytest.fixture(autouse=True)
+    def _full_text(self, address: str) -> None:
+        register_backend(NAME, open_with_full_text)
 
 
 def test_processes_that_write_at_once_lose_nothing(address: str) -> None:
@@ -54,6 +72,36 @@ def test_processes_that_write_at_once_lose_nothing(address: str) -> None:
         assert {record.decision for record in records} == {
             f"{name} decides {number}" for name in names for number in range(10)
         }
+
+
+def test_threads_and_a_forked_child_share_a_store(address: str) -> None:
+    with smp_memory.open(address) as memory:
+        session = memory.create_session("s1")
+        with ThreadPoolExecutor(4) as pool:
+            written = list(pool.map(lambda number: session.add_decision(f"Decision {number}").id, range(20)))
+        assert sorted(written) == [f"DEC-{number:04}" for number in range(1, 21)]
+        child = multiprocessing.get_context("fork").Process(target=session.add_decision, args=("From the child",))
+        child.start()
+        child.join(60)
+        assert child.exitcode == 0
+        assert session.get("DEC-0021").decision == "From the child"
+        assert memory.query("child").ids == ["DEC-0021"]
+
+
+def test_process_that_is_killed_while_it_writes_leaves_a_complete_store(address: str) -> None:
+    with smp_memory.open(address) as memory:
+        memory.create_session("s1")
+        for attempt in range(3):
+            writer = subprocess.Popen([sys.executable, "-c", WRITER, address, f"writer {attempt}"], cwd=Path.cwd())
+            before = len(memory.session("s1").records())
+            while len(memory.session("s1").records()) == before:
+                assert writer.poll() in (None, 0)
+            writer.kill()
+            writer.wait()
+            memory.session("s1").add_decision(f"After {attempt}")
+        records = memory.session("s1").records()
+        assert [record.id for record in records] == [f"DEC-{number + 1:04}" for number in range(len(records))]
+        assert memory.session("s1").validate().ok
 
 
 def test_operations_that_need_files_are_refused(address: str) -> None:
@@ -78,7 +126,7 @@ def test_an_agent_gets_its_context_and_a_session_can_be_exported(address: str, t
         assert other.get("s1/DEC-0001").decision == "Use PostgreSQL for orders"
 
 
-def test_a_secret_that_is_already_stored_is_redacted_in_the_database_file(address: str, tmp_path: Path) -> None:
+def test_a_secret_that_is_already_stored_is_redacted_in_the_file(address: str, tmp_path: Path) -> None:
     with smp_memory.open(address, config={"privacy.redaction.enabled": False}) as memory:
         memory.create_session("s1").add_finding("The key is AKIAIOSFODNN7EXAMPL2 here")
     with smp_memory.open(address) as memory:

@@ -104,6 +104,18 @@ class DeletionContract(ContractFixture):
         assert session.find("DEC-0001") is None
         assert session.add_decision("new").id == "DEC-0003"
 
+    def test_the_number_of_a_purged_memory_is_not_given_out_again(self) -> None:
+        session = self._with_memories()
+        session.delete("DEC-0002")
+        self.clock.advance(31 * _DAY)
+        session.purge(evidence=NO_EVIDENCE)
+        self.clock.advance(_DAY)
+        assert session.purge(evidence=NO_EVIDENCE).ids == ["s1/DEC-0002"]
+        session = self.reopen(session)
+        assert session.add_decision("new").id == "DEC-0003"
+        session.erase("DEC-0003")
+        assert self.reopen(session).add_decision("newer").id == "DEC-0004"
+
     def test_nothing_is_purged_after_a_clock_jump(self) -> None:
         session = self._with_memories()
         session.delete("DEC-0001")
@@ -168,6 +180,9 @@ class ArchivesContract(ContractFixture):
         with raises(MemoryNotFound, id="TURN-0001"):
             session.get("TURN-0001")
         assert session.add_turn("user", "later").id == "TURN-0032"
+        histories = session.memory.store.session("s1").history().histories.values()
+        numbers = [entry.seq for history in histories for entry in history.entries]
+        assert len(set(numbers)) == len(numbers)
         session.delete("TURN-0032")
         for id in report.removed:
             session.restore(id)
@@ -218,6 +233,53 @@ class ArchivesContract(ContractFixture):
         with raises(SessionNotFound, session="s1"):
             self.store().undelete_session("s1")
         assert self.store().create_session("s1").records() == []
+
+    def test_sessions_of_one_name_are_undeleted_and_purged_in_order(self) -> None:
+        for text in ("first", "second", "third"):
+            self.store().create_session("s1").add_decision(text)
+            self.clock.advance(1)
+            self.store().delete_session("s1", text)
+        assert [away.reason for away in self.store().deleted_sessions()] == ["first", "second", "third"]
+        self.store().purge_session("s1")
+        assert [away.reason for away in self.store().deleted_sessions()] == ["second", "third"]
+        self.store().undelete_session("s1")
+        assert self.store().session("s1").get("DEC-0001").decision == "third"
+        with raises(SessionExists, session="s1"):
+            self.store().undelete_session("s1")
+
+    def test_an_archived_session_that_is_undeleted_is_archived(self) -> None:
+        self._aged()
+        self.store().archive_session("s1", "old")
+        self.store().delete_session("s1", "wrong")
+        assert self.store().archived_sessions() == []
+        assert self.store().undelete_session("s1") == "archived"
+        assert [away.reason for away in self.store().archived_sessions()] == ["old"]
+        assert self.store().sessions() == []
+
+    def test_changes_of_sessions_are_in_the_audit_log(self) -> None:
+        self.new_session()
+        store = self.store()
+        store.archive_session("s1", by="ada")
+        store.delete_session("s1", by="ada")
+        store.undelete_session("s1", by="ada")
+        store.delete_session("s1", by="ada")
+        store.purge_session("s1", by="ada")
+        actions = ["archive_session", "delete_session", "undelete_session", "delete_session", "purge_session"]
+        found = [each for each in self.store().store.audit.entries() if each["action"].endswith("_session")]
+        assert [each["action"] for each in found] == actions
+        assert {(each["session"], each["by"]) for each in found} == {("s1", "ada")}
+
+    def test_erasing_reaches_archived_and_deleted_sessions(self) -> None:
+        for name in ("s1", "s2"):
+            session = self.store().create_session(name)
+            session.add_decision("a platypus orchestra")
+            session.add_decision("It stays")
+        self.store().archive_session("s1")
+        self.store().delete_session("s2")
+        assert self.store().erase(["s1/DEC-0001", "s2/DEC-0001"]).verified
+        self.store().undelete_session("s2")
+        for name in ("s1", "s2"):
+            assert [record.id for record in self.store().session(name).records()] == ["DEC-0002"]
 
     def test_maintenance_reports_its_actions(self) -> None:
         session = self._aged()

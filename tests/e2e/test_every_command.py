@@ -12,7 +12,7 @@ import pytest
 import smp_memory
 from smp_memory.cli.commands import COMMANDS
 from smp_memory.store.opening import register_backend
-from tests.backends.sqlite_store import NAME, open_sqlite
+from tests.backends.naive_store import NAME, open_naive
 from tests.e2e.terminal import Terminal
 
 HOSTILE = "red\x1b[31m title\x1b]0;owned\x07 bell\x07 \roverwritten \x9b31m bidi\u202eevil\u2066 zero\u200b"
@@ -147,7 +147,7 @@ def test_text_of_a_store_cannot_control_the_terminal(
 def test_command_works_on_a_store_that_is_not_in_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    register_backend(NAME, open_sqlite)
+    register_backend(NAME, open_naive)
     address = f"{NAME}://{tmp_path / 'store.db'}"
     filled(tmp_path, monkeypatch, address)
     monkeypatch.setenv("SMP_ROOT", address)

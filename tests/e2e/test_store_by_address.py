@@ -16,7 +16,7 @@ import pytest
 
 import smp_memory
 from smp_memory.store.opening import register_backend
-from tests.backends.sqlite_store import NAME, open_sqlite
+from tests.backends.naive_store import NAME, open_naive
 from tests.e2e.mcp_process import Server
 from tests.unit.web.inspector_client import InspectorClient
 
@@ -35,7 +35,7 @@ class Installed:
         package.mkdir(parents=True)
         (package / "METADATA").write_text("Metadata-Version: 2.1\nName: smp-test-backend\nVersion: 1.0\n")
         (package / "entry_points.txt").write_text(
-            f"[smp_memory.backends]\n{NAME} = tests.backends.sqlite_store:open_sqlite\n"
+            f"[smp_memory.backends]\n{NAME} = tests.backends.naive_store:open_naive\n"
         )
         source = Path(smp_memory.__file__).parents[1]
         kept = {name: value for name, value in os.environ.items() if not name.startswith("SMP_") or "STATE" in name}
@@ -72,7 +72,7 @@ def installed(tmp_path: Path) -> Installed:
 
 @pytest.fixture
 def filled(installed: Installed) -> Installed:
-    register_backend(NAME, open_sqlite)
+    register_backend(NAME, open_naive)
     with smp_memory.open(installed.address) as memory:
         session = memory.create_session("review", user="ada")
         session.add_decision(DECISION, author="architect")
@@ -187,12 +187,22 @@ def test_git_is_not_asked_about_a_store_that_is_no_folder(filled: Installed) -> 
     assert "not in a git work tree" in filled.run("git", "setup", code=2)
 
 
-def test_mcp_server_answers(filled: Installed) -> None:
+def test_mcp_tools_read_and_write(filled: Installed) -> None:
     server = Server.__new__(Server)
     server.start([sys.executable, "-m", "smp_memory", "mcp"], filled.environment)
     with server:
         server.greet()
         assert "PostgreSQL" in str(server.data("recall", query="PostgreSQL for the orders of the shop"))
+        session = server.data("sessions", action="create", id="agents")["sessions"][0]["id"]
+        ref = server.data("remember", session=session, type="finding", text="The cache is never cleared")["id"]
+        assert server.data("recall", session=session, query="cleared cache")["items"][0]["id"] == ref
+        assert server.data("get", ids=[ref])["memories"][0]["text"] == "The cache is never cleared"
+        assert "cache" in server.data("context", session=session, task="clearing the cache")["text"]
+        assert server.data("update", action="resolve", id=ref, resolution="Cleared daily")["revision"] == 2
+        assert server.data("overview", session=session)["text"].startswith(f"Session {session}")
+        assert server.data("forget", ids=[ref])["count"] == 1
+        assert server.data("forget", action="restore", ids=[ref])["count"] == 1
+        assert server.data("sessions", action="show", id=session)["sessions"][0]["memories"] == 1
         assert server.leave() == 0
 
 

@@ -3,6 +3,7 @@ segment, in an archive or in the trash of sessions, and comes back as it was."""
 
 from __future__ import annotations
 
+import tempfile
 from typing import Any
 
 import pytest
@@ -13,7 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from smp_memory.files.layouts import NAMES
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.memory import Memory, open_memory
+from smp_memory.store.opening import register_backend
 from smp_memory.testing import FrozenClock
+from tests.backends.naive_store import NAME as NAIVE
+from tests.backends.naive_store import open_naive
 
 LIVE, ARCHIVED, DELETED = "live", "archived", "deleted"
 TEXTS = st.text("abcdefg ", min_size=1, max_size=60).filter(str.strip)
@@ -22,9 +26,10 @@ TEXTS = st.text("abcdefg ", min_size=1, max_size=60).filter(str.strip)
 class LifecycleMachine(RuleBasedStateMachine):
     """The model: the texts that were acknowledged, which of them are in the trash, and where the session is."""
 
-    @initialize(layout=st.sampled_from(NAMES))
+    @initialize(layout=st.sampled_from([*NAMES, NAIVE]))
     def begin(self, layout: str) -> None:
-        self.system = MemorySystem()
+        self.system = MemorySystem() if layout != NAIVE else None
+        self.folder = tempfile.TemporaryDirectory()
         self.clock = FrozenClock()
         self.memory = self.opened(layout)
         self.memory.create_session("s")
@@ -33,7 +38,8 @@ class LifecycleMachine(RuleBasedStateMachine):
         self.place = LIVE
 
     def opened(self, layout: str | None = None) -> Memory:
-        return open_memory("/store", layout=layout, system=self.system, clock=self.clock)
+        where = "/store" if self.system else f"{NAIVE}://{self.folder.name}/store"
+        return open_memory(where, layout=layout, system=self.system, clock=self.clock)
 
     def session(self) -> Any:
         """Opening an archived session brings it back."""
@@ -108,6 +114,7 @@ class LifecycleMachine(RuleBasedStateMachine):
         assert state == ("archived" if self.before == ARCHIVED else "active")
         self.place = self.before
 
+    @precondition(lambda self: self.system is not None)
     @rule(to=st.sampled_from(NAMES))
     def convert(self, to: str) -> None:
         self.memory = self.memory.convert(to)
@@ -145,11 +152,16 @@ class LifecycleMachine(RuleBasedStateMachine):
         assert all(record.text == self.texts[id] for id, record in here.items())
         assert session.validate().ok
 
+    def teardown(self) -> None:
+        if hasattr(self, "folder"):
+            self.folder.cleanup()
+
 
 @pytest.mark.timeout(300)
 def test_nothing_acknowledged_disappears() -> None:
     from hypothesis.stateful import run_state_machine_as_test
 
+    register_backend(NAIVE, open_naive)
     run_state_machine_as_test(
         LifecycleMachine,
         settings=settings(

@@ -19,9 +19,11 @@ from hypothesis import given, settings
 import smp_memory
 from smp_memory.search.path import search_index
 from smp_memory.search.query import Query
+from smp_memory.store.opening import register_backend
 from smp_memory.testing import FrozenClock
 from smp_memory.text.tokenizer import ParsedText, parse, spellings, terms
 from smp_memory.text.wildcards import is_loose, term_matcher
+from tests.backends import naive_store
 from tests.backends.naive_index import NaiveIndex
 from tests.crash.scenarios import depth
 
@@ -361,13 +363,12 @@ def opened(where: str) -> Iterator[smp_memory.Memory]:
         with smp_memory.open(":memory:", clock=clock, config={"search.semantic": "off"}) as memory:
             yield memory
         return
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        smp_memory.open(
-            Path(folder, "s"), clock=clock, config={"durability": "os", "search.semantic": "off"}
-        ) as memory,
-    ):
-        yield memory
+    register_backend(naive_store.NAME, naive_store.open_naive)
+    config = {"durability": "os", "search.semantic": "off"}
+    with tempfile.TemporaryDirectory() as folder:
+        address = f"{where}://{folder}/s" if where == naive_store.NAME else Path(folder, "s")
+        with smp_memory.open(address, clock=clock, config=config) as memory:
+            yield memory
 
 
 def run(where: str, tail: int, first: list[Any], second: list[Any], asked: list[dict[str, Any]]) -> None:
@@ -393,6 +394,7 @@ NEVER = 10**6
         pytest.param(":memory:", 3, (12, 300), id="memory-merged"),
         pytest.param("files", NEVER, (12, 300), id="files-tail"),
         pytest.param("files", 3, (8, 300), id="files-merged"),
+        pytest.param(naive_store.NAME, NEVER, (20, 300), id="naive"),
     ],
 )
 def test_query_finds_what_a_full_scan_finds(where: str, tail: int, examples: tuple[int, int]) -> None:

@@ -10,7 +10,7 @@ import pytest
 import smp_memory
 from smp_memory.health.doctor import CHECKS
 from smp_memory.store.opening import register_backend
-from tests.backends.sqlite_store import NAME, open_sqlite
+from tests.backends.naive_store import NAME, open_naive
 from tests.unit.health.sample_store import TOKEN, fill
 
 WITHOUT_REDACTION = {"privacy": {"redaction": {"enabled": False}}}
@@ -18,7 +18,7 @@ WITHOUT_REDACTION = {"privacy": {"redaction": {"enabled": False}}}
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[smp_memory.Memory]:
-    register_backend(NAME, open_sqlite)
+    register_backend(NAME, open_naive)
     with smp_memory.open(f"{NAME}://{tmp_path / 'store.db'}", config=WITHOUT_REDACTION) as memory:
         fill(memory)
         yield memory

@@ -284,9 +284,9 @@ def test_metrics_of_every_layout_are_complete(tmp_path: Path, layout: str) -> No
 
 def test_metrics_of_another_backend_are_complete(tmp_path: Path) -> None:
     from smp_memory.store.opening import register_backend
-    from tests.backends.sqlite_store import NAME, open_sqlite
+    from tests.backends.naive_store import NAME, open_naive
 
-    register_backend(NAME, open_sqlite)
+    register_backend(NAME, open_naive)
     with smp_memory.open(f"{NAME}://{tmp_path / 'store.db'}") as memory:
         memory.create_session("s1").add_decision("one")
         assert value(memory, "memory_entries_total", type="decision") == 1

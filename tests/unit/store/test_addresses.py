@@ -29,9 +29,9 @@ def test_folder_has_no_scheme(folder: str) -> None:
 
 
 def test_address_has_a_scheme_and_stays_as_it_is() -> None:
-    assert (scheme_of(ADDRESS), scheme_of("sqlite-test:///x"), scheme_of("postgresql+ssl://x")) == (
+    assert (scheme_of(ADDRESS), scheme_of("naive:///x"), scheme_of("postgresql+ssl://x")) == (
         "postgresql",
-        "sqlite-test",
+        "naive",
         "postgresql+ssl",
     )
     assert absolute(ADDRESS) == ADDRESS
