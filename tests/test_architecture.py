@@ -62,6 +62,7 @@ MAY_BE_LONGER = {
     "lifecycle/deletion.py": 500,
     "search/filters.py": 470,
     "privacy/redaction.py": 470,
+    "write/validation.py": 530,  # the checks of every field, and the warnings about typing errors
 }
 
 
@@ -262,7 +263,7 @@ def test_modules_do_not_import_each_other_in_cycles() -> None:
 
 # Both counts only become smaller: whoever removes some lowers the number. `python benchmarks/house.py --list late` shows them.
 LATE_IMPORTS_INSIDE_PACKAGES = 53
-MODULES_IN_CYCLES = 2  # late imports included
+MODULES_IN_CYCLES = 0  # late imports included
 
 
 def test_number_of_late_imports_inside_packages_does_not_grow() -> None:

@@ -34,7 +34,7 @@ from smp_memory.scope import Scope, file_features, join_workers, start_worker, u
 from smp_memory.session import SessionMemory
 from smp_memory.store.opening import examine, open_store, ram
 from smp_memory.trust import note_setting, note_settings, trust_as_it_is, trust_named
-from smp_memory.write import typos, validation
+from smp_memory.write import validation
 from smp_memory.write.operations import admit
 
 TYPE_CHECKING = False
@@ -265,7 +265,7 @@ class Memory:
         if config:
             note_settings(self._store, session_id, settings.stated_protection(session=True))
         session = SessionMemory(self, OpenSession(self.scope, files, author))
-        session.warnings = typos.session_warnings(context)
+        session.warnings = validation.session_warnings(context)
         session.redacted = log_metadata_redaction(self._store, to_text(now), session_id, author, removals)
         return session
 
