@@ -48,11 +48,6 @@ _WARNED = "warned_percent"  # in the notes of a session: the share of the quota 
 _notes: WeakKeyDictionary[SessionStore, dict[str, Any]] = WeakKeyDictionary()
 
 
-def process_notes(storage: SessionStore) -> dict[str, Any]:
-    """What this process knows of a session; all callers share it, as they share the object."""
-    return _notes.setdefault(storage, {})
-
-
 class _Once(Generic[T]):
     """An attribute that is computed when it is first read. No lock: a fork must not find one taken."""
 
@@ -116,6 +111,11 @@ class OpenSession:
     @property
     def store(self) -> Store:
         return self.store_scope.store
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What this process knows of the session; all callers share it, as they share the storage."""
+        return _notes.setdefault(self.files, {})
 
     def now(self) -> datetime:
         return self.store_scope.clock.now()
@@ -269,7 +269,7 @@ class OpenSession:
             if reached and operation.record is not None:
                 operation.record._add_notices((text,))
                 operation.warnings = (*operation.warnings, text)
-        notes = process_notes(files)
+        notes = self.notes
         if reached > notes.get(_WARNED, 0):
             event_log.emit(
                 "quota", event_log.WARNING, "quota_near", text, self.id, percent=reached, bytes=used, quota_bytes=quota
