@@ -28,7 +28,7 @@ from smp_memory.model.session_info import GLOBAL_SESSION, SessionInfo
 from smp_memory.model.storage_reports import ARCHIVED, DELETED, names_of
 from smp_memory.model.times import Clock, parse, to_moment, to_text
 from smp_memory.observe.incomplete import each_existing, report_once, report_settings
-from smp_memory.observe.tracing import observed
+from smp_memory.observe.telemetry import observed
 from smp_memory.privacy.settings import checked, clean_metadata, log_metadata_redaction
 from smp_memory.scope import Scope, file_features, join_workers, start_worker, unindexed_memories
 from smp_memory.session import SessionMemory

@@ -41,7 +41,7 @@ from smp_memory.model.rewrite_plan import RewritePlan
 from smp_memory.model.storage_reports import names_of
 from smp_memory.model.times import to_text
 from smp_memory.observe.incomplete import SESSION_GONE, each_existing, left_out
-from smp_memory.observe.tracing import observed
+from smp_memory.observe.telemetry import observed
 from smp_memory.privacy.settings import checked, clean_reason, count_kinds, redactor_even_if_off, redactor_of
 from smp_memory.privacy.visibility import entries_for
 from smp_memory.write import validation

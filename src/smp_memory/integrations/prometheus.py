@@ -18,13 +18,13 @@ from smp_memory.errors import InvalidFormat, SMPError, UserError, from_os_error
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
 from smp_memory.integrations.store_metrics import store_samples
-from smp_memory.observe.metrics import COUNTER, process_samples
+from smp_memory.observe.telemetry import COUNTER, process_samples
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
     from smp_memory.memory import Memory
-    from smp_memory.observe.metrics import MetricSamples
+    from smp_memory.observe.telemetry import MetricSamples
 
     Message = MutableMapping[str, Any]
 

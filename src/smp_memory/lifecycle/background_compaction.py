@@ -24,7 +24,7 @@ from smp_memory.errors import SMPError
 from smp_memory.lifecycle.compaction import compact
 from smp_memory.lifecycle.quota import Thresholds, compaction_target
 from smp_memory.model.times import EPOCH, to_moment, to_text
-from smp_memory.observe import event_log
+from smp_memory.observe import telemetry
 from smp_memory.scope import start_worker
 
 TYPE_CHECKING = False
@@ -65,7 +65,7 @@ def _compact_in_background(session: OpenSession) -> None:
         has_freed = bool(compact(session, target[1]))
     except (SMPError, OSError) as error:
         text = f"Session {session.id} could not be compacted: {error}"
-        event_log.emit("compaction", event_log.WARNING, "compaction_failed", text, session.id)
+        telemetry.emit("compaction", telemetry.WARNING, "compaction_failed", text, session.id)
     session.notes[_NEXT] = time.monotonic() + note_result(state, session.id, session.now(), has_freed)
 
 

@@ -20,7 +20,7 @@ from smp_memory.model.deletions import Deletion, Purged, Receipt, Restoration
 from smp_memory.model.storage_reports import names_of
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.observe.incomplete import each_existing
-from smp_memory.observe.tracing import observed
+from smp_memory.observe.telemetry import observed
 from smp_memory.privacy.fence import strip_reason
 from smp_memory.privacy.settings import clean_reason
 from smp_memory.search.query import SORT_NAMES, Query

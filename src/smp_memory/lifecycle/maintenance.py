@@ -41,7 +41,7 @@ from smp_memory.model.candidates import CandidateRequest
 from smp_memory.model.entry import BY_MAINTENANCE
 from smp_memory.model.storage_reports import DELETED, names_of
 from smp_memory.model.times import EPOCH, to_moment, to_text
-from smp_memory.observe.tracing import ObservedOperation, observe, observes
+from smp_memory.observe.telemetry import ObservedOperation, observe, observes
 from smp_memory.search.records import records as records_of
 from smp_memory.write.operations import Batch, Update
 

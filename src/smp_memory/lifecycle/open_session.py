@@ -12,9 +12,9 @@ from smp_memory.config.settings import REMOVE, WRITE
 from smp_memory.errors import SessionArchived, SessionCorrupt, SizeLimitExceeded, SMPError, StorageCorrupt
 from smp_memory.model.history import COLD
 from smp_memory.model.times import to_text
-from smp_memory.observe import event_log
+from smp_memory.observe import telemetry
 from smp_memory.observe.incomplete import report_settings
-from smp_memory.observe.tracing import observe, write_operation
+from smp_memory.observe.telemetry import observe, write_operation
 from smp_memory.privacy.settings import session_settings
 from smp_memory.scope import Scope
 from smp_memory.write.operations import Batch, Delete
@@ -172,7 +172,7 @@ class OpenSession:
             return
         if found:
             text = f"Session {self.id}: memories that another program had deleted were hidden."
-            event_log.emit("session", event_log.INFO, "recorded_deletions_hidden", text, self.id, memories=len(found))
+            telemetry.emit("session", telemetry.INFO, "recorded_deletions_hidden", text, self.id, memories=len(found))
 
     def _recorded_delete(self, recorded: RecordedDeletion) -> Operation:
         if self.redactor is None or recorded.reason is None:
@@ -271,8 +271,8 @@ class OpenSession:
                 operation.warnings = (*operation.warnings, text)
         notes = self.notes
         if reached > notes.get(_WARNED, 0):
-            event_log.emit(
-                "quota", event_log.WARNING, "quota_near", text, self.id, percent=reached, bytes=used, quota_bytes=quota
+            telemetry.emit(
+                "quota", telemetry.WARNING, "quota_near", text, self.id, percent=reached, bytes=used, quota_bytes=quota
             )
         notes[_WARNED] = reached
 

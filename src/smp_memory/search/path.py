@@ -23,7 +23,7 @@ from smp_memory.model.candidates import LATEST, NEWER, NOT_VALID, PROBLEMS, Cand
 from smp_memory.model.hits import Hit, Hits
 from smp_memory.model.statuses import last_successors
 from smp_memory.model.storage_reports import ARCHIVED
-from smp_memory.observe.tracing import QUERY, observes
+from smp_memory.observe.telemetry import QUERY, observes
 from smp_memory.scope import unindexed_memories
 from smp_memory.search.field_values import aggregate, with_computed
 from smp_memory.search.query import NEWEST, OLDEST, PRIORITY, RELEVANCE, SORT_NAMES, Query

@@ -29,7 +29,7 @@ from smp_memory.index.inspection import scrub
 from smp_memory.lifecycle.purge import PurgeNotes
 from smp_memory.model.ids import check
 from smp_memory.model.storage_reports import DELETED
-from smp_memory.observe import event_log
+from smp_memory.observe import telemetry
 from smp_memory.privacy.audit import AuditFile
 from smp_memory.store import archive_erasure, session_edits
 from smp_memory.store.archive_index import ArchiveIndex
@@ -229,7 +229,7 @@ def intend(store: FileStore, targets: dict[str, list[str]], begun: str = "") -> 
         store.state.write(ERASING, (json.dumps({"ids": targets, "begun": begun}) + "\n").encode(), durable=True)
     except (OSError, SMPError) as error:
         text = f"The state folder cannot be written ({error}). If this process dies, repeat the erasure."
-        event_log.emit("erasure", event_log.WARNING, "intent_not_stored", text)
+        telemetry.emit("erasure", telemetry.WARNING, "intent_not_stored", text)
 
 
 # -- verification

@@ -36,7 +36,7 @@ from smp_memory.integrations.web.pages import (
     trash,
 )
 from smp_memory.integrations.web.request import Inspector, PageRequest
-from smp_memory.observe import event_log
+from smp_memory.observe import telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -118,7 +118,7 @@ def _answer(answer: Page, request: PageRequest) -> Response:
 
 def _fault_page(request: PageRequest, error: Exception) -> Response:
     kind = type(error).__name__
-    event_log.emit("web", event_log.ERROR, "page_failed", f"A page of the inspector failed: {kind}.")
+    telemetry.emit("web", telemetry.ERROR, "page_failed", f"A page of the inspector failed: {kind}.")
     if os.environ.get("SMP_DEBUG"):
         import traceback
 
