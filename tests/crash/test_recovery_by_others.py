@@ -257,7 +257,20 @@ def write_transactions(store: Path, number: int, pipe: int) -> None:
 
 def import_everything() -> None:
     """Another user cannot read the folder of the interpreter, so nothing may be imported later."""
-    for part in ("files", "store", "lifecycle", "model", "policies", "privacy", "write", "search", "git"):
+    for part in (
+        "config",
+        "files",
+        "store",
+        "index",
+        "lifecycle",
+        "model",
+        "observe",
+        "privacy",
+        "text",
+        "write",
+        "search",
+        "git",
+    ):
         package = importlib.import_module(f"smp_memory.{part}")
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(found.name)

@@ -31,6 +31,7 @@ from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.observe.telemetry import CONTEXT, observes
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope, unindexed_memories
+from smp_memory.search.path import repeated_once
 from smp_memory.search.query import Query
 from smp_memory.search.ranking import uses_embeddings
 from smp_memory.text.tokenizer import without_signs
@@ -193,26 +194,31 @@ def _build(
         for history in histories.values()
         if request.visible_sessions.allows(name) and (record := history.record(name)) and viewer.sees(record)
     ]
-
-    index = scope.store.indexer
     by_meaning = bool(request.task) and uses_embeddings(Query({"text": without_signs(request.task or "")}, request.now))
-    with index.snapshot(all_sessions=True, by_meaning=by_meaning):
-        search = CandidateSearch(index, viewer, request)
-        candidates = search.collect()
-        unreadable = index.candidates(CandidateRequest(limit=0, fetch=[PROBLEMS])).problems
-        problems += [each for name in unreadable if request.visible_sessions.allows(name) for each in unreadable[name]]
-        lanes = ContextLanes(index, viewer, request, search, shared)
-        given = lanes.lanes(candidates)
-        if counter is None:
+
+    def select() -> tuple[str, list[ContextItem], CandidateSearch, list[Lane]]:
+        index = scope.store.indexer
+        if request.trace is not None:
+            request.trace.clear()
+        with index.snapshot(all_sessions=True, by_meaning=by_meaning):
+            search = CandidateSearch(index, viewer, request)
+            candidates = search.collect()
+            unreadable = index.candidates(CandidateRequest(limit=0, fetch=[PROBLEMS])).problems
+            allows = request.visible_sessions.allows
+            problems[:] = [each for name, found in unreadable.items() if allows(name) for each in found]
+            lanes = ContextLanes(index, viewer, request, search, shared)
+            given = lanes.lanes(candidates)
+            if counter is not None:  # the caller's code, which may be slow or fail: not while others wait for the index
+                return "", [], search, lanes.enough_for(given)
             text, chosen = _fit(given, request, search, count_tokens)
             if request.trace is not None:
                 request.trace.session, request.trace.floor = search.default_session, request.min_relevance
                 request.trace.finish(given, index, viewer)
-            return text, chosen, search
-        given = lanes.enough_for(given)
-    text, chosen = _fit(
-        given, request, search, counter
-    )  # the caller's code may be slow: not while others wait for the index
+            return text, chosen, search, []
+
+    text, chosen, search, lanes = repeated_once(select)
+    if counter is not None:
+        text, chosen = _fit(lanes, request, search, counter)
     return text, chosen, search
 
 

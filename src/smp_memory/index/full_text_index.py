@@ -134,6 +134,11 @@ class FullTextIndex:
         finally:
             mutex.release()
 
+    def distrust(self, error: BaseException) -> None:
+        """Discard the index if an error in a snapshot may come from values of a damaged one; the next call rebuilds it."""
+        if self._index is not None and self.feed.recovers(self._index, error):
+            self._index, self._searchers = None, {}  # it is closed
+
     def _leave(self) -> None:
         index, self._index, self._searchers = self._index, None, {}
         if index is not None:
@@ -355,5 +360,9 @@ class _Snapshot:
                 self._index.end(self._mutex)
                 raise
 
-    def __exit__(self, *_: object) -> None:
-        self._index.end(self._mutex)
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        try:
+            if error is not None:
+                self._index.distrust(error)
+        finally:
+            self._index.end(self._mutex)

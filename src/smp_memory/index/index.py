@@ -104,6 +104,7 @@ class Index:
             int, tuple[str, int]
         ] = {}  # name and last write of sessions by number, as far as they were asked for
         self.session_numbers: dict[str, int] = {}  # the numbers of these
+        self.filled: dict[str, bool] = {}  # whether tables that are empty in most stores have rows
 
     def close(self) -> None:
         self.rows.close()
@@ -130,6 +131,7 @@ class Index:
         self.text.refresh()
         self.sessions.clear()
         self.session_numbers.clear()
+        self.filled.clear()
 
     def count(self) -> int:
         """The number of memories, deleted ones included."""

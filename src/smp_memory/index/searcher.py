@@ -113,7 +113,6 @@ class Searcher:
         self._uncounted = pending
         self._read = read
         self._pending: dict[int, AccessCount] | None = None  # accesses that the index has not counted yet, by doc
-        self._filled: dict[str, bool] = {}  # tables that most stores have no rows in
         self._hidden: dict[int, bool] = {}  # by doc, of memories with a visibility of their own
         self._frequencies: dict[str, int] = {}
         self.relations = RelationGraph(index.rows, self.refs, None if viewer is None else self.visible)
@@ -121,9 +120,10 @@ class Searcher:
 
     def has(self, table: str) -> bool:
         """Whether a table that is empty in most stores has rows."""
-        if table not in self._filled:
-            self._filled[table] = self.rows.one(f"SELECT 1 FROM {table} LIMIT 1") is not None
-        return self._filled[table]
+        known = self.index.filled.get(table)
+        if known is None:
+            known = self.index.filled[table] = self.rows.one(f"SELECT 1 FROM {table} LIMIT 1") is not None
+        return known
 
     # -- names and docs
 
@@ -291,8 +291,9 @@ class Searcher:
             authors[number] = name_of(number)
         if self._pending is None:
             self._pending = self._uncounted.by_doc(self.rows)
-        if self._pending and not self._pending.keys().isdisjoint([row.doc for row in rows]):
-            rows = [self._with_pending(row) for row in rows]
+        pending = self._pending
+        if pending:
+            rows = [self._with_pending(row) if row.doc in pending else row for row in rows]
         bounded = conditions is not None and conditions.needs_rows
         found = [
             _candidate(

@@ -24,7 +24,7 @@ from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.observe.incomplete import memory_not_found
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
-from smp_memory.search.path import SearchRun, check, merged, search
+from smp_memory.search.path import SearchRun, check, merged, repeated_once, search
 from smp_memory.search.query import LIMIT, RELEVANCE
 from smp_memory.search.records import find
 from smp_memory.search.scoring import CANDIDATES
@@ -180,7 +180,7 @@ def _find_rank(explanation: Explanation, scope: Scope, query: Query) -> None:
         elif not explanation.reasons:
             explanation.reasons.append("not among the hits")
         return
-    found = _hits(explanation, query, scope)
+    found = repeated_once(lambda: _hits(explanation, query, scope))
     hits, is_whole = found
     place = next((place for place, hit in enumerate(hits) if hit.record.ref == explanation.ref), None)
     if place is not None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from smp_memory.errors import QueryTimeout
+from smp_memory.errors import QueryTimeout, SMPError
 from smp_memory.model.candidates import LATEST, NEWER, NOT_VALID, PROBLEMS, CandidateRequest, Candidates, FoundRecords
 from smp_memory.model.hits import Hit, Hits
 from smp_memory.model.statuses import last_successors
@@ -36,8 +36,8 @@ from smp_memory.text.tokenizer import parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-    from typing import Any
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from typing import Any, TypeVar
 
     from smp_memory.model.decay import Policy
     from smp_memory.model.hits import LeftOut
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from smp_memory.search.port import SearchIndex
     from smp_memory.search.ranking import Ranked
 
+    T = TypeVar("T")
     Page = list[tuple[Ranked, Record]]
 
 _ALL = 1 << 30
@@ -121,6 +122,27 @@ def search_index(
     ignores_missing: bool = False,
 ) -> Hits:
     """One page of hits. `among`: only these memories are searched; `ignores_missing`: not all sessions of the query are in the index."""
+    return repeated_once(lambda: _search_once(query, index, policy, viewer, among, ignores_missing))
+
+
+def repeated_once(work: Callable[[], T]) -> T:
+    """Run work that reads a snapshot of an index; once more if it fails, because a damaged index was then discarded."""
+    try:
+        return work()
+    except (SMPError, OSError):
+        raise
+    except Exception:
+        return work()
+
+
+def _search_once(
+    query: Query,
+    index: SearchIndex,
+    policy: Policy,
+    viewer: Viewer | None,
+    among: Collection[str] | None,
+    ignores_missing: bool,
+) -> Hits:
     with index.snapshot():
         run = SearchRun(query, index, policy, viewer, among)
         run.request.ignores_missing = ignores_missing

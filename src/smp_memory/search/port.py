@@ -58,7 +58,8 @@ class SearchIndex(Protocol):
         A later call that asks for other sessions, or by meaning, may have to catch up again, which begins another state. `all_sessions` and
         `by_meaning` say at once that this will happen.
 
-        Other threads may have to wait meanwhile: code of callers does not belong into it.
+        An error inside of the block that is no SMPError may come from values of a damaged index: it is discarded, and a second attempt sees a
+        rebuilt one (`smp_memory.search.path.repeated_once`). Other threads may have to wait meanwhile: code of callers does not belong into it.
         """
 
     def candidates(self, request: CandidateRequest) -> Candidates:

@@ -182,13 +182,15 @@ class CandidateScores:
         self._scale, self._nearest = most or 1.0, nearest
         turns = [each for each in candidates if each.traits & ROLE]
         scale = self._scale
-        self._texts = _by_position([(each.session, each.position, each.match / scale) for each in turns])
-        self._meanings: dict[str, dict[int, float]] = {}
-        if nearest:
-            self._meanings = _by_position([(each.session, each.position, each.meaning / nearest) for each in turns])
+        self._texts, self._best_texts = _by_session(
+            [(each.session, each.position, each.match / scale) for each in turns]
+        )
+        self._meanings, self._best_meanings = (
+            _by_session([(each.session, each.position, each.meaning / nearest) for each in turns])
+            if nearest
+            else ({}, {})
+        )
         self._asking = {(each.session, each.position) for each in turns if each.traits & ASKS}
-        self._best_texts = _best_of_sessions(self._texts)
-        self._best_meanings = _best_of_sessions(self._meanings)
         whole = (TEXT + CONTEXT + SESSION) * (1 + MEANING * bool(nearest))
         whole += AUTHOR * bool(signals.authors) + TIME * bool(signals.ranges)
         self._shares = TEXT / whole, CONTEXT / whole, SESSION / whole, AUTHOR / whole, TIME / whole
@@ -316,25 +318,23 @@ class CandidateScores:
         return iter(self.between(0, len(self)))
 
 
-def _by_position(signals: Iterable[tuple[str, int, float]]) -> dict[str, dict[int, float]]:
-    """Signals of turns, by session and position."""
+def _by_session(
+    signals: Iterable[tuple[str, int, float]],
+) -> tuple[dict[str, dict[int, float]], dict[str, tuple[float, int]]]:
+    """Signals of turns by session and position, and the best one of each session with its position; of equals the first one."""
     found: dict[str, dict[int, float]] = {}
+    best: dict[str, tuple[float, int]] = {}
     for session, position, signal in signals:
         turns = found.get(session)
         if turns is None:
             found[session] = {position: signal}
+            best[session] = signal, position
         else:
             turns[position] = signal
-    return found
-
-
-def _best_of_sessions(signals: dict[str, dict[int, float]]) -> dict[str, tuple[float, int]]:
-    """The best signal of each session and its position; of equals the first one."""
-    best: dict[str, tuple[float, int]] = {}
-    for session, turns in signals.items():
-        most = max(turns.values())
-        best[session] = most, min([at for at, signal in turns.items() if signal == most])
-    return best
+            most, at = best[session]
+            if signal > most or (signal == most and position < at):
+                best[session] = signal, position
+    return found, best
 
 
 def _nearness(created: int, ranges: list[tuple[int, int]]) -> float:
