@@ -1,6 +1,6 @@
 """Cost of compaction, archives, deletion, erasure and maintenance, each beside a raw probe of the machine.
 
-    python benchmarks/lifecycle.py [--quick] [--markdown docs/benchmarks-forgetting.md]
+    python benchmarks/lifecycle.py [--quick] [--markdown docs/speed.md]
 
 is the same as `./dev bench` with `--only` for each of these figures.
 """

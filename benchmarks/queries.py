@@ -159,8 +159,14 @@ class Filled:
 
     def sizes(self) -> tuple[int, int]:
         """Bytes of the index and of the files."""
-        folder = os.path.join(self.root, ".smp", "index")
-        index = sum(os.path.getsize(os.path.join(at, name)) for at, _, names in os.walk(folder) for name in names)
+        state = os.path.join(os.environ["SMP_STATE_DIR"], "stores")
+        folders = [
+            os.path.join(state, name, "index")
+            for name in os.listdir(state)
+            if name.startswith(f"{os.path.basename(self.root)}-")
+        ]
+        files = [os.path.join(at, name) for folder in folders for at, _, names in os.walk(folder) for name in names]
+        index = sum(map(os.path.getsize, files))
         return index, sum(sample_data.data_files(self.root).values())
 
 

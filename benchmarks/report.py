@@ -1,4 +1,4 @@
-"""Results as a table on the terminal, as docs/benchmarks.md and as JSON."""
+"""Results as a table on the terminal, as docs/speed.md and as JSON."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import asdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from timing import Row
 
 HEAD = ("figure", "case", "target", "measured", "raw", "ratio", "met")
@@ -63,7 +65,7 @@ _HOW = {
     ),
     "newest 20, p50": "Filters without words. The figure asked for is that of a million memories.",
     "index build": "`memory.reindex()` on a store that is not cached, once.",
-    "index against files": "All bytes of `.smp/index` against the session files.",
+    "index against files": "All bytes of the index against the session files.",
     "catch up with 1,000 foreign writes": "Another process's `add_many`, then one query here.",
     "first answer of a new process": "Import, open, one question, from the start of the process to its end.",
     "index build with meaning": "`memory.reindex()` with the vectors of all memories.",
@@ -139,31 +141,37 @@ def verdict(rows: list[Row]) -> str:
     return text + (" Missed: " + "; ".join(missed) + "." if missed else "")
 
 
-def markdown(rows: list[Row], facts: dict[str, str], quick: bool, image: str = "") -> str:
-    lines = ["# Benchmarks", "", "Made by `benchmarks/run.py`; do not edit by hand. Repeat it with:", ""]
-    lines += [f"    {facts['command']}", ""]
-    if quick:
-        lines += [
-            "**A quick run: smaller sessions, few rounds. Its figures prove nothing but that the harness works.**",
-            "",
-        ]
-    lines += [f"- {name}: {value}" for name, value in facts.items() if name != "command"]
-    lines += ["", verdict(rows), ""]
-    lines += [
-        "What is compared runs in small alternating rounds in the same minutes; a ratio is the median of the rounds' own "
-        "ratios, so it need not be exactly the quotient of the two medians beside it. Texts are made up, English, about "
-        "430 bytes in the mean. Rows without a target are for information.",
-        "",
-        "Groups: [writing](benchmarks.md), [finding](benchmarks-finding.md), [forgetting](benchmarks-forgetting.md), "
-        "[agents](benchmarks-agents.md), [people](benchmarks-people.md); quality of retrieval is in [benchmarks-retrieval.md](benchmarks-retrieval.md), redaction in [privacy.md](privacy.md#what-it-costs).",
-    ]
+_INTRODUCTION = """# Speed
+
+Made by `benchmarks/run.py`; do not edit by hand. A run replaces the sections of the groups that it measured.
+
+What is compared runs in small alternating rounds in the same minutes; a ratio is the median of the rounds' own ratios, so it need not be exactly the quotient of the two medians
+beside it. Texts are made up, English, about 430 bytes in the mean. Rows without a target are for information. How well memories are found: [quality.md](quality.md). The cost of
+redaction: [privacy.md](privacy.md#what-it-costs).
+"""
+_QUICK = "**A quick run: smaller sessions, few rounds. Its figures prove nothing but that the harness works.**"
+
+
+def section(group: str, rows: list[Row], facts: dict[str, str], quick: bool, image: str = "") -> str:
+    """The section of one group of figures."""
+    lines = [f"## {group.capitalize()}", "", f"    {facts['command']}", ""]
+    lines += [_QUICK, ""] if quick else []
+    lines += ["; ".join(f"{name}: {value}" for name, value in facts.items() if name != "command") + ".", ""]
+    lines += [verdict(rows)]
     lines += ["", f"![The cost of a query against the size of the store]({image})"] if image else []
     for figure in dict.fromkeys(row.figure for row in rows):
-        mine = [row for row in rows if row.figure == figure]
-        lines += ["", f"## {figure[:1].upper()}{figure[1:]}", "", _HOW.get(figure, ""), ""]
-        lines += ["| case | target | measured | raw | ratio | met | more |", "|---|--:|--:|--:|--:|---|---|"]
-        lines += ["| " + " | ".join((*cells(row)[1:], details(row))) + " |" for row in mine]
+        lines += ["", f"### {figure[:1].upper()}{figure[1:]}", ""]
+        lines += [_HOW[figure], ""] if figure in _HOW else []
+        lines += ["| case | target | measured | raw | ratio | met |", "|---|--:|--:|--:|--:|---|"]
+        lines += ["| " + " | ".join(cells(row)[1:]) + " |" for row in rows if row.figure == figure]
     return "\n".join(lines) + "\n"
+
+
+def page(before: str, sections: dict[str, str], groups: Iterable[str]) -> str:
+    """The page with these sections; those of other groups stay as they are in the page before."""
+    kept = {each.split("\n", 1)[0].lower(): f"## {each.rstrip()}\n" for each in before.split("\n## ")[1:]}
+    known = {**kept, **sections}
+    return "\n".join([_INTRODUCTION, *(known[group] for group in groups if group in known)])
 
 
 def as_json(rows: list[Row], facts: dict[str, str]) -> str:

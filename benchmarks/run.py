@@ -111,7 +111,11 @@ def arguments(words: list[str]) -> argparse.Namespace:
         "--folder", default=".", help="where the stores are made for the time of the run (default: here)"
     )
     parser.add_argument("--json", metavar="FILE", help="write the results as JSON")
-    parser.add_argument("--markdown", metavar="FILE", help="write the report, usually docs/benchmarks.md")
+    parser.add_argument(
+        "--markdown",
+        metavar="FILE",
+        help="write the sections of the measured groups into this page, usually docs/speed.md",
+    )
     return parser.parse_args(words)
 
 
@@ -123,11 +127,28 @@ def measure_all(names: list[str], plan: Plan) -> tuple[list[Row], list[str]]:
         print(f"{name}: {(FIGURES[name].__doc__ or '').splitlines()[0]}", file=sys.stderr)
         try:
             for row in FIGURES[name](plan):
+                row.group = next(group for group, figures in GROUPS.items() if name in figures)
                 rows.append(row)
         except Exception as error:
             traceback.print_exc()
             errors.append(f"{name}: {type(error).__name__}: {error}")
     return rows, errors
+
+
+def write_page(path: str, rows: list[Row], facts: dict[str, str], quick: bool) -> None:
+    drawn = growth_chart.growth(rows)
+    image = os.path.splitext(path)[0] + ".svg" if drawn else ""
+    sections = {}
+    for group in dict.fromkeys(row.group for row in rows):
+        shown = os.path.basename(image) if group == "finding" else ""
+        sections[group] = report.section(group, [row for row in rows if row.group == group], facts, quick, shown)
+    before = ""
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            before = file.read()
+    report.write(path, report.page(before, sections, GROUPS))
+    if image:
+        report.write(image, drawn)
 
 
 def main(words: list[str]) -> int:
@@ -141,6 +162,9 @@ def main(words: list[str]) -> int:
     folder = tempfile.mkdtemp(prefix=".smp-bench-", dir=chosen.folder)
     try:
         report.write_quietly(os.path.join(folder, ".gitignore"), "*\n")
+        os.environ["SMP_STATE_DIR"] = os.path.join(
+            os.path.abspath(folder), "state"
+        )  # nothing is left in the user's state
         names = [name for word in chosen.only or GROUPS for name in GROUPS.get(word, [word])]
         rows, errors = measure_all(names, Plan(os.path.abspath(folder), chosen.quick))
     finally:
@@ -152,11 +176,7 @@ def main(words: list[str]) -> int:
     if chosen.json:
         report.write(chosen.json, report.as_json(rows, facts))
     if chosen.markdown:
-        drawn = growth_chart.growth(rows)
-        image = os.path.splitext(chosen.markdown)[0] + ".svg" if drawn else ""
-        report.write(chosen.markdown, report.markdown(rows, facts, chosen.quick, os.path.basename(image)))
-        if image:
-            report.write(image, drawn)
+        write_page(chosen.markdown, rows, facts, chosen.quick)
     return 1 if errors else 0  # a missed target is a result, not an error
 
 

@@ -49,6 +49,7 @@ class Row:
     ratio: float | None = None
     target: Target | None = None
     details: dict[str, Any] = field(default_factory=dict)
+    group: str = ""  # the section of the report
 
     @property
     def met(self) -> bool | None:

@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "src"))  # the code besid
 
 import smp_memory  # noqa: E402
 from smp_memory import errors  # noqa: E402
-from smp_memory.config_schema import SETTINGS, Setting  # noqa: E402
+from smp_memory.config.schema import SETTINGS, Setting  # noqa: E402
 from smp_memory.files.disk import Disk  # noqa: E402
 from smp_memory.files.layouts import NAMES, layout_named  # noqa: E402
 from smp_memory.files.layouts.layout import OVERVIEW_FILES  # noqa: E402

@@ -1,6 +1,5 @@
 """Writes docs/reference/ and docs/decisions.md from the code and the records: `python docs/make_reference.py`.
 
-- `reference/cli.md`: every command with its arguments, from the parsers and docstrings of `smp_memory.cli`;
 - `reference/api.md`: every public class and method with signature and docstring, by introspection;
 - `decisions.md`: the list of the architecture decision records.
 
@@ -9,7 +8,6 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import os
 import re
@@ -21,116 +19,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "src"))  # the code beside these docs, installed or not
 
 import smp_memory  # noqa: E402
-from smp_memory import errors, options  # noqa: E402
-from smp_memory.cli.arguments import build_parser  # noqa: E402
-from smp_memory.cli.commands import GROUPS  # noqa: E402
+from smp_memory import errors  # noqa: E402
 from smp_memory.global_memory import GlobalMemory  # noqa: E402
+from smp_memory.model import options  # noqa: E402
 from smp_memory.model.hits import Hit, Hits  # noqa: E402
 from smp_memory.model.record import Records  # noqa: E402
 from smp_memory.search.records import Snapshot  # noqa: E402
 
 _NOTE = "<!-- Made by docs/make_reference.py from the code. Do not edit. -->\n"
-_EVERY_COMMAND = "options for every command"
-
-# -- the command line
-
-
-def cli_page() -> str:
-    """Every command, group by group, with the options that all of them take once at the top."""
-    parts = [
-        "# Command line reference\n",
-        _NOTE,
-        "Every command and option, as `smp COMMAND --help` shows them. [cli.md](../cli.md) explains them by task.\n",
-    ]
-    parts += [f"- **{title}**: {' · '.join(_link(name) for name in commands)}" for title, commands in _groups()]
-    parts += ["", "## Options for every command\n", "They may come before or after the command.\n"]
-    parts += _option_tables(next(iter(dict(_groups()).values())), only_common=True)
-    for title, commands in _groups():
-        parts.append(f"## {title}\n")
-        parts += [line for name in commands for line in _command(name)]
-    return "\n".join(parts).rstrip() + "\n"
-
-
-def _groups() -> list[tuple[str, list[str]]]:
-    return [(title, list(commands)) for title, commands in GROUPS]
-
-
-def _link(name: str) -> str:
-    return f"[{name}](#smp-{name.replace(' ', '-')})"
-
-
-def _option_tables(names: list[str], *, only_common: bool) -> list[str]:
-    parser, _ = build_parser(names[0])
-    return [line for group in _argument_groups(parser, common=only_common) for line in _table(*group)]
-
-
-def _argument_groups(parser: argparse.ArgumentParser, *, common: bool) -> Iterator[tuple[str, list[argparse.Action]]]:
-    for group in parser._action_groups:
-        shown = [
-            action
-            for action in group._group_actions
-            if action.help != argparse.SUPPRESS and "-h" not in action.option_strings
-        ]
-        if shown and (group.title == _EVERY_COMMAND) == common:
-            yield group.title or "", shown
-
-
-def _command(name: str) -> Iterator[str]:
-    parser, _ = build_parser(name)
-    yield f"### smp {name}\n"
-    yield from _paragraphs(parser.description or "")
-    yield f"**Usage**: `{_usage(parser)}`\n"
-    for title, actions in _argument_groups(parser, common=False):
-        yield from _table(title, actions)
-    examples = (parser.epilog or "").partition("Examples:")[2].strip("\n")
-    if examples:
-        yield "```sh\n" + "\n".join(line.strip() for line in examples.splitlines() if line.strip()) + "\n```\n"
-
-
-def _usage(parser: argparse.ArgumentParser) -> str:
-    """Name, arguments and the number of options; the options follow in tables."""
-    words = [parser.prog]
-    words += [
-        _argument(action)
-        for action in parser._actions
-        if not action.option_strings and action.help != argparse.SUPPRESS
-    ]
-    own = [
-        action for title, group in _argument_groups(parser, common=False) for action in group if action.option_strings
-    ]
-    return " ".join([*words, *(["[OPTIONS]"] if own else [])])
-
-
-def _argument(action: argparse.Action) -> str:
-    name = _metavar(action)
-    return {"*": f"[{name} …]", "?": f"[{name}]", "+": f"{name} [{name} …]"}.get(str(action.nargs), name)
-
-
-def _metavar(action: argparse.Action) -> str:
-    if action.choices is not None and action.metavar is None:
-        return "{" + ",".join(map(str, action.choices)) + "}"
-    return str(action.metavar or action.dest.upper())
-
-
-def _table(title: str, actions: list[argparse.Action]) -> Iterator[str]:
-    kind = "argument" if all(not action.option_strings for action in actions) else "option"
-    yield f"| {kind if title in ('options', 'positional arguments', _EVERY_COMMAND) else title} | meaning |\n|---|---|"
-    for action in actions:
-        yield f"| {_names(action)} | {_cell(_help(action))} |"
-    yield ""
-
-
-def _names(action: argparse.Action) -> str:
-    if not action.option_strings:
-        return f"`{_metavar(action)}`"
-    value = "" if action.nargs == 0 else f" {_metavar(action)}"
-    return ", ".join(f"`{name}{value}`" for name in action.option_strings)
-
-
-def _help(action: argparse.Action) -> str:
-    text = action.help or ""
-    return text % {**vars(action), "prog": "smp"} if "%" in text else text
-
 
 # -- the API
 
@@ -309,7 +205,6 @@ def _cell(text: str) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "docs/reference/cli.md": cli_page,
     "docs/reference/api.md": api_page,
     "docs/decisions.md": decisions_page,
 }

@@ -13,7 +13,7 @@ from typing import Any
 import smp_memory
 from smp_memory.memory import Memory
 from smp_memory.session import SessionMemory
-from smp_memory.testing.contract.fixture import MINIMAL
+from tests.contract.fixture import MINIMAL
 
 SESSION = "s1"
 Operation = Callable[[Memory, SessionMemory], Any]

@@ -5,8 +5,8 @@ every question with yes is assumed. A block that cannot run here has the comment
 plain text that holds commands needs the same comment. Lines of `sh` that are nothing but a call of `smp` run in this process,
 all others in a shell.
 
-`docs/cli.md` and `docs/reference/cli.md` speak of memories that exist nowhere; their commands are parsed only
-(`tests/test_docs.py` runs those of `docs/cli.md` and forgives that an id is missing).
+`docs/cli.md` speaks of memories that exist nowhere; its commands are parsed only (`tests/test_docs.py` runs them and
+forgives that an id is missing).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from smp_memory.cli.main import main
 from tests.unit.bmad import projects
 
 ROOT = Path(__file__).parents[1]
-PARSED_ONLY = {"docs/cli.md", "docs/reference/cli.md"}
+PARSED_ONLY = {"docs/cli.md"}
 CONTINUED = {
     "docs/finding.md",
     "docs/agents.md",

@@ -11,14 +11,14 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp_memory import errors
-    from smp_memory.agent_memory import AgentMemory
+    from smp_memory.agents.agent_memory import AgentMemory
+    from smp_memory.agents.party import Party
     from smp_memory.context.builder import Context
-    from smp_memory.integrations.macp_manager import ContextManager
-    from smp_memory.integrations.workflow import Workflow
+    from smp_memory.integrations.bmad.macp import ContextManager
+    from smp_memory.integrations.bmad.workflow import Workflow
     from smp_memory.memory import Memory
     from smp_memory.memory import open_memory as open
     from smp_memory.model.record import Record
-    from smp_memory.party import Party
     from smp_memory.privacy.anonymisation import Placeholders
     from smp_memory.session import SessionMemory
     from smp_memory.write.path import Transaction
@@ -47,11 +47,11 @@ _HOMES = {
     "Transaction": ("smp_memory.write.path", "Transaction"),
     "Record": ("smp_memory.model.record", "Record"),
     "Placeholders": ("smp_memory.privacy.anonymisation", "Placeholders"),
-    "AgentMemory": ("smp_memory.agent_memory", "AgentMemory"),
+    "AgentMemory": ("smp_memory.agents.agent_memory", "AgentMemory"),
     "Context": ("smp_memory.context.builder", "Context"),
-    "ContextManager": ("smp_memory.integrations.macp_manager", "ContextManager"),
-    "Party": ("smp_memory.party", "Party"),
-    "Workflow": ("smp_memory.integrations.workflow", "Workflow"),
+    "ContextManager": ("smp_memory.integrations.bmad.macp", "ContextManager"),
+    "Party": ("smp_memory.agents.party", "Party"),
+    "Workflow": ("smp_memory.integrations.bmad.workflow", "Workflow"),
 }
 
 

@@ -9,6 +9,7 @@ After a session is started, restored or imported, earlier writes to other sessio
 
 from __future__ import annotations
 
+from smp_memory import lifecycle
 from smp_memory.errors import SMPError, UserError
 from smp_memory.model.session_info import GLOBAL_SESSION
 
@@ -29,7 +30,7 @@ def current_session(memory: Memory, how: str = "--session ") -> str | None:
 
     window = timedelta(hours=RECENT_HOURS)
     found = sorted(
-        ((_files_written(memory, name), name) for name in memory.store.session_ids() if name != GLOBAL_SESSION),
+        ((each.written, each.session) for each in memory.store.sessions() if each.session != GLOBAL_SESSION),
         reverse=True,
     )
     # a file is written when a memory is, so only sessions whose files are about as new as the newest need a closer look
@@ -49,10 +50,6 @@ def current_session(memory: Memory, how: str = "--session ") -> str | None:
     return chosen
 
 
-def _files_written(memory: Memory, name: str) -> datetime:
-    return memory.store.written_at(name)
-
-
 def _just_started(memory: Memory, recent: dict[str, datetime]) -> bool:
     """Whether the session with the newest files was started after all others were written; costs no index."""
     first, *others = recent
@@ -61,12 +58,11 @@ def _just_started(memory: Memory, recent: dict[str, datetime]) -> bool:
 
 
 def _last_writes(memory: Memory, recent: dict[str, datetime]) -> dict[str, Writes]:
-    from smp_memory.lifecycle.session_states import Writes, last_writes
-
+    states = lifecycle.session_states
     try:
-        return last_writes(memory.store, list(recent))
+        return states.last_writes(memory.store, list(recent))
     except SMPError:  # a session was just archived, or the index cannot be used
-        return {name: Writes(written, None) for name, written in recent.items()}
+        return {name: states.Writes(written, None) for name, written in recent.items()}
 
 
 def _listed(names: list[str]) -> str:

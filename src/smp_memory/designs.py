@@ -20,14 +20,15 @@ from typing import TYPE_CHECKING, Any
 from smp_memory.discovery import is_store
 from smp_memory.errors import Corrupt, InvalidRecord, LockTimeout, MemoryNotFound, SizeLimitExceeded, SMPError
 from smp_memory.memory import open_memory
-from smp_memory.model import ids
+from smp_memory.model.ids import scheme_of
 from smp_memory.model.reports import Stats
+from smp_memory.model.storage_reports import ARCHIVED, LIVE
 from smp_memory.session import SessionMemory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from smp_memory.agent_memory import AgentMemory
+    from smp_memory.agents.agent_memory import AgentMemory
     from smp_memory.memory import Memory
     from smp_memory.model.hits import Hits, Related
     from smp_memory.model.record import Record
@@ -134,7 +135,7 @@ class MemoryManager:
             where, layout = given.pop(name), layout or _ROOTS[name]
         for name in [name for name in given if name in _HALF_LIFE]:
             given["config"] = {**(given.get("config") or {}), "decay_config": {"half_life_hours": given.pop(name)}}
-        is_known = where is not None and os.path.isdir(where) and is_store(os.fspath(where))
+        is_known = where is not None and (scheme_of(str(where)) or is_store(os.fspath(where)))
         self.memory: Memory = open_memory(where, layout=None if is_known else layout, **given)
         self._current: SessionMemory | None = None
 
@@ -144,9 +145,9 @@ class MemoryManager:
         return session if isinstance(session, SessionMemory) else self.memory.session(session)
 
     def _is_session(self, given: Any) -> bool:
-        store = self.memory.store
-        is_id = isinstance(given, str) and ids.is_valid(given)
-        return isinstance(given, SessionMemory) or (is_id and (store.has_session(given) or store.is_archived(given)))
+        if not isinstance(given, str):
+            return isinstance(given, SessionMemory)
+        return any(each.has_memories for each in self.memory.store.sessions(LIVE, ARCHIVED, id=given))
 
     def _at(self, args: tuple[Any, ...], least: int, most: int | None = None) -> tuple[SessionMemory, tuple[Any, ...]]:
         """The session of a call, and its other arguments, of which there are from `least` to `most`."""

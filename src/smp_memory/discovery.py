@@ -3,7 +3,7 @@
 The nearest store is searched upwards, as git searches `.git`, in `.bmad/memory`, `.bmad/sessions` or `memory`. A store is a folder whose
 `config.json` names a layout or has the form of a design's configuration, or one with sessions in the form of the design that has
 its place there. Nothing is created or changed, and no link is followed below the folder that is examined.
-Only `os` and `smp_memory.ownership` are loaded unless there is something to read, because hooks call this at every prompt.
+Only `os` and `smp_memory.files.ownership` are loaded unless there is something to read, because hooks call this at every prompt.
 `in_nearest_store` opens a session by its id alone, for `SessionMemory("review")`; it creates the store if there is none:
 that of design 000, `.bmad/sessions` with the layout `single`.
 """
@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import os
 
-from smp_memory.errors import InvalidConfig, SessionExists, SessionNotFound
+from smp_memory.errors import InvalidConfig, SessionExists, SessionNotFound, StorageCorrupt, StoreNotFound
+from smp_memory.files.ownership import config_bytes, is_ours
 from smp_memory.model import ids
-from smp_memory.ownership import config_bytes, is_ours
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,12 +30,14 @@ _GLOBAL_FILES = frozenset(("cross-session-preferences.yaml", "learned-patterns.y
 
 
 class Discovery:
-    """The result of a search: the root of a store, whether it is ours, and the folder at which the search ended."""
+    """The result of a search: the address of a store, whether it is ours, and the folder at which the search ended."""
 
     __slots__ = ("folder", "is_ours", "root")
 
     def __init__(self, root: str | None, is_ours: bool, folder: str) -> None:
-        self.root = root  # None: there is no store
+        self.root = (
+            root  # a folder, or the address that `SMP_ROOT` has, whether or not it exists; None: there is no store
+        )
         self.is_ours = is_ours  # it belongs to this user, or to the owner of the folder in which the search began
         self.folder = folder  # without a store: the nearest folder with a `.bmad` in it, else the topmost folder
 
@@ -46,8 +48,8 @@ def discovery(
     """Find the store for work in a folder. `SMP_ROOT` in `environ` names it; with `layout` only the places of that layout count."""
     named = environ.get("SMP_ROOT") if environ is not None else None
     if named:
-        root = os.path.abspath(named)
-        return Discovery(root if is_store(root) else None, True, root)
+        root = absolute(named)
+        return Discovery(root if ids.scheme_of(root) or is_store(root) else None, True, root)
     first = folder = os.path.realpath(start or os.getcwd())  # resolved, so that only parts below it can be links
     while True:
         found = store_in(folder, layout)
@@ -59,10 +61,17 @@ def discovery(
         folder = parent
 
 
+def absolute(named: str) -> str:
+    """The address of a store that a user named: a folder as an absolute path, any other address as it is."""
+    return named if ids.scheme_of(named) else os.path.abspath(named)
+
+
 def is_named(root: str, environ: Mapping[str, str]) -> bool:
     """Whether `SMP_ROOT` names this store. The user chose it there, so it is trusted."""
     named = environ.get("SMP_ROOT")
-    return named is not None and named != "" and os.path.realpath(named) == os.path.realpath(root)
+    if not named or ids.scheme_of(named):
+        return bool(named) and ids.without_password(str(named)) == ids.without_password(root)
+    return os.path.realpath(named) == os.path.realpath(root)
 
 
 def folder_of_store(root: str) -> str:
@@ -117,8 +126,6 @@ def _stores_in(folder: str, layout: str | None) -> list[str]:
 
 def find_root(layout_name: str | None, start: str | None = None) -> str:
     """The root of the nearest store, or the place for a new one in the nearest `.bmad`. Another user's store must be named explicitly."""
-    from smp_memory.errors import StoreNotFound
-
     found = discovery(start, layout=layout_name)
     if found.root is not None:
         if found.is_ours:
@@ -143,8 +150,6 @@ def reject_linked_root(root: str) -> str:
     folder = os.path.dirname(root)
     for path in (folder, root) if os.path.basename(folder) == ".bmad" else (root,):
         if os.path.islink(path) and not is_store(root):
-            from smp_memory.errors import StorageCorrupt
-
             raise StorageCorrupt(
                 f"{path} is a link, which may have come with the project and may lead anywhere. To use it, name the folder: --root.",
                 path=path,

@@ -24,6 +24,7 @@ from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
 from smp_memory.privacy.visibility import Viewer
+from smp_memory.scope import unindexed_memories
 
 if TYPE_CHECKING:
     from smp_memory.memory import Memory
@@ -59,7 +60,7 @@ class GlobalMemory:
     @property
     def exists(self) -> bool:
         """Whether anything was ever written to it."""
-        return self._memory.store.has_session(GLOBAL_SESSION)
+        return bool(self._memory.store.sessions(id=GLOBAL_SESSION))
 
     @property
     def session(self) -> SessionMemory:
@@ -89,7 +90,7 @@ class GlobalMemory:
         """Records of the session `global`, and those in shared files of the designs whose key it does not have."""
         records = self._own(type)
         keys = {(record.category, record.key) for record in records} if type == "preference" else set()
-        histories = self._memory.store.unindexed_memories([GLOBAL_SESSION]).get(GLOBAL_SESSION, {}).values()
+        histories = unindexed_memories(self._memory.store, [GLOBAL_SESSION]).get(GLOBAL_SESSION, {}).values()
         shared: list[Any] = [history.record(GLOBAL_SESSION) for history in histories if history.first.type == type]
         others = [each for each in shared if type != "preference" or (each.category, each.key) not in keys]
         return [*others, *records]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from smp_memory import analytics, context, exchange, lifecycle, search
-from smp_memory.config_file import check_setting
+from smp_memory.config.config_file import check_setting
 from smp_memory.discovery import about_others, find_root, is_store, register_opener
 from smp_memory.errors import (
     InvalidConfig,
@@ -21,17 +21,18 @@ from smp_memory.errors import (
 )
 from smp_memory.files.system import RealSystem
 from smp_memory.import_lock import loading
-from smp_memory.incomplete import each_existing, report_settings
 from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_arguments
 from smp_memory.model.session_info import GLOBAL_SESSION, SessionInfo
+from smp_memory.model.storage_reports import ARCHIVED, DELETED, names_of
 from smp_memory.model.times import Clock, parse, to_moment, to_text
-from smp_memory.observation import observed
+from smp_memory.observe.incomplete import each_existing, report_once, report_settings
+from smp_memory.observe.tracing import observed
 from smp_memory.privacy.settings import checked, clean_metadata, log_metadata_redaction
-from smp_memory.scope import Scope
+from smp_memory.scope import Scope, file_features, join_workers, start_worker, unindexed_memories
 from smp_memory.session import SessionMemory
-from smp_memory.store.opening import open_store, ram, scheme_of
+from smp_memory.store.opening import examine, open_store, ram
 from smp_memory.trust import note_setting, note_settings, trust_as_it_is, trust_named
 from smp_memory.write import typos, validation
 from smp_memory.write.operations import admit
@@ -43,29 +44,29 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Unpack
 
-    from smp_memory.agent_memory import AgentMemory
-    from smp_memory.analytics.curves import DecayCurve
+    from smp_memory.agents.agent_memory import AgentMemory
+    from smp_memory.analytics.forecast import DecayCurve
     from smp_memory.analytics.report import Analytics
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.context.builder import Context
     from smp_memory.files.system import System
     from smp_memory.global_memory import GlobalMemory
+    from smp_memory.health.examination import Examination, HealthReport
+    from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.lifecycle.maintenance import MaintenanceReport
     from smp_memory.lifecycle.session_states import SessionState
     from smp_memory.model.deletions import Purged, Receipt, Trashed
-    from smp_memory.model.health import HealthReport
     from smp_memory.model.hits import Hit, Hits, Related
+    from smp_memory.model.options import Criteria, QueryOptions, RelatedOptions, TopicOptions, WatchOptions
     from smp_memory.model.previews import Preview
     from smp_memory.model.reports import Problem, Report
-    from smp_memory.model.storage_reports import ArchivedSession, RedactionReport
-    from smp_memory.options import Criteria, QueryOptions, RelatedOptions, TopicOptions, WatchOptions
+    from smp_memory.model.storage_reports import RedactionReport, SessionHead
     from smp_memory.overview.activity import Participants, Timeline
     from smp_memory.overview.summary import SessionSummary
     from smp_memory.overview.topics import Topics
-    from smp_memory.policies.clock_trust import Evidence
     from smp_memory.privacy.anonymisation import Placeholders
     from smp_memory.search.explanation import Explanation
-    from smp_memory.store.port import Store, StoreExamination
+    from smp_memory.store.port import Store
 
 
 _MAINTENANCE_CHECK_SECONDS = 6 * 3600
@@ -85,7 +86,7 @@ def open_memory(
     """Open a store, creating it if need be.
 
     where   a folder; nothing: the store in the nearest `.bmad/` upwards; `:memory:`: one that lives in this process.
-            `scheme://…`: a store of the backend that is registered for the scheme (`smp_memory.store.opening`).
+            `scheme://…`: a store of the backend for the scheme (`smp_memory.store.opening`).
     layout  jsonl (default), markdown, single or log; an existing store knows its own.
     config  settings above those in the store's config.json, e.g. `{"durability": "os"}`.
     clock   returns the time as an aware datetime, for tests and imports.
@@ -105,7 +106,7 @@ def open_memory(
         config = {**(config or {}), "search.embedder": embed}
     if where is not None and str(where) == ":memory:":
         return Memory("/memory", layout, config, clock, system or ram(), create)
-    if where is not None and scheme_of(str(where)) is not None:
+    if where is not None and ids.scheme_of(str(where)):
         return Memory(str(where), layout, config, clock, system, create, trust=trust)
     if where == "":
         raise InvalidFormat("where: must not be empty; give a folder, such as '.', or nothing at all.", field="where")
@@ -115,7 +116,7 @@ def open_memory(
     trust = trust and where is not None  # one that was only found may have come with a repository
     memory = Memory(root, layout, config, clock, system or RealSystem(root), create, found_as, trust=trust)
     if where is None and any(said := about_others(found_as)):
-        memory.store.report_other_stores(" ".join(said))
+        report_once(memory.store.state, "other-stores", " ".join(said))  # they are not read
     return memory
 
 
@@ -135,22 +136,24 @@ class Memory:
         *,
         trust: bool = False,
     ) -> None:
-        self.root = root
-        self._found_as = found_as or root
+        self.root = ids.without_password(root)
+        self._found_as = found_as or self.root
         self._system = system
         self._arguments = {name: value for name, value in (config or {}).items() if name != "layout"}
         self._store, is_new = open_store(root, layout_name, config, system, admit, create=create)
-        self._store.clock = clock
+        files = self._store.files
+        if files is not None:
+            files.clock = clock
         if trust or is_new:
             trust_named(self._store, self._found_as, is_new=is_new)
         self.config: Config = self._store.config
         self.scope = Scope(self._store, None, self.config, Clock(clock))
         if self.config.unused:
-            self._store.report_unused_settings()
+            report_once(self._store.state, "unused-settings", self.config.unused_notice())
         report_settings(self.config.notices())
-        for name in self._store.sessions_with_deletion_records():
+        for name in files.sessions_with_deletion_records() if files is not None else ():
             lifecycle.open_session.open_session(self.scope, name)  # hides what another program has deleted
-        if self._store.finish_erasure():
+        if files is not None and files.finish_erasure():
             context.digest.renew_digests(self.scope)
         if clock is None and (system is None or type(system) is RealSystem):
             self._maintain_in_background()
@@ -168,7 +171,7 @@ class Memory:
         import threading
 
         task = lifecycle.maintenance.run_cheap_tasks
-        store.start_worker(threading.Thread(target=task, args=(self.scope,), name="smp-maintain", daemon=True))
+        start_worker(store, threading.Thread(target=task, args=(self.scope,), name="smp-maintain", daemon=True))
 
     @property
     def layout(self) -> str:
@@ -218,8 +221,8 @@ class Memory:
         self._store.indexer.close()
         self._store.state.distrust()
 
-    def was_told_of_trust(self) -> bool:
-        """Whether the user was told before that this store is not trusted."""
+    def mark_trust_notice_shown(self) -> bool:
+        """Note that the user was told that this store is not trusted; True if that was noted before."""
         try:
             return self._store.state.mark_notified()
         except (OSError, SMPError):
@@ -279,7 +282,7 @@ class Memory:
 
     def sessions(self) -> list[SessionMemory]:
         """All sessions, by id."""
-        there = each_existing(self._store.session_ids(), self._store.session)
+        there = each_existing(names_of(self._store.sessions()), self._store.session)
         return [SessionMemory(self, OpenSession(self.scope, files)) for _, files in there]
 
     def sessions_by_time(self) -> list[tuple[datetime, SessionMemory]]:
@@ -308,7 +311,7 @@ class Memory:
         try:
             return self.session(session).get(memory_id)
         except (MemoryNotFound, SessionNotFound):
-            found = self._store.unindexed_memories([session]).get(session, {}).get(memory_id)
+            found = unindexed_memories(self._store, [session]).get(session, {}).get(memory_id)
             if found is None:
                 raise
             return found.record(session)
@@ -443,7 +446,7 @@ class Memory:
 
     def decay_curve(self, id: Any, *, threshold: float | None = None, days_ahead: float = 90) -> DecayCurve:
         """The priority of a memory over time: its past as far as it is known, and its future if nobody uses it."""
-        return analytics.memory_curve.decay_curve(self.scope, id, threshold=threshold, days_ahead=days_ahead)
+        return analytics.reader.decay_curve(self.scope, id, threshold=threshold, days_ahead=days_ahead)
 
     # -- for agents
 
@@ -516,7 +519,7 @@ class Memory:
     def agent(self, name: str, session: str | SessionMemory | None = None) -> AgentMemory:
         """A session as one agent may see it; without a session: the one that was written last."""
         with loading:
-            from smp_memory.agent_memory import agent_in
+            from smp_memory.agents.agent_memory import agent_in
 
         return agent_in(self, name, session)
 
@@ -598,19 +601,19 @@ class Memory:
 
     # -- states of sessions
 
-    def standings(self, *, away: bool = False) -> list[SessionState]:
-        """The state of every session and its next transition; with `away` also of archived and deleted ones."""
-        return lifecycle.sessions.session_states(self.scope, include_archived=away)
+    def session_states(self, *, include_archived: bool = False) -> list[SessionState]:
+        """The state of every session and its next transition; with `include_archived` also of archived and deleted ones."""
+        return lifecycle.sessions.session_states(self.scope, include_archived=include_archived)
 
-    def archived_sessions(self) -> list[ArchivedSession]:
+    def archived_sessions(self) -> list[SessionHead]:
         """The archived sessions; opening one restores it."""
-        return self._store.archived_sessions()
+        return self._store.sessions(ARCHIVED)
 
-    def deleted_sessions(self) -> list[ArchivedSession]:
+    def deleted_sessions(self) -> list[SessionHead]:
         """The sessions in the trash, with who deleted them, when, why, and until when they can be restored."""
-        return self._store.deleted_sessions()
+        return self._store.sessions(DELETED)
 
-    def archive_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> ArchivedSession:
+    def archive_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> SessionHead:
         """Pack a session into an archive, with a summary beside it. Opening it restores it."""
         return lifecycle.sessions.archive_session(self.scope, id, reason, by)
 
@@ -619,7 +622,7 @@ class Memory:
         lifecycle.sessions.restore_session(self.scope, id, by)
         return self.opened_session(id, author=by)
 
-    def delete_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> ArchivedSession:
+    def delete_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> SessionHead:
         """Move a session, archived or not, to the trash. It can be restored for `lifecycle.purge_days`."""
         return lifecycle.sessions.delete_session(self.scope, id, reason, by)
 
@@ -627,7 +630,7 @@ class Memory:
         """Restore the session of this name that was deleted last; returns its state, active or archived."""
         return lifecycle.sessions.undelete_session(self.scope, id, reason, by)
 
-    def purge_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> ArchivedSession:
+    def purge_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> SessionHead:
         """Remove a deleted session for good, before its time. Of several of one name the one deleted first goes."""
         return lifecycle.sessions.purge_session(self.scope, id, reason, by)
 
@@ -647,7 +650,7 @@ class Memory:
         from smp_memory.model.reports import Report
 
         unread: dict[str, list[Problem]] = {}
-        for each in self._store.unread_sessions():
+        for each in self._store.files.unread_sessions() if self._store.files is not None else ():
             if each.session not in found:
                 unread.setdefault(each.session, []).append(each.problem(self.layout))
         return found | {session: Report(problems, 0) for session, problems in unread.items()}
@@ -674,10 +677,10 @@ class Memory:
 
         self._store.check_open()
 
-        def examine() -> StoreExamination:
-            return self._store.examine(self.now(), environ=os.environ, arguments=self._arguments, quick=quick)
+        def examined() -> Examination:
+            return examine(self._store, self.now(), environ=os.environ, arguments=self._arguments, quick=quick)
 
-        return doctor(examine, lambda: self, fix=fix, sessions=sessions, progress=progress)
+        return doctor(examined, lambda: self, fix=fix, sessions=sessions, progress=progress)
 
     @observed("reindex")
     def reindex(self, progress: Callable[[str, int], None] | None = None) -> int:
@@ -692,14 +695,13 @@ class Memory:
         `progress` is called with the id of each session before it is converted.
         """
         self._store.check_open()
-        self._store.convert(to, progress)
+        file_features(self._store).convert(to, progress)
         self.close()
         try:
             converted = Memory(self.root, None, self._arguments, self.scope.clock.source, self._system)
-            if converted.global_memory.exists:
-                converted.store.session(
-                    GLOBAL_SESSION
-                ).refresh_figures()  # other layouts show its memories in other files
+            shown = converted.store.session(GLOBAL_SESSION).files if converted.global_memory.exists else None
+            if shown is not None:
+                shown.refresh()  # other layouts show its memories in other files
             return converted
         except StorageError as error:
             raise done_before_failure(error, f"{self.root} was converted to {to}", self.root) from error
@@ -758,8 +760,9 @@ class Memory:
 
     def close(self) -> None:
         """Sync what is not yet synced, renew figures and overviews of sessions written here, and close. Safe to call twice."""
-        if not self._store.closed:
-            self._store.refresh_written()
+        if self._store.files is not None:
+            self._store.files.refresh_written()
+        join_workers(self._store)
         self._store.close()
 
     def __enter__(self) -> Memory:

@@ -8,17 +8,22 @@ Guarantees: with a viewer, nothing that the viewer may not see leaves the index 
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
+from smp_memory.errors import NotSupported
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import datetime
+    from threading import Thread
     from typing import Protocol
 
-    from smp_memory.config import Config
-    from smp_memory.decay import Policy
+    from smp_memory.config.settings import Config
+    from smp_memory.model.decay import Policy
     from smp_memory.model.record import Record, Records
     from smp_memory.model.times import Clock
     from smp_memory.privacy.visibility import Viewer
-    from smp_memory.store.port import Store
+    from smp_memory.store.port import FileFeatures, Histories, Store
 
     class Opened(Protocol):
         """The open session of a scope (`smp_memory.lifecycle.open_session`)."""
@@ -26,6 +31,37 @@ if TYPE_CHECKING:
         id: str
 
         def take_warnings(self) -> list[str]: ...
+
+
+_workers: WeakKeyDictionary[Store, list[Thread]] = WeakKeyDictionary()
+
+
+def start_worker(store: Store, worker: Thread) -> None:
+    """Start a background thread that `join_workers` waits for, because it may hold a lock."""
+    _workers[store] = [*(each for each in _workers.get(store, ()) if each.is_alive()), worker]
+    worker.start()
+
+
+def join_workers(store: Store) -> None:
+    """Wait for the background threads of a store, before it is closed."""
+    if store in _workers:
+        from threading import current_thread
+
+        for worker in _workers.pop(store):
+            if worker is not current_thread():
+                worker.join()
+
+
+def file_features(store: Store) -> FileFeatures:
+    """What only a store in files has. Raises NotSupported for others."""
+    if store.files is None:
+        raise NotSupported(f"{store.root} is no store in files: it has no layouts and no quarantine.", path=store.root)
+    return store.files
+
+
+def unindexed_memories(store: Store, sessions: list[str] | None = None) -> Histories:
+    """Memories in files that the index does not have (`FileFeatures.unindexed_memories`)."""
+    return store.files.unindexed_memories(sessions) if store.files is not None else {}
 
 
 class Scope:
@@ -63,7 +99,7 @@ class Scope:
 
     def policy(self) -> Policy:
         """The decay policy of the settings."""
-        from smp_memory.decay import policy_in
+        from smp_memory.model.decay import policy_in
 
         return policy_in(self.config)
 

@@ -10,7 +10,8 @@ from smp_memory import exchange, lifecycle, search
 from smp_memory.discovery import in_nearest_store
 from smp_memory.errors import InvalidRecord, MemoryNotFound, maps_errors
 from smp_memory.import_lock import loading
-from smp_memory.lifecycle.open_session import OpenSession
+from smp_memory.lifecycle.open_session import OpenSession, hold
+from smp_memory.model.history import COLD
 from smp_memory.model.times import to_text
 from smp_memory.privacy.settings import clean_metadata, log_metadata_redaction
 from smp_memory.search import records
@@ -27,29 +28,21 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Unpack
 
-    from smp_memory.agent_memory import AgentMemory
-    from smp_memory.config import Config
+    from smp_memory.agents.agent_memory import AgentMemory
+    from smp_memory.agents.party import Party
+    from smp_memory.config.settings import Config
     from smp_memory.context.builder import Context
+    from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.lifecycle.compaction import CompactionReport
+    from smp_memory.lifecycle.compaction_plan import Summariser
+    from smp_memory.lifecycle.consolidation import Duplicates
+    from smp_memory.lifecycle.quota import SizeReport
     from smp_memory.lifecycle.session_states import SessionState
+    from smp_memory.lifecycle.transitions import Transition
     from smp_memory.memory import Memory
     from smp_memory.model.deletions import Purged, Receipt, Trashed
     from smp_memory.model.hits import Hit, Hits, Related
-    from smp_memory.model.record import (
-        AgentState,
-        Artifact,
-        Decision,
-        Finding,
-        Learning,
-        Preference,
-        Record,
-        Records,
-        Turn,
-    )
-    from smp_memory.model.reports import Report, Stats
-    from smp_memory.model.session_info import SessionInfo
-    from smp_memory.model.storage_reports import ColdMemory, RedactionReport, TidyReport
-    from smp_memory.options import (
+    from smp_memory.model.options import (
         AnonymisationOptions,
         ArtifactFields,
         CommonFields,
@@ -64,16 +57,25 @@ if TYPE_CHECKING:
         TurnFields,
         WatchOptions,
     )
+    from smp_memory.model.record import (
+        AgentState,
+        Artifact,
+        Decision,
+        Finding,
+        Learning,
+        Preference,
+        Record,
+        Records,
+        Turn,
+    )
+    from smp_memory.model.reports import Report, Stats
+    from smp_memory.model.session_info import SessionInfo
+    from smp_memory.model.storage_reports import ColdMemory, RedactionReport, TidyReport
     from smp_memory.overview.activity import Participants, Timeline
     from smp_memory.overview.summary import SessionSummary
     from smp_memory.overview.topics import Topics
-    from smp_memory.party import Party
-    from smp_memory.policies.clock_trust import Evidence
-    from smp_memory.policies.compaction_plan import Summariser
-    from smp_memory.policies.consolidation import Duplicates
-    from smp_memory.policies.quota import SizeReport
-    from smp_memory.policies.session_states import Transition
     from smp_memory.privacy.anonymisation import Placeholders
+    from smp_memory.privacy.redaction import RedactedSpan
     from smp_memory.scope import Scope
     from smp_memory.search.records import Snapshot
     from smp_memory.store.port import SessionStore
@@ -91,7 +93,7 @@ class SessionMemory:
         self._session = opened
         self._writer = Writer(opened, opened.commit_one, opened.author)
         self.id = opened.id
-        opened.files.hold(self)
+        hold(opened, self)
         self.warnings: tuple[str, ...] = tuple(opened.warnings)  # for whoever created or opened the session
         self.redacted: dict[str, int] = {}  # what redaction took out of the session's metadata: kinds and counts
 
@@ -140,17 +142,22 @@ class SessionMemory:
 
     def change_info(self, **changes: Any) -> SessionInfo:
         """Change the session's metadata: user, agents, project, tags, context."""
-        info = self._files.info_for_update()
-        given = {name: getattr(info, name) for name in ("user", "agents", "project", "tags", "context")}
-        unknown = set(changes) - set(given)
+        names = ("user", "agents", "project", "tags", "context")
+        unknown = set(changes) - set(names)
         if unknown:
             raise InvalidRecord(
-                f"{min(unknown)}: not a field of a session's metadata; it has {', '.join(given)}.", field=min(unknown)
+                f"{min(unknown)}: not a field of a session's metadata; it has {', '.join(names)}.", field=min(unknown)
             )
-        fields, removals = clean_metadata(self.config, validation.session_fields(**{**given, **changes}))
-        for name, value in fields.items():
-            setattr(info, name, value)
-        self._files.change_info(info)
+        config = self.config
+        removals: list[RedactedSpan] = []
+
+        def change(info: SessionInfo) -> None:
+            given = {name: getattr(info, name) for name in names}
+            fields, removals[:] = clean_metadata(config, validation.session_fields(**{**given, **changes}))
+            for name, value in fields.items():
+                setattr(info, name, value)
+
+        info = self._files.update_info(change)
         at = to_text(self._session.now())
         self.redacted = log_metadata_redaction(self._session.store, at, self.id, self._session.author, removals)
         return info
@@ -398,7 +405,7 @@ class SessionMemory:
     def party(self, agents: Iterable[str]) -> Party:
         """Several agents in one session: what they find is merged, what they decide keeps who said what."""
         with loading:
-            from smp_memory.party import Party
+            from smp_memory.agents.party import Party
 
         return Party(self._memory, self, agents)
 
@@ -464,19 +471,19 @@ class SessionMemory:
     # -- state, size, compaction
 
     @property
-    def standing(self) -> SessionState:
+    def session_state(self) -> SessionState:
         """The session's state and its next transition."""
         return lifecycle.session_states.session_states(self._session.store, self._session.now(), [self.id])[0]
 
     @property
     def state(self) -> str:
         """created, active, idle or decaying; an archived or deleted session cannot be open."""
-        return self.standing.state
+        return self.session_state.state
 
     @property
     def next_step(self) -> Transition:
         """What happens to it next by itself, when and why."""
-        return self.standing.next
+        return self.session_state.next
 
     def size_report(self) -> SizeReport:
         """How full it is, what takes the room, when it will be full, and what compaction could free."""
@@ -494,7 +501,7 @@ class SessionMemory:
 
     def archived(self) -> list[ColdMemory]:
         """The memories in the cold segment: id, type, when they were written and moved, and why."""
-        return self._files.cold_memories()
+        return self._files.history(segment=COLD).moved
 
     def restore_archived(self, *ids: Any) -> Record | None:
         """Bring memories back from the cold segment, with their ids and histories; the last one is returned."""
@@ -506,7 +513,7 @@ class SessionMemory:
 
         Memories, histories and `as_of` stay as they are. In other layouts there is nothing to fold.
         """
-        return self._files.tidy(dry_run=dry_run)
+        return lifecycle.compaction.tidy(self._session, dry_run=dry_run)
 
     def duplicates(self, *, threshold: float | None = None) -> list[Duplicates]:
         """Groups of findings and preferences that say the same; nothing is changed."""

@@ -6,16 +6,17 @@ Guarantees: what this user sets through SMP counts at once; what comes with the 
 
 from __future__ import annotations
 
-from smp_memory.config_file import set_session_config
-from smp_memory.config_schema import LOWERS
+from smp_memory.config.config_file import set_session_config
+from smp_memory.config.schema import LOWERS
 from smp_memory.errors import SMPError
-from smp_memory.incomplete import each_existing
+from smp_memory.model.storage_reports import names_of
+from smp_memory.observe.incomplete import each_existing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from smp_memory.config import HeldSetting
+    from smp_memory.config.settings import HeldSetting
     from smp_memory.store.port import SessionStore, Store
 
 
@@ -38,14 +39,14 @@ def trust_as_it_is(store: Store, path: str) -> None:
     config, state = store.config, store.state
     before = (state.trusted_settings() or {}).get("", {})
     found = {"": config.stated_protection() if config.is_file_readable else before}
-    for name, files in each_existing(store.session_ids(), store.session):
+    for name, files in each_existing(names_of(store.sessions()), store.session):
         found[name] = files.config.stated_protection(session=True)
     state.trust(path, settings={name: settings for name, settings in found.items() if settings}, renew=True)
 
 
 def held_settings(store: Store) -> list[HeldSetting]:
     """The settings of a store and of its sessions that lower protection and do not count yet."""
-    own = (files.config for _, files in each_existing(store.session_ids(), store.session))
+    own = (files.config for _, files in each_existing(names_of(store.sessions()), store.session))
     return [*store.config.held, *(each for config in own for each in config.held if each.session)]
 
 

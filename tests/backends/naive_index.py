@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.decay import impact_level
 from smp_memory.model.candidates import (
     GUARDED,
     NEWER,
@@ -28,8 +27,9 @@ from smp_memory.model.candidates import (
     Vocabulary,
     traits_number,
 )
+from smp_memory.model.decay import impact_level
 from smp_memory.model.record import Record
-from smp_memory.model.succession import last_successors, successions
+from smp_memory.model.statuses import last_successors, successions
 from smp_memory.model.times import is_valid, to_microseconds, to_moment, validity
 from smp_memory.model.types import CONFIDENCE_WORDS, KINDS
 from smp_memory.privacy.visibility import Viewer
@@ -141,7 +141,7 @@ class NaiveIndex:
             used.setdefault(name, []).append(seconds)
         found: dict[str, NaiveMemory] = {}
         for session in self._store.session_ids():
-            histories = self._store.session(session).view(lambda history: list(history.histories.values()))
+            histories = list(self._store.session(session).history().histories.values())
             last = max((to_microseconds(to_moment(each.entries[-1].at)) for each in histories), default=0)
             for position, history in enumerate(histories):
                 times = used.get(f"{session}/{history.first.id}", [])

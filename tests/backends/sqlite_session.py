@@ -5,38 +5,33 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-import weakref
 from collections.abc import Callable, Iterable
-from datetime import timedelta
 from typing import Any
 
-from smp_memory import incomplete
-from smp_memory.config import Config
+from smp_memory.config.settings import Config
 from smp_memory.errors import (
     DuplicateId,
     MemoryNotFound,
 )
 from smp_memory.model.content_checks import content_problems
 from smp_memory.model.entry import Entry
-from smp_memory.model.history import IdAllocator, SessionHistory
+from smp_memory.model.history import COLD, HOT, IdAllocator, RecordHistory, SessionHistory
 from smp_memory.model.reports import Problem, Report
+from smp_memory.model.rewrite_plan import RewritePlan, RewriteReport
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.storage_reports import (
+    LIVE,
     ColdMemory,
-    MovedEntries,
-    RecordedDeletion,
     RedactionReport,
-    TidyReport,
 )
-from smp_memory.model.times import to_moment, to_text
-from smp_memory.policies.purge import AnnouncedPurge, PurgeCheck
-from smp_memory.privacy.settings import checked
+from smp_memory.observe import incomplete
+from smp_memory.privacy.redaction import Redactor
+from smp_memory.privacy.settings import session_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tests.backends.sqlite_store import SqliteStore
 
-ACTIVE, ARCHIVED, DELETED = "active", "archived", "deleted"
 _ENTRY_FIELDS = ("op", "type", "id", "at", "data", "seq", "tx", "by", "uid", "uids", "revision", "schema")
 _INFO_FIELDS = (
     "id",
@@ -79,26 +74,22 @@ def decode_info(text: str) -> SessionInfo:
 class SqliteSession:
     """One session. `no` identifies it for ever; its name may be given to another one after it was deleted."""
 
-    def __init__(self, store: SqliteStore, no: int, session: str, states: tuple[str, ...] = (ACTIVE,)) -> None:
+    def __init__(self, store: SqliteStore, no: int, session: str, states: tuple[str, ...] = (LIVE,)) -> None:
         self.session = session
         self.no = no
-        self.memo: dict[str, Any] = {}
         self.size_bytes = 0
         self._store = store
         self._states = states  # the states in which it can be read
-        self._holders: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._read: tuple[int, SessionHistory, list[Problem]] | None = None  # with the version that was read
+        self._read: tuple[int, SessionHistory] | None = None  # with the version that was read
         self._config: Config | None = None
 
     @property
     def location(self) -> str:
         return f"{self._store.root}#{self.session}"
 
-    def hold(self, holder: object) -> None:
-        self._holders.add(holder)
-
-    def is_held(self) -> bool:
-        return bool(self._holders)
+    @property
+    def files(self) -> None:
+        return None
 
     def _row(self) -> sqlite3.Row:
         """The session's row; raises SessionNotFound or SessionArchived if it is not in a state that allows this."""
@@ -112,12 +103,8 @@ class SqliteSession:
     @property
     def config(self) -> Config:
         if self._config is None:
-            own = self.info().config
-            self._config = self.override_settings(self._store.config, own) if own else self._store.config
+            self._config = session_settings(self._store.config, self.info())
         return self._config
-
-    def override_settings(self, config: Config, own: dict[str, Any]) -> Config:
-        return checked(config.override_session(own, self.session, self.location))
 
     # -- writing
 
@@ -138,7 +125,7 @@ class SqliteSession:
                 self._append(entries, lines)
                 self._save(allocator, is_maintenance=batch.is_maintenance)
         except MemoryNotFound as error:
-            raise incomplete.with_unreadable(error, self.unreadable()) from None
+            raise incomplete.with_unreadable(error, self._history(self._row()).unreadable) from None
         self.size_bytes += new_bytes
 
     def _append(self, entries: list[Entry], lines: list[str]) -> None:
@@ -158,47 +145,59 @@ class SqliteSession:
 
     def _history(self, row: sqlite3.Row) -> SessionHistory:
         if self._read is None or self._read[0] != row["version"]:
-            history, problems, size = SessionHistory(), [], 0
-            entries = []
-            for seq, line in self._store.all("SELECT seq, line FROM entry WHERE session = ? AND cold IS NULL", self.no):
-                start, size = size, size + len(line.encode())
-                try:
-                    entry = decode_entry(line)
-                except (ValueError, TypeError, KeyError, RecursionError):
-                    problems.append(Problem(self.location, seq, "damaged", "This row cannot be read as an entry."))
-                    continue
-                entry.file, entry.place, entry.line = "entry", (start, size), seq
-                entries.append(entry)
-            history.add(entries)
-            self._read, self.size_bytes = (row["version"], history, problems), size
+            history = self._select("cold IS NULL")
+            self.size_bytes = self._bytes("cold IS NULL")
+            self._read = (row["version"], history)
         return self._read[1]
 
-    def view(self, read: Callable[[SessionHistory], Any]) -> Any:
+    def _select(self, condition: str, ids: Iterable[str] | None = None) -> SessionHistory:
+        """The history of these rows; unreadable rows are problems."""
+        sql = f"SELECT seq, line FROM entry WHERE session = ? AND {condition}"
+        history, size, entries = SessionHistory(), 0, []
+        rows = self._store.all(sql, self.no) if ids is None else []
+        for id in ids or ():
+            rows += self._store.all(f"{sql} AND id = ?", self.no, id)
+        for seq, line in rows:
+            start, size = size, size + len(line.encode())
+            try:
+                entry = decode_entry(line)
+            except (ValueError, TypeError, KeyError, RecursionError):
+                history.unreadable.append(
+                    Problem(self.location, seq, "damaged", "This row cannot be read as an entry.")
+                )
+                continue
+            entry.file, entry.place, entry.line = "entry", (start, size), seq
+            entries.append(entry)
+        history.add(entries)
+        return history
+
+    def history(
+        self,
+        ids: Iterable[str] | None = None,
+        *,
+        kind: str | None = None,
+        last: int | None = None,
+        key: str | None = None,
+        segment: str = HOT,
+    ) -> SessionHistory:
         with self._store.reading():
-            history = self._history(self._row())
-            self.unreadable()
-            return read(history)
+            row = self._row()
+            if segment == COLD:
+                history = self._select("cold IS NOT NULL", ids)
+                history = history if key is None else history.subset([history.idempotent.get(key, "")])
+                history.moved = self._cold_memories()
+            else:
+                history = self._history(row) if ids is None else self._select("cold IS NULL", ids)
+            incomplete.report(history.unreadable)
+            return history
 
-    def view_tail(self, kind: str, count: int, read: Callable[[SessionHistory], Any]) -> Any:
-        return self.view(read)
+    def version(self, segment: str = HOT) -> object | None:
+        return self._row()["version"] if sum(self.sizes(segment).values()) else None
 
-    def history(self, id: str) -> Any:
-        return self.view(lambda session_history: session_history.histories.get(id))
-
-    def unreadable(self) -> list[Problem]:
-        return incomplete.report(list(self._read[2])) if self._read is not None else []
-
-    def read_errors(self) -> list[Problem]:
-        return incomplete.errors([*self._read[2], *self._read[1].problems]) if self._read is not None else []
-
-    def memory_not_found(self, id: str) -> MemoryNotFound:
-        error = MemoryNotFound(f"{id} does not exist in session {self.session}.", id=id, session=self.session)
-        return incomplete.with_unreadable(error, self.unreadable())
-
-    def sizes(self) -> dict[str, int]:
+    def sizes(self, segment: str = HOT) -> dict[str, int]:
         with self._store.reading():
             self._row()
-            return {"entry": self._bytes("cold IS NULL")}
+            return {"entry": self._bytes("cold IS NULL" if segment == HOT else "cold IS NOT NULL")}
 
     def _bytes(self, condition: str) -> int:
         sql = f"SELECT coalesce(sum(length(CAST(line AS BLOB))), 0) FROM entry WHERE session = ? AND {condition}"
@@ -209,44 +208,28 @@ class SqliteSession:
     def info(self) -> SessionInfo:
         row = self._row()
         info = decode_info(row["info"])
-        info.seq, info.numbers = row["seq"], json.loads(row["numbers"])
+        info.seq, info.numbers, info.path = row["seq"], json.loads(row["numbers"]), self.location
         return info
 
-    info_for_update = info
-
-    def change_info(self, info: SessionInfo) -> None:
-        with self._store.transaction():
-            self._row()
-            self._store.run("UPDATE session SET info = ? WHERE no = ?", encode_info(info), self.no)
-        self._config = None
-
-    def update_info(self, operation: str, change: Callable[[SessionInfo], None]) -> None:
+    def update_info(self, change: Callable[[SessionInfo], None]) -> SessionInfo:
         with self._store.transaction():
             info = self.info()
             change(info)
-            self.change_info(info)
+            self._write_info(info)
+        self._config = None
+        return info
 
-    # -- the cold segment
+    def _write_info(self, info: SessionInfo) -> None:
+        self._store.run("UPDATE session SET info = ? WHERE no = ?", encode_info(info), self.no)
 
-    @property
-    def cold_location(self) -> str:
-        return f"{self.location} (cold)"
+    # -- the cold segment and rewrites
 
-    def _cold(self) -> list[tuple[Entry, dict[str, Any], int]]:
-        """The entries in the cold segment, with when and why they were moved, and their size."""
-        rows = self._store.all("SELECT line, cold FROM entry WHERE session = ? AND cold IS NOT NULL", self.no)
-        return [(decode_entry(line), json.loads(cold), len(line.encode())) for line, cold in rows]
-
-    def cold_version(self) -> object | None:
-        row = self._row()
-        return row["version"] if self.cold_ids() else None
-
-    def cold_bytes(self) -> int:
-        return self._bytes("cold IS NOT NULL")
-
-    def cold_memories(self) -> list[ColdMemory]:
+    def _cold_memories(self) -> list[ColdMemory]:
         found: dict[str, ColdMemory] = {}
-        for entry, about, size in self._cold():
+        for line, cold in self._store.all(
+            "SELECT line, cold FROM entry WHERE session = ? AND cold IS NOT NULL", self.no
+        ):
+            entry, about, size, known = decode_entry(line), json.loads(cold), len(line.encode()), None
             known = found.get(entry.id)
             if known is None:
                 found[entry.id] = ColdMemory(
@@ -256,87 +239,58 @@ class SqliteSession:
                 found[entry.id] = known._replace(bytes=known.bytes + size, entries=known.entries + 1)
         return list(found.values())
 
-    def cold_ids(self) -> set[str]:
-        return {entry.id for entry, _, _ in self._cold()}
-
-    def cold_history(self, problems: list[Problem] | None = None) -> SessionHistory:
-        history = SessionHistory()
-        history.add(entry for entry, _, _ in self._cold())
-        return history
-
-    def cold_record_with_key(self, key: str) -> Any:
-        histories = self.cold_history()
-        id = histories.idempotent.get(key)
-        return histories.histories[id].record(self.session) if id is not None else None
-
-    def move_to_cold(
-        self,
-        plan: Any,
-        revisions: dict[str, int],
-        summaries: Callable[[IdAllocator, set[str]], list[Entry]],
-        at: str,
-    ) -> MovedEntries:
+    def rewrite(self, plan: RewritePlan, *, dry_run: bool = False) -> RewriteReport:
         with self._store.transaction():
             row = self._row()
-            history = self._history(row)
-            before = self.size_bytes
-            moved = {
-                removal.id: removal.why
-                for removal in plan.removed
-                if (known := history.histories.get(removal.id)) is not None
-                and known.deletion is None
-                and known.revision == revisions.get(removal.id)
-            }
-            allocator = IdAllocator(row["seq"], json.loads(row["numbers"]), history)
-            added = summaries(allocator, set(moved)) if moved else []
-            for id, why in moved.items():
-                cold = json.dumps({"moved": at, "why": why})
-                self._store.run("UPDATE entry SET cold = ? WHERE session = ? AND id = ?", cold, self.no, id)
+            histories, before = self._history(row).histories, self.size_bytes
+            dropped = [
+                id
+                for id, at in plan.drop.items()
+                if (known := histories.get(id)) is not None and known.deletion is not None and known.deletion.at == at
+            ]
+            self.remove(dropped)
+            moved = self._move_to_cold(plan, histories)
+            allocator = IdAllocator(row["seq"], json.loads(row["numbers"]), self._history(row))
+            added = plan.added(allocator, set(moved)) if plan.added is not None and moved else []
             self._append(added, [encode_entry(entry) for entry in added])
-            self._save(allocator, is_maintenance=True)
+            self._restore_from_cold(plan, histories)
+            redaction = self._redact(plan.redactor, dry_run) if plan.redactor is not None else None
+            if not dry_run:
+                self._save(allocator, is_maintenance=True)
             self._history(self._row())
-        return MovedEntries(list(moved), [], [entry.id for entry in added], before - self.size_bytes, self.cold_bytes())
+        if redaction and not dry_run:
+            self._store.vacuum()
+        ids = [entry.id for entry in added]
+        freed, cold = before - self.size_bytes, sum(self.sizes(COLD).values())
+        return RewriteReport(dropped, moved, [], ids, freed, cold, redaction)
 
-    def restore_from_cold(self, ids: list[str], admit: Callable[[int, int], None]) -> None:
-        with self._store.transaction():
-            history = self._history(self._row())
-            known = {memory.id: memory.bytes for memory in self.cold_memories()}
-            for id in ids:
-                if id not in known:
-                    raise MemoryNotFound(
-                        f"{id} is not in the cold segment of session {self.session}.", id=id, session=self.session
-                    )
-                if id in history.histories:
-                    raise DuplicateId(f"There is another memory {id} in session {self.session} by now.", id=id)
-            admit(self.size_bytes, sum(known[id] for id in set(ids)))
-            for id in ids:
-                self._store.run("UPDATE entry SET cold = NULL WHERE session = ? AND id = ?", self.no, id)
-            self._save(is_maintenance=True)
+    def _move_to_cold(self, plan: RewritePlan, histories: dict[str, RecordHistory]) -> list[str]:
+        moved = [
+            id
+            for id, move in plan.to_cold.items()
+            if not move.only_history
+            and (known := histories.get(id)) is not None
+            and known.deletion is None
+            and known.revision == move.revision
+        ]
+        for id in moved:
+            cold = json.dumps({"moved": plan.at, "why": plan.to_cold[id].why})
+            self._store.run("UPDATE entry SET cold = ? WHERE session = ? AND id = ?", cold, self.no, id)
+        return moved
 
-    # -- the trash
-
-    def announced_purges(self) -> dict[str, AnnouncedPurge]:
-        return {
-            id: AnnouncedPurge(deleted, to_moment(at), timedelta(microseconds=passed) if passed is not None else None)
-            for id, (deleted, at, passed) in json.loads(self._row()["announced"]).items()
-        }
-
-    def purge(
-        self,
-        check: Callable[[SessionHistory, dict[str, AnnouncedPurge]], PurgeCheck],
-        note: Callable[[list[str]], bool],
-    ) -> PurgeCheck:
-        with self._store.transaction():
-            result = check(self._history(self._row()), self.announced_purges())
-            announced = {
-                id: (each.deleted, to_text(each.at), each.passed and each.passed // timedelta(microseconds=1))
-                for id, each in result.announced.items()
-            }
-            self._store.run("UPDATE session SET announced = ? WHERE no = ?", json.dumps(announced), self.no)
-            if result.due:
-                self.remove(result.due)
-                note(result.due)
-        return result
+    def _restore_from_cold(self, plan: RewritePlan, histories: dict[str, RecordHistory]) -> None:
+        known = {memory.id: memory.bytes for memory in self._cold_memories()} if plan.from_cold else {}
+        for id in plan.from_cold:
+            if id not in known:
+                raise MemoryNotFound(
+                    f"{id} is not in the cold segment of session {self.session}.", id=id, session=self.session
+                )
+            if id in histories:
+                raise DuplicateId(f"There is another memory {id} in session {self.session} by now.", id=id)
+        if plan.admit is not None:
+            plan.admit(self.size_bytes, sum(known[id] for id in set(plan.from_cold)))
+        for id in plan.from_cold:
+            self._store.run("UPDATE entry SET cold = NULL WHERE session = ? AND id = ?", self.no, id)
 
     def remove(self, ids: Iterable[str]) -> None:
         """Remove all entries of these memories, cold ones included."""
@@ -349,53 +303,29 @@ class SqliteSession:
         rows = self._store.all("SELECT line FROM entry WHERE session = ? ORDER BY seq", self.no)
         return [entry for (line,) in rows if (entry := decode_entry(line)).id in wanted]
 
-    # -- changes of what is stored
-
-    def redact(self, redactor: Any, *, preview: bool = False) -> RedactionReport:
-        report = RedactionReport(self.session)
-        with self._store.transaction():
-            info = self.info_for_update()
-            for name in ("project", "tags", "context", "other"):
-                cleaned, removals = redactor.redact_fields({name: getattr(info, name)})
-                setattr(info, name, cleaned[name])
-                _count(report.head, removals)
-            for seq, line in self._store.all("SELECT seq, line FROM entry WHERE session = ?", self.no):
-                entry = decode_entry(line)
-                entry.data, removals = redactor.redact_fields(entry.data)
-                if removals:
-                    _count(report.memories.setdefault(entry.id, {}), removals)
-                    if not preview:
-                        sql = "UPDATE entry SET line = ? WHERE session = ? AND seq = ?"
-                        self._store.run(sql, encode_entry(entry), self.no, seq)
-            if report and not preview:
-                self.change_info(info)
-                self._save(is_maintenance=True)
+    def _redact(self, redactor: Redactor, preview: bool) -> RedactionReport:
+        report, info = RedactionReport(self.session), self.info()
+        for name in ("project", "tags", "context", "other"):
+            cleaned, removals = redactor.redact_fields({name: getattr(info, name)})
+            setattr(info, name, cleaned[name])
+            _count(report.head, removals)
+        for seq, line in self._store.all("SELECT seq, line FROM entry WHERE session = ?", self.no):
+            entry = decode_entry(line)
+            entry.data, removals = redactor.redact_fields(entry.data)
+            if removals:
+                _count(report.memories.setdefault(entry.id, {}), removals)
+                if not preview:
+                    sql = "UPDATE entry SET line = ? WHERE session = ? AND seq = ?"
+                    self._store.run(sql, encode_entry(entry), self.no, seq)
         if report and not preview:
-            self._store.vacuum()
+            self._write_info(info)
         return report
-
-    def tidy(self, *, dry_run: bool = False) -> TidyReport:
-        return TidyReport(self.session, [], False)
-
-    def refresh_overviews(self, records: Any, users: dict[str, str]) -> None:
-        pass
-
-    def recorded_deletions(self) -> list[RecordedDeletion]:
-        return []
-
-    def write_deletion_record(self) -> None:
-        pass
-
-    def refresh_figures(self, *, dry_run: bool = False) -> bool:
-        return False
 
     # -- verification
 
     def validate(self) -> Report:
-        return self.view(self._report)  # type: ignore[no-any-return]
-
-    def _report(self, history: SessionHistory) -> Report:
-        problems = [*self.unreadable(), *history.problems, *content_problems(history, self.cold_ids())]
+        history, cold = self.history(), self.history(segment=COLD)
+        problems = [*history.unreadable, *history.problems, *content_problems(history, set(cold.histories))]
         return Report(problems, len(history.histories))
 
     repair = validate

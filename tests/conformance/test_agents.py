@@ -9,11 +9,10 @@ import pytest
 
 import smp_memory
 from smp_memory.errors import MemoryNotFound, NotAllowed
-from smp_memory.files.layouts import NAMES
 from smp_memory.privacy.fence import closing, find
 from smp_memory.testing import FrozenClock
 
-PLACES = [(layout, place) for layout in NAMES for place in ("disk", "memory")]
+PLACES = [("jsonl", "disk"), ("markdown", "memory")]
 
 
 @pytest.fixture(params=PLACES, ids="-".join)

@@ -18,7 +18,7 @@ from smp_memory.testing import MachineClock
 from tests.conformance.layout_files import by_hand, decisions_file, opened, visible
 from tests.conformance.test_incomplete_answers import damaged
 
-every_layout = pytest.mark.parametrize("layout", [*NAMES, ":memory:"])
+everywhere = pytest.mark.parametrize("layout", ["jsonl", ":memory:"])  # statistics do not know the layout
 
 
 class Shop:
@@ -51,7 +51,7 @@ def store(tmp_path: Path, layout: str) -> Shop:
     return Shop(tmp_path / "store", layout)
 
 
-@every_layout
+@everywhere
 def test_usage_knows_what_was_used(store: Shop) -> None:
     store.use("shop/DEC-0001", 3)
     store.use("shop/FIND-0002")
@@ -69,7 +69,7 @@ def test_usage_knows_what_was_used(store: Shop) -> None:
     assert (after.used, after.uses, after.logged.uses) == (2, 4, 0)  # the files know counts, not single uses
 
 
-@every_layout
+@everywhere
 def test_impact_lists_what_followed_with_references(store: Shop) -> None:
     made = store.memory.analytics().impact
     first = made.decisions[0]
@@ -86,7 +86,7 @@ def test_impact_lists_what_followed_with_references(store: Shop) -> None:
     assert made.superseded == 1
 
 
-@every_layout
+@everywhere
 def test_mention_in_another_session_needs_its_name(store: Shop) -> None:
     store.billing.add_finding("As DEC-0001 says, and as shop/DEC-0002 says")
     found = {each.ref: {link.ref for link in each.followed} for each in store.memory.analytics().impact}
@@ -95,7 +95,7 @@ def test_mention_in_another_session_needs_its_name(store: Shop) -> None:
     assert "billing/FIND-0001" not in found["shop/DEC-0001"]
 
 
-@every_layout
+@everywhere
 def test_deleted_memories_are_in_the_trash_and_in_nothing_else(store: Shop) -> None:
     store.shop.delete("FIND-0001", "wrong")
     made = store.memory.analytics()
@@ -106,7 +106,7 @@ def test_deleted_memories_are_in_the_trash_and_in_nothing_else(store: Shop) -> N
     assert made.forecast.trash[0].purged_from == trashed.purged_from
 
 
-@every_layout
+@everywhere
 def test_forecast_agrees_with_priority_states_and_stats(store: Shop) -> None:
     made = store.memory.analytics(limit=100).forecast
     for each in made.fading:
@@ -114,7 +114,7 @@ def test_forecast_agrees_with_priority_states_and_stats(store: Shop) -> None:
         assert store.memory.priority(each.ref, at=when + timedelta(minutes=1)) < 0.3
         assert store.memory.priority(each.ref, at=when - timedelta(minutes=2)) >= 0.3
     assert [each.ref for each in made.fading] == ["shop/TURN-0001"]
-    states = {each.session: each for each in store.memory.standings()}
+    states = {each.session: each for each in store.memory.session_states()}
     assert {each.session: (each.state, each.when) for each in made.sessions} == {
         name: (state.state, state.next.when) for name, state in states.items()
     }
@@ -122,7 +122,7 @@ def test_forecast_agrees_with_priority_states_and_stats(store: Shop) -> None:
     assert {each.name for each in made.maintenance} >= {"archive", "purge", "quota"}
 
 
-@every_layout
+@everywhere
 def test_session_that_fills_up_has_the_forecast_of_its_size_report(tmp_path: Path, layout: str) -> None:
     clock = MachineClock()
     where: Any = ":memory:" if layout == ":memory:" else tmp_path / "s"
@@ -139,7 +139,7 @@ def test_session_that_fills_up_has_the_forecast_of_its_size_report(tmp_path: Pat
     assert 0 < expected < 200
 
 
-@every_layout
+@everywhere
 def test_topics_are_counted_by_period(store: Shop) -> None:
     made = store.memory.analytics(by="day", periods=9).topics
     found = {each.name: each for each in made}
@@ -147,7 +147,7 @@ def test_topics_are_counted_by_period(store: Shop) -> None:
     assert sum(found["auth"].counts) == 7
 
 
-@every_layout
+@everywhere
 def test_one_session_can_be_chosen(store: Shop) -> None:
     made = store.memory.analytics(sessions="billing")
     assert (made.usage.memories, made.impact.total, made.forecast.session_count) == (1, 1, 1)
@@ -157,7 +157,7 @@ def test_one_session_can_be_chosen(store: Shop) -> None:
     assert both.usage.memories == 10
 
 
-@every_layout
+@everywhere
 def test_time_range_chooses_memories_by_their_creation(store: Shop) -> None:
     made = store.memory.analytics(time="last 36 hours")
     assert {each.ref for each in made.usage.never_used} == {"shop/FIND-0006", "shop/DEC-0002", "billing/DEC-0001"}
@@ -165,7 +165,7 @@ def test_time_range_chooses_memories_by_their_creation(store: Shop) -> None:
     assert store.memory.analytics(since="2027-01-01").usage.memories == 0
 
 
-@every_layout
+@everywhere
 def test_statistics_change_nothing_and_are_no_use(store: Shop, tmp_path: Path) -> None:
     store.use("shop/DEC-0001")
     before = visible(tmp_path) if (tmp_path / "store").exists() else {}
@@ -176,7 +176,7 @@ def test_statistics_change_nothing_and_are_no_use(store: Shop, tmp_path: Path) -
     json.dumps(first)
 
 
-@every_layout
+@everywhere
 def test_empty_store_has_empty_statistics(tmp_path: Path, layout: str) -> None:
     where: Any = ":memory:" if layout == ":memory:" else tmp_path / "e"
     memory = smp_memory.open(where, layout=None if layout == ":memory:" else layout, clock=MachineClock())
@@ -307,9 +307,8 @@ def test_statistics_of_an_agent_show_what_it_may_see() -> None:
 def test_invalid_settings_of_one_session_do_not_hide_the_others(tmp_path: Path, layout: str) -> None:
     store = Shop(tmp_path / "store", layout)
     store.shop.delete("FIND-0001")
-    info = store.memory.store.session("shop").info()
-    info.config = {"decay.policy": "nonsense", "lifecycle.purge_days": "soon"}
-    store.memory.store.session("shop").change_info(info)
+    wrong = {"decay.policy": "nonsense", "lifecycle.purge_days": "soon"}
+    store.memory.store.session("shop").update_info(lambda info: info.config.update(wrong))
     memory = smp_memory.open(tmp_path / "store", clock=store.clock)
     made = memory.analytics()
     assert made.forecast.session_count == 2

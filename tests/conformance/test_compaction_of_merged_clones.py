@@ -46,7 +46,7 @@ def test_memory_with_a_new_id_is_restored_from_the_cold_segment_under_it(tmp_pat
     clock.advance(timedelta(days=400).total_seconds())
     removed = session.compact(ALL).removed
     assert "FIND-0002" in removed
-    session._memory.close()
+    session.memory.close()
     session = smp_memory.open(tmp_path / "united", clock=clock).session(SESSION)
     for id in removed:
         session.restore_archived(id)

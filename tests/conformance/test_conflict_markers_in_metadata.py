@@ -11,6 +11,7 @@ from smp_memory.errors import SessionCorrupt
 from smp_memory.files.layouts import NAMES, layout_named
 from tests.conformance.clones import SESSION, opened
 from tests.conformance.test_merge_left_by_git import merged
+from tests.session_files import private_folder
 
 pytestmark = pytest.mark.parametrize("layout", NAMES)
 
@@ -114,7 +115,7 @@ def test_repair_keeps_the_value_of_this_clone_and_sets_both_sides_aside(tmp_path
 
 
 def aside(session: Any) -> bytes:
-    folder = Path(session._files.reader.private) / "quarantine"
+    folder = private_folder(session) / "quarantine"
     return b"".join(
         each.read_bytes() for each in folder.iterdir() if "metadata" in each.name or "manifest" in each.name
     )

@@ -684,7 +684,7 @@ def test_bad_setting_in_metadata_blocks_what_depends_on_it_in_that_session_only(
     with pytest.raises(InvalidConfig, match=r"retention\.enabled.*" + head.name):
         session.compact()
     session.add_decision("x")
-    assert (session.stats().memories, len(memory.standings()), len(session.records())) == (2, 2, 2)
+    assert (session.stats().memories, len(memory.session_states()), len(session.records())) == (2, 2, 2)
     for report in (session.validate(), session.repair()):
         assert [(each.code, Path(each.path)) for each in report.problems if each.severity == "error"] == [
             ("settings", head)

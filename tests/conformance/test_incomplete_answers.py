@@ -120,7 +120,7 @@ def test_json_answers_list_unreadable_entries(tmp_path: Path, layout: str, capsy
 def test_mcp_answers_list_unreadable_entries(tmp_path: Path, layout: str) -> None:
     pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp.request_context import RequestContext
-    from smp_memory.integrations.mcp.tools import TOOLS
+    from smp_memory.integrations.mcp.server import TOOLS
 
     path, line = damaged(tmp_path, layout)
     with smp_memory.open(tmp_path) as memory:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory import incomplete
 from smp_memory.files.layouts import NAMES
 from tests.conformance.layout_files import filled, opened
 from tests.conformance.test_incomplete_answers import damaged
@@ -44,7 +43,6 @@ def test_plain_lists_log_the_unreadable_entry(
     session = opened(tmp_path)
     session.query("python")  # the index knows the session
     session = opened(tmp_path)
-    incomplete._logged.clear()
     with caplog.at_level(logging.WARNING, logger="smp_memory"):
         session.find_related("DEC-0001") if name == "find_related" else session.deleted()
     assert f"{path}:{line}" in caplog.text
@@ -65,7 +63,7 @@ def test_plain_lists_log_the_unreadable_entry(
 def test_mcp_tools_have_problems(tmp_path: Path, layout: str, tool: str, arguments: dict[str, Any]) -> None:
     pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp.request_context import RequestContext
-    from smp_memory.integrations.mcp.tools import TOOLS
+    from smp_memory.integrations.mcp.server import TOOLS
 
     path, line = damaged(tmp_path, layout)
     with smp_memory.open(tmp_path) as memory:

@@ -9,6 +9,7 @@ import pytest
 import smp_memory
 from smp_memory.memory import Memory
 from smp_memory.session import SessionMemory
+from tests.session_files import storage_of
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def session(memory: Memory) -> SessionMemory:
 
 
 def edit(session: SessionMemory, name: str, old: str, new: str) -> None:
-    path = Path(session._files.reader.folder, name)
+    path = Path(session.folder, name)
     text = path.read_text()
     start = text.rindex(old)
     path.write_text(text[:start] + new)
@@ -51,7 +52,7 @@ def test_last_entry_without_its_machine_line_is_kept(
 
 def test_time_is_written_in_whole_seconds_and_read_back_exactly(session: SessionMemory) -> None:
     record = session.get("DEC-0001")
-    text = Path(session._files.reader.folder, "decisions.yaml").read_text()
+    text = Path(session.folder, "decisions.yaml").read_text()
     assert f"timestamp: {record.to_dict()['created'][:19]}Z" in text
     assert smp_memory.open(session.memory.root).session("s").get("DEC-0001").created == record.created
 
@@ -61,7 +62,7 @@ def test_last_entry_whose_machine_line_was_cut_keeps_text_number_and_identity(
     memory: Memory, session: SessionMemory, name: str, mark: str
 ) -> None:
     """Another program cut the file at any byte of the line; the notes tell that the entry was whole."""
-    path = Path(session._files.reader.folder, name)
+    path = Path(session.folder, name)
     data = path.read_bytes()
     start = data.rindex(mark.encode())
     end = data.index(b"\n", start)
@@ -70,11 +71,14 @@ def test_last_entry_whose_machine_line_was_cut_keeps_text_number_and_identity(
         path.write_bytes(data[:cut])
         reader = smp_memory.open(memory.root).session("s")
         assert [(record.id, record.text) for record in reader.records()] == before, data[start:cut]
-        session_history = reader._files.reader.catch_up()
+        session_history = storage_of(reader).reader.catch_up()
         (history,) = [
             session_history.histories[id]
             for id in ("TURN-0002", "DEC-0002")
             if session_history.histories[id].first.file == str(path)
         ]
         assert history.first.seq == {"DEC-0002": 2, "TURN-0002": 4}[history.first.id]
-        assert history.first.uid in ("", session._files.reader.session_history.histories[history.first.id].first.uid)
+        assert history.first.uid in (
+            "",
+            storage_of(session).reader.session_history.histories[history.first.id].first.uid,
+        )

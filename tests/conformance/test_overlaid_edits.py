@@ -18,7 +18,7 @@ def overlaid(root: Path, layout: str) -> tuple[smp_memory.SessionMemory, Path, i
     """DEC-0002 was changed by SMP, then its first entry in an editor."""
     session = filled(root, layout)
     session.update("DEC-0002", decision="Use MySQL")
-    session._memory.close()
+    session.memory.close()
     path = decisions_file(root, layout)
     path.write_text(path.read_text().replace("Use Postgres", "Use SQLite"))
     line = line_of(path, "Use SQLite" if layout != "markdown" else "id: DEC-0002")
@@ -42,7 +42,7 @@ def test_adopt_makes_the_edited_value_the_newest(
     tmp_path: Path, layout: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     session, _, line = overlaid(tmp_path, layout)
-    session._memory.close()
+    session.memory.close()
     root = ["--root", str(tmp_path)]
     assert main(["show", "DEC-0002", *root]) == 0
     assert f"line {line}" in capsys.readouterr().out
@@ -63,23 +63,23 @@ def test_history_names_a_hand_edit_and_not_the_author(
     assert (first["by"], first["edited_by_hand"]) == (None, True)
     assert "edited_by_hand" not in second
     assert session.history("DEC-0001")[0]["by"] == "ada"
-    session._memory.close()
+    session.memory.close()
     assert main(["history", "DEC-0002", "--root", str(tmp_path)]) == 0
     assert "edited by hand since" in capsys.readouterr().out
 
 
 def test_conversion_keeps_edited_entries(tmp_path: Path, layout: str) -> None:
     session, _, _ = overlaid(tmp_path, layout)
-    memory = session._memory.convert("jsonl" if layout != "jsonl" else "log")
+    memory = session.memory.convert("jsonl" if layout != "jsonl" else "log")
     assert memory.session("s1").get("DEC-0002").decision == "Use MySQL"
 
 
 def test_uses_are_not_counted_in_the_revision_that_overlays_an_edit(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     session.get("DEC-0002")
-    session._memory.maintain(only=["access"])
+    session.memory.maintain(only=["access"])
     session.update("DEC-0002", decision="Use MySQL")
-    session._memory.close()
+    session.memory.close()
     path = decisions_file(tmp_path, layout)
     path.write_text(path.read_text().replace("Use Postgres", "Use SQLite"))
     session = opened(tmp_path)

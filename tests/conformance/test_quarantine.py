@@ -33,7 +33,7 @@ def repaired(root: Path, layout: str) -> tuple[smp_memory.SessionMemory, Path]:
 
 
 def item(session: smp_memory.SessionMemory) -> QuarantinedEntry:
-    (found,) = session.memory.store.quarantined()
+    (found,) = session.memory.store.files.quarantined()
     return found
 
 
@@ -41,12 +41,12 @@ def test_entry_that_was_corrected_in_quarantine_is_put_back(tmp_path: Path, layo
     session, aside = repaired(tmp_path, layout)
     assert texts(session) == ["Use OAuth", "Use Python"]
     with pytest.raises(SMPError, match=r"Correct that file|Complete it"):
-        session.memory.store.restore_quarantined(item(session), NOW)
+        session.memory.store.files.restore_quarantined(item(session), NOW)
     assert texts(session) == ["Use OAuth", "Use Python"]
     good = '"Use Postgres"' if layout != "markdown" else 'decision: "Use Postgres"'
     bad = good[:-1]
     aside.write_text(aside.read_text().replace(bad, good))
-    assert session.memory.store.restore_quarantined(item(session), NOW) == ["DEC-0002"]
+    assert session.memory.store.files.restore_quarantined(item(session), NOW) == ["DEC-0002"]
     assert not aside.exists()
     for seen in (session, opened(tmp_path)):
         assert sorted(texts(seen)) == ["Use OAuth", "Use Postgres", "Use Python"]
@@ -64,18 +64,18 @@ def test_entries_removed_by_another_program_are_put_back_once(tmp_path: Path, la
     session.add_decision("Written after it")
     (aside,) = tmp_path.rglob("quarantine/*")
     kept = aside.read_bytes()
-    assert session.memory.store.restore_quarantined(item(session), NOW) == ["DEC-0004"]
+    assert session.memory.store.files.restore_quarantined(item(session), NOW) == ["DEC-0004"]
     assert {"Lost by a checkout", "Written after it"} <= set(texts(opened(tmp_path)))
     aside.write_bytes(kept)
     with pytest.raises(SMPError, match="already"):
-        session.memory.store.restore_quarantined(item(session), NOW)
+        session.memory.store.files.restore_quarantined(item(session), NOW)
     assert aside.exists()
     assert texts(session).count("Lost by a checkout") == 1
 
 
 def test_command_lists_shows_and_puts_back(tmp_path: Path, layout: str, capsys: pytest.CaptureFixture[str]) -> None:
     session, aside = repaired(tmp_path, layout)
-    session._memory.close()
+    session.memory.close()
     root = ["--root", str(tmp_path)]
     assert main(["quarantine", "--json", *root]) == 0
     assert [each["name"] for each in json.loads(capsys.readouterr().out)] == [aside.name]

@@ -5,62 +5,76 @@ from __future__ import annotations
 import gc
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import smp_memory
 from smp_memory.files.layouts import NAMES
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.memory import open_memory
+from smp_memory.session import SessionMemory
+from smp_memory.testing import FrozenClock
 from tests.conformance.layout_files import blocks, decisions_file, filled, opened, texts
+from tests.interrupted_system import interruptions
 
 QUICK = {"durability": "os"}
 
 
+def machine(layout: str) -> MemorySystem:
+    system = MemorySystem()
+    with open_memory("/store", layout=layout, system=system, clock=FrozenClock()) as memory:
+        session = memory.create_session("s1")
+        session.add_turn("user", "First words")
+        for text in ("Use OAuth", "Use Postgres", "Use Python"):
+            session.add_decision(text)
+    return system
+
+
+def sessions_on(system: MemorySystem, layout: str) -> tuple[SessionMemory, SessionMemory]:
+    """The session as a reader and as a writer see it, both having read it."""
+    found = [open_memory("/store", system=system, clock=FrozenClock()).session("s1") for _ in range(2)]
+    assert [len(each.records()) for each in found] == [4, 4]
+    return found[0], found[1]
+
+
 @pytest.mark.parametrize("layout", ["jsonl", "markdown", "log"])
-def test_file_created_during_a_read_hides_nothing(tmp_path: Path, layout: str) -> None:
+def test_file_created_during_a_read_hides_nothing(layout: str) -> None:
     """What was read in a look that had to be repeated must not be forgotten."""
-    filled(tmp_path, layout).memory.close()
-    reading, writing = opened(tmp_path), opened(tmp_path)
-    assert len(reading.records()) == 4
-    writing.add_decision("acknowledged before the look")
-    reader: Any = reading._files.reader
-    read_changed = reader._read_changed
+    for system in interruptions(machine(layout)):
+        reading, writing = sessions_on(system, layout)
+        writing.add_decision("acknowledged before the look")
 
-    def interrupted(*arguments: Any) -> Any:
-        found = read_changed(*arguments)
-        reader._read_changed = read_changed
-        writing.update_agent_state("late", {})
-        writing.add_learning("a new file")
-        writing.delete("DEC-0001")
-        return found
+        def meanwhile(writing: SessionMemory = writing) -> None:
+            writing.update_agent_state("late", {})
+            writing.add_learning("a new file")
+            writing.delete("DEC-0001")
 
-    reader._read_changed = interrupted
-    assert reading.get("DEC-0004").decision == "acknowledged before the look"
-    assert texts(reading) == texts(writing)
+        system.happens = meanwhile
+        assert reading.get("DEC-0004").decision == "acknowledged before the look", system.at
+        system.happens = None
+        assert texts(reading) == texts(writing), system.at
 
 
-def test_deletion_read_before_its_memory_is_applied(tmp_path: Path) -> None:
+def test_deletion_read_before_its_memory_is_applied() -> None:
     """In the layout `log` deletions stand in a file of their own, read after that of the memories."""
-    filled(tmp_path, "log").delete("DEC-0001")
-    reading, writing = opened(tmp_path), opened(tmp_path)
-    reader: Any = reading._files.reader
-    read_from = reader._read_from
+    base = machine("log")
+    with open_memory("/store", system=base, clock=FrozenClock()) as memory:
+        memory.session("s1").delete("DEC-0001")
+    for system in interruptions(base):
+        reading, writing = (open_memory("/store", system=system, clock=FrozenClock()).session("s1") for _ in range(2))
 
-    def interrupted(name: str, *arguments: Any) -> Any:
-        found = read_from(name, *arguments)
-        if name == "memory.jsonl":
-            reader._read_from = read_from
+        def meanwhile(writing: SessionMemory = writing) -> None:
             writing.add_decision("gone")
             writing.delete("DEC-0004")
             writing.add_decision("there")
-        return found
 
-    reader._read_from = interrupted
-    reading.records()
-    assert texts(reading) == ["Use Postgres", "Use Python", "there"]
-    assert [record.id for record in reading.records(include_deleted=True)] == [
-        record.id for record in writing.records(include_deleted=True)
-    ]
+        system.happens = meanwhile
+        reading.records()
+        has_happened, system.happens = system.has_happened, None
+        assert texts(reading) == ["Use Postgres", "Use Python", *(["there"] if has_happened else [])], system.at
+        assert [record.id for record in reading.records(include_deleted=True)] == [
+            record.id for record in writing.records(include_deleted=True)
+        ]
 
 
 @pytest.mark.parametrize("layout", NAMES)

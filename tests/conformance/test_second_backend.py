@@ -12,8 +12,8 @@ import pytest
 import smp_memory
 from smp_memory.errors import LayoutMismatch, NotSupported, StoreNotFound
 from smp_memory.store.opening import register_backend
-from smp_memory.testing import BackendContract
 from tests.backends.sqlite_store import NAME, open_sqlite
+from tests.contract import BackendContract
 
 WRITER = """
 import sys, smp_memory

@@ -10,7 +10,7 @@ import pytest
 import smp_memory
 from smp_memory.files.layouts import NAMES
 from smp_memory.files.memory_system import MemorySystem
-from smp_memory.testing import StoreContract
+from tests.contract import StoreContract
 
 
 class _Quick(StoreContract):
@@ -32,7 +32,9 @@ class TestFiles(_Quick):
 
 
 class TestMemory(_Quick):
-    @pytest.fixture(autouse=True, params=NAMES)
+    """The same engine on a disk in RAM; what differs between the layouts is tested on a real disk, above."""
+
+    @pytest.fixture(autouse=True, params=["jsonl", "markdown"])
     def _place(self, request: pytest.FixtureRequest) -> None:
         self.system = MemorySystem()
         self.where = ":memory:"

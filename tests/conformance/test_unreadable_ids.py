@@ -86,7 +86,7 @@ def test_command_line_names_file_and_line_of_an_unreadable_id(
 def test_mcp_names_file_and_line_of_an_unreadable_id(tmp_path: Path, layout: str) -> None:
     pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp.request_context import RequestContext
-    from smp_memory.integrations.mcp.tools import TOOLS
+    from smp_memory.integrations.mcp.server import TOOLS
 
     path, line = damaged(tmp_path, layout)
     with smp_memory.open(tmp_path) as memory:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import smp_memory
-from smp_memory import incomplete
 from smp_memory.cli.main import main
 from smp_memory.files.layouts import NAMES
+from smp_memory.observe import incomplete
 from tests.conformance.layout_files import filled
 from tests.conformance.test_incomplete_answers import damaged
 

@@ -15,11 +15,10 @@ from typing import Any, TypeVar
 from smp_memory.files.memory_system import MemoryFileNode, MemoryFolderNode, MemoryNode, MemorySystem
 from smp_memory.files.reader import SessionReader
 from smp_memory.files.system import System
+from smp_memory.lifecycle.clock_trust import NO_EVIDENCE
 from smp_memory.memory import Memory, open_memory
-from smp_memory.model.history import SessionHistory
-from smp_memory.policies.clock_trust import NO_EVIDENCE
 from smp_memory.session import SessionMemory
-from smp_memory.store.rewrite import SessionEdit, copy_of, entries_of, private_name, rewrite
+from smp_memory.store.rewrite import SessionEdit, entries_of, private_name, rewrite
 from smp_memory.testing import CrashingSystem, FrozenClock, PowerLoss
 
 LAYOUTS = ("jsonl", "markdown", "single", "log")
@@ -58,15 +57,10 @@ def open_on(system: System, layout: str | None = None, root: str = ROOT) -> Memo
 def view_of(session: SessionMemory) -> dict[str, Any]:
     """Everything a caller can see of a session."""
     found: dict[str, Any] = {"": session.info.to_dict()}
-
-    def look(
-        session_history: SessionHistory,
-    ) -> None:  # one look for all; `records` and `history` of each would look again and again
-        for name, history in session_history.histories.items():
-            record = history.record(session.id)
-            found[name] = (record.to_dict() if record else None, history.steps())
-
-    session._files.view(look)
+    histories = session.memory.store.session(session.id).history().histories
+    for name, history in histories.items():  # one look for all; `records` and `history` of each would look again
+        record = history.record(session.id)
+        found[name] = (record.to_dict() if record else None, history.steps())
     return found
 
 
@@ -242,10 +236,10 @@ def _rewrite(session: SessionMemory) -> None:
         for entry in entries_of(reader, ["DEC-0002", "FIND-0002", "ART-0001"]):
             wanted.remove(entry)
         for entry in reader.session_history.histories["DEC-0001"].entries:
-            new = copy_of(entry)
+            new = entry.copy()
             new.data = {**entry.data, "rationale": "rewritten"}
             wanted.replace(entry, new)
-        wanted.files = {private_name(reader, "cold.gz.damaged-1"): b"\xff\x00"}
+        wanted.files = {private_name(reader, "quarantine/put-aside"): b"\xff\x00"}
         return wanted
 
     rewrite(session._files, "rewriting", edit)

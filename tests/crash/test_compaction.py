@@ -11,7 +11,8 @@ import pytest
 from smp_memory.errors import SMPError
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.memory import Memory, open_memory
-from smp_memory.store.cold_storage import cold_history, cold_path
+from smp_memory.model.history import COLD
+from smp_memory.store.cold_storage import cold_path
 from smp_memory.testing import FrozenClock
 from tests.crash.scenarios import (
     LAYOUTS,
@@ -138,7 +139,9 @@ class Worker:
     def found(self) -> dict[str, Any]:
         """The newest state of every memory, in the files or in the cold segment; in both is an error."""
         live = {record.id: record for record in self.session.records(include_deleted=True) if record.type != "summary"}
-        cold = {id: history.record(SESSION) for id, history in cold_history(self.session._files).histories.items()}
+        cold = {
+            id: history.record(SESSION) for id, history in self.session._files.history(segment=COLD).histories.items()
+        }
         both = {id for id in live.keys() & cold.keys() if live[id].revision < cold[id].revision}
         if both or any("-dup" in id for id in (*live, *cold)):
             raise Wrong(f"stands twice: {sorted(both)}, {sorted(live)}, {sorted(cold)}")

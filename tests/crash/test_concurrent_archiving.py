@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.errors import SMPError
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.memory import Memory, open_memory
 from smp_memory.testing import FrozenClock
 from tests.crash.processes import SOURCE
 from tests.crash.scenarios import LAYOUTS, ROOT, depth, open_on, some
+from tests.interrupted_system import InterruptedSystem
 
 pytestmark = pytest.mark.crash
 
@@ -42,7 +42,7 @@ OPERATIONS: dict[str, Callable[[Memory], Any]] = {
     "sessions": lambda memory: memory.sessions(),
     "latest_session": lambda memory: memory.latest_session(),
     "sessions_by_time": lambda memory: memory.sessions_by_time(),
-    "standings": lambda memory: memory.standings(away=True),
+    "session_states": lambda memory: memory.session_states(include_archived=True),
     "deleted": lambda memory: memory.deleted(),
     "validate": lambda memory: memory.validate(),
     "repair": lambda memory: memory.repair(),
@@ -71,29 +71,9 @@ def base(layout: str) -> MemorySystem:
     return system
 
 
-class Interrupted(MemorySystem):
-    """Lets something happen before call number `at` of an operation, as if another process did it."""
-
-    at = 0
-    calls = 0
-    happens: Callable[[], Any] | None = None
-
-    def _gate(self, call: str, changes: bool) -> None:
-        if self.happens is None:
-            return
-        self.calls += 1
-        if self.calls == self.at:
-            happens, self.happens = self.happens, None
-            try:
-                happens()
-            except SMPError:
-                pass  # the session or the store is locked at this moment
-            self.happens = happens
-
-
 def interrupted(layout: str, way: str, operation: Callable[[Memory], Any], at: int) -> tuple[int, Any, Memory]:
     """How many calls the operation took, and its answer."""
-    system = Interrupted(disk=base(layout))
+    system = InterruptedSystem(disk=base(layout))
     memory = open_on(system)
     memory.query("login")
     other = open_memory(ROOT, system=system, clock=FrozenClock(), config={"concurrency": {"lock_timeout_ms": 1}})

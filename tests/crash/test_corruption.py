@@ -164,17 +164,12 @@ def whole(layout: str) -> MemorySystem:
 
 def records(session: SessionMemory) -> dict[str, Any]:
     """What can be seen, without the head."""
-
-    def look(session_history: Any) -> dict[str, Any]:
-        found = {}
-        for name, history in session_history.histories.items():
-            record = history.record(session.id)
-            data = record.to_dict() if record else {}
-            data.pop("edited", None)
-            found[name] = (data, history.steps())
-        return found
-
-    found: dict[str, Any] = session._files.view(look)
+    found: dict[str, Any] = {}
+    for name, history in session.memory.store.session(session.id).history().histories.items():
+        record = history.record(session.id)
+        data = record.to_dict() if record else {}
+        data.pop("edited", None)
+        found[name] = (data, history.steps())
     return found
 
 

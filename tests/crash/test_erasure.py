@@ -11,10 +11,10 @@ import pytest
 
 from smp_memory.files.disk import Disk
 from smp_memory.files.memory_system import MemorySystem
+from smp_memory.lifecycle.clock_trust import NO_EVIDENCE
+from smp_memory.lifecycle.purge import PurgeNotes, purged_ids
 from smp_memory.memory import Memory
-from smp_memory.policies.clock_trust import NO_EVIDENCE
-from smp_memory.store.session_erasure import scan_folder
-from smp_memory.store.trash import purged_ids
+from smp_memory.store.remnants import scan_folder
 from tests.crash.scenarios import (
     LAYOUTS,
     ROOT,
@@ -137,12 +137,12 @@ def test_purge_is_always_in_the_audit_log(layout: str) -> None:
                 files = session._files
                 there = session.find("DEC-0004") is not None
                 files.run_locked("finishing what was under way", lambda: None)
-                told = {*named(memory, "purge"), *purged_ids(files)}
+                told = {*named(memory, "purge"), *purged_ids(files, PurgeNotes(memory.store.state, SESSION))}
                 assert there or {"DEC-0002", "DEC-0004"} <= told
                 session.purge(older_than=0, now="2026-02-03T00:00:00Z", evidence=NO_EVIDENCE)
                 assert session.find("DEC-0004") is None
                 assert {"DEC-0002", "DEC-0004"} <= named(memory, "purge")
-                assert purged_ids(files) == []
+                assert purged_ids(files, PurgeNotes(memory.store.state, SESSION)) == []
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

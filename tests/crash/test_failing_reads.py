@@ -265,7 +265,7 @@ QUESTIONS: dict[str, Callable[[Memory], Any]] = {
     "as of": lambda memory: _dicts(memory.session(SESSION).as_of(LATER).records()),
     "stats": lambda memory: str(memory.session(SESSION).stats()),
     "size": lambda memory: memory.session(SESSION).size_report().to_dict(),
-    "standings": lambda memory: [each.to_dict() for each in memory.standings(away=True)],
+    "session_states": lambda memory: [each.to_dict() for each in memory.session_states(include_archived=True)],
     "deleted": lambda memory: [each.id for each in memory.session(SESSION).deleted()],
     "validate": lambda memory: [problem.code for problem in memory.session(SESSION).validate().problems],
     "export": lambda memory: memory.session(SESSION).export(format="json"),

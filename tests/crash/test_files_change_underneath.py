@@ -30,6 +30,7 @@ from smp_memory.files.memory_system import MemorySystem
 from smp_memory.files.reader import SessionReader
 from smp_memory.session import SessionMemory
 from tests.crash.scenarios import LAYOUTS, SESSION, Wrong, depth, files_below, full_base, open_on, patch, read
+from tests.session_files import storage_of
 
 pytestmark = pytest.mark.crash
 
@@ -45,15 +46,15 @@ class Changing(MemorySystem):
         super().__init__(disk=disk)
         self.calls = 0
         self.changed = False
-        self._path, self._change, self._at = path, change, at
+        self._path, self._change, self.at = path, change, at
         self._not_before = ("ftruncate", "pwrite") if in_place else ()  # see the non-guarantees of `set_aside`
         self._is_other = False
 
     def _gate(self, call: str, changes: bool) -> None:
-        if self._at is None or self._is_other or self.changed:
+        if self.at is None or self._is_other or self.changed:
             return
         self.calls += 1
-        if self.calls >= self._at and call not in self._not_before:
+        if self.calls >= self.at and call not in self._not_before:
             self.changed = self._is_other = True
             self._change(self, self._path)
             self._is_other = False
@@ -155,12 +156,12 @@ def check_change(layout: str, torn: bool, change: str, work: str, at: int | None
     system = Changing(base, path, make(layout), None, in_place=in_place)
     session = open_on(system).session(SESSION)
     acknowledged = [record.id for record in session.records()]
-    system._at = at or 1 << 30
+    system.at = at or 1 << 30
     try:
         WORK[work](session, acknowledged)
     except SMPError:
         pass
-    system._at = None
+    system.at = None
     brought = texts_in(layout, read(system, path)) if not system.changed else texts_in(layout, _brought(layout, change))
     acknowledged.append(session.add_decision("the last").id)
     check_nothing_lost(open_on(system).session(SESSION), acknowledged, brought)
@@ -185,7 +186,7 @@ def check_nothing_lost(session: SessionMemory, acknowledged: list[str], brought:
     if not brought <= there | texts:
         raise Wrong(f"another program wrote it, and it is gone: {sorted(brought - there - texts)}")
     kept = set()
-    reader = session._files.reader
+    reader = storage_of(session).reader
     for name, entries, whole in quarantine(session):
         if set_aside.MISSING in name:
             kept |= entries
@@ -204,7 +205,7 @@ def _folder(reader: SessionReader) -> str:
 
 def quarantine(session: SessionMemory) -> Iterator[tuple[str, set[str], set[str]]]:
     """Of each file: its name, the ids in it, and the ids of whole entries that are no part of a transaction."""
-    reader = session._files.reader
+    reader = storage_of(session).reader
     names = reader.layout.files(reader.disk, reader.folder, reader.session)
     for name in reader.disk.names(_folder(reader)):
         file = next((each for each in names if name.startswith(each.replace("/", "_"))), names[0])

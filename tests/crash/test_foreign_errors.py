@@ -88,14 +88,14 @@ OF_STORE: dict[str, Do] = {
     "session": lambda memory: memory.session("away"),
     "sessions": lambda memory: memory.sessions(),
     "set_config": lambda memory: memory.set_config("durability", "os"),
-    "standings": lambda memory: memory.standings(away=True),
+    "session_states": lambda memory: memory.session_states(include_archived=True),
     "summarize": lambda memory: memory.summarize(),
     "sync": lambda memory: memory.sync(),
     "timeline": lambda memory: memory.timeline(),
     "topics": lambda memory: memory.topics(),
     "undelete_session": lambda memory: memory.undelete_session("trashed"),
     "trust": lambda memory: memory.trust(),
-    "was_told_of_trust": lambda memory: memory.was_told_of_trust(),
+    "mark_trust_notice_shown": lambda memory: memory.mark_trust_notice_shown(),
     "validate": lambda memory: memory.validate(),
     "watch": lambda memory: list(memory.watch(timeout=0.01)),
 }
@@ -151,7 +151,7 @@ OF_SESSION: dict[str, Do] = {
     "restore_archived": in_session(lambda session: session.restore_archived("TURN-0001")),
     "set_config": in_session(lambda session: session.set_config("track_access", False)),
     "size_report": in_session(lambda session: session.size_report()),
-    "standing": in_session(lambda session: session.standing),
+    "session_state": in_session(lambda session: session.session_state),
     "state": in_session(lambda session: session.state),
     "stats": in_session(lambda session: session.stats()),
     "summarize": in_session(lambda session: session.summarize()),
@@ -253,7 +253,7 @@ def damage(root: Path, how: str) -> None:
 
 
 DAMAGE = ("zeros", "cut", "folders")
-WITH_INDEX = [f"Memory.{name}" for name in ("query", "reindex", "erase", "context", "standings", "maintain", "delete", "doctor",
+WITH_INDEX = [f"Memory.{name}" for name in ("query", "reindex", "erase", "context", "session_states", "maintain", "delete", "doctor",
                                             "timeline", "find_similar", "find_related", "redact", "purge")]  # fmt: skip
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from smp_memory.errors import DurabilityUnknown, SMPError
 from smp_memory.files.memory_system import MemorySystem
+from smp_memory.lifecycle.clock_trust import NO_EVIDENCE
 from smp_memory.memory import Memory
-from smp_memory.policies.clock_trust import NO_EVIDENCE
-from smp_memory.store.cold_storage import cold_history
+from smp_memory.model.history import COLD
 from smp_memory.testing import FaultySystem
 from tests.crash import test_archive_and_trash as archives
 from tests.crash import test_compaction as compaction
@@ -92,7 +92,7 @@ def state_of(memory: Memory) -> dict[str, Any]:
     for session in memory.sessions():
         cold = {
             id: (record.revision, record.given)
-            for id, history in cold_history(session._files).histories.items()
+            for id, history in session._files.history(segment=COLD).histories.items()
             if (record := history.record(session.id)) is not None
         }
         archived = sorted((each.id, each.entries) for each in session.archived())

@@ -236,7 +236,7 @@ def test_close_does_not_wait_for_the_lock_when_nothing_changed(
         memory.session(SESSION).records()
         other.session(SESSION).add_decision("by another process")
         with caplog.at_level(logging.WARNING, "smp_memory"):
-            other.session(SESSION)._files.run_locked("holding the lock", memory.close)
+            other.store.session(SESSION).run_locked("holding the lock", memory.close)
     assert caplog.records == []
     assert kept(root) == []
 
@@ -256,7 +256,7 @@ def test_a_comparison_that_fails_at_close_is_logged(
         memory.session(SESSION).add_decision("precious")
         _renamed_over(path, backup)
         with caplog.at_level(logging.WARNING, "smp_memory"):
-            other.session(SESSION)._files.run_locked("holding the lock", memory.close)
+            other.store.session(SESSION).run_locked("holding the lock", memory.close)
     told = [record.getMessage() for record in caplog.records if record.name == "smp_memory.corruption"]
     assert ["could not be compared" in message for message in told] == [True]
     assert "precious" not in caplog.text

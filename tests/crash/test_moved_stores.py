@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
+import tempfile
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,6 +33,22 @@ def _move(path: Path) -> None:
     path.rename(path.parents[1] / "moved")
 
 
+@cache
+def template(layout: str) -> Path:
+    """A store with something for each operation, made once."""
+    folder = tempfile.mkdtemp(prefix="smp-test-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    filled_store(Path(folder, "store"), layout).close()
+    return Path(folder, "store")
+
+
+def opened_copy(root: Path, layout: str) -> smp_memory.Memory:
+    shutil.copytree(template(layout), root)
+    memory = smp_memory.open(root)
+    memory.query("OAuth")
+    return memory
+
+
 def session_path(root: Path) -> Path:
     """Its folder or file; the folder `deleted` holds records of deleted memories."""
     found = (path for path in root.rglob(f"{SESSION}*") if path.stem == SESSION)
@@ -43,7 +62,7 @@ def test_store_that_was_taken_away_is_not_made_again(
     tmp_path: Path, layout: str, take_away: Callable[[Path], None], name: str
 ) -> None:
     root = tmp_path / "project" / "store"
-    memory = filled_store(root, layout)
+    memory = opened_copy(root, layout)
     session = memory.session(SESSION)
     session.add_decision("before")
     take_away(root)
@@ -74,7 +93,7 @@ def _call_quietly(call: Callable[[], object]) -> None:
 @pytest.mark.parametrize("name", OF_A_SESSION)
 def test_write_right_after_the_store_was_removed_is_not_acknowledged(tmp_path: Path, layout: str, name: str) -> None:
     root = tmp_path / "project" / "store"
-    memory = filled_store(root, layout)
+    memory = opened_copy(root, layout)
     session = memory.session(SESSION)
     session.add_decision("before")
     if _does_nothing(name, layout):
@@ -94,7 +113,7 @@ def test_session_that_was_taken_away_is_not_made_again(
     tmp_path: Path, layout: str, take_away: Callable[[Path], None], pause_seconds: float, name: str
 ) -> None:
     root = tmp_path / "project" / "store"
-    memory = filled_store(root, layout)
+    memory = opened_copy(root, layout)
     session = memory.session(SESSION)
     session.add_decision("before")
     path = session_path(root)
@@ -115,7 +134,7 @@ def test_session_that_was_taken_away_is_not_made_again(
 @layouts
 def test_sessions_that_were_not_taken_away_can_be_written(tmp_path: Path, layout: str) -> None:
     root = tmp_path / "project" / "store"
-    memory = filled_store(root, layout)
+    memory = opened_copy(root, layout)
     other = memory.create_session("other")
     memory.session(SESSION).add_decision("before")
     _remove(session_path(root))

@@ -28,6 +28,7 @@ from tests.crash.scenarios import (
     scenarios,
     view_of,
 )
+from tests.session_files import private_folder
 
 pytestmark = pytest.mark.crash
 
@@ -52,7 +53,7 @@ def cold_base(layout: str) -> MemorySystem:
     """A session with a cold segment and something in quarantine."""
     system = MemorySystem(disk=compaction.base_of(layout, "bring back"))
     with open_on(system) as memory:
-        private = memory.session(SESSION)._files.reader.private
+        private = private_folder(memory.session(SESSION))
         memory.store.disk.make_folder(f"{private}/quarantine")
         memory.store.disk.write_new(f"{private}/quarantine/old.0.1", b"set aside")
     return system
@@ -110,7 +111,7 @@ def test_nothing_is_lost_by_a_lifecycle_step(layout: str, name: str) -> None:
             memory = open_on(state)
             if everything(memory) != expected:
                 raise Wrong("not as it was")
-            private = memory.session(SESSION)._files.reader.private
+            private = private_folder(memory.session(SESSION))
             if memory.store.disk.names(f"{private}/quarantine") != ["old.0.1"]:
                 raise Wrong("what was set aside is gone")
         except Exception as error:

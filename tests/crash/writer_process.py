@@ -124,6 +124,8 @@ def saturate(session: SessionMemory, name: str, number: int) -> None:
     while not told_to_stop():
         session.add_decision(f"{name}-{done}")
         done += 1
+        if done == 1:
+            say(first=name)
     say(count=done)
 
 
@@ -134,7 +136,7 @@ def hold(session: SessionMemory, name: str, number: int) -> None:
         say(held=os.getpid())
         time.sleep(600)
 
-    session._files.run_locked("holding it", work)
+    session.memory.store.session(session.id).run_locked("holding it", work)
 
 
 def create(root: str, session: str, name: str, number: int) -> None:

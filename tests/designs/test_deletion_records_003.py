@@ -13,7 +13,7 @@ import yaml
 
 import smp_memory
 from smp_memory.errors import SessionNotFound
-from smp_memory.policies.clock_trust import NO_EVIDENCE
+from smp_memory.lifecycle.clock_trust import NO_EVIDENCE
 
 NOW = datetime(2026, 3, 1, 10, 30, tzinfo=UTC)
 FOREIGN = """\
@@ -181,7 +181,7 @@ def test_archive_that_has_only_a_summary_is_listed(tmp_path: Path) -> None:
         for open_it in (memory.session, memory.restore_session):
             with pytest.raises(SessionNotFound, match=r"summary\.yaml"):
                 open_it("old")
-        assert [each.state for each in memory.standings(away=True)] == ["archived"]
+        assert [each.state for each in memory.session_states(include_archived=True)] == ["archived"]
         memory.create_session("old").add_decision("A new one")
         assert memory.archived_sessions() == []
     assert path.exists()

@@ -158,7 +158,7 @@ def test_no_leaf_of_a_shared_file_is_lost(content: object, name: str) -> None:
         shared_store(root, f"shared/{name}.json", json.dumps(content))
         with smp_memory.open(root) as memory:
             stored = json.dumps(
-                [history.data() for history in memory.store.unindexed_memories().get("global", {}).values()]
+                [history.data() for history in memory.store.files.unindexed_memories().get("global", {}).values()]
             )
             for leaf in leaves(content):
                 assert (leaf.strip() if isinstance(leaf, str) else json.dumps(leaf)) in stored

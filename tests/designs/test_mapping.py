@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory import designs, errors, metrics
+from smp_memory import designs, errors
 from smp_memory.integrations.store_metrics import STORE
+from smp_memory.observe import metrics
 
 DOCS = Path(__file__).parents[2] / "docs"
 DOCUMENT = (DOCS / "designs.md").read_text("utf-8")
@@ -190,7 +191,7 @@ def test_every_file_and_field_is_in_this_document_or_in_that_of_the_format(names
 
 
 def test_every_event_in_the_table_is_documented() -> None:
-    logging = (DOCS / "logging.md").read_text("utf-8")
+    logging = (DOCS / "observability.md").read_text("utf-8")
     events = {code for row in rows("## Log events") for code in codes(row[1]) if re.fullmatch(r"[a-z]+_[a-z_]+", code)}
     assert len(events) >= 12
     assert [event for event in sorted(events) if f"`{event}`" not in logging] == []

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.config import Config
+from smp_memory.config.settings import Config
 from smp_memory.errors import InvalidConfig
 
 FILE = "config.json"

@@ -13,7 +13,7 @@ from typing import Any
 
 import smp_memory
 from smp_memory.git.repository import Repository
-from smp_memory.integrations.git.setup import Setup
+from smp_memory.integrations.git import Setup
 from smp_memory.testing import FrozenClock
 
 SOURCE = str(Path(smp_memory.__file__).parents[1])

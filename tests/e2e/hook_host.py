@@ -166,13 +166,13 @@ class Host:
     # -- what the host writes down
 
     def write_prompt(self, text: str) -> None:
-        self._write("user", {"role": "user", "content": text}, promptId=f"p{self.count}")
+        self.write("user", {"role": "user", "content": text}, promptId=f"p{self.count}")
 
     def write_reply(self, text: str) -> None:
         content = [{"type": "text", "text": text}]
-        self._write("assistant", {"id": f"msg-{self.count}-{len(text)}", "role": "assistant", "content": content})
+        self.write("assistant", {"id": f"msg-{self.count}-{len(text)}", "role": "assistant", "content": content})
 
-    def _write(self, kind: str, message: dict[str, Any], **more: Any) -> None:
+    def write(self, kind: str, message: dict[str, Any], **more: Any) -> None:
         parent, self.last = self.last or None, f"{self.session}-{self.count}-{kind}-{time.monotonic_ns()}"
         line = {"parentUuid": parent, "type": kind, "uuid": self.last, "message": message, "isSidechain": False, **more}
         line["timestamp"] = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())

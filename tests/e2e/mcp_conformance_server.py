@@ -15,7 +15,7 @@ import smp_memory
 from smp_memory.integrations.mcp import http
 from smp_memory.integrations.mcp.answers import Reply
 from smp_memory.integrations.mcp.arguments import Answer, Arguments
-from smp_memory.integrations.mcp.tools import READS, TOOLS, ToolSpec
+from smp_memory.integrations.mcp.server import READS, TOOLS, ToolSpec
 from smp_memory.integrations.mcp.transport import ServerOptions, serve
 
 

@@ -40,7 +40,7 @@ def test_all_parts_are_shown_and_the_scope_is_said(cli: Terminal) -> None:
         assert f"\n{title}" in out
     assert "1 of 4 memories were used (25%), 1 time in all" in out
     assert "1 followed" in out
-    assert "not enough evidence: 0 used memories that are not pinned and older than a day; 30 are needed" in out
+    assert "not enough evidence: 0 memories used once, not pinned and older than a day; 30 are needed" in out
 
 
 def test_session_narrows_the_statistics(cli: Terminal) -> None:

@@ -14,7 +14,6 @@ import pytest
 import smp_memory
 from tests.e2e.test_cli import Terminal
 
-LAYOUTS = ("jsonl", "markdown", "single", "log")
 FORMATS = ("json", "jsonl", "yaml", "markdown")
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -33,15 +32,15 @@ def terminal(capsys: pytest.CaptureFixture[str]) -> Terminal:
     return Terminal(capsys)
 
 
-@pytest.fixture(params=LAYOUTS)
-def store(terminal: Terminal, request: pytest.FixtureRequest) -> str:
-    terminal.ok("init", "--layout", request.param)
+@pytest.fixture
+def store(terminal: Terminal) -> str:
+    terminal.ok("init", "--layout", "jsonl")
     terminal.ok("session", "new", "checkout", "--user", "Ada Lovelace", "--project", "shop")
     terminal.ok("decide", "Ada wants OAuth", "--author", "architect", "--tag", "auth")
     terminal.ok("note", "Slow", "--author", "veritas")
     terminal.ok("relate", "DEC-0001", "FIND-0001")
     terminal.ok("pin", "DEC-0001")
-    return str(request.param)
+    return "jsonl"
 
 
 def seen(terminal: Terminal, session: str) -> list[object]:

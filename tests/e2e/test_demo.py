@@ -28,7 +28,7 @@ def demo(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
+@pytest.mark.parametrize("layout", ["jsonl", "markdown"])
 def test_acknowledged_memories_are_kept_and_suggested_commands_work(tmp_path: Path, layout: str) -> None:
     done = demo(tmp_path, "--layout", layout, "--keep", "my demo")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout

@@ -11,6 +11,8 @@ import pytest
 
 import smp_memory
 from smp_memory.cli.commands import COMMANDS
+from smp_memory.store.opening import register_backend
+from tests.backends.sqlite_store import NAME, open_sqlite
 from tests.e2e.terminal import Terminal
 
 HOSTILE = "red\x1b[31m title\x1b]0;owned\x07 bell\x07 \roverwritten \x9b31m bidi\u202eevil\u2066 zero\u200b"
@@ -86,11 +88,23 @@ CALLS: dict[str, tuple[str, ...]] = {
 PROTOCOLS = {"mcp", "web", "hook", "macp", "git merge-driver"}  # servers, and commands whose output is a protocol
 
 
+ONLY_IN_FILES = {
+    "convert": 16,
+    "quarantine": 16,
+    "git setup": 2,
+    "git check": 2,
+}  # and the exit codes on a store that is not in files
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return filled(tmp_path, monkeypatch, str(tmp_path / ".bmad/memory"))
+
+
+def filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> Path:
     monkeypatch.chdir(tmp_path)
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    with smp_memory.open(tmp_path / ".bmad/memory") as memory:
+    with smp_memory.open(address) as memory:
         shop = memory.create_session("shop", user=HOSTILE, project=HOSTILE)
         shop.add_decision(HOSTILE, rationale=HOSTILE, tags=["auth"], topic=HOSTILE, author="ada")
         shop.add_finding(HOSTILE, severity="high")
@@ -127,6 +141,21 @@ def test_text_of_a_store_cannot_control_the_terminal(
     code, out, err = Terminal(capsys)(*name.split(), *CALLS[name])
     assert code == 0 or (name, code) == ("erase", 1), err  # the same text is elsewhere, too
     assert not CONTROL & set(out + err), name
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_command_works_on_a_store_that_is_not_in_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    register_backend(NAME, open_sqlite)
+    address = f"{NAME}://{tmp_path / 'store.db'}"
+    filled(tmp_path, monkeypatch, address)
+    monkeypatch.setenv("SMP_ROOT", address)
+    code, out, err = Terminal(capsys)(*name.split(), *CALLS[name], "--json")
+    assert code == ONLY_IN_FILES.get(name, 0) or (name, code) == ("erase", 1), err
+    assert name == "watch" or code or json.loads(out) is not None
+    assert not CONTROL & set(out)
+    assert not (tmp_path / ".bmad").exists() or name == "demo"
 
 
 def test_smp_alone_cannot_be_controlled_by_text_of_a_store(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import smp_memory
 from smp_memory.cli.main import main
-from smp_memory.integrations.git.setup import attribute_lines, ignore_lines, with_block, without_block
+from smp_memory.integrations.git import attribute_lines, ignore_lines, with_block, without_block
 from tests.e2e.git_clones import environment
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")

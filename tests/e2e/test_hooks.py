@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from smp_memory.files.disk import Disk
 from smp_memory.files.lock import SessionLock
 from smp_memory.files.system import RealSystem
 from smp_memory.integrations.hooks import session_state
+from smp_memory.memory import Memory
 from smp_memory.privacy.fence import closing, fence, find, opening
 from tests.e2e.hook_host import ENVIRONMENT, HOOK, Codex, Cursor, Gemini, Host, Project, until
+from tests.session_files import locked
 from tests.user_state import state_folder
 
 OAUTH = "Customers log in with OAuth 2.0"
@@ -162,7 +165,7 @@ def test_turns_are_recorded_before_the_host_compacts_them(project: Project) -> N
     host.compact()
     summary = "They spoke of hooks."
     host.send(host.payload("PostCompact", trigger="auto", compact_summary=summary))
-    host._write("user", {"role": "user", "content": f"This goes on from before: {summary}"}, isCompactSummary=True)
+    host.write("user", {"role": "user", "content": f"This goes on from before: {summary}"}, isCompactSummary=True)
     host.prompt("Go on with the next hook please")
     host.reply("Here is the next hook.")
     assert project.turns() == [
@@ -404,15 +407,12 @@ def test_a_locked_session_does_not_stop_the_host(project: Project) -> None:
     host = Host(project)
     host.prompt("The first question about the login")
     (name,) = project.sessions()
-    with project.open() as memory:
-        held = memory.store.session(name)._lock
-        held.acquire(5)
+    with project.open() as memory, locked(memory.session(name)):
         said = project.call(host.payload("prompt", prompt=ASKED, prompt_id="p9"))
         payload = json.dumps(host.payload("prompt", prompt=ASKED, prompt_id="p10")).encode()
         script = "import os; del os.fork; from smp_memory.integrations.hooks.entry_point import main; main(['hook'])"  # nothing can go on behind
         here = [sys.executable, "-c", script]
         without = subprocess.run(here, input=payload, cwd=project.folder, env=ENVIRONMENT, timeout=60, check=False)
-        held.release()
     assert (said.returncode, without.returncode) == (0, 0)
     until(lambda: ("user", ASKED) in project.turns())
     project.may_fail = True
@@ -420,23 +420,27 @@ def test_a_locked_session_does_not_stop_the_host(project: Project) -> None:
     assert ASKED not in json.dumps(project.failures)
 
 
+@contextmanager
+def locked_notes(memory: Memory) -> Iterator[None]:
+    state = memory.store.state
+    notes = SessionLock(state.disk, state.path(session_state.FOLDER), "the notes")
+    notes.acquire(5)
+    yield
+    notes.release()
+    notes.close()
+
+
 @pytest.mark.parametrize("words", [(), ("--wait",)], ids=["behind", "wait"])
-@pytest.mark.parametrize("locked", ["notes", "session"])
+@pytest.mark.parametrize("held", ["notes", "session"])
 def test_prompt_is_recorded_when_a_lock_is_held_for_seconds(
-    project: Project, words: tuple[str, ...], locked: str
+    project: Project, words: tuple[str, ...], held: str
 ) -> None:
     host = Host(project)
     host.prompt("The first question about the login")
     (name,) = project.sessions()
-    with project.open() as memory:
-        state = memory.store.state
-        notes_lock = SessionLock(state.disk, state.path(session_state.FOLDER), "the notes")
-        held = notes_lock if locked == "notes" else memory.store.session(name)._lock
-        held.acquire(5)
+    with project.open() as memory, locked_notes(memory) if held == "notes" else locked(memory.session(name)):
         hook = project.start(host.payload("prompt", prompt=ASKED, prompt_id="p9"), *words)
         time.sleep(3)  # longer than a hook that the host waits for would try
-        held.release()
-        notes_lock.close()
     assert hook.wait(60) == 0
     until(lambda: ("user", ASKED) in project.turns())
 

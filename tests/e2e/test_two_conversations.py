@@ -136,7 +136,7 @@ def test_import_and_restore_do_not_make_the_session_ambiguous(project: Project, 
 def test_mcp_write_without_a_session_is_refused_between_two_of_the_last_hour() -> None:
     pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp.request_context import RequestContext
-    from smp_memory.integrations.mcp.tools import TOOLS
+    from smp_memory.integrations.mcp.server import TOOLS
 
     with smp_memory.open(":memory:") as memory:
         for name in ("first", "second"):

@@ -11,10 +11,10 @@ import pytest
 
 import smp_memory
 from smp_memory.integrations.hooks.preview import preview_hook
-from tests.e2e.web_site import Visitor, WebSite, chromium, violations
+from tests.e2e.web_site import Visitor, WebSite, chromium, violations, wait_for_paint
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Route
 
 HOSTILE = (
     "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">",
@@ -88,10 +88,11 @@ def test_agent_view_says_what_was_left_out_when_the_floor_moves(visitor: Visitor
 def test_search_answers_as_you_type_and_narrows_by_facets(visitor: Visitor) -> None:
     page = visitor.go("/search")
     page.locator("#q").press_sequentially("rate limit")
-    page.wait_for_selector("#results .said:has-text('rate limit')")
-    assert "q=rate+limit" in page.url
+    page.wait_for_url(re.compile(r"q=rate\+limit"))
+    visitor.updated().wait_for_selector("#results .said:has-text('rate limit')")
     page.fill("#q", "export")
     page.wait_for_selector("#results h2:has-text('60')")
+    visitor.updated()
     page.click("text=Next →")
     page.wait_for_url(re.compile("offset=25"))
     assert "26 to 50" in page.inner_text("#results h2")
@@ -136,23 +137,45 @@ def test_hostile_memories_are_inert(visitor: Visitor) -> None:
 
 def test_pages_are_reached_by_keys_alone(visitor: Visitor) -> None:
     page = visitor.go("/")
-    page.wait_for_selector("#live[data-state=on]")
-    page.locator("body").press("g")
+    page.keyboard.press("g")
     page.keyboard.press("s")
     page.wait_for_url(re.compile("/search"))
-    page.keyboard.press("Escape")  # leaves the search box, which has the focus
+    visitor.ready().wait_for_selector("#q:focus")
+    page.keyboard.press("Escape")  # leaves the search box
+    page.wait_for_selector("body:not(:has(#q:focus))")
     page.keyboard.press("/")
+    page.wait_for_selector("#q:focus")
     page.keyboard.type("oauth")
-    page.wait_for_selector("#results .said:has-text('OAuth')")
+    page.wait_for_url(re.compile("q=oauth"))
+    visitor.updated().wait_for_selector("#results .said:has-text('OAuth')")
     page.keyboard.press("Escape")
+    page.wait_for_selector("body:not(:has(#q:focus))")
     page.keyboard.press("j")
     page.wait_for_selector(".item:focus")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile("/memory/review/DEC-0002"))
+    visitor.ready().keyboard.press("?")
+    page.wait_for_selector("#help[open]")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#help:not([open])", state="attached")
+
+
+def test_keys_work_before_the_other_scripts_are_loaded(visitor: Visitor) -> None:
+    page = visitor.page
+    held: list[Route] = []
+    page.route("**/static/inspector.js", lambda route: held.append(route))  # noqa: PLW0108 (playwright sets attributes)
+    page.goto(visitor.site.base + "/memory/review/DEC-0001", wait_until="commit")
+    wait_for_paint(page)
+    page.wait_for_selector("#help", state="attached")
     page.keyboard.press("?")
     page.wait_for_selector("#help[open]")
     page.keyboard.press("Escape")
     page.wait_for_selector("#help:not([open])", state="attached")
+    page.keyboard.press("e")
+    page.wait_for_url("**/memory/review/DEC-0001/edit", wait_until="commit")  # a page instead of a dialog
+    page.unroute_all(behavior="ignoreErrors")
+    visitor.go("/")
+    visitor.errors.clear()  # of the requests that were held
 
 
 @pytest.mark.parametrize("width", [1440, 390])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import smp_memory
+from smp_memory.model.storage_reports import ARCHIVED
 from tests.e2e.web_site import WAIT_SECONDS, Visitor, WebSite, chromium, violations
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def test_looking_leaves_an_archived_session_archived(visitor: Visitor, root: Pat
     page = visitor.go("/session/away")
     assert "Decision of away" in page.locator("main").inner_text()
     with smp_memory.open(root) as memory:
-        assert memory.store.is_archived("away")
+        assert memory.store.sessions(ARCHIVED, id="away")
 
 
 def test_pages_are_accessible_inert_and_fit_a_narrow_screen(browser: Browser, root: Path) -> None:

@@ -113,6 +113,7 @@ class Visitor:
 
     def __init__(self, browser: Browser, site: WebSite, **options: Any) -> None:
         self.site = site
+        self._has_scripts = options.get("java_script_enabled", True)
         self.context: BrowserContext = browser.new_context(**{"viewport": {"width": 1440, "height": 940}, **options})
         self.page: Page = self.context.new_page()
         self.page.set_default_timeout(20_000)
@@ -130,7 +131,29 @@ class Visitor:
 
     def go(self, path: str) -> Page:
         self.page.goto(self.site.base + path)
+        return self.ready()
+
+    def ready(self) -> Page:
+        """The page, loaded and painted: a browser drops keys that are pressed before the first paint."""
+        self.page.wait_for_load_state("load")
+        if self._has_scripts:
+            wait_for_paint(self.page)
         return self.page
+
+    def updated(self) -> Page:
+        """The page, after the answer to what was typed."""
+        self.page.wait_for_selector("body:not(.busy)")
+        return self.page
+
+    def slow_down(self, rate: int) -> None:
+        """Let the browser run as on a machine that is so many times slower."""
+        self.context.new_cdp_session(self.page).send("Emulation.setCPUThrottlingRate", {"rate": rate})
+
+
+def wait_for_paint(page: Page) -> None:
+    """Wait until something of the page is on the screen, or was."""
+    seen = "list => list.getEntriesByName('first-contentful-paint').length && done()"
+    page.evaluate(f"new Promise(done => new PerformanceObserver({seen}).observe({{type: 'paint', buffered: true}}))")
 
 
 def violations(page: Page) -> list[tuple[str, str, str]]:

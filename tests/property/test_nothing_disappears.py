@@ -21,12 +21,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import NAMES
 from smp_memory.files.memory_system import MemorySystem
+from smp_memory.lifecycle.clock_trust import NO_EVIDENCE
+from smp_memory.lifecycle.purge import PurgeNotes, purged_ids
 from smp_memory.memory import Memory, open_memory
-from smp_memory.policies.clock_trust import NO_EVIDENCE
 from smp_memory.session import SessionMemory
-from smp_memory.store.session_erasure import scan_folder
-from smp_memory.store.trash import purged_ids
+from smp_memory.store.remnants import scan_folder
 from smp_memory.testing import CrashingSystem, FrozenClock, PowerLoss
+from tests.session_files import storage_of
 
 ROOT = "/store"
 SESSIONS = ("s", "t")
@@ -108,8 +109,9 @@ def look(system: MemorySystem, clock: FrozenClock) -> View:
 
 def _taken(session: SessionMemory) -> list[str]:
     """What a purge has taken that could not note it in the audit log yet."""
-    session._files.run_locked("finishing what was under way", lambda: None)
-    return purged_ids(session._files)
+    storage = storage_of(session)
+    storage.run_locked("finishing what was under way", lambda: None)
+    return purged_ids(storage, PurgeNotes(session.memory.store.state, session.id))
 
 
 def _memories(session: SessionMemory) -> dict[str, Seen]:

@@ -9,8 +9,8 @@ import contextlib
 import io
 import json
 import os
-import subprocess
 import sys
+import tempfile
 
 import smp_memory
 from smp_memory.cli.main import main
@@ -93,7 +93,7 @@ def run_library() -> None:
             pass
 
 
-def run_hooks(transcript: str) -> list[str]:
+def run_hooks(transcript: str, hooks: HookProcesses) -> list[str]:
     """What the hooks of a coding agent print for one conversation."""
     event = {"session_id": "abc", "cwd": os.getcwd(), "transcript_path": transcript}
     said = []
@@ -103,21 +103,66 @@ def run_hooks(transcript: str) -> list[str]:
         ("Stop", {}),
         ("SessionEnd", {}),
     ):
-        ran = subprocess.run(
-            [sys.executable, "-m", "smp_memory", "hook", "--client", "claude-code", "--wait"],
-            input=json.dumps({**event, "hook_event_name": name, **more}).encode(),
-            capture_output=True,
-            check=True,
-        )
-        said.append(ran.stdout.decode())
+        said.append(hooks.call(json.dumps({**event, "hook_event_name": name, **more}).encode()))
     return said
 
 
+class HookProcesses:
+    """Runs `smp hook` in a new process for each event: a fork of one in which its modules are loaded and nothing has run yet.
+
+    Starting Python for each of the eight events took most of the time of these tests.
+    """
+
+    def __init__(self) -> None:
+        from smp_memory.integrations.hooks import entry_point, recall, record
+
+        assert all(map(callable, (entry_point.main, recall.recall_for_event, record.record)))
+        (request, self._ask), (self._answer, reply) = os.pipe(), os.pipe()
+        self._process = os.fork()
+        if self._process == 0:
+            os.close(self._ask)
+            os.close(self._answer)
+            with os.fdopen(request, "rb") as events, os.fdopen(reply, "wb", 0) as answers:
+                for event in events:
+                    answers.write(json.dumps(self._handled(event)).encode() + b"\n")
+            os._exit(0)
+        os.close(request)
+        os.close(reply)
+        self._answers = os.fdopen(self._answer, "rb")
+
+    def call(self, event: bytes) -> str:
+        """What the hook prints."""
+        os.write(self._ask, event + b"\n")
+        status, said = json.loads(self._answers.readline())
+        assert status == 0, said
+        return str(said)
+
+    def close(self) -> None:
+        os.close(self._ask)
+        os.waitpid(self._process, 0)
+
+    def _handled(self, event: bytes) -> tuple[int, str]:
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as said:
+            given.write(event)
+            given.seek(0)
+            child = os.fork()
+            if child == 0:
+                os.dup2(given.fileno(), 0)
+                os.dup2(said.fileno(), 1)
+                main(["hook", "--client", "claude-code", "--wait"])
+                os._exit(1)  # it ends the process itself
+            status = os.waitpid(child, 0)[1]
+            said.seek(0)
+            return status, said.read().decode()
+
+
 if __name__ == "__main__":
+    hooks = HookProcesses()
     for name in sys.argv[2:]:
         if name == "hooks":
-            sys.stdout.write(json.dumps(run_hooks(sys.argv[1])) + "\n")
+            sys.stdout.write(json.dumps(run_hooks(sys.argv[1], hooks)) + "\n")
         elif name == "commands":
             run_commands()
         else:
             run_library()
+    hooks.close()

@@ -25,7 +25,7 @@ from smp_memory.files.layouts import layout_named
 from smp_memory.integrations.hooks import events
 from smp_memory.integrations.hooks.recall import Reader, recall_for_event
 from smp_memory.integrations.mcp.request_context import RequestContext
-from smp_memory.integrations.mcp.tools import TOOLS
+from smp_memory.integrations.mcp.server import TOOLS
 from smp_memory.integrations.web.pages.analytics import PARTS
 from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
 from smp_memory.model.types import COMMON_FIELDS, KINDS
@@ -270,7 +270,7 @@ def library_reads(memory: Any) -> Iterator[Call]:
     for text, options in QUERIES:
         yield f"query({text!r}, {options})", lambda text=text, options=options: memory.query(text, **options)
     session = memory.session(SESSION)
-    for name in ("topics", "agents", "summarize", "sessions", "deleted", "validate", "analytics", "standings", "archived_sessions", "sessions_by_time", "latest_session", "preview", "export"):  # fmt: skip
+    for name in ("topics", "agents", "summarize", "sessions", "deleted", "validate", "analytics", "session_states", "archived_sessions", "sessions_by_time", "latest_session", "preview", "export"):  # fmt: skip
         yield f"memory.{name}", getattr(memory, name)
     for by in ("hour", "day", "week", "month"):
         yield f"timeline({by})", lambda by=by: memory.timeline(by)
@@ -287,7 +287,10 @@ def library_reads(memory: Any) -> Iterator[Call]:
     yield "preferences", lambda: (memory.global_memory.preferences(), memory.global_memory.profile())
     for name in ("records", "stats", "topics", "agents", "summarize", "timeline", "deleted", "validate", "size_report", "duplicates", "archived", "export", "context", "get_context"):  # fmt: skip
         yield f"session.{name}", getattr(session, name)
-    yield "standing", lambda: (session.standing, session.next_step, session.state, session.info, session.written)
+    yield (
+        "session_state",
+        lambda: (session.session_state, session.next_step, session.state, session.info, session.written),
+    )
     yield "records of all", lambda: session.records(include_deleted=True)
     for kind in KINDS:
         yield f"records({kind})", lambda kind=kind: session.records(kind, last=50)

@@ -96,7 +96,7 @@ def test_hooks_neither_use_nor_write_into_a_foreign_folder(project: Path, named:
 @pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
 @pytest.mark.parametrize("below", ["", "src/deep"])
 def test_hooks_find_the_store_that_python_finds(tmp_path: Path, layout: str, below: str) -> None:
-    from smp_memory.config import DEFAULT_ROOTS
+    from smp_memory.config.settings import DEFAULT_ROOTS
 
     root = tmp_path / DEFAULT_ROOTS[layout]
     smp_memory.open(root, layout=layout).close()

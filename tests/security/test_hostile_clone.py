@@ -238,7 +238,7 @@ OF_STORE = (
     ".smp/mcp-token",
     ".smp/quarantine",
 )
-OF_SESSION = ("lock", "queue", "journal.json", "quarantine", "cold.gz", "compaction.json", "")
+OF_SESSION = ("lock", "queue", "journal.json", "quarantine", "cold", "compaction.json", "")
 
 
 def _places() -> list[str]:
@@ -249,6 +249,8 @@ def _path(world: World, place: str) -> Path:
     kind, _, name = place.partition(" ")
     if kind == "store":
         return world.root / name if name else world.root
+    if place == "session cold":
+        return world.root / "review.cold.jsonl.gz" if world.layout == "single" else world.session / "cold.jsonl.gz"
     if kind == "session":
         return world.private / name if name else world.private
     if world.layout == "single":

@@ -134,7 +134,12 @@ def test_metadata_with_values_of_any_type_costs_its_session_only(tmp_path: Path,
             _write_metadata(root, layout, name, values[(number * 5 + place) % len(values)])
             with smp_memory.open(root) as memory:
                 assert memory.session(OTHER).get("DEC-0001").text.startswith("Deploy")
-                for call in (memory.query, memory.validate, memory.standings, lambda: memory.session(SESSION).info):
+                for call in (
+                    memory.query,
+                    memory.validate,
+                    memory.session_states,
+                    lambda: memory.session(SESSION).info,
+                ):
                     _without_foreign_error(call)
     if SOAK:
         assert use(root, writes=False, most=1) == []

@@ -13,7 +13,7 @@ import pytest
 
 import smp_memory
 from smp_memory.cli.main import main
-from smp_memory.config_schema import LOWERS, NEEDED_FOR, SETTINGS
+from smp_memory.config.schema import LOWERS, NEEDED_FOR, SETTINGS
 from smp_memory.errors import InvalidConfig
 from smp_memory.files.layouts import NAMES
 from smp_memory.integrations.hooks import events
@@ -79,7 +79,7 @@ class Project:
             info.config = settings
 
         with smp_memory.open(self.root, trust=False) as memory:
-            memory.store.session("s1").update_info("a pull", change)
+            memory.store.session("s1").update_info(change)
 
     def value(self, key: str, session: str = "") -> Any:
         with smp_memory.open(self.root) as memory:

@@ -17,8 +17,11 @@ from smp_memory.context.digest import renew_digests, write_digest
 from smp_memory.discovery import find_root
 from smp_memory.errors import SessionArchived, SessionExists, SessionNotFound, StorageCorrupt, UserError
 from smp_memory.files.layouts import NAMES
+from smp_memory.files.memory_system import MemorySystem
 from smp_memory.files.user_state import trusted_stores
+from smp_memory.memory import open_memory
 from tests.archive_files import archive_files, archive_of
+from tests.interrupted_system import interruptions
 from tests.user_state import state_folder
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="links and pipes")
@@ -103,72 +106,54 @@ def test_archive_that_an_interrupted_step_left_is_removed(tmp_path: Path, layout
     assert not kept(tmp_path / "store")
 
 
-@layouts
-def test_session_that_is_being_archived_cannot_be_created_again(
-    tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from smp_memory.store import session_creation
+def machine(layout: str) -> MemorySystem:
+    """A store with the session `se`, and another one that is archived, so that there is an archive folder."""
+    system = MemorySystem()
+    with open_memory("/store", layout=layout, system=system) as memory:
+        memory.create_session("se").add_decision("precious")
+        memory.create_session("other")
+        memory.archive_session("other")
+    return system
 
-    first, second = (
-        smp_memory.open(tmp_path / "store", layout=layout),
-        smp_memory.open(tmp_path / "store", layout=layout),
-    )
-    first.create_session("se").add_decision("precious")
-    first.create_session("other")
-    first.archive_session("other")  # so that there is an archive folder
-    check = session_creation._check_name
 
-    def archived_meanwhile(store: Any, session: str) -> None:
-        monkeypatch.setattr(session_creation, "_check_name", check)
-        try:
-            check(store, session)
-        finally:
-            second.archive_session("se")
-
-    monkeypatch.setattr(session_creation, "_check_name", archived_meanwhile)
-    with pytest.raises(SessionExists):
-        first.create_session("se")
-    assert [record.text for record in first.session("se").records()] == ["precious"]
+def two_stores(system: MemorySystem) -> tuple[smp_memory.Memory, smp_memory.Memory]:
+    """The store in two processes; the second one does not wait for locks."""
+    patience = {"concurrency": {"lock_timeout_ms": 1}}
+    return open_memory("/store", system=system), open_memory("/store", system=system, config=patience)
 
 
 @layouts
-def test_session_archived_and_restored_during_a_read_is_not_empty(tmp_path: Path, layout: str) -> None:
-    first, second = (
-        smp_memory.open(tmp_path / "store", layout=layout),
-        smp_memory.open(tmp_path / "store", layout=layout),
-    )
-    session = first.create_session("se")
-    session.add_decision("precious")
-    reader = session._files.reader
-    for away, back in (
-        (second.delete_session, second.undelete_session),
-        (second.archive_session, second.restore_session),
+def test_session_that_is_being_archived_cannot_be_created_again(layout: str) -> None:
+    for system in interruptions(machine(layout)):
+        first, second = two_stores(system)
+        system.happens = lambda second=second: second.archive_session("se")
+        with pytest.raises(SessionExists):
+            first.create_session("se")
+        system.happens = None
+        assert [record.text for record in first.session("se").records()] == ["precious"], system.at
+
+
+@layouts
+@pytest.mark.parametrize("names", [("delete_session", "undelete_session"), ("archive_session", "restore_session")])
+def test_session_archived_and_restored_during_a_read_is_not_empty(layout: str, names: tuple[str, str]) -> None:
+    away, back = names
+    base = machine(layout)
+    for ask in (
+        lambda memory, session: len(session.records()),
+        lambda memory, session: session.stats().memories,
+        lambda memory, session: session.export(format="jsonl").count("precious"),
+        lambda memory, session: len(memory.query("precious", sessions=["se"])),
     ):
-        for ask in (
-            lambda: len(session.records()),
-            lambda: session.stats().memories,
-            lambda: session.export(format="jsonl").count("precious"),
-            lambda: len(smp_memory.open(tmp_path / "store").query("precious", sessions=["se"])),
-        ):
-            reader.forget()
-            away("se")
-            original = reader._catch_up
-
-            def once(original: Any = original, back: Any = back) -> Any:
-                del reader._catch_up  # type: ignore[method-assign]
-                found = original()
-                back("se")
-                return found
-
-            reader._catch_up = once  # type: ignore[method-assign]
+        for system in interruptions(base):
+            first, second = two_stores(system)
+            session = first.session("se")
+            getattr(second, away)("se")
+            system.happens = lambda second=second: getattr(second, back)("se")
             try:
-                found = ask()
+                found = ask(first, session)
             except (SessionArchived, SessionNotFound):
                 found = 1
-            if "_catch_up" in vars(reader):
-                del reader._catch_up  # type: ignore[method-assign]
-                back("se")
-            assert found == 1
+            assert found == 1, system.at
 
 
 # -- digests

@@ -75,7 +75,7 @@ def test_command_line_does_not_deny_words_of_an_archived_session(tmp_path: Path)
 def test_mcp_says_how_many_archived_sessions_were_not_searched() -> None:
     pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp.request_context import RequestContext
-    from smp_memory.integrations.mcp.tools import TOOLS
+    from smp_memory.integrations.mcp.server import TOOLS
 
     with smp_memory.open(":memory:") as memory:
         filled(memory)

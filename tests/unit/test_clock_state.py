@@ -12,7 +12,7 @@ import pytest
 
 import smp_memory
 from smp_memory.lifecycle import clock_state
-from smp_memory.policies.clock_trust import distrust
+from smp_memory.lifecycle.clock_trust import distrust
 from smp_memory.testing import MachineClock
 from tests.user_state import state_folder
 
@@ -166,7 +166,7 @@ def test_state_of_an_older_version_is_read(machine: Machine) -> None:
     noted = json.loads(path.read_text())
     path.write_text(json.dumps({name: noted[name] for name in ("seen", "boot", "uptime_seconds")}))
     machine.clock.advance(HOUR)
-    known = clock_state.evidence(machine.memory.store)
+    known = clock_state.evidence(machine.memory.store, machine.clock)
     assert known.elapsed == timedelta(hours=1)
     assert distrust(machine.clock(), known) == ""
 

@@ -25,6 +25,7 @@ from smp_memory.errors import (
 )
 from smp_memory.files.layouts import NAMES
 from smp_memory.testing import FaultySystem, FrozenClock
+from tests.session_files import storage_of
 
 LAYOUTS = pytest.mark.parametrize("layout", NAMES)
 SMALL = {"storage": {"max_session_size_mb": 0.06}, "durability": "os"}
@@ -146,9 +147,9 @@ def test_custom_summariser_is_used(tmp_path: Path) -> None:
 def test_error_of_get_names_the_cold_segment(tmp_path: Path) -> None:
     session, _ = old_session(tmp_path)
     session.compact(ALL)
-    with pytest.raises(MemoryNotFound, match=r"cold segment .*cold\.gz.*restore") as caught:
+    with pytest.raises(MemoryNotFound, match=r"cold segment .*cold\.jsonl\.gz.*restore") as caught:
         session.get("TURN-0003")
-    assert caught.value.details["path"].endswith("cold.gz")
+    assert caught.value.details["path"].endswith("cold.jsonl.gz")
     with pytest.raises(MemoryNotFound, match="does not exist"):
         session.get("TURN-9999")
     with pytest.raises(MemoryNotFound):
@@ -162,7 +163,7 @@ def test_query_finds_compacted_memories_if_asked_to(tmp_path: Path, layout: str)
     assert session.query("needle").ids == []
     [hit] = session.query("needle", include_archived=True)
     assert hit.id == "FIND-0001"
-    assert hit.archived.endswith("cold.gz")
+    assert hit.archived.endswith("cold.jsonl.gz")
     assert hit.to_dict()["archived"] == hit.archived
     counts = session.query("token", include_archived=True, count_by="type", limit=1).counts["type"]
     assert counts["conversation"] > 20
@@ -199,7 +200,9 @@ def test_restore_is_refused_when_the_id_is_in_use(tmp_path: Path) -> None:
     with pytest.raises(DuplicateId):
         session.restore_archived("MINE")
     assert session.get("MINE").finding == "second"
-    assert [each.id for each in session.archived()] == ["MINE"]
+    assert [each.id for each in session.archived()] == ["MINE-2"]
+    assert session.restore_archived("MINE-2").finding == "first"
+    assert [record.id for record in session.records("finding")] == ["MINE-2", "MINE"]
 
 
 def test_second_compaction_appends_to_the_same_segment(tmp_path: Path) -> None:
@@ -265,7 +268,7 @@ def test_compaction_starts_after_a_write_that_crosses_the_threshold(tmp_path: Pa
     quota = {"max_session_size_mb": size / 0.805 / (1 << 20)}
     memory = smp_memory.open(tmp_path / "store", clock=_later(), config={"durability": "os", "storage": quota})
     session = memory.session("s1")
-    while session._files.size_bytes < session.opened.warning_bytes:
+    while storage_of(session).size_bytes < session.opened.warning_bytes:
         session.add_decision("Another decision that stays")
     memory.close()  # waits for it
     session = smp_memory.open(tmp_path / "store", clock=_later()).session("s1")
@@ -294,7 +297,7 @@ def test_session_without_compactable_memories_is_not_read_by_each_process(
         with smp_memory.open(tmp_path / "store", clock=clock, config=config) as memory:
             session = memory.session("s1")
             session.add_finding("A line")
-            assert session._files.size_bytes >= session.opened.warning_bytes
+            assert storage_of(session).size_bytes >= session.opened.warning_bytes
 
     with smp_memory.open(tmp_path / "store", clock=clock, config={"durability": "os"}) as memory:
         session = memory.create_session("s1")
@@ -396,7 +399,7 @@ def test_size_report_parts_add_up(tmp_path: Path, layout: str) -> None:
     assert report.cold_bytes == 0
     session.compact(ALL)
     after = session.size_report()
-    assert after.cold_bytes == os.path.getsize(Path(session._files.reader.private) / "cold.gz")
+    assert after.cold_bytes == os.path.getsize(next(Path(session.folder).glob("*cold.jsonl.gz")))
     assert after.total_bytes < report.total_bytes
 
 

@@ -13,8 +13,8 @@ from types import MappingProxyType
 import pytest
 
 import smp_memory
-import smp_memory.config as config_module
-from smp_memory.config import DEFAULT_ROOTS, FORMAT, SETTINGS, Config
+import smp_memory.config.settings as config_module
+from smp_memory.config.settings import DEFAULT_ROOTS, FORMAT, SETTINGS, Config
 from smp_memory.errors import FormatTooNew, InvalidConfig, LayoutMismatch, SMPError
 
 FILE = "store/config.json"
@@ -744,17 +744,18 @@ def test_errors_can_be_pickled():
 def test_building_loads_nothing_heavy():
     code = (
         "import sys; package = type(sys)('smp_memory'); package.__path__ = [sys.argv[1]]; sys.modules['smp_memory'] = package;"
-        "before = set(sys.modules); from smp_memory.config import Config;"
+        "before = set(sys.modules); from smp_memory.config.settings import Config;"
         "Config.build({'layout': 'log'}, 'x', environ={'SMP_DURABILITY': 'os'});"
         "print(*sorted(set(sys.modules) - before))"
     )
-    package = os.path.dirname(config_module.__file__)
+    package = os.path.dirname(os.path.dirname(config_module.__file__))
     run = subprocess.run([sys.executable, "-I", "-S", "-c", code, package], capture_output=True, text=True, check=True)
     assert set(run.stdout.split()) - {"__future__", "errno"} == {
         "smp_memory.config",
+        "smp_memory.config.settings",
         "smp_memory.errors",
-        "smp_memory.config_schema",
-        "smp_memory.config_source",
+        "smp_memory.config.schema",
+        "smp_memory.config.sources",
         "smp_memory.model",
         "smp_memory.model.types",
     }

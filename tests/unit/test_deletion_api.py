@@ -10,9 +10,9 @@ import pytest
 import smp_memory
 from smp_memory.errors import InvalidQuery, MemoryNotFound
 from smp_memory.lifecycle import clock_state
+from smp_memory.lifecycle.clock_trust import NO_EVIDENCE, Evidence
 from smp_memory.memory import Memory
 from smp_memory.model.deletions import Deletion, Restoration
-from smp_memory.policies.clock_trust import NO_EVIDENCE, Evidence
 from smp_memory.session import SessionMemory
 from smp_memory.testing import FrozenClock
 

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory import event_log, metrics
 from smp_memory.files.disk import Disk
 from smp_memory.files.lock import SessionLock
 from smp_memory.files.system import RealSystem
-from smp_memory.json_logging import JsonFormatter
+from smp_memory.observe import event_log, metrics
+from smp_memory.observe.json_logging import JsonFormatter
 
 SECRET_WORD = "zebrafish"
 
@@ -175,12 +175,12 @@ def test_verbose_prints_events_on_stderr_as_text_or_json(tmp_path: Path) -> None
 
 
 def test_every_event_is_documented() -> None:
-    source = Path(event_log.__file__).parent
+    source = Path(event_log.__file__).parents[1]
     emitted: set[str] = set()
     for path in source.rglob("*.py"):
         emitted.update(re.findall(r'event_log\.\w+,\s+"([a-z_]+)"', path.read_text(encoding="utf-8")))
     emitted.update(["session_archived", "session_restored", "session_deleted", "session_undeleted", "session_purged"])
-    document = (source.parents[1] / "docs" / "logging.md").read_text(encoding="utf-8")
+    document = (source.parents[1] / "docs" / "observability.md").read_text(encoding="utf-8")
     assert len(emitted) >= 15
     assert [event for event in sorted(emitted) if f"`{event}`" not in document] == []
 

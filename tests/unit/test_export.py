@@ -412,9 +412,8 @@ def test_an_anonymised_export_has_no_uids_that_lead_to_the_original_and_no_names
     session = opened().create_session("adas-review", user="Ada")
     session.add_decision("Use OAuth", author="Ada")
     session.add_decision("Use it twice", references=["DEC-0001", "adas-review/DEC-0001"])
-    uids = session._files.view(
-        lambda session_history: [history.first.uid for history in session_history.histories.values()]
-    )
+    histories = session.memory.store.session(session.id).history().histories
+    uids = [history.first.uid for history in histories.values()]
     assert all(uids)
     text = session.export(format=format, anonymise=smp_memory.Placeholders())
     assert not any(word in text.lower() for word in ("adas", *uids))

@@ -75,7 +75,7 @@ def test_session_states_change_with_age_and_name_the_next_transition(world: Worl
         world.passes(days)
         seen.append((session.state, session.next_step.state))
     assert seen == [("active", "idle"), ("idle", "decaying"), ("decaying", "archived")]
-    [standing] = world.memory.standings()
+    [standing] = world.memory.session_states()
     assert standing.to_dict()["next"]["why"] == "not used for 30 days"
     assert timedelta(days=29.9) < standing.next.when - standing.last_used < timedelta(days=30.1)
 

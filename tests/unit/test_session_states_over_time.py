@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,14 +34,15 @@ class Machine:
 
     def open(self, **arguments: Any) -> smp_memory.Memory:
         """Open the store as any program does, and wait for the maintenance that this starts."""
+        running = set(threading.enumerate())
         memory = smp_memory.open(self.root, config={"durability": "os"}, **arguments)
-        for worker in memory.store._workers:
+        for worker in set(threading.enumerate()) - running:
             worker.join()
         return memory
 
     def states(self) -> dict[str, str]:
         with self.open() as memory:
-            return {each.session: each.state for each in memory.standings(away=True)}
+            return {each.session: each.state for each in memory.session_states(include_archived=True)}
 
 
 @pytest.fixture
@@ -125,7 +127,7 @@ def test_states_over_a_year_of_daily_opens_and_weekly_maintenance(machine: Machi
     seen: dict[str, list[tuple[int, str]]] = {name: [] for name in STATE_CHANGES}
 
     def record(memory: smp_memory.Memory, day: int) -> None:
-        states = {each.session: each.state for each in memory.standings(away=True)}
+        states = {each.session: each.state for each in memory.session_states(include_archived=True)}
         for name, changes in seen.items():
             state = states.get(name, "purged")
             if not changes or changes[-1][1] != state:
@@ -243,11 +245,11 @@ def reported(memory: smp_memory.Memory) -> None:
 def test_upkeep_and_reports_do_not_change_the_last_use(every: Machine, upkeep: Any) -> None:
     with every.open() as memory:
         session = aged(memory, every.clock)
-        before = session.standing.last_used
+        before = session.session_state.last_used
         upkeep(memory)
-        assert session.standing.last_used == before
+        assert session.session_state.last_used == before
     with every.open() as memory:
-        assert memory.session("s1").standing.last_used == before
+        assert memory.session("s1").session_state.last_used == before
 
 
 def wrote(session: Any) -> None:
@@ -288,12 +290,12 @@ def test_writing_and_finding_count_as_use_at_once_and_in_another_process(every: 
     with every.open() as memory:
         session = aged(memory, every.clock)
         act(session)
-        assert (session.state, session.standing.last_used) == ("active", every.clock())
+        assert (session.state, session.session_state.last_used) == ("active", every.clock())
     with every.open() as memory:
-        assert memory.session("s1").standing.last_used == every.clock()
+        assert memory.session("s1").session_state.last_used == every.clock()
         memory.maintain(only=["access"])
         memory.store.indexer.rebuild()
-        assert memory.session("s1").standing.last_used == every.clock()
+        assert memory.session("s1").session_state.last_used == every.clock()
 
 
 def test_import_of_an_old_export_counts_as_use(every: Machine) -> None:
@@ -302,7 +304,7 @@ def test_import_of_an_old_export_counts_as_use(every: Machine) -> None:
         text = memory.session("s1").export(format="jsonl")
         every.clock.advance(days=300)
         [session] = memory.import_(text, session="s2")
-        assert session.standing.last_used == every.clock()
+        assert session.session_state.last_used == every.clock()
     assert every.states()["s2"] == "active"
 
 
@@ -325,7 +327,10 @@ def test_fresh_file_times_do_not_change_a_state(tmp_path: Path, layout: str) -> 
     touch_all(tmp_path / "two")
     for name in ("one", "two"):
         with smp_memory.open(tmp_path / name) as memory:
-            assert {each.session: each.state for each in memory.standings()} == {"s1": "decaying", "empty": "decaying"}
+            assert {each.session: each.state for each in memory.session_states()} == {
+                "s1": "decaying",
+                "empty": "decaying",
+            }
 
 
 @LAYOUTS
@@ -351,7 +356,7 @@ def test_a_git_clone_keeps_the_states_of_sessions(tmp_path: Path, layout: str) -
         subprocess.run([*git, *command], cwd=tmp_path / "one", check=True)
     subprocess.run([*git, "clone", "-q", "one", "two"], cwd=tmp_path, check=True)
     with smp_memory.open(tmp_path / "two" / "memory") as memory:
-        assert {each.session: each.state for each in memory.standings()} == {"s1": "decaying", "s2": "active"}
+        assert {each.session: each.state for each in memory.session_states()} == {"s1": "decaying", "s2": "active"}
 
 
 @LAYOUTS

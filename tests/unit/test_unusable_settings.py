@@ -15,12 +15,13 @@ import pytest
 
 import smp_memory
 from smp_memory.cli.main import main
-from smp_memory.config import REMOVE, SETTINGS, WRITE, Config
-from smp_memory.config_schema import NEEDED_FOR, Setting
+from smp_memory.config.schema import NEEDED_FOR, Setting
+from smp_memory.config.settings import REMOVE, SETTINGS, WRITE, Config
 from smp_memory.errors import InvalidConfig
 from smp_memory.files.layouts import NAMES
 from smp_memory.integrations.hooks import events
 from smp_memory.integrations.hooks.recall import Reader, recall_for_event
+from tests.crash.scenarios import SOAK
 
 BAD = {
     "wrong type": ["1", ["x"]],
@@ -31,6 +32,7 @@ BAD = {
     "huge": [10**400, "x" * 5_000],
 }
 PLACES = ("config.json", "memory_config", *(f"session {layout}" for layout in NAMES))
+FORMATS = tuple(place for place in PLACES if place not in ("session single", "session log"))  # JSON as in `jsonl`
 DAMAGED = {
     "cut": '{"layout": "LAYOUT", "hooks": {',
     "conflict": '{\n<<<<<<< HEAD\n  "layout": "LAYOUT"\n=======\n  "layout": "LAYOUT", "a": 1\n>>>>>>> theirs\n}',
@@ -82,7 +84,7 @@ class Store:
             info.config = settings
 
         with smp_memory.open(self.root) as memory:
-            memory.store.session("s1").update_info("a test", change)
+            memory.store.session("s1").update_info(change)
 
     def config(self, memory: smp_memory.Memory) -> Config:
         return memory.session("s1").config if self.place.startswith("session") else memory.config
@@ -119,12 +121,12 @@ def sections() -> dict[str, list[Setting]]:
 
 
 @pytest.mark.parametrize("kind", BAD)
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", FORMATS)
 def test_bad_value_of_any_setting_is_named_and_the_store_is_read(
     tmp_path: Path, place: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store(tmp_path, place)
-    for section, settings in sections().items():
+    for number, (section, settings) in enumerate(sections().items()):
         for setting in settings:
             for value in bad_values(setting, kind):
                 store.write(nested(setting.path, value))
@@ -133,7 +135,8 @@ def test_bad_value_of_any_setting_is_named_and_the_store_is_read(
                 assert config[setting.path] == (config.layout if setting.path == "layout" else setting.default)
                 assert setting.path in " ".join(config.notices())
                 assert config.allows(WRITE) is (WRITE not in NEEDED_FOR.get(section, ()))
-        if bad_values(settings[0], kind):
+        # The ways in see which setting is bad, not its value: one kind for each section, in turn.
+        if bad_values(settings[0], kind) and (SOAK or number % len(BAD) == list(BAD).index(kind)):
             store.write(nested(settings[0].path, bad_values(settings[0], kind)[0]))
             check_every_way_in(store, tmp_path, monkeypatch)
 

@@ -12,12 +12,11 @@ import pytest
 
 import smp_memory
 from smp_memory.errors import Conflict, InvalidRecord
-from smp_memory.files.layouts import NAMES
 from smp_memory.model.candidates import CandidateRequest
 from smp_memory.search import overviews
 from smp_memory.testing import MachineClock
 
-PLACES = [*NAMES, ":memory:"]
+PLACES = ["jsonl", ":memory:"]
 
 
 class Place:

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.files.layouts import NAMES
 
-PLACES = [*NAMES, ":memory:"]
+PLACES = ["jsonl", ":memory:"]
 MAIL, PHONE = "ada@example.com", "+1 415 555 0132"
 
 

@@ -1,7 +1,7 @@
 """Statistics of a store: what is used, topic trends, what followed from decisions, forecasts, decay rates that use suggests; and charts.
 
-A door: the modules behind it are loaded when they are first used. `report`, `reader` and
-`memory_curve` read the store, all others are pure.
+A door: the modules behind it are loaded when they are first used. `report` and `reader` read
+the store, all others are pure.
 Guarantees: nothing is written and no lock is taken that a writer waits for; being counted here is no use of a memory.
 """
 
@@ -12,9 +12,8 @@ from smp_memory.import_lock import door
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp_memory.analytics import charts as charts
-    from smp_memory.analytics import curves as curves
-    from smp_memory.analytics import memory_curve as memory_curve
-    from smp_memory.analytics import relation_chart as relation_chart
+    from smp_memory.analytics import forecast as forecast
+    from smp_memory.analytics import reader as reader
     from smp_memory.analytics import report as report
 
-__getattr__ = door(__name__, "charts", "curves", "memory_curve", "relation_chart", "report")
+__getattr__ = door(__name__, "charts", "forecast", "reader", "report")

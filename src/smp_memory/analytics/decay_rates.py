@@ -1,39 +1,35 @@
-"""Suggested decay settings by type, estimated from how use falls with age. Pure.
+"""Suggested decay settings by type, estimated from the age at which memories are used. Pure.
 
-Model: the uses of a memory are a Poisson process whose intensity is λ·e^(-r·age). The rate r is the same for all memories of a
-type, λ differs from memory to memory. Kept of each memory: n, the number of uses, and the age ℓ at the last one; T is its
-age now. Given n, the ages of the uses are independent and follow an exponential distribution cut off at T, whatever λ is, so
-
-    F(a) = (1 - e^(-r·a)) / (1 - e^(-r·T))        the distribution of the age of a use
-    L(r, c) = Π m·F(ℓ)^(m-1)·F'(ℓ)                ℓ is the largest of m such ages, m = 1 + c·(n - 1)
-
-Uses come in bursts: one piece of work finds a memory several times. So of the uses after the first only the share c, from 0 to 1,
-counts as independent; it is estimated as well. Estimate: the r and c that maximise L; interval of 95 %: the values of r with
-2·(log L(max) - max over c of log L(r, c)) ≤ 3.84. Memories that were never used say nothing about r and are left out, as are
-pinned ones, those younger than a day, and those whose last use is before their time.
+Kept of each memory are the number of its uses and the time of the last one. So of a memory that was used once, the age at its use is
+known, and those memories are the sample. If use did not fall with age, they would on average have been used at half their present age.
+If it falls by the rate r per day, the ages of use follow e^(-r·age), cut off at the present age. The estimate is the rate at which this
+distribution has the mean age that was observed, which is also the most likely rate; the interval of 95 % is 1.96 standard errors to
+each side. Memories that were used more often are left out: of their uses only the last one is known, and uses come in bursts.
 
 A setting is suggested only if all of this holds; otherwise the reason is given:
-- at least 30 memories of the type were used;
+- at least 30 memories of the type were used once; pinned ones, those younger than a day, and those whose use is before their time
+  do not count;
 - the interval lies above 0, and its upper end is at most 3 times the lower one;
-- the model fits: F(ℓ)^m is uniform between 0 and 1 if it does; its Kolmogorov-Smirnov statistic √n·D is at most 1.31, which is the 1 %
-  limit for an exponential distribution with an estimated rate;
+- the ages of use look like the model: the Kolmogorov-Smirnov statistic √n·D is at most 1.31, the limit of 1 % for an exponential
+  distribution with an estimated rate;
 - the present setting lies outside the interval.
 
 As a setting: `simple` has r itself; `smp` has r - 0.01, because its age penalty of 0.01 per day is added (of a memory that
 nobody touches, age and time since the last touch are the same); `half-life` and `boosted` have ln 2 ÷ r in hours.
 
-Non-guarantees: uses before an import (which are not counted), and uses that only happen because a memory ranks high, contradict the
-model. The fit finds gross cases. A suggestion is a starting point and changes nothing by itself.
+Non-guarantees: uses before an import, which are not counted, and uses that only happen because a memory ranks high contradict the
+model. A suggestion is a starting point and changes nothing by itself.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from math import exp, expm1, log, sqrt
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.analytics.facts import DAY, MemoryFacts, dicts
-from smp_memory.decay import AGE_PENALTY
+from smp_memory.model.decay import AGE_PENALTY
 from smp_memory.model.types import KINDS
 
 if TYPE_CHECKING:
@@ -47,53 +43,45 @@ SUGGESTED, AGREES, NOT_ENOUGH, NO_FADING, NO_FIT, NO_SETTING = (
 MIN_USED = 30
 MAX_RATIO = 3.0
 MAX_MISFIT = 1.31
-MAX_SAMPLES = 100  # of a type enter the estimate: with more, its interval would be narrower than the error of the model
-_LIKELIHOOD_DROP = 3.841 / 2
-_LOWEST, _HIGHEST = -1.0, 20.0  # per day
-_MIN_AGE_DAYS = 1 / 1440  # uses are counted at most once a minute
+MAX_SAMPLES = 1000  # of a type enter the estimate
+_MAX_RATE = 20.0  # per day
 _LN2 = log(2)
 _BY_HALF_LIFE = ("half-life", "boosted")
 
 
 class UseSample(NamedTuple):
-    """The uses of one memory: how many, and its age in days at the last one and now."""
+    """A memory that was used once: its age in days at the use and now."""
 
-    uses: int
-    last: float
+    used: float
     now: float
 
 
 class RateEstimate(NamedTuple):
-    """The rate per day at which use falls, with its interval of 95 %, the share of independent uses, and the misfit of the model."""
+    """The rate per day at which use falls, with its interval of 95 %, and the misfit of the model."""
 
     rate: float
     low: float
     high: float
-    independent: float
     misfit: float
 
 
+@dataclass(slots=True)
 class RateSuggestion:
     """The evidence for one setting, and what it suggests."""
 
-    __slots__ = (
-        "command", "current", "estimate", "high", "low", "median_age_days", "memories", "reason", "setting", "suggested",
-        "types", "used", "uses", "verdict",
-    )  # fmt: skip
-
-    def __init__(self, types: list[str], setting: str | None, current: float | None) -> None:
-        self.types = types
-        self.setting = setting  # None: the policy has no setting for this type
-        self.current = current
-        self.memories = self.used = self.uses = 0  # `used`: memories that say something about the rate
-        self.median_age_days: float | None = None  # at the last use
-        self.estimate: RateEstimate | None = None
-        self.suggested: float | None = None  # None: no suggestion
-        self.low: float | None = None  # the interval as values of the setting
-        self.high: float | None = None
-        self.verdict = NOT_ENOUGH
-        self.reason = ""
-        self.command: str | None = None  # that would apply the suggestion
+    types: list[str]
+    setting: str | None  # None: the policy has no setting for this type
+    current: float | None
+    memories: int = 0
+    used_once: int = 0  # memories that say something about the rate
+    median_age_days: float | None = None  # at that use
+    estimate: RateEstimate | None = None
+    suggested: float | None = None  # None: no suggestion
+    low: float | None = None  # the interval as values of the setting
+    high: float | None = None
+    verdict: str = NOT_ENOUGH
+    reason: str = ""
+    command: str | None = None  # that would apply the suggestion
 
     def to_dict(self) -> dict[str, Any]:
         estimate = self.estimate
@@ -108,28 +96,24 @@ class RateSuggestion:
             "command": self.command,
             "evidence": {
                 "memories": self.memories,
-                "used": self.used,
-                "uses": self.uses,
-                "sampled": 0 if estimate is None else min(self.used, MAX_SAMPLES),
-                "median_age_days_at_last_use": _rounded(self.median_age_days),
+                "used_once": self.used_once,
+                "sampled": 0 if estimate is None else min(self.used_once, MAX_SAMPLES),
+                "median_age_days_at_use": _rounded(self.median_age_days),
                 "rate_per_day": None if estimate is None else _rounded(estimate.rate),
                 "rate_interval": None if estimate is None else [_rounded(estimate.low), _rounded(estimate.high)],
-                "independent_uses": None if estimate is None else _rounded(estimate.independent),
                 "misfit": None if estimate is None else _rounded(estimate.misfit),
             },
         }
 
 
+@dataclass(slots=True)
 class DecayAdvice:
     """Suggestions for the decay settings of a scope."""
 
-    __slots__ = ("notes", "policy", "problems", "suggestions")
-
-    def __init__(self, policy: str, suggestions: list[RateSuggestion]) -> None:
-        self.policy = policy
-        self.suggestions = suggestions
-        self.notes: list[str] = []
-        self.problems: list[Problem] = []  # entries that could not be read
+    policy: str
+    suggestions: list[RateSuggestion]
+    notes: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)  # entries that could not be read
 
     def __iter__(self) -> Any:
         return iter(self.suggestions)
@@ -191,12 +175,11 @@ def _groups(policy: str, settings: Mapping[str, Any]) -> list[RateSuggestion]:
 
 def _judge(suggestion: RateSuggestion, facts: Sequence[MemoryFacts], now: int, policy: str) -> None:
     samples = samples_of(facts, now)
-    suggestion.memories, suggestion.used = len(facts), len(samples)
-    suggestion.uses = sum(each.uses for each in samples)
-    suggestion.median_age_days = median(each.last for each in samples) if samples else None
+    suggestion.memories, suggestion.used_once = len(facts), len(samples)
+    suggestion.median_age_days = median(each.used for each in samples) if samples else None
     if len(samples) < MIN_USED:
         suggestion.reason = (
-            f"{len(samples):,} used memories that are not pinned and older than a day; {MIN_USED} are needed"
+            f"{len(samples):,} memories used once, not pinned and older than a day; {MIN_USED} are needed"
         )
         return
     estimate = suggestion.estimate = estimate_rate(selected(samples))
@@ -243,9 +226,9 @@ def _setting_of(policy: str) -> Callable[[float], float]:
 def samples_of(facts: Iterable[MemoryFacts], now: int) -> list[UseSample]:
     """The memories that say something about the rate."""
     return [
-        UseSample(each.uses, max((each.last_use - each.created) / DAY, _MIN_AGE_DAYS), (now - each.created) / DAY)
+        UseSample((each.last_use - each.created) / DAY, (now - each.created) / DAY)
         for each in facts
-        if each.uses and each.last_use and not each.pinned and each.created > 0
+        if each.uses == 1 and each.last_use and not each.pinned and each.created > 0
         and each.created <= each.last_use <= now and now - each.created >= DAY
     ]  # fmt: skip
 
@@ -257,122 +240,53 @@ def selected(samples: Sequence[UseSample]) -> Sequence[UseSample]:
 
 
 def estimate_rate(samples: Sequence[UseSample]) -> RateEstimate:
-    """The rate that makes these uses most likely, with its interval of 95 % and the misfit."""
-
-    def likelihood(rate: float) -> float:
-        return _profile(samples, rate)[0]
-
-    rate = _maximum(likelihood)
-    best, independent = _profile(samples, rate)
-    low = _crossing(likelihood, best - _LIKELIHOOD_DROP, rate, _LOWEST)
-    high = _crossing(likelihood, best - _LIKELIHOOD_DROP, rate, _HIGHEST)
-    return RateEstimate(rate, low, high, independent, misfit(samples, rate, independent))
-
-
-def _profile(samples: Sequence[UseSample], rate: float) -> tuple[float, float]:
-    """The log-likelihood of a rate with the best share of independent uses, and that share."""
-    total = 0.0
-    repeated: list[tuple[int, float]] = []
-    for uses, last, now in samples:
-        total += _log_density(rate, last, now)
-        if uses > 1:
-            repeated.append((uses - 1, _log_share(rate, last, now)))
-    share = _best_share(repeated)
-    for more, log_share in repeated:
-        total += log(1 + share * more) + share * more * log_share
-    return total, share
-
-
-def _best_share(repeated: Sequence[tuple[int, float]]) -> float:
-    """The share c from 0 to 1 that maximises Σ log(1 + c·k) + c·k·log F, which is concave in c."""
-
-    def slope(share: float) -> float:
-        return sum(more / (1 + share * more) + more * log_share for more, log_share in repeated)
-
-    low, high = 0.0, 1.0
-    if slope(high) >= 0:
-        return high
-    for _ in range(_SHARE_STEPS):
+    """The rate at which the ages of use have the observed mean, by bisection: the mean falls with the rate."""
+    observed = sum(each.used for each in samples)
+    low, high = -_MAX_RATE, _MAX_RATE
+    for _ in range(_STEPS):
         middle = (low + high) / 2
-        if slope(middle) > 0:
+        if sum(_moments(middle, each.now)[0] for each in samples) > observed:
             low = middle
         else:
             high = middle
-    return (low + high) / 2
+    rate = (low + high) / 2
+    error = 1.96 / sqrt(sum(_moments(rate, each.now)[1] for each in samples))
+    return RateEstimate(rate, rate - error, rate + error, misfit(samples, rate))
 
 
-_SHARE_STEPS = 10
+_STEPS = 40
+_FLAT = 1e-3  # below this, rate × age counts as 0
+_STEEP = 500.0  # above this, the distribution is not cut off
 
 
-def misfit(samples: Sequence[UseSample], rate: float, independent: float = 1.0) -> float:
-    """√n·D of Kolmogorov and Smirnov: how far F(ℓ)^m is from uniform."""
-    shares = sorted(exp((1 + independent * (uses - 1)) * _log_share(rate, last, now)) for uses, last, now in samples)
+def _moments(rate: float, now: float) -> tuple[float, float]:
+    """The mean and the variance of the age of a use until now."""
+    product = rate * now
+    if abs(product) < _FLAT:
+        return now / 2 - product * now / 12, now * now / 12
+    if product > _STEEP:
+        return 1 / rate, 1 / rate**2
+    if product < -_STEEP:
+        return now + 1 / rate, 1 / rate**2
+    cut = now / expm1(product)
+    return 1 / rate - cut, max(1 / rate**2 - cut * (cut + now), 0.0)
+
+
+def misfit(samples: Sequence[UseSample], rate: float) -> float:
+    """√n·D of Kolmogorov and Smirnov: how far the shares of uses up to the observed ages are from uniform."""
+    shares = sorted(_share(rate, each.used, each.now) for each in samples)
     count = len(shares)
     largest = max(max((place + 1) / count - share, share - place / count) for place, share in enumerate(shares))
     return sqrt(count) * largest
 
 
-_FLAT = 1e-9  # below this, rate × age counts as 0
-
-
-def _log_share(rate: float, age: float, now: float) -> float:
-    """log F(age): the share of uses up to an age, of those until now."""
+def _share(rate: float, age: float, now: float) -> float:
+    """The share of the uses up to an age, of those until now."""
     if abs(rate * now) < _FLAT:
-        return log(age / now)
+        return age / now
     if rate > 0:
-        return log(-expm1(-rate * age)) - log(-expm1(-rate * now))
-    return -rate * (age - now) + log(-expm1(rate * age)) - log(-expm1(rate * now))
-
-
-def _log_density(rate: float, age: float, now: float) -> float:
-    if abs(rate * now) < _FLAT:
-        return -log(now)
-    if rate > 0:
-        return log(rate) - rate * age - log(-expm1(-rate * now))
-    return log(-rate) - rate * (age - now) - log(-expm1(rate * now))
-
-
-_GRID = (_LOWEST, -0.3, -0.1, -0.03, -0.01, -0.003, 0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, _HIGHEST)
-_GOLDEN = (sqrt(5) - 1) / 2
-_STEPS = 32
-
-
-def _maximum(function: Callable[[float], float]) -> float:
-    """Where the function is largest: the best of a grid, refined by golden-section search between its neighbours."""
-    best = max(range(len(_GRID)), key=lambda place: function(_GRID[place]))
-    low, high = _GRID[max(best - 1, 0)], _GRID[min(best + 1, len(_GRID) - 1)]
-    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-    at_left, at_right = function(left), function(right)
-    for _ in range(_STEPS):
-        if at_left < at_right:
-            low, left, at_left = left, right, at_right
-            right = low + _GOLDEN * (high - low)
-            at_right = function(right)
-        else:
-            high, right, at_right = right, left, at_left
-            left = high - _GOLDEN * (high - low)
-            at_left = function(left)
-    return (low + high) / 2
-
-
-def _crossing(function: Callable[[float], float], value: float, inside: float, edge: float) -> float:
-    """Where the function falls to this value, from a place inside towards the edge; the edge if it does not."""
-    step = max(abs(inside) / 4, 0.001) * (1 if edge > inside else -1)
-    outside = inside + step
-    while abs(outside) < abs(edge) and function(outside) > value:  # both bounds are the farthest from 0 on their side
-        step *= 2
-        outside = inside + step
-    if abs(outside) >= abs(edge) and (outside > 0) == (edge > 0):
-        if function(edge) > value:
-            return edge
-        outside = edge
-    for _ in range(_STEPS):
-        middle = (inside + outside) / 2
-        if function(middle) > value:
-            inside = middle
-        else:
-            outside = middle
-    return (inside + outside) / 2
+        return expm1(-rate * age) / expm1(-rate * now)
+    return exp(rate * (now - age)) * expm1(rate * age) / expm1(rate * now)
 
 
 def _rounded(value: float | None) -> float | None:

@@ -12,10 +12,11 @@ list of references. Non-guarantees: that a memory followed does not prove that i
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.analytics.facts import DAY, MemoryFacts, dicts, time_text
-from smp_memory.model.succession import SUPERSEDED_BY, SUPERSEDES
+from smp_memory.model.statuses import SUPERSEDED_BY, SUPERSEDES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -47,21 +48,19 @@ class ImpactLink(NamedTuple):
         return {**self._asdict(), "created": time_text(self.created)}
 
 
+@dataclass(slots=True)
 class DecisionImpact:
     """One decision and what followed."""
 
-    __slots__ = ("based_on", "created", "followed", "last_use", "ref", "superseded_by", "supersedes", "text", "uses")
-
-    def __init__(self, decision: MemoryFacts) -> None:
-        self.ref = decision.ref
-        self.created = decision.created
-        self.uses = decision.uses
-        self.last_use = decision.last_use
-        self.text = ""
-        self.followed: list[ImpactLink] = []  # oldest first
-        self.based_on: list[ImpactLink] = []
-        self.supersedes: list[ImpactLink] = []
-        self.superseded_by: list[ImpactLink] = []
+    ref: str
+    created: int
+    uses: int
+    last_use: int | None
+    text: str = ""
+    followed: list[ImpactLink] = field(default_factory=list)  # oldest first
+    based_on: list[ImpactLink] = field(default_factory=list)
+    supersedes: list[ImpactLink] = field(default_factory=list)
+    superseded_by: list[ImpactLink] = field(default_factory=list)
 
     @property
     def followed_count(self) -> int:
@@ -105,18 +104,16 @@ class DecisionImpact:
         }
 
 
+@dataclass(slots=True)
 class Impact:
     """The decisions of a scope, those from which most followed first."""
 
-    __slots__ = ("decisions", "notes", "problems", "superseded", "total", "with_effect")
-
-    def __init__(self, decisions: list[DecisionImpact], total: int, with_effect: int, superseded: int) -> None:
-        self.decisions = decisions
-        self.total = total
-        self.with_effect = with_effect  # decisions from which anything followed
-        self.superseded = superseded
-        self.notes: list[str] = []
-        self.problems: list[Problem] = []  # entries that could not be read
+    decisions: list[DecisionImpact]
+    total: int
+    with_effect: int  # decisions from which anything followed
+    superseded: int
+    notes: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)  # entries that could not be read
 
     def __iter__(self) -> Any:
         return iter(self.decisions)
@@ -148,7 +145,7 @@ def impact(
 
     An edge to a memory that is not among them (unknown, deleted or hidden) does not count.
     """
-    found = {each.ref: DecisionImpact(each) for each in decisions}
+    found = {each.ref: DecisionImpact(each.ref, each.created, each.uses, each.last_use) for each in decisions}
     for source, kind, target in dict.fromkeys(edges):
         if source == target or source not in every or target not in every:
             continue

@@ -1,21 +1,24 @@
-"""Read from the index what the statistics need: facts of memories, their labels, relations and texts."""
+"""Read what the statistics need: facts of memories, their labels, relations and texts; one memory with its history for its decay curve."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from smp_memory.analytics.facts import MemoryFacts, brief
-from smp_memory.analytics.periods import Periods
-from smp_memory.incomplete import each_existing
+from smp_memory.analytics import forecast
+from smp_memory.analytics.facts import MemoryFacts, Periods, brief, number_of_days, share
+from smp_memory.errors import InvalidQuery
 from smp_memory.model.candidates import LABELS, OLDEST, PROBLEMS, CandidateRequest
+from smp_memory.model.history import COLD
+from smp_memory.model.storage_reports import ARCHIVED, names_of
 from smp_memory.model.times import to_microseconds
+from smp_memory.observe.incomplete import each_existing, memory_not_found
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
     from typing import Any, Protocol, TypeVar
 
-    from smp_memory.analytics.options import AnalyticsOptions
+    from smp_memory.analytics.facts import AnalyticsOptions
     from smp_memory.model.candidates import Candidate
     from smp_memory.model.reports import Problem
     from smp_memory.scope import Scope
@@ -60,12 +63,12 @@ class FactReader:
         """Archived sessions and cold segments, which the index does not have."""
         store, names = self.scope.store, self.scope.sessions
         notes = []
-        archived = store.archived_count() if names is None else 0
+        archived = sum(each.has_memories for each in store.sessions(ARCHIVED)) if names is None else 0
         if archived:
             notes.append(f"{archived:,} archived session{'s are' if archived > 1 else ' is'} not counted.")
-        every = store.session_ids() if names is None else names
+        every = names_of(store.sessions()) if names is None else names
         cold = sum(
-            version is not None for _, version in each_existing(every, lambda name: store.session(name).cold_version())
+            version is not None for _, version in each_existing(every, lambda name: store.session(name).version(COLD))
         )
         if cold:
             whose = "1 session" if cold == 1 else f"{cold:,} sessions"
@@ -92,3 +95,48 @@ def facts_of(candidates: list[Candidate]) -> list[MemoryFacts]:
         MemoryFacts(place, each.session, each.id, each.type, each.author, each.created, each.pinned, each.access_count, each.last_access)
         for place, each in enumerate(candidates)
     ]  # fmt: skip
+
+
+# -- the decay curve of one memory
+
+
+def decay_curve(
+    scope: Scope, id: Any, *, threshold: float | None = None, days_ahead: float = 90
+) -> forecast.DecayCurve:
+    """The priority of one memory over time, with its history and all uses that are known."""
+    name = getattr(id, "ref", None) or id
+    session, memory_id = _split(name) if isinstance(name, str) else ("", "")
+    if not session or not memory_id:
+        raise InvalidQuery(f"id: give session/ID, such as review/DEC-0001, not {repr(id)[:80]}.", field="id")
+    least = scope.config.section("compaction")["faded_below"] if threshold is None else threshold
+    files = scope.store.session(session)
+    history = files.history([memory_id]).histories.get(memory_id)
+    record = None if history is None else history.record(session)
+    if record is None or not scope.sees(record):
+        raise memory_not_found(files, memory_id)
+    assert history is not None  # the record is made of it
+    uses = forecast.known_uses(history) + _counted_uses(scope, session, memory_id)
+    return forecast.decay_points(
+        record, scope.policy(), scope.now(), threshold=share("threshold", least), days_ahead=number_of_days("days_ahead", days_ahead),
+        history=history, uses=uses,
+    )  # fmt: skip
+
+
+def _counted_uses(scope: Scope, session: str, id: str) -> list[forecast.KnownUse]:
+    """The last use that is counted, and the single uses that the access log still has."""
+    asked = CandidateRequest(sessions=[session], refs=[f"{session}/{id}"], include_deleted=True, viewer=scope.viewer)
+    found = scope.store.indexer.candidates(asked).matches
+    if not found or found[0].last_access is None:
+        return []
+    access = scope.store.access
+    times = sorted(
+        round(at * 1_000_000) for name, at in (*access.read(0)[0], *access.pending()) if name == f"{session}/{id}"
+    )
+    total, last = found[0].access_count, found[0].last_access
+    single = [forecast.KnownUse(time, max(1, total - len(times) + place)) for place, time in enumerate(times[:-1], 1)]
+    return [*single, forecast.KnownUse(last, total)]
+
+
+def _split(ref: str) -> tuple[str, str]:
+    session, _, id = ref.rpartition("/")
+    return session, id

@@ -12,19 +12,28 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from smp_memory import lifecycle
-from smp_memory.analytics import decay_rates, forecast, impact, trends, usage
-from smp_memory.analytics.facts import DAY, MemoryFacts, moment_of
-from smp_memory.analytics.options import AnalyticsOptions, one_of, session_names, share, whole_number
-from smp_memory.analytics.periods import LENGTHS
+from smp_memory.analytics import decay_rates, forecast, impact, usage
+from smp_memory.analytics.facts import (
+    DAY,
+    LENGTHS,
+    MAX_DAYS,
+    AnalyticsOptions,
+    MemoryFacts,
+    moment_of,
+    one_of,
+    session_names,
+    share,
+    whole_number,
+)
 from smp_memory.analytics.reader import FactReader, facts_of
-from smp_memory.decay import inputs_of
 from smp_memory.errors import maps_errors
-from smp_memory.incomplete import each_existing
+from smp_memory.lifecycle.quota import days_to_quota, growth_per_day
 from smp_memory.model.candidates import LATEST, NEWER, OLDEST, RELATIONS, VALIDITY, CandidateRequest
+from smp_memory.model.decay import inputs_of
 from smp_memory.model.history import PausedCollection
-from smp_memory.model.succession import SUPERSEDES, last_successors
+from smp_memory.model.statuses import SUPERSEDES, last_successors
 from smp_memory.model.times import to_text
-from smp_memory.policies.quota import days_to_quota, growth_per_day
+from smp_memory.observe.incomplete import each_existing
 from smp_memory.scope import Scope
 from smp_memory.search.query import Query
 from smp_memory.text.memory_text import text_of
@@ -34,7 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
-    from smp_memory.config import Config
+    from smp_memory.analytics.usage import Trends
+    from smp_memory.config.settings import Config
     from smp_memory.lifecycle.session_states import SessionState
     from smp_memory.model.candidates import Candidate
     from smp_memory.model.deletions import Trashed
@@ -63,7 +73,7 @@ def analytics(
     """The statistics of a scope, or of some of its sessions; options are checked here, parts are computed later."""
     names = scope.sessions if sessions is None else session_names(sessions)
     for name in names or ():
-        scope.store.existing_session(name)  # raises SessionNotFound or SessionArchived
+        scope.store.session(name)  # raises SessionNotFound or SessionArchived
     config = _config(scope, names)
     least = config.section("compaction").get("faded_below", 0.3) if threshold is None else threshold
     options = AnalyticsOptions(
@@ -100,9 +110,9 @@ class Analytics:
         return made
 
     @property
-    def topics(self) -> trends.Trends:
+    def topics(self) -> Trends:
         """Topics and tags by week or month: rising, new, falling, quiet, steady."""
-        made: trends.Trends = self._part("topics", _read_trends)
+        made: Trends = self._part("topics", _read_trends)
         return made
 
     @property
@@ -158,8 +168,8 @@ def _read_usage(reader: FactReader) -> usage.Usage:
     return reader.finish(usage.usage(*reader.facts(), log, reader.periods, reader.limit))
 
 
-def _read_trends(reader: FactReader) -> trends.Trends:
-    return reader.finish(trends.trends(*reader.facts(), reader.periods, reader.limit))
+def _read_trends(reader: FactReader) -> Trends:
+    return reader.finish(usage.trends(*reader.facts(), reader.periods, reader.limit))
 
 
 def _read_decay(reader: FactReader) -> decay_rates.DecayAdvice:
@@ -231,7 +241,7 @@ def _mentions(reader: FactReader, ids: set[str], facts: list[MemoryFacts]) -> tu
 def _read_forecast(reader: FactReader) -> forecast.Forecast:
     store, sessions, limit = reader.scope.store, reader.scope.sessions, reader.limit
 
-    policy, until = reader.scope.policy(), reader.time + forecast.MAX_DAYS * DAY
+    policy, until = reader.scope.policy(), reader.time + MAX_DAYS * DAY
     fetch = [VALIDITY, LATEST] if policy.is_joint else [VALIDITY]
     found = reader.index.candidates(reader.request(in_range=False, fetch=fetch)).matches
     aging: list[Any] = [(facts, inputs_of(each)) for facts, each in zip(facts_of(found), found, strict=True)]
@@ -300,7 +310,7 @@ def _trash(reader: FactReader) -> list[forecast.PurgeForecast]:
 
     def trash_of(name: str) -> list[Trashed]:
         files = scope.store.session(name)
-        return lifecycle.deletion.session_trash(files, files.config)
+        return lifecycle.deletion.session_trash(scope.store, files, files.config)
 
     found = [
         forecast.PurgeForecast(each.record.ref, each.at, each.purged_from)

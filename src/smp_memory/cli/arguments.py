@@ -58,7 +58,7 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def print_help(self, file: Any = None) -> None:
-        from smp_memory.cli.main import print_help
+        from smp_memory.cli.render import print_help
 
         print_help(self.format_help())
 

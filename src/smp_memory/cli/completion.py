@@ -2,8 +2,8 @@
 
 The last word is the one at the cursor, and may be empty. Each line is a candidate; for zsh and fish a tab and a description follow.
 Without a candidate nothing is printed, and the shell completes file names.
-Guarantees: it never fails and never prints an error; the exit code is 0. The store is not opened and nothing is written: ids come from
-the index as it is, session names from their folders. A name with a character that could control a terminal or mean something to
+Guarantees: it never fails and never prints an error; the exit code is 0. No memory is written. A store in files is not opened: ids come
+from the index as it is, session names from their folders; any other store is opened and asked. A name with a character that could control a terminal or mean something to
 the shell is left out.
 Speed: commands are completed from their table; the parser of a command is built only for its options and arguments.
 """
@@ -14,6 +14,7 @@ import os
 import sys
 
 from smp_memory.cli.commands import ALIASES, COMMANDS, FAMILIES
+from smp_memory.model.ids import scheme_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from smp_memory.cli.arguments import Parser
+    from smp_memory.memory import Memory
 
     Candidates = Iterable[tuple[str, str]]  # word, description
 
@@ -207,7 +209,7 @@ def _severities() -> Iterator[tuple[str, str]]:
 
 
 def _settings() -> Iterator[tuple[str, str]]:
-    from smp_memory.config import SETTINGS
+    from smp_memory.config.settings import SETTINGS
 
     return ((setting.path, setting.doc) for setting in SETTINGS)
 
@@ -231,31 +233,59 @@ def _value_of(option: str, variable: str, words: list[str]) -> str | None:
 
 
 def _root(words: list[str]) -> str | None:
-    from smp_memory.discovery import discovery
+    from smp_memory.discovery import absolute, discovery
 
     named = _value_of("--root", "SMP_ROOT", words)
     if named:
-        return os.path.abspath(os.path.expanduser(named))
+        return absolute(os.path.expanduser(named))
     found = discovery(os.getcwd())
     return found.root if found.is_ours else None
 
 
 def _sessions(words: list[str], *, with_archived: bool = False) -> Iterator[tuple[str, str]]:
-    from smp_memory.store.opening import session_names
-
     root = _root(words)
     if root is not None:
-        yield from ((name, state) for name, state in session_names(root) if with_archived or state == "session")
+        yield from ((name, state) for name, state in _session_names(root) if with_archived or state == "session")
+
+
+def _session_names(root: str) -> list[tuple[str, str]]:
+    if not scheme_of(root):
+        from smp_memory.store.opening import session_names
+
+        return session_names(root)
+    with _opened(root) as memory:
+        found = {head.session: "session" for head in memory.store.sessions()}
+        for state, sessions in (("archived", memory.archived_sessions()), ("deleted", memory.deleted_sessions())):
+            for each in sessions:
+                found.setdefault(each.session, state)
+    return list(found.items())
+
+
+def _memory_ids(root: str, prefix: str, session: str | None, limit: int) -> list[tuple[str, str]]:
+    if not scheme_of(root):
+        from smp_memory.store.opening import memory_ids
+
+        return memory_ids(root, prefix, session, limit)
+    with _opened(root) as memory:
+        scope = memory.opened_session(session) if session else memory
+        hits = scope.query(sort="newest", limit=10 * limit, include_expired=True, track_access=False)
+        found = [(record.session, record.id) for record in hits.records if record.id.startswith(prefix)]
+    return found[:limit]
+
+
+def _opened(address: str) -> Memory:
+    """A store that is not in files, opened for a look."""
+    from smp_memory.memory import open_memory
+
+    return open_memory(address, create=False, trust=False, config={"maintenance": {"auto": False}})
 
 
 def _ids(words: list[str], current: str) -> Iterator[tuple[str, str]]:
-    from smp_memory.store.opening import memory_ids
-
     root, named = _root(words), _value_of("--session", "SMP_SESSION", words)
     if root is None:
         return
     session, slash, prefix = current.rpartition("/")
-    found = memory_ids(root, prefix if slash or named else "", session if slash else named, _MAX_IDS)
+    found = _memory_ids(root, prefix if slash or named else "", session if slash else named, _MAX_IDS)
     sessions = {name for name, _ in found}
     if slash:
         yield from ((f"{name}/{memory_id}", "") for name, memory_id in found)
@@ -268,9 +298,7 @@ def _ids(words: list[str], current: str) -> Iterator[tuple[str, str]]:
 
 def _unique_ids(root: str, prefix: str) -> Iterator[tuple[str, str]]:
     """Ids without their session that only one session has."""
-    from smp_memory.store.opening import memory_ids
-
     holders: dict[str, list[str]] = {}
-    for name, memory_id in memory_ids(root, prefix, None, 10 * _MAX_IDS) if prefix else ():
+    for name, memory_id in _memory_ids(root, prefix, None, 10 * _MAX_IDS) if prefix else ():
         holders.setdefault(memory_id, []).append(name)
     yield from ((memory_id, names[0]) for memory_id, names in holders.items() if len(names) == 1)

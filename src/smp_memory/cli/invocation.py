@@ -7,6 +7,8 @@ import sys
 
 from smp_memory.cli.render import Screen
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SessionNotFound, UserError
+from smp_memory.model.storage_reports import names_of
+from smp_memory.scope import join_workers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from smp_memory.cli.diagnostics import ProgressLine, WaitingLine
+    from smp_memory.cli.terminal import ProgressLine, WaitingLine
     from smp_memory.memory import Memory
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.record import Record
@@ -72,8 +74,8 @@ class Invocation:
     def memory(self) -> Memory:
         """The store. It must exist: a mistyped folder must not become a new store."""
         if self._memory is None:
-            from smp_memory import incomplete
             from smp_memory.memory import open_memory
+            from smp_memory.observe import incomplete
 
             incomplete.caller_reports = True
             incomplete.take_reported()
@@ -84,7 +86,7 @@ class Invocation:
 
     def _notify_untrusted(self, memory: Memory) -> None:
         """Print once that hooks do not use this store, because it is not trusted."""
-        if self.mentions_trust and not memory.is_trusted and not memory.was_told_of_trust():
+        if self.mentions_trust and not memory.is_trusted and not memory.mark_trust_notice_shown():
             self.notify(
                 "You have not trusted this store yet, so hooks neither recall from it nor record to it. "
                 "If it is yours or your team's: smp trust"
@@ -184,7 +186,7 @@ class Invocation:
         """The live sessions that have a memory of this id."""
         from smp_memory.model.candidates import CandidateRequest
 
-        names = self.memory.store.session_ids()
+        names = names_of(self.memory.store.sessions())
         asked = CandidateRequest(refs=[f"{name}/{memory_id}" for name in names], include_deleted=True)
         having = {each.session for each in self.memory.store.indexer.candidates(asked).matches}
         return [name for name in names if name in having]
@@ -213,7 +215,7 @@ class Invocation:
         if not isinstance(memory_id, str) or session is None or session != self._default_session:
             return type(error)(error.message, **error.details)
         matches = [name for name in self._sessions_with(memory_id) if name != session]
-        if not matches and self.memory.store.has_one_session():
+        if not matches and len(self.memory.store.sessions(limit=2)) == 1:
             return type(error)(error.message, **error.details)
         if not matches:
             here, anywhere = f"does not exist in session {session}.", "does not exist in any session."
@@ -223,7 +225,7 @@ class Invocation:
 
     def history(self, session: SessionMemory, memory_id: str) -> RecordHistory | None:
         """The history of a memory; read without loading a large session."""
-        return self.memory.store.session(session.id).history(memory_id)
+        return self.memory.store.session(session.id).history([memory_id]).histories.get(memory_id)
 
     # -- what is searched
 
@@ -236,8 +238,8 @@ class Invocation:
     def read_scope(self) -> Memory | SessionMemory:
         """The same for what is read and not searched: the only session of a store in place of the store, for short ids."""
         scope = self.scope
-        if scope is self.memory and self.memory.store.has_one_session():
-            return self.memory.session(self.memory.store.session_ids()[0])
+        if scope is self.memory and len(self.memory.store.sessions(limit=2)) == 1:
+            return self.memory.session(self.memory.store.sessions(limit=1)[0].session)
         return scope
 
     @property
@@ -253,14 +255,14 @@ class Invocation:
     @property
     def has_one_session(self) -> bool:
         """Whether the scope is one session, so that ids are unique without it."""
-        return self.scope is not self.memory or self.memory.store.has_one_session()
+        return self.scope is not self.memory or len(self.memory.store.sessions(limit=2)) == 1
 
     @property
     def scope_text(self) -> str:
         """The scope in words: `all 12 sessions`, `session checkout-review`."""
         if self.scope is not self.memory:
             return f"session {self.session_name}"
-        names = self.memory.store.session_ids()
+        names = names_of(self.memory.store.sessions())
         return f"session {names[0]}" if len(names) == 1 else f"all {len(names):,} sessions" if names else "0 sessions"
 
     @property
@@ -268,13 +270,13 @@ class Invocation:
         """The scope for JSON: the session that was named, or None, and the number of sessions."""
         if self.scope is not self.memory:
             return {"session": self.session_name, "sessions": 1}
-        return {"session": None, "sessions": len(self.memory.store.session_ids())}
+        return {"session": None, "sessions": len(self.memory.store.sessions())}
 
     # -- the answer
 
     def answer(self, data: Any, lines: Iterable[str], *, newest_last: bool = False) -> None:
         """Print the data as JSON, or the lines; with --json the lines are not computed. Long output goes through a pager."""
-        from smp_memory.cli.pager import may_page, print_paged
+        from smp_memory.cli.terminal import may_page, print_paged
 
         self.stop_waiting()
         if self.options.json:
@@ -288,7 +290,7 @@ class Invocation:
     def start_waiting(self) -> None:
         """Show what is running, on a terminal, if it takes longer than a second; until the answer or a message is printed."""
         if self._waiting is None and sys.stderr is not None and sys.stderr.isatty() and not self.options.verbose:
-            from smp_memory.cli.diagnostics import WaitingLine
+            from smp_memory.cli.terminal import WaitingLine
 
             self._waiting = WaitingLine(self._stderr(), f"smp {self._command}")
 
@@ -326,7 +328,7 @@ class Invocation:
     def notify_unreadable(self) -> None:
         """Print one line on stderr if entries of the files could not be read."""
         if self._memory is not None:
-            from smp_memory import incomplete
+            from smp_memory.observe import incomplete
 
             problems = incomplete.take_reported()
             if problems:
@@ -335,15 +337,15 @@ class Invocation:
 
     def notify_other_layouts(self) -> None:
         """Print one line on stderr if there are sessions in another layout, which are not read."""
-        if self._memory is not None:
-            text = self._memory.store.unread_notice()
+        if self._memory is not None and self._memory.store.files is not None:
+            text = self._memory.store.files.unread_notice()
             if text:
                 self.notify(text)
 
     def progress_line(self) -> ProgressLine:
         """A status line on stderr that the command updates."""
         self.stop_waiting()
-        from smp_memory.cli.diagnostics import ProgressLine
+        from smp_memory.cli.terminal import ProgressLine
 
         return ProgressLine(self._stderr())
 
@@ -369,6 +371,7 @@ class Invocation:
     def close(self) -> None:
         """Close the store; the next use opens it again."""
         if self._memory is not None:
+            join_workers(self._memory.store)
             self._memory.store.close()  # without renewing figures, which maintenance does: commands are short
             self._memory = None
 

@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
 
         return complete(words[1:])
     if words[:2] == ["git", "merge-driver"] and len(words) == 6:
-        from smp_memory.integrations.git.merge_driver import main as merge_driver  # called for every file: nothing else
+        from smp_memory.git.merge_driver import main as merge_driver  # called for every file: nothing else
 
         return merge_driver(words[2:])
     _replace_closed_streams()
@@ -91,13 +91,13 @@ def _run(words: list[str]) -> int:
     name, rest = split(words)
     if name == "help":
         if rest[:1] == ["all"]:
-            print_help(overview())
+            _print_help(overview())
             return 0
         name, rest = split([*rest, "--help"])
     if not name:
         return _run_without_command(rest)
     if name in FAMILIES and any(word in _HELP for word in rest):
-        print_help(overview(name))
+        _print_help(overview(name))
         return 0
     if name in ALIASES:
         name, rest = ALIASES[name][0], [*ALIASES[name][1:], *rest]
@@ -130,7 +130,7 @@ def _about_store(command: str) -> str:
 def _set_up_log(options: Any) -> None:
     if not (options.verbose or os.environ.get("SMP_LOG") or os.environ.get("SMP_LOG_LEVEL")):
         return
-    from smp_memory.cli.diagnostics import log_settings, show_events
+    from smp_memory.cli.terminal import log_settings, show_events
 
     chosen = log_settings(os.environ, verbose=options.verbose, as_json=options.json)
     if chosen is not None:
@@ -161,7 +161,7 @@ def _run_without_command(words: list[str]) -> int:
     if "--version" in words:
         print(f"smp {smp_memory.__version__}")
     elif any(word in _HELP for word in words):
-        print_help(everyday_overview())
+        _print_help(everyday_overview())
     elif _are_global_options(words):
         if any(word.partition("=")[0] == "--session" for word in words):
             raise UserError(_about_store("smp alone"))
@@ -210,14 +210,10 @@ def overview(family: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def print_help(text: str) -> None:
-    """Print help as `Screen` prints everything: with ASCII characters where the terminal has no others."""
-    from smp_memory.cli.render import Screen
+def _print_help(text: str) -> None:
+    from smp_memory.cli.render import print_help
 
-    screen = Screen(sys.stdout)
-    for line in text.removesuffix("\n").split("\n"):
-        screen.line(line)
-    sys.stdout.flush()
+    print_help(text)
 
 
 def _line(name: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from functools import cache
 
 TYPE_CHECKING = False
@@ -389,3 +390,11 @@ def wrap(line: str, columns: int | None) -> list[str]:
         space = window.rfind(" ", 1, end + 1)
         parts.append(window[: space if space > 0 else end])
         at += space + 1 if space > 0 else end
+
+
+def print_help(text: str) -> None:
+    """Print help as `Screen` prints everything: with ASCII characters where the terminal has no others."""
+    screen = Screen(sys.stdout)
+    for line in text.removesuffix("\n").split("\n"):
+        screen.line(line)
+    sys.stdout.flush()

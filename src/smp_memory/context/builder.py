@@ -4,7 +4,7 @@
     prompt = f"{context}\n\n{question}"
 
 With a task, what matches it comes first, in the order of a query, as much of it as the budget holds; the last turns, preferences and
-standing wishes, open critical findings and the agent's state have small shares of their own (`smp_memory.context.lanes`). Without one it is
+standing instructions, open critical findings and the agent's state have small shares of their own (`smp_memory.context.lanes`). Without one it is
 a digest for the start of a session: where the last one stopped, wishes, what is open, decided and learned; none of it takes all the room.
 A topic and tags narrow what matches and what is new as they do a query; last turns, state and wishes stay, because they hold whatever the
 task is about. If no memory has the topic or the tags, the context says so, and they count as words of the task.
@@ -26,9 +26,11 @@ from smp_memory.context.request import ContextRequest
 from smp_memory.context.visible_sessions import VisibleSessions
 from smp_memory.errors import InvalidQuery
 from smp_memory.model.candidates import PROBLEMS, CandidateRequest
+from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.model.times import parse, to_moment, to_text
-from smp_memory.observation import CONTEXT, observes
+from smp_memory.observe.tracing import CONTEXT, observes
 from smp_memory.privacy.visibility import Viewer
+from smp_memory.scope import Scope, unindexed_memories
 from smp_memory.search.path import repeated_once
 from smp_memory.search.query import Query
 from smp_memory.search.ranking import uses_embeddings
@@ -172,7 +174,7 @@ def context(
     asked |= {name: value for name, value in (("tags", checked_tags), *list(checked.items())[3:]) if value}
     asked["session"] = search.default_session
     result = Context(text, chosen, (counter or count_tokens)(text), max_tokens, asked, to_text(now))
-    result.archived_not_searched = scope.store.archived_count()
+    result.archived_not_searched = sum(each.has_memories for each in scope.store.sessions(ARCHIVED))
     result.notes, result.warnings = search.notes, search.warnings
     result.problems = problems
     return result
@@ -187,7 +189,7 @@ def _build(
     shared = [
         record
         for name, histories in sorted(
-            scope.store.unindexed_memories().items(), key=lambda each: each[0] != request.session
+            unindexed_memories(scope.store).items(), key=lambda each: each[0] != request.session
         )
         for history in histories.values()
         if request.visible_sessions.allows(name) and (record := history.record(name)) and viewer.sees(record)

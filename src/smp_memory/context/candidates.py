@@ -4,7 +4,7 @@
     written     the same of what was written down, if turns have filled the others
     turns       the last turns of the session; if it has none, those of the session before
     state       the agent's own state, here or in the last session where it had one
-    wishes      preferences, and standing wishes that the user only said (`smp_memory.model.wishes`)
+    wishes      preferences, and standing instructions that the user only said (`smp_memory.model.standing_instructions`)
     critical    with a task: open critical findings
     recent      with a task: what was written down last in the session, and what holds in all sessions
     <type>      without one: the newest of each type that is written down, findings by severity
@@ -315,7 +315,7 @@ class CandidateSearch:
         return None
 
     def _wishes(self) -> list[ContextCandidate]:
-        """Preferences and standing wishes, taking turns; those of the session and of `global` before others, the newest first."""
+        """Preferences and standing instructions, taking turns; those of the session and of `global` before others, the newest first."""
         types = names_where("is_named_by_key")
         rows = self._newest_of_types(types, _PREFERENCES, narrow=False)
         if len(rows) == _PREFERENCES:  # there may be older ones of this session
@@ -335,7 +335,7 @@ class CandidateSearch:
             if preference is not None:
                 found.append(ContextCandidate(preference, preference.type, score, self._place_of(preference)))
             if wish is not None:
-                found.append(ContextCandidate(wish, types[0], score - _STEP / 2, "a standing wish"))
+                found.append(ContextCandidate(wish, types[0], score - _STEP / 2, "a standing instruction"))
         return found
 
     def _place_of(self, row: Candidate) -> str:

@@ -2,7 +2,7 @@
 
 Agents overlook dot folders, in which the store may be; the digest is in the project's working folder.
 
-Guarantees: active decisions, open findings, preferences with the standing wishes that a user only said, learnings and the last sessions,
+Guarantees: active decisions, open findings, preferences with the standing instructions that a user only said, learnings and the last sessions,
 each with id and date; only what everybody may see. Wishes are left out if the store's sessions name several users. The same memories give the same bytes, and an unchanged file is not written. It is replaced as a whole. It
 is fenced (`smp_memory.privacy.fence`): read back by an agent, it is never stored as something new. A file that was not made by
 `smp digest` is left alone unless `force`. The paths of digests are kept in the user's state, so that maintenance can renew them.
@@ -19,17 +19,18 @@ from smp_memory.context.budget import ELLIPSIS, line_prefix, line_text, one_line
 from smp_memory.context.visible_sessions import VisibleSessions
 from smp_memory.errors import SMPError, UserError, from_os_error
 from smp_memory.files.disk import TEMPORARY, Disk
+from smp_memory.files.ownership import plain_bytes
 from smp_memory.files.system import RealSystem
 from smp_memory.lifecycle.session_states import last_writes
 from smp_memory.model.candidates import CandidateRequest
+from smp_memory.model.ids import scheme_of
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.types import in_order, severity_rank
-from smp_memory.ownership import plain_bytes
 from smp_memory.privacy.fence import fence, nonce_from
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 from smp_memory.search.path import query
-from smp_memory.search.succession import holding
+from smp_memory.search.succession import current_hits
 from smp_memory.text.memory_text import wish_of
 
 TYPE_CHECKING = False
@@ -161,14 +162,14 @@ def _records(scope: Scope, kind: Kind) -> tuple[list[Record], bool]:
     hits = query(
         shared, None, {"types": kind.name, "sort": "newest", "limit": most * _READ_FACTOR, "track_access": False}
     )
-    current = [hit.record for hit in holding(hits)]
+    current = [hit.record for hit in current_hits(hits)]
     if kind.has_severity:
         current.sort(key=lambda record: severity_rank(record.given.get("severity")))
     return current[:most], len(current) > most or hits.more
 
 
 def _wishes(scope: Scope) -> list[str]:
-    """The newest standing wishes of the only user, or of sessions without one."""
+    """The newest standing instructions of the only user, or of sessions without one."""
     visible = VisibleSessions(scope.store, None)
 
     index, viewer = scope.store.indexer, Viewer(None)
@@ -205,7 +206,7 @@ def _sessions(scope: Scope) -> list[str]:
 
 
 def _known_paths(scope: Scope) -> list[str]:
-    """The paths of known digests. They are stored relative to the store: a project may be moved."""
+    """The paths of known digests. They are stored relative to the folder of a store: a project may be moved."""
     root = scope.store.root
     try:
         names: Any = json.loads(scope.store.state.read(PATHS_FILE))
@@ -217,10 +218,11 @@ def _known_paths(scope: Scope) -> list[str]:
 def _remember_path(scope: Scope, path: str) -> None:
     root = scope.store.root
     known = _known_paths(scope)
-    if path in known or not scope.store.root or not os.path.isdir(root):  # a store in RAM has no state
+    is_folder = not scheme_of(root)
+    if path in known or not root or (is_folder and not os.path.isdir(root)):  # a store in RAM has no state
         return
     try:
-        names = [os.path.relpath(each, root) for each in [*known, path]]
+        names = [os.path.relpath(each, root) if is_folder else each for each in [*known, path]]
         scope.store.state.write(PATHS_FILE, (json.dumps(names, indent=2) + "\n").encode())
     except (OSError, SMPError, ValueError):
         pass  # the digest is written; only its automatic renewal is lost

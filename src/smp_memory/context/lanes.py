@@ -17,11 +17,10 @@ from smp_memory.context.budget import Lane, context_item, line_text
 from smp_memory.context.excerpts import QuestionWords
 from smp_memory.context.trace import ALREADY_TOLD, NOT_FOR_AGENT, REPEATED_KEY, WEAK, describe_replaced
 from smp_memory.model.candidates import NEWER, CandidateRequest
-from smp_memory.model.succession import last_successors
+from smp_memory.model.statuses import is_settled, last_successors, status_of
 from smp_memory.model.times import is_valid
 from smp_memory.model.types import KINDS
-from smp_memory.policies.currency import outdated
-from smp_memory.policies.statuses import is_settled, status_of
+from smp_memory.search.outdated import outdated
 from smp_memory.search.succession import OUTDATED, SETTLED, SUPERSEDED
 from smp_memory.text.memory_text import wish_of
 from smp_memory.text.tokenizer import STOP_WORDS

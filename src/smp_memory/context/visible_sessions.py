@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.model.session_info import SessionInfo
+    from smp_memory.model.storage_reports import SessionHead
     from smp_memory.store.port import Store
 
 SETTING = "context.share_users"
@@ -53,26 +54,26 @@ class VisibleSessions:
         self._known: dict[str, bool] = {}
         self._one_user: bool | None = None
 
-    def allows(self, session: str) -> bool:
-        """Whether memories of this session may be in the context."""
+    def allows(self, session: str, head: SessionHead | None = None) -> bool:
+        """Whether memories of this session may be in the context. `head` saves looking for it."""
         if session not in self._known:
-            self._known[session] = session in (self._session, GLOBAL_SESSION) or self._is_shared(session)
+            self._known[session] = session in (self._session, GLOBAL_SESSION) or self._is_shared(session, head)
         return self._known[session]
 
     def sessions(self) -> list[str]:
         """All visible sessions. Reads the metadata of every session: call it only after a session that is not visible was met."""
         self._use_saved_metadata()
-        return [name for name in self._store.session_ids() if self.allows(name)]
+        return [head.session for head in self._store.sessions() if self.allows(head.session, head)]
 
     def has_project(self) -> bool:
         """Whether a session names the project. Reads the metadata of sessions until one does."""
         self._use_saved_metadata()
-        infos = (self._readable_metadata(name) for name in self._store.session_ids())
+        infos = (self._readable_metadata(head.session, head) for head in self._store.sessions())
         return any(info is not None and _key(info.project) == self._project for info in infos)
 
-    def _is_shared(self, session: str) -> bool:
+    def _is_shared(self, session: str, head: SessionHead | None) -> bool:
         try:
-            info = self._metadata(session)
+            info = self._metadata(session, head)
             if self._project and self._project_of(info) not in ("", self._project):
                 return False
             if info.user is None or info.user == self._user or (self._user is None and self._has_one_user()):
@@ -91,16 +92,16 @@ class VisibleSessions:
         if self._one_user is None:
             self._use_saved_metadata()
             users: set[str] = set()
-            for name in self._store.session_ids():
-                users.add(self._metadata(name).user or "")
+            for head in self._store.sessions():
+                users.add(self._metadata(head.session, head).user or "")
                 if len(users - {""}) > 1:
                     break
             self._one_user = len(users - {""}) <= 1
         return self._one_user
 
-    def _readable_metadata(self, session: str) -> SessionInfo | None:
+    def _readable_metadata(self, session: str, head: SessionHead | None = None) -> SessionInfo | None:
         try:
-            return self._metadata(session)
+            return self._metadata(session, head)
         except (SMPError, OSError):
             return None
 
@@ -109,8 +110,9 @@ class VisibleSessions:
         saved = self._store.indexer.saved_metadata()
         _metadata_cache[self._store] = {**saved, **_metadata_cache.get(self._store, {})}
 
-    def _metadata(self, session: str) -> SessionInfo:
-        version = self._store.metadata_version(session)
+    def _metadata(self, session: str, head: SessionHead | None) -> SessionInfo:
+        head = head or next(iter(self._store.sessions(id=session)), None)
+        version = head.version if head is not None else None
         if version is None:
             return self._metadata_among_entries(session)
         cache = _metadata_cache.setdefault(self._store, {})
@@ -124,8 +126,7 @@ class VisibleSessions:
         files = self._store.session(session)
         info = files.info()
         if info.user is None and info.is_assumed:
-            files.view(lambda fold: None)  # reads the entries that this process has not read yet
-            if not files.unreadable():
+            if not files.history().unreadable:
                 return info
             raise SessionCorrupt(
                 f"The metadata of session {session} may be an entry that cannot be read.", session=session

@@ -17,6 +17,8 @@ from smp_memory.exchange import file_format
 from smp_memory.exchange.file_format import Exported
 from smp_memory.files.disk import TEMPORARY, Disk
 from smp_memory.model.entry import CHANGE, PUT, Entry, is_revision
+from smp_memory.model.history import COLD
+from smp_memory.observe.incomplete import errors
 from smp_memory.privacy.anonymisation import Anonymiser, Placeholders, without_placeholders
 
 TYPE_CHECKING = False
@@ -34,27 +36,23 @@ _LARGEST_SEQ = 10**15
 def exported_session(files: SessionStore) -> Exported:
     """A session for an export: every entry of every memory, in the order of writing."""
     while True:  # repeated if compaction moved memories meanwhile
-        before = files.cold_version()
-        exported = _collect(files, files.cold_history())
-        if files.cold_version() == before:
+        before = files.version(COLD)
+        exported = _collect(files, files.history(segment=COLD))
+        if files.version(COLD) == before:
             return exported
 
 
 def _collect(files: SessionStore, cold: SessionHistory) -> Exported:
-    def look(session_history: SessionHistory) -> Exported:
-        info = files.info()
-        for numbers in (session_history.numbers, cold.numbers):
-            info.numbers.update({key: max(number, info.numbers.get(key, 0)) for key, number in numbers.items()})
-        info.seq = max(info.seq, session_history.seq)
-        return Exported(info, _entries({**cold.histories, **session_history.histories}))
-
-    exported: Exported = files.view(look)
-    damaged = next(iter(files.read_errors()), None)
+    session_history, info = files.history(), files.info()
+    damaged = next(iter(errors([*session_history.unreadable, *session_history.problems])), None)
     if damaged is not None:
         raise SessionCorrupt(
             f"{damaged}. Repair the session first; nothing was exported.", session=files.session, path=damaged.path
         )
-    return exported
+    for numbers in (session_history.numbers, cold.numbers):
+        info.numbers.update({key: max(number, info.numbers.get(key, 0)) for key, number in numbers.items()})
+    info.seq = max(info.seq, session_history.seq)
+    return Exported(info, _entries({**cold.histories, **session_history.histories}))
 
 
 def _entries(histories: dict[str, RecordHistory]) -> list[Entry]:

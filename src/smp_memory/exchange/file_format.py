@@ -11,7 +11,7 @@ the order of writing, then the next session. All formats contain the same items:
 Guarantees: `read(format, write(format, sessions))` gives equal sessions: metadata, entries, numbers. The metadata item
 states the number of entries that follow and which session of how many it is, so that a truncated file is never taken for a
 smaller one. Unreadable content is an `InvalidFormat` with the line. YAML is read without tags, anchors and code.
-Non-guarantees: that the entries are consistent; `smp_memory.exchange.import_` checks that.
+Non-guarantees: that the entries are consistent; `smp_memory.exchange.api` checks that.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from smp_memory.files.disk import Disk
     from smp_memory.files.user_state import UserState
+    from smp_memory.model.storage_reports import AppendLog
 
 _SLOTS = 4096
 _SLOT_BYTES = 8
@@ -122,14 +123,44 @@ _FLUSH_LINES = 200
 _NAME_LIMIT = 20_000
 
 
-class AccessLog:
-    def __init__(self, state: UserState, name: str = ACCESSES, *, exact: bool = False) -> None:
-        """`exact`: times are recorded with fractions of a second."""
-        self._state = state
-        self._name = name
-        self._exact = exact
-        self._disk = state.disk
+class StateLog:
+    """A log in a file of the user's state, an `AppendLog`."""
+
+    def __init__(self, state: UserState, name: str) -> None:
+        self._state, self._name = state, name
         self.path = state.path(name)
+
+    def append(self, lines: list[bytes], *, sync: bool = False) -> None:
+        self._state.append(self._name, b"".join(line + b"\n" for line in lines))
+
+    def read(self, offset: int = 0) -> tuple[list[bytes], int]:
+        try:
+            data = self._state.disk.read(self.path, offset)
+        except FileNotFoundError:
+            return [], offset
+        end = data.rfind(b"\n") + 1
+        return data[:end].splitlines(), offset + end
+
+    def replace_before(self, offset: int, lines: list[bytes]) -> None:
+        rest = self._state.disk.read(self.path, offset)
+        self._state.disk.replace(self.path, b"".join(line + b"\n" for line in lines) + rest)
+
+    def size_bytes(self) -> int:
+        status = self._state.disk.stat(self.path)
+        return 0 if status is None else status.st_size
+
+    def problems(self) -> list[str]:
+        return []
+
+
+class AccessLog:
+    """Accesses to memories, or uses of sessions, by name. A hint: losing a part of it is no error."""
+
+    def __init__(self, log: AppendLog, *, exact: bool = False) -> None:
+        """`exact`: times are recorded with fractions of a second."""
+        self._log = log
+        self._exact = exact
+        self.path = log.path
         self._last_recorded: dict[str, float] = {}
         self._lines: list[tuple[str, float]] = []
         self._flushed = 0.0
@@ -149,24 +180,24 @@ class AccessLog:
             self.flush()
 
     def flush(self) -> None:
+        """Write what is still in this process."""
         lines, self._lines = self._lines, []
         if not lines:
             return
         try:
-            self._state.append(self._name, _encode(lines))
+            self._log.append(_encode(lines))
         except (OSError, SMPError):
             pass  # a full or read-only disk
 
     def read(self, offset: int) -> tuple[list[tuple[str, float]], int]:
         """The uses recorded after an offset, and the next offset."""
         try:
-            data = self._disk.read(self.path, offset)
+            lines, end = self._log.read(offset)
         except (OSError, SMPError):
             return [], offset
-        end = data.rfind(b"\n") + 1
         uses: list[tuple[str, float]] = []
-        for line in data[:end].decode(errors="replace").splitlines():
-            seconds, _, name = line.partition(" ")
+        for line in lines:
+            seconds, _, name = line.decode(errors="replace").partition(" ")
             whole, _, part = seconds.partition(".")
             if (
                 whole.isascii()
@@ -175,7 +206,7 @@ class AccessLog:
                 and (not part or (part.isascii() and part.isdigit()))
             ):
                 uses.append((name, float(seconds) if part else int(whole)))
-        return uses, offset + end
+        return uses, end
 
     def pending(self) -> list[tuple[str, float]]:
         """The uses that this process has not written into the log yet."""
@@ -191,26 +222,23 @@ class AccessLog:
     def compact(self) -> None:
         """Keep only the last use of each name, if the log is large."""
         if self.size_bytes() > _COMPACT_ABOVE_BYTES:
-            uses = self.last_uses()
+            end, uses = self.read(0)[1], self.last_uses()
             self._lines = []
-            try:
-                self._disk.replace(self.path, _encode(uses.items()))
-            except (OSError, SMPError):
-                pass  # a full or read-only disk: the next maintenance does it
+            self._replace_before(end, _encode(uses.items()))
 
     def remove_before(self, until: int) -> None:
-        """Remove the lines before an offset; a line that a reader appends at the same moment may be lost."""
+        """Remove the lines before an offset, after they were counted."""
+        self._replace_before(until, [])
+
+    def _replace_before(self, offset: int, lines: list[bytes]) -> None:
         try:
-            self._disk.replace(self.path, self._disk.read(self.path, until))
+            self._log.replace_before(offset, lines)
         except (OSError, SMPError):
             pass  # a full or read-only disk: the next maintenance does it
 
     def size_bytes(self) -> int:
-        status = self._disk.stat(self.path)
-        return 0 if status is None else status.st_size
+        return self._log.size_bytes()
 
 
-def _encode(uses: Iterable[tuple[str, float]]) -> bytes:
-    return "".join(
-        f"{seconds if isinstance(seconds, int) else f'{seconds:.6f}'} {name}\n" for name, seconds in uses
-    ).encode()
+def _encode(uses: Iterable[tuple[str, float]]) -> list[bytes]:
+    return [f"{seconds if isinstance(seconds, int) else f'{seconds:.6f}'} {name}".encode() for name, seconds in uses]

@@ -5,10 +5,8 @@
     session/…        its files, sorted, as they were
 
 Any tar reads it. SMP itself trusts nothing in it: names, types, sizes, counts and ratio are checked (`archive_format`), and every byte
-against the manifest, which lists every file; the files follow in that order, no more and no fewer. `read_archive` also reads a tar.gz
-by another program: there must be exactly one folder that holds a session's metadata (`manifest.json`, `metadata.yaml`, `metadata.json`
-or `memory.jsonl`) and every other file; its layout is that of the metadata file. Anything else is rejected, because its meaning is
-unclear.
+against the manifest, which lists every file in order. `read_archive` also reads a tar.gz by another program with exactly one folder that
+holds a session's metadata file and every other file; the layout follows from the name of that file.
 
 Guarantees
 - `pack` is deterministic: the same files and summary give the same bytes, with the same zlib. It packs all plain files but
@@ -25,37 +23,24 @@ another program has no checksum but that of gzip.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import json
 import os
 import stat as modes
-import zlib
+import tarfile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.errors import InvalidFormat, SessionExists, StorageCorrupt
+from smp_memory.errors import FormatTooNew, InvalidFormat, SessionExists
 from smp_memory.files.archive_format import (
-    BLOCK,
-    CONTENT,
     DEFAULT_LIMITS,
-    END,
     EXCLUDED,
-    FORMAT,
     JOURNAL,
-    MANIFEST,
-    SUMMARY,
-    ArchivedFile,
     ArchiveLimits,
-    Gunzip,
-    encode_header,
+    TarReader,
     find_collision,
-    header_size,
     is_private,
-    name_problem,
-    next_header,
-    padding,
-    parse_json,
-    plain_files,
-    read_manifest,
     unsafe_reason,
 )
 from smp_memory.files.disk import TEMPORARY
@@ -64,7 +49,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import NoReturn, Protocol
 
-    from smp_memory.files.disk import Disk
+    from smp_memory.files.archive_format import Member
+    from smp_memory.files.disk import Disk, OpenFile
 
     class ArchiveWriter(Protocol):
         """The target of verified files."""
@@ -72,30 +58,28 @@ if TYPE_CHECKING:
         def write(self, path: str, chunks: Iterator[bytes]) -> None:
             """Write a file; its checksum is compared when the last chunk is read."""
 
-        def sync(self) -> None:
-            """Called after the last file."""
+        def sync(self) -> None: ...
 
     Read = Callable[[Disk, str, ArchiveLimits, ArchiveWriter | None], "ArchiveContents"]
 
+_FORMAT = 1
+_MANIFEST, _SUMMARY, _CONTENT = "manifest.json", "summary.json", "session/"
+_MANIFEST_BYTES, _SUMMARY_BYTES = 32 << 20, 8 << 20
+_CHUNK = 1 << 20
+_LEVEL = 6
 _METADATA_FILES = {"manifest.json": "jsonl", "metadata.yaml": "markdown", "metadata.json": "log", "memory.jsonl": "log"}
 _OWN_KEY = b'"smp_archive"'
+
+
+class ArchivedFile(NamedTuple):
+    path: str
+    size_bytes: int
+    sha256: str
 
 
 class ArchiveContents(NamedTuple):
     files: list[ArchivedFile]
     summary: dict[str, Any]
-    archive_bytes: int
-
-    @property
-    def total_bytes(self) -> int:
-        return sum(file.size_bytes for file in self.files)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "files": [file._asdict() for file in self.files],
-            "original_size_bytes": self.total_bytes,
-            "compressed_size_bytes": self.archive_bytes,
-        }
 
 
 def check(disk: Disk, archive_path: str, limits: ArchiveLimits = DEFAULT_LIMITS) -> ArchiveContents:
@@ -103,43 +87,95 @@ def check(disk: Disk, archive_path: str, limits: ArchiveLimits = DEFAULT_LIMITS)
     return read_own_archive(disk, archive_path, limits, None)
 
 
+# -- archives of SMP
+
+
 def read_own_archive(disk: Disk, path: str, limits: ArchiveLimits, writer: ArchiveWriter | None) -> ArchiveContents:
     """Verify an archive of SMP from beginning to end, and pass each file to the writer."""
-    with Gunzip(disk, path, limits) as stream:
-        files, summary = read_manifest(stream, limits)
-        text = b"".join(_verified_chunks(stream, SUMMARY, summary))
+    with TarReader(disk, path, limits) as reader:
+        members = reader.members()
+        files, summary = _read_manifest(reader, next(members, None), limits)
+        text = b"".join(_verified_chunks(reader, next(members, None), summary))
         for file in files:
-            chunks = _verified_chunks(stream, CONTENT + file.path, file)
+            chunks = _verified_chunks(reader, next(members, None), file, _CONTENT)
             if writer is not None:
                 writer.write(file.path, chunks)
             for _ in chunks:
                 pass
-        if next_header(stream) is not None:
-            stream.reject("not_listed", "it holds a file that its manifest does not list")
-        stream.finish()
+        if next(members, None) is not None:
+            reader.reject("not_listed", "it holds a file that its manifest does not list")
+        fields = _parse_json(reader, text)
     if writer is not None:
         writer.sync()
-    status = disk.stat(path)
-    return ArchiveContents(files, parse_json(stream, text), status.st_size if status else 0)
+    return ArchiveContents(files, fields)
 
 
-def _verified_chunks(stream: Gunzip, name: str, file: ArchivedFile) -> Iterator[bytes]:
-    """The content of the next file, which must be `file`; its checksum is compared after the last chunk."""
-    header = next_header(stream)
-    if header is None:
-        stream.reject("missing", f"{name} is missing")
-    if reason := unsafe_reason(header[0]):
-        stream.reject(reason, f"a file name in it is not allowed ({reason.replace('_', ' ')})")
-    if header != (name, file.size_bytes):
-        stream.reject("not_listed", f"it holds {header[0]!r} of {header[1]:,} bytes where its manifest lists {name!r}")
+def _read_manifest(
+    reader: TarReader, member: Member | None, limits: ArchiveLimits
+) -> tuple[list[ArchivedFile], ArchivedFile]:
+    """The listed files, and the summary."""
+    if member is None or member[0] != _MANIFEST:
+        reader.reject("no_manifest", "it does not begin with a manifest")
+    if member[1] > min(_MANIFEST_BYTES, 1000 * (limits.files + 1)):
+        reader.reject("too_large", "its manifest is too large")
+    fields = _parse_json(reader, b"".join(member[2]))
+    version, listed = fields.get("smp_archive"), fields.get("files")
+    if isinstance(version, int) and version > _FORMAT:
+        raise FormatTooNew(f"{reader.path} was packed by a newer version of SMP (format {version}).", path=reader.path)
+    if version != _FORMAT or not isinstance(listed, list):
+        reader.reject("bad_manifest", "its manifest was not written by SMP")
+    if len(listed) > limits.files:
+        reader.reject("too_many", f"it holds more than {limits.files:,} files")
+    files = [_listed_file(reader, each, None) for each in listed]
+    _check_files(reader, [(file.path, file.size_bytes) for file in files], limits)
+    summary = _listed_file(reader, fields.get("summary"), _SUMMARY)
+    if summary.size_bytes > _SUMMARY_BYTES:
+        reader.reject("too_large", "its summary is too large")
+    return files, summary
+
+
+def _listed_file(reader: TarReader, fields: Any, path: str | None) -> ArchivedFile:
+    mapping: dict[str, Any] = fields if isinstance(fields, dict) else {}
+    name, size, digest = path or mapping.get("path"), mapping.get("bytes"), mapping.get("sha256")
+    if not isinstance(name, str) or type(size) is not int or size < 0 or not isinstance(digest, str):
+        reader.reject("bad_manifest", "its manifest was not written by SMP")
+    reader.check_name(name)
+    return ArchivedFile(name, size, digest)
+
+
+def _check_files(reader: TarReader, files: list[tuple[str, int]], limits: ArchiveLimits) -> None:
+    """Reject names that a disk might take for one another, and sizes above the limits."""
+    if large := next((name for name, size in files if size > limits.file_bytes), ""):
+        reader.reject("too_large", f"{large} is larger than {limits.file_bytes:,} bytes")
+    if sum(size for _, size in files) > limits.total_bytes:
+        reader.reject("too_large", f"it holds more than {limits.total_bytes:,} bytes")
+    if same := find_collision([name for name, _ in files]):
+        reader.reject("collision", f"{same} is contained twice, or differs from another name only in case")
+
+
+def _parse_json(reader: TarReader, data: bytes) -> dict[str, Any]:
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict):
+        reader.reject("bad_manifest", "its manifest or summary was not written by SMP")
+    return fields
+
+
+def _verified_chunks(reader: TarReader, member: Member | None, file: ArchivedFile, folder: str = "") -> Iterator[bytes]:
+    """The content of a member, which must be `file`; its checksum is compared after the last chunk."""
+    if member is None:
+        reader.reject("missing", f"{file.path} is missing")
+    name, size, chunks = member
+    if (name, size) != (folder + file.path, file.size_bytes):
+        reader.reject("not_listed", f"it holds {name!r} of {size:,} bytes where its manifest lists {file.path!r}")
     digest = hashlib.sha256()
-    for chunk in stream.chunks(file.size_bytes):
+    for chunk in chunks:
         digest.update(chunk)
         yield chunk
-    if stream.read(-file.size_bytes % BLOCK).strip(b"\0"):
-        stream.reject("damaged", f"there is data after {name}")
     if digest.hexdigest() != file.sha256:
-        stream.reject("checksum", f"the content of {name} is not what was packed")
+        reader.reject("checksum", f"the content of {name} is not what was packed")
 
 
 # -- archives of other programs
@@ -151,57 +187,44 @@ def read_archive(
     """Verify an archive from beginning to end, and pass each file to the writer. The `summary` of a foreign one has only its layout."""
     if _is_own(disk, path, limits):
         return read_own_archive(disk, path, limits, writer)
-    files, base, layout = _list_files(disk, path, limits)
+    with TarReader(disk, path, limits) as reader:
+        files = list(_foreign_files(reader, limits))
+        _check_files(reader, files, limits)
+        base, layout = _find_session(reader, [name for name, _ in files])
     if writer is not None:
         _write_files(disk, path, limits, writer, files, base)
-    status = disk.stat(path)
-    inside = [ArchivedFile(name[len(base) :], size, "") for name, size in files]
-    return ArchiveContents(inside, {"layout": layout}, status.st_size if status else 0)
+    return ArchiveContents([ArchivedFile(name[len(base) :], size, "") for name, size in files], {"layout": layout})
 
 
 def _is_own(disk: Disk, path: str, limits: ArchiveLimits) -> bool:
-    """Whether it begins with SMP's manifest; also True if its beginning cannot be read, which `read_own_archive` reports."""
-    with Gunzip(disk, path, limits) as stream:
-        try:
-            block = stream.read(BLOCK)
-            if block[:100].rstrip(b"\0") != MANIFEST.encode():
-                return False
-            return _OWN_KEY in stream.read(min(header_size(stream, block[124:136]), BLOCK))
-        except StorageCorrupt:
-            return True
+    """Whether it begins with SMP's manifest."""
+    with TarReader(disk, path, limits) as reader:
+        for name, _, chunks in reader.members():
+            return name == _MANIFEST and _OWN_KEY in next(chunks, b"")[: tarfile.BLOCKSIZE]
+    return True  # an empty archive; `read_own_archive` says so
 
 
-def _list_files(disk: Disk, path: str, limits: ArchiveLimits) -> tuple[list[tuple[str, int]], str, str]:
-    """The files of a foreign archive with their sizes, the folder of the session in it, and the layout."""
-    files = []
-    total = 0
-    with Gunzip(disk, path, limits) as stream:
-        for name, size in plain_files(stream):
-            files.append((name, size))
-            total += size
-            if len(files) > limits.files:
-                stream.reject("too_many", f"it holds more than {limits.files:,} files")
-            if size > limits.file_bytes or total > limits.total_bytes:
-                stream.reject("too_large", f"it holds more than {limits.total_bytes:,} bytes")
-            for _ in stream.chunks(size):
-                pass
-            stream.read(-size % BLOCK)
-        stream.finish()
-        names = [name for name, _ in files]
-        if same := find_collision(names):
-            stream.reject("collision", f"{same} is contained twice, or differs from another name only in case")
-        base, layout = _find_session(stream, names)
-    return files, base, layout
+def _foreign_files(reader: TarReader, limits: ArchiveLimits) -> Iterator[tuple[str, int]]:
+    """Names and sizes."""
+    total_bytes = 0
+    for number, (name, size, _) in enumerate(reader.members(), 1):
+        total_bytes += size
+        if number > limits.files:
+            reader.reject("too_many", f"it holds more than {limits.files:,} files")
+        if total_bytes > limits.total_bytes:
+            reader.reject("too_large", f"it holds more than {limits.total_bytes:,} bytes")
+        yield name, size
 
 
-def _find_session(stream: Gunzip, names: list[str]) -> tuple[str, str]:
+def _find_session(reader: TarReader, names: list[str]) -> tuple[str, str]:
+    """The folder of the session in a foreign archive, and its layout."""
     candidates = set()
     for name in names:
         folder, slash, last = name.rpartition("/")
         if last in _METADATA_FILES and all(other.startswith(folder + slash) for other in names):
             candidates.add((folder + slash, _METADATA_FILES[last]))
     if len(candidates) != 1:
-        stream.reject(
+        reader.reject(
             "no_manifest", "it was not written by SMP, and it is not the folder of one session in a layout of SMP"
         )
     return candidates.pop()
@@ -211,25 +234,16 @@ def _write_files(
     disk: Disk, path: str, limits: ArchiveLimits, writer: ArchiveWriter, files: list[tuple[str, int]], base: str
 ) -> None:
     expected = iter(files)
-    with Gunzip(disk, path, limits) as stream:
-        for name, size in plain_files(stream):
+    with TarReader(disk, path, limits) as reader:
+        for name, size, chunks in reader.members():
             if (name, size) != next(expected, None):
-                stream.reject("damaged", "it changed while it was read")
+                reader.reject("damaged", "it changed while it was read")
             inside = name[len(base) :]
-            chunks = stream.chunks(size)
             if not is_private(inside, EXCLUDED):
                 writer.write(inside, chunks)
-            for _ in chunks:
-                pass
-            stream.read(-size % BLOCK)
         if next(expected, None) is not None:
-            stream.reject("damaged", "it changed while it was read")
+            reader.reject("damaged", "it changed while it was read")
     writer.sync()
-
-
-_CHUNK = 1 << 20
-_LEVEL = 6
-_GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"  # no name, no time, no system
 
 
 # -- packing
@@ -281,7 +295,7 @@ def pack_files(
     if disk.exists(target) and not replace:
         raise SessionExists(f"{target} exists already; nothing was packed.", path=target)
     for name in paths:
-        if reason := name_problem(name):
+        if reason := _packing_problem(name):
             _reject(
                 paths[name],
                 f"its name cannot be kept in an archive ({reason.replace('_', ' ')}); rename it or move it away",
@@ -307,67 +321,74 @@ def _write(disk: Disk, temporary: str, paths: Mapping[str, str], summary: bytes,
     """Write the archive and sync it. A file that changes between listing and packing is detected by `check`."""
     files = [_hash_file(source, name, paths[name]) for name in sorted(paths)]
     manifest = {
-        "smp_archive": FORMAT,
+        "smp_archive": _FORMAT,
         "files": [{"path": file.path, "bytes": file.size_bytes, "sha256": file.sha256} for file in files],
         "summary": {"bytes": len(summary), "sha256": hashlib.sha256(summary).hexdigest()},
     }
     output = disk.open_append(temporary)
     try:
-        for part in _gzip(
-            _tar_blocks(source, files, paths, json.dumps(manifest, ensure_ascii=False).encode(), summary)
+        with (
+            io.BufferedWriter(_Output(output), _CHUNK) as buffered,
+            gzip.GzipFile("", "wb", _LEVEL, buffered, mtime=0) as compressed,  # no name and no time
+            tarfile.open(fileobj=compressed, mode="w|", format=tarfile.USTAR_FORMAT, encoding="utf-8") as tar,
         ):
-            output.append(part)
+            for name, data in ((_MANIFEST, json.dumps(manifest, ensure_ascii=False).encode()), (_SUMMARY, summary)):
+                tar.addfile(_header(name, len(data)), io.BytesIO(data))
+            for file in files:
+                tar.addfile(_header(_CONTENT + file.path, file.size_bytes), _Source(source, paths[file.path]))
         output.sync()
     finally:
         output.close()
 
 
-def _tar_blocks(
-    disk: Disk, files: list[ArchivedFile], paths: Mapping[str, str], manifest: bytes, summary: bytes
-) -> Iterator[bytes]:
-    for name, data in ((MANIFEST, manifest), (SUMMARY, summary)):
-        yield encode_header(name, len(data)) + data + padding(len(data))
-    for file in files:
-        yield encode_header(CONTENT + file.path, file.size_bytes)
-        yield from _read_chunks(disk, paths[file.path], file.size_bytes)
-        yield padding(file.size_bytes)
-    yield END
+def _header(name: str, size: int) -> tarfile.TarInfo:
+    """The header of a plain file; deterministic: no owner, no time, mode 0600."""
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = size, 0o600
+    return info
 
 
-def _gzip(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """One gzip stream without a time, so that equal files give equal archives."""
-    engine = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
-    crc = size = 0
-    ready = [_GZIP_HEADER]
-    for part in parts:
-        crc, size = zlib.crc32(part, crc), size + len(part)
-        ready.append(engine.compress(part))
-        if sum(map(len, ready)) > _CHUNK:
-            yield b"".join(ready)
-            ready = []
-    trailer = crc.to_bytes(4, "little") + (size & 0xFFFFFFFF).to_bytes(4, "little")
-    yield b"".join([*ready, engine.flush(), trailer])
+def _packing_problem(path: str) -> str:
+    """Why a file of this name cannot be in an archive; empty if it can."""
+    if reason := unsafe_reason(path) or unsafe_reason(_CONTENT + path):
+        return reason
+    try:
+        _header(_CONTENT + path, 0).tobuf(tarfile.USTAR_FORMAT, "utf-8", "strict")
+    except ValueError:
+        return "too_long"
+    return ""
+
+
+class _Output(io.RawIOBase):
+    def __init__(self, output: OpenFile) -> None:
+        self._append = output.append
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._append(bytes(data))
+        return len(data)
+
+
+class _Source:
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk, self._path, self._offset = disk, path, 0
+
+    def read(self, size: int = _CHUNK) -> bytes:
+        part = self._disk.read(self._path, self._offset, size)
+        if not part and size:
+            _reject(self._path, "it became shorter while it was packed")
+        self._offset += len(part)
+        return part
 
 
 def _hash_file(disk: Disk, name: str, path: str) -> ArchivedFile:
     digest, size = hashlib.sha256(), 0
-    for part in _read_chunks(disk, path, None):
+    while part := disk.read(path, size, _CHUNK):
         digest.update(part)
         size += len(part)
     return ArchivedFile(name, size, digest.hexdigest())
-
-
-def _read_chunks(disk: Disk, path: str, size: int | None) -> Iterator[bytes]:
-    """The bytes of a file; exactly `size` of them if it is given."""
-    offset = 0
-    while size is None or offset < size:
-        part = disk.read(path, offset, _CHUNK if size is None else min(_CHUNK, size - offset))
-        if not part:
-            if size is not None:
-                _reject(path, "it became shorter while it was packed")
-            return
-        yield part
-        offset += len(part)
 
 
 def _reject(path: str, reason: str) -> NoReturn:

@@ -1,301 +1,264 @@
-"""Cold segment: a compressed file with checksums and an index, for compacted memories of a session.
+"""Cold segment: the memories that compaction moved out of a session, as gzipped JSON lines beside the session's files.
 
-Entries are stored byte for byte as they were in the session's files, in blocks (`cold_format`) with an index at the end.
+    cold.jsonl.gz      in the layout `single` SESSION.cold.jsonl.gz; `zcat` shows it
 
-Guarantees
-- `rewrite` changes the file as a whole (new file, sync, rename): at every moment it is the old or the new one. `encode_extended` and
-  `encode_reduced` return the new bytes for a caller that puts them in place together with other files.
-- Entries are unique by id and number: adding one that exists already changes nothing, so that an interrupted step can be repeated, and
-  one with other bytes replaces it. Removing removes all copies that older files may hold.
-- Reading one entry reads the index and one block, and compares its checksum. Lists need the index alone.
-- A torn or damaged file still opens: what is complete can be read, what is not is a `Problem`. Before such a file is rewritten, it is
-  copied to `….damaged-1`.
-- Readers take no lock. If the file is rewritten while one reads, it gets its entries or a `Conflict`, never fewer entries.
-Non-guarantees: the caller holds the session's lock while it changes a segment. The file is held in memory meanwhile.
+    {"id":"TURN-0001","seq":3,"type":"conversation","timestamp":"…","data":{"content":"…"},"uid":"…","schema":1,
+     "cold":{"moved":"2026-01-31T14:30:00Z","why":"faded: priority below 0.1"},"checksum":"sha256:…"}
+
+Each line is an entry as JSON lines hold it, with when and why it was moved. The form is the same in every layout, so a
+conversion moves the file as it is. The file is a sequence of gzip members of about 128 KiB of text each.
+
+Guarantees: encoding is deterministic. A damaged file still opens: lines outside of the damage are read, inside of it those with a
+right checksum; the rest is a `Problem`. Bytes that cannot be read are kept when the file is changed, unless something in
+their member is to be destroyed. Decompression is bounded, whatever the file claims.
+Non-guarantees: the caller holds the session's lock while it changes a segment, and puts the new bytes in place itself.
 """
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, NamedTuple
+import zlib
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.errors import Conflict, SMPError, StorageCorrupt
-from smp_memory.files.codec import SIGNED, to_json
-from smp_memory.files.cold_format import (
-    END,
-    END_BYTES,
-    INDEX,
-    Block,
-    BlockSpan,
-    ColdEntry,
-    ColdRow,
-    checksum,
-    decode_header,
-    decode_index,
-    decode_member,
-    encode_blocks,
-    encode_index,
-    salvage,
-)
-from smp_memory.files.disk import identity
-from smp_memory.files.layouts import NAMES, layout_named
+from smp_memory.errors import SMPError, StorageCorrupt
+from smp_memory.files.codec import SIGNED, JsonLines
+from smp_memory.files.entry_fields import FieldNames
 from smp_memory.model.reports import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from smp_memory.files.disk import Disk
     from smp_memory.model.entry import Entry
 
-    Blocks = list[tuple[BlockSpan, list[ColdRow]]]
-    Key = tuple[str, int, str, int]
+_MAGIC = b"\x1f\x8b\x08"
+_MEMBER_BYTES = 128 << 10  # of text; damage affects one member, and a change encodes only members that it touches
+_LARGEST_MEMBER = 64 << 20
+LARGEST_TEXT = 1 << 30  # of all lines
+_STEP = 4 << 10  # bytes decompressed at once, so that what stands before damage is kept
+_WORK_PER_BYTE = 50
+_LEVEL = 3  # takes half the time of level 6, for output a tenth larger
+_ID_START = b'{"id":"'
+_CODEC, _NAMES = JsonLines(), FieldNames(time="timestamp", names={}, nest="data", writes_type=True)
 
-FILE = "cold.gz"  # beside the session's files
-_DAMAGED = ".damaged-"
+
+class ColdEntry(NamedTuple):
+    """An entry with the facts of its move: `moved`, `why`, and `history` for an earlier state of a memory that stayed."""
+
+    entry: Entry
+    about: dict[str, Any]
 
 
-class ColdMatch(NamedTuple):
-    """An entry of a segment and its bytes."""
+class _Member(NamedTuple):
+    """A part of the file: a gzip member, or bytes that cannot be decompressed completely."""
 
-    row: ColdRow
     data: bytes
+    lines: list[bytes]
+    text: bytes | None = None  # of a damaged one: what could be decompressed
+
+    @property
+    def is_intact(self) -> bool:
+        return self.text is None
+
+
+def encode_line(found: ColdEntry) -> bytes:
+    return _CODEC.encode({**_NAMES.encode(found.entry, ""), "cold": found.about}).rstrip(b"\n")
+
+
+def decode_line(line: bytes, path: str = "", number: int = 0, *, only_signed: bool = False) -> ColdEntry | None:
+    """The entry of a line; None if it cannot be read."""
+    pieces = _CODEC.decode(line + b"\n", 1)
+    if len(pieces) != 1 or pieces[0].fields is None or (only_signed and pieces[0].state != SIGNED):
+        return None
+    about = pieces[0].fields.pop("cold", None)
+    try:
+        entry = _NAMES.decode(pieces[0].fields, None, pieces[0].state, path, number, 0)
+    except SMPError:
+        return None
+    if entry.lacks:
+        return None
+    entry.place, entry.state, entry.tx = (0, len(line)), SIGNED, ""  # it is encoded again when it is restored
+    return ColdEntry(entry, about if isinstance(about, dict) else {})
+
+
+def id_in(line: bytes) -> str | None:
+    """The id that a line begins with; None if it begins otherwise."""
+    end = line.find(b'"', len(_ID_START)) if line.startswith(_ID_START) else -1
+    return line[len(_ID_START) : end].decode("utf-8", "replace") if end >= 0 else None
 
 
 class ColdSegment:
-    """A segment as it was when it was opened. A file that does not exist is an empty segment."""
+    """A segment as it was when it was read. A file that does not exist is an empty segment."""
 
-    def __init__(self, disk: Disk, path: str) -> None:
-        self._disk = disk
+    def __init__(self, path: str, data: bytes) -> None:
         self.path = path
+        self.data = data
         self.problems: list[Problem] = []
-        self.blocks = self._load()
-        while self._was_rewritten():
-            self.problems = []
-            self.blocks = self._load()
-        self._spans = {row: span for span, rows in self.blocks for row in map(key_of, rows)}
+        self._members = list(self._split())
 
-    def rows(self) -> list[ColdRow]:
-        """The entries in the order in which they were added."""
-        return [row for _, rows in self.blocks for row in rows]
+    @classmethod
+    def read(cls, disk: Disk, path: str) -> ColdSegment:
+        try:
+            return cls(path, disk.read(path))
+        except FileNotFoundError:
+            return cls(path, b"")
+        except StorageCorrupt as error:  # no plain file, or too large
+            segment = cls(path, b"")
+            segment._report(error.message)
+            return segment
 
-    def read(self, row: ColdRow) -> bytes:
-        """The bytes of one entry; `StorageCorrupt` if it is damaged."""
-        data = _extract(self._raw(self._spans[key_of(row)]), row)
-        if data is None:
-            self._raise_if_rewritten()
-            raise StorageCorrupt(f"{row.id} in {self.path} is damaged; the other entries are not.", path=self.path)
-        return data
+    def entries(self, is_wanted: Callable[[bytes], bool] | None = None) -> Iterator[ColdEntry]:
+        """The readable entries, in the order of the file; `is_wanted` tells by its bytes whether a line is decoded.
 
-    def entries(self) -> Iterator[ColdMatch]:
-        """All readable entries; each block is decompressed once."""
-        for listed in self.blocks:
-            yield from self.entries_in(listed)
-
-    def entries_in(self, listed: tuple[BlockSpan, list[ColdRow]]) -> Iterator[ColdMatch]:
-        """The readable entries of one block."""
-        raw = self._raw(listed[0])
-        for row in listed[1]:
-            data = _extract(raw, row)
-            if data is not None:
-                yield ColdMatch(row, data)
-            else:
-                self._raise_if_rewritten()
-
-    def block(self, listed: tuple[BlockSpan, list[ColdRow]]) -> Block:
-        """One block as encoded in the file, damaged or not."""
-        span, rows = listed
-        return Block(self._disk.read(self.path, span.offset, span.length), span.raw_bytes, to_json(rows))
+        Lines that cannot be read are added to `problems`.
+        """
+        number = 0
+        for member in self._members:
+            for line in member.lines:
+                number += 1
+                if is_wanted is not None and not is_wanted(line):
+                    continue
+                found = decode_line(line, self.path, number, only_signed=not member.is_intact)
+                if found is not None:
+                    yield found
+                elif all(problem.line != number for problem in self.problems):
+                    self.problems.append(
+                        _problem(self.path, "this line cannot be read as an entry", number, id_in(line))
+                    )
 
     def verify(self) -> list[Problem]:
-        """All defects of the file; every block is read and every checksum compared."""
-        problems = list(self.problems)
-        readable = {key_of(match.row) for match in self.entries()}
-        for row in self.rows():
-            if key_of(row) not in readable:
-                problems.append(Problem(self.path, 0, "cold_damaged", f"{row.id} cannot be read.", "error", row.id))
-        return problems
+        """All that cannot be read."""
+        for _ in self.entries():
+            pass
+        return self.problems
 
-    def _raw(self, span: BlockSpan) -> bytes | None:
-        try:
-            return decode_member(self._disk.read(self.path, span.offset, span.length))
-        except FileNotFoundError:  # its last entries were removed
-            return None
+    def text(self) -> bytes:
+        """All lines."""
+        return b"\n".join([line for member in self._members for line in member.lines])
 
-    def _was_rewritten(self) -> bool:
-        status = self._disk.stat(self.path)
-        return (status and identity(status)) != self._identity
+    def undecoded(self) -> list[bytes]:
+        """Bytes that are not in `entries`, as they must be found again after a change."""
+        damaged = [member.data for member in self._members if not member.is_intact]
+        intact = (line for member in self._members if member.is_intact for line in member.lines)
+        return damaged + [line for line in intact if decode_line(line) is None]
 
-    def _raise_if_rewritten(self) -> None:
-        if self._was_rewritten():
-            raise Conflict(f"{self.path} was rewritten meanwhile. Open it again.", path=self.path)
+    def changed(
+        self,
+        change: Callable[[bytes], bytes | None],
+        added: Iterable[ColdEntry] = (),
+        *,
+        destroys: Callable[[bytes], bool] | None = None,
+    ) -> bytes:
+        """The bytes of the file with each line changed or removed (None) and entries added; empty if nothing is left.
 
-    def _load(self) -> Blocks:
-        status = self._disk.stat(self.path)
-        self._identity = status and identity(status)
-        if status is None:
-            return []
-        try:
-            indexed = self._read_index(status.st_size)
-            return indexed if indexed is not None else self._scan_blocks()
-        except FileNotFoundError:
-            return []
+        A damaged member stays as it is, because a change would lose the rest of it; what is in it and in the session's files as
+        well does not count. `destroys` says that lines are removed for good, so that such a member is changed, too, and
+        whether the rest of one, by its text, must go.
+        """
+        parts: list[bytes] = []
+        for member in self._members:
+            lines: list[bytes | None] = [change(line) for line in member.lines]
+            is_changed = lines != member.lines or (
+                member.text is not None and destroys is not None and destroys(member.text)
+            )
+            if not is_changed or not (member.is_intact or destroys is not None):
+                parts.append(member.data)
+            else:
+                parts += _encode([line for line in lines if line is not None])
+        parts += _encode([encode_line(each) for each in added])
+        return b"".join(parts)
 
-    def _read_index(self, size: int) -> Blocks | None:
-        """The blocks by the index; None if there is no valid one."""
-        end = decode_header(self._disk.read(self.path, size - END_BYTES, END_BYTES)) if size >= END_BYTES else None
-        if end is None or end.kind != END or not 0 <= end.index_offset < size:
-            return None
-        member = self._disk.read(self.path, end.index_offset, size - END_BYTES - end.index_offset)
-        header = decode_header(member)
-        raw = decode_member(member) if header is not None and header.kind == INDEX else None
-        return decode_index(raw) if raw is not None else None
+    def _split(self) -> Iterator[_Member]:
+        data, start, text, work = self.data, 0, 0, _WORK_PER_BYTE * len(self.data) + _LARGEST_MEMBER
+        damaged = -1  # where the damaged bytes before `start` begin
+        while start < len(data):
+            raw, end = _decompress(data, start, min(work, LARGEST_TEXT - text))
+            work -= len(raw) + _STEP
+            if end:
+                if damaged >= 0:
+                    yield self._damaged(damaged, start)
+                    damaged = -1
+                yield _Member(data[start:end], _lines(raw))
+                start, text = end, text + len(raw)
+                continue
+            damaged = damaged if damaged >= 0 else start
+            start = data.find(_MAGIC, start + 1) if work > 0 else -1
+            start = start if start >= 0 else len(data)
+        if damaged >= 0:
+            yield self._damaged(damaged, len(data))
 
-    def _scan_blocks(self) -> Blocks:
-        blocks, unreadable = salvage(self._disk.read(self.path))
-        count = sum(len(rows) for _, rows in blocks)
-        for message in (*unreadable, f"the index is missing or damaged; {count} entries were found without it"):
-            self.problems.append(Problem(self.path, 0, "cold_damaged", f"{message}.", "error"))
-        return blocks
+    def _damaged(self, start: int, end: int) -> _Member:
+        raw, _ = _decompress(self.data, start, LARGEST_TEXT)
+        lines = [line for line in _lines(raw) if decode_line(line, only_signed=True) is not None]
+        self._report(f"the bytes from {start} to {end} are damaged; {len(lines)} entries in them can be read")
+        return _Member(self.data[start:end], lines, raw)
 
-
-# -- changing
-
-
-def encode_extended(
-    segment: ColdSegment, entries: Iterable[ColdEntry], is_removed: Callable[[ColdRow], bool] = lambda row: False
-) -> bytes | None:
-    """The bytes of the file with these entries and without the removed ones, for a caller that puts them in place itself.
-
-    Entries are unique by id and number: an entry replaces older copies of itself. None if nothing changes.
-    """
-    existing = {(row.id, row.seq): row for row in segment.rows() if not is_removed(row)}
-    new = []
-    for entry in entries:
-        row = existing.get((entry.id, entry.seq))
-        if row is None or row.checksum != checksum(entry.data):  # most are new, and a checksum takes time
-            new.append(entry)
-    replaced = {(entry.id, entry.seq) for entry in new}
-    gone, _, kept = _rewrite_blocks(
-        segment, lambda row: (row.id, row.seq) in replaced or is_removed(row), lambda match: None
-    )
-    return _join_blocks([*kept, *encode_blocks(new)]) if new or gone else None
+    def _report(self, text: str) -> None:
+        self.problems.append(_problem(self.path, text))
 
 
-def copy_if_lossy(segment: ColdSegment, is_touched: Callable[[ColdRow], bool]) -> dict[str, bytes]:
-    """A copy of the file to keep, by its name, if a rewrite of these entries would lose others that cannot be read."""
-    if not segment.problems and not any(_loses_entries(segment, listed, is_touched) for listed in segment.blocks):
-        return {}
-    path = _free_copy_name(segment._disk, segment.path)
-    return {os.path.basename(path): segment._disk.read(segment.path)}
+def _problem(path: str, text: str, line: int = 0, id: str | None = None) -> Problem:
+    return Problem(path, line, "cold_damaged", f"{text}.", "error", id)
 
 
-def _loses_entries(
-    segment: ColdSegment, listed: tuple[BlockSpan, list[ColdRow]], is_touched: Callable[[ColdRow], bool]
-) -> bool:
-    if not any(map(is_touched, listed[1])):
-        return False
-    readable = {key_of(match.row) for match in segment.entries_in(listed)}
-    return not all(is_touched(row) or key_of(row) in readable for row in listed[1])
-
-
-def rewrite(
-    disk: Disk, path: str, is_touched: Callable[[ColdRow], bool], change: Callable[[ColdMatch], bytes | None]
-) -> int:
-    """Replace the bytes of entries, or remove them (None). Returns how many were touched.
-
-    Only the blocks that hold them are encoded anew. A touched entry that cannot be read is removed. If such a block holds other
-    entries that cannot be read, a copy of the old file is kept, which an erasure must remove.
-    """
-    segment = ColdSegment(disk, path)
-    touched, is_lossy, kept = _rewrite_blocks(segment, is_touched, change)
-    if touched:
-        _replace_file(disk, segment, _join_blocks(kept) if kept else None, keep_copy=is_lossy)
-    return touched
-
-
-def encode_reduced(segment: ColdSegment, is_removed: Callable[[ColdRow], bool]) -> tuple[int, bytes | None]:
-    """How many entries are removed, and the bytes of the file without them (None: nothing is left), for a caller that puts them
-    in place itself. Unreadable entries of the blocks that hold them are removed, too.
-    """
-    gone, _, kept = _rewrite_blocks(segment, is_removed, lambda match: None)
-    return gone, _join_blocks(kept) if kept else None
-
-
-def _rewrite_blocks(
-    segment: ColdSegment, is_touched: Callable[[ColdRow], bool], change: Callable[[ColdMatch], bytes | None]
-) -> tuple[int, bool, list[Block]]:
-    """How many entries are touched, whether others are lost with them, and the resulting blocks."""
-    touched, is_lossy, kept = 0, False, []
-    for listed in segment.blocks:
-        chosen = {key_of(row) for row in listed[1] if is_touched(row)}
-        touched += len(chosen)
-        if not chosen:
-            kept.append(segment.block(listed))
-            continue
-        readable = list(segment.entries_in(listed))
-        is_lossy = is_lossy or not chosen.union(key_of(match.row) for match in readable).issuperset(
-            map(key_of, listed[1])
-        )
-        kept += encode_blocks([entry for match in readable for entry in _change_entry(match, chosen, change)])
-    return touched, is_lossy, kept
-
-
-def _change_entry(
-    match: ColdMatch, chosen: set[Key], change: Callable[[ColdMatch], bytes | None]
-) -> Iterator[ColdEntry]:
-    row = match.row
-    data = change(match) if key_of(row) in chosen else match.data
-    if data is not None:
-        yield ColdEntry(row.id, row.seq, row.file, data, row.about)
-
-
-def _replace_file(disk: Disk, segment: ColdSegment, data: bytes | None, *, keep_copy: bool) -> None:
-    if segment.problems or keep_copy:
-        disk.write_new(_free_copy_name(disk, segment.path), disk.read(segment.path))
-    if data is not None:
-        disk.replace(segment.path, data)
-    else:
-        disk.remove(segment.path)
-        disk.sync_folder(os.path.dirname(segment.path))
-
-
-def _free_copy_name(disk: Disk, path: str) -> str:
-    number = 1
-    while disk.exists(f"{path}{_DAMAGED}{number}"):
-        number += 1
-    return f"{path}{_DAMAGED}{number}"
-
-
-def _join_blocks(blocks: list[Block]) -> bytes:
-    return b"".join([*(block.member for block in blocks), encode_index(blocks)])
-
-
-def key_of(row: ColdRow) -> Key:
-    """The identity of one copy of an entry."""
-    return row.id, row.seq, row.checksum, row.start
-
-
-def _extract(raw: bytes | None, row: ColdRow) -> bytes | None:
-    """The bytes of an entry in its block's content; None if its checksum differs."""
-    if raw is None:
-        return None
-    data = raw[row.start : row.start + row.length]
-    return data if checksum(data) == row.checksum else None
-
-
-def decode_cold_entry(found: ColdMatch, layout_name: str) -> Entry | None:
-    """The entry of a row; None if it cannot be decoded."""
-    row = found.row
-    name = row.about.get("layout", layout_name)
-    layout = layout_named(name if name in NAMES else layout_name)
+def _decompress(data: bytes, start: int, limit: int) -> tuple[bytes, int]:
+    """The text of the member that starts here, as far as it can be read, and where the member ends; 0 if it is damaged."""
+    engine, parts, size, position = zlib.decompressobj(31), [], 0, start
+    limit = min(limit, _LARGEST_MEMBER)
     try:
-        pieces = layout.codec_of(row.file).decode(found.data, 0, 1)
-        piece = next((piece for piece in pieces if piece.fields is not None), None)
-        if piece is None or piece.fields is None:
-            return None
-        entry = layout.field_names.decode(piece.fields, layout.kind_of(row.file), piece.state, row.file, 0, row.seq)
-    except SMPError:
+        while not engine.eof and position < len(data) and size <= limit:
+            parts.append(engine.decompress(data[position : position + _STEP]))
+            position += _STEP
+            size += len(parts[-1])
+    except zlib.error:
+        pass
+    whole = engine.eof and size <= limit
+    return b"".join(parts), min(position, len(data)) - len(engine.unused_data) if whole else 0
+
+
+def _lines(raw: bytes) -> list[bytes]:
+    return [line for line in raw.split(b"\n") if line]
+
+
+def _encode(lines: Sequence[bytes]) -> Iterator[bytes]:
+    """The members of these lines. Raises StorageCorrupt if one does not read back."""
+    batch: list[bytes] = []
+    size = 0
+    for number, line in enumerate(lines):
+        batch.append(line)
+        size += len(line)
+        if size >= _MEMBER_BYTES or number + 1 == len(lines):
+            text = b"\n".join([*batch, b""])
+            engine = zlib.compressobj(_LEVEL, zlib.DEFLATED, 31)
+            member = engine.compress(text) + engine.flush()
+            if _decompress(member, 0, _LARGEST_MEMBER) != (text, len(member)):
+                raise StorageCorrupt("A cold segment did not read back as it was written; nothing was changed.")
+            yield member
+            batch, size = [], 0
+
+
+def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
+    """The segments of two clones in one: what one side removed is removed, what either added stays. None: one is damaged."""
+    sides = [_lines_of(data) for data in (base, ours, theirs)]
+    if any(side is None for side in sides):
         return None
-    entry.seq, entry.tx, entry.state = row.seq, "", SIGNED  # it is encoded again when it is restored
-    entry.id = row.id
-    return entry
+    before, one, other = (dict.fromkeys(side or ()) for side in sides)
+    kept = [line for line in one if line in other or line not in before]
+    kept += [line for line in other if line not in one and line not in before]
+    return b"".join(_encode(sorted(kept, key=_order)))
+
+
+def _order(line: bytes) -> tuple[int, bytes]:
+    found = decode_line(line)
+    return found.entry.seq if found is not None else 0, line
+
+
+def _lines_of(data: bytes) -> list[bytes] | None:
+    lines: list[bytes] = []
+    start = 0
+    while start < len(data):
+        raw, end = _decompress(data, start, LARGEST_TEXT)
+        if not end:
+            return None
+        lines += _lines(raw)
+        start = end
+    return lines

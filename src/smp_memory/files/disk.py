@@ -20,8 +20,8 @@ import os
 import stat as modes
 import time
 
-from smp_memory import event_log, metrics
 from smp_memory.errors import DurabilityUnknown, StorageCorrupt, StoreNotFound, from_os_error
+from smp_memory.observe import event_log, metrics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

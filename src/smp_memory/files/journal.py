@@ -22,12 +22,12 @@ import json
 import os
 import time
 
-from smp_memory import event_log
 from smp_memory.errors import StorageCorrupt, StorageError
 from smp_memory.files.codec import signature
 from smp_memory.files.disk import TEMPORARY, Disk, identity
 from smp_memory.files.layouts.layout import QUARANTINE
 from smp_memory.model.ids import sha256_hex
+from smp_memory.observe import event_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ import os
 import time
 import zlib
 
-from smp_memory import event_log, metrics
 from smp_memory.errors import LockTimeout, SMPError, StorageCorrupt, from_os_error
 from smp_memory.files.codec import to_json
+from smp_memory.observe import event_log, metrics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -24,16 +24,17 @@ import os
 from typing import NamedTuple
 
 from smp_memory.errors import SMPError
-from smp_memory.files.cold_segment import FILE as COLD_FILE
-from smp_memory.files.cold_segment import ColdSegment, decode_cold_entry
+from smp_memory.files.cold_segment import ColdSegment
 from smp_memory.files.disk import TEMPORARY
 from smp_memory.files.entry_fields import decode_entries
 from smp_memory.files.journal import Plan
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.layouts.layout import (
+    COLD_FILE,
     CONFIG_FILE,
     OVERVIEW_FILES,
     OVERVIEWS,
+    OVERVIEWS_IGNORED,
     PRIVATE,
     QUARANTINE,
     STAGING,
@@ -202,7 +203,8 @@ class PlanReview:
             if layout.info_file:
                 info = located._replace(role=INFO, name=layout.info_file)
                 found[os.path.join(located.base, layout.info_file)] = info
-            found[os.path.join(located.private, COLD_FILE)] = located._replace(role=COLD, name=COLD_FILE)
+            cold = layout.cold_file(located.session)
+            found[os.path.join(located.base, cold)] = located._replace(role=COLD, name=cold)
         return found
 
     def _quarantined(self, located: PlannedFile) -> list[bytes]:
@@ -277,17 +279,11 @@ class PlanReview:
 
     def _cold(self, path: str, located: PlannedFile) -> Content:
         content = Content()
-        segment = ColdSegment(self._disk, path)
+        segment = ColdSegment.read(self._disk, path)
         for found in segment.entries():
-            entry = decode_cold_entry(found, located.layout.name)
-            if entry is not None:
-                content.keys.update(_keys(located.session, entry))
-            else:
-                content.undecoded.append(found.data)
-        data = self._read(path)
-        content.blobs.append(data)
-        if segment.problems:
-            content.undecoded.append(data)
+            content.keys.update(_keys(located.session, found.entry))
+        content.blobs += [segment.data, segment.text()]
+        content.undecoded += segment.undecoded()
         return content
 
 
@@ -335,7 +331,7 @@ def _in_layout(layout: Layout, name: str) -> PlannedFile | None:
         base, private = f"{layout.sessions}/{session}", f"{layout.sessions}/{session}/{PRIVATE}"
         is_here = first == layout.sessions and ids.is_valid(session)
     else:
-        session = rest.partition("/")[0] if first == PRIVATE else name.rpartition(".")[0]
+        session = rest.partition("/")[0] if first == PRIVATE else name.removesuffix(f".{COLD_FILE}").partition(".")[0]
         base, private, inner, is_here = "", f"{PRIVATE}/{session}", name, ids.is_valid(session)
     return _located(layout, session, base, private, inner) if is_here else None
 
@@ -349,15 +345,17 @@ def _located(layout: Layout, session: str, base: str, private: str, name: str) -
         role = ENTRIES
     elif name == layout.info_file:
         role = INFO
-    elif name in (f"{OVERVIEWS}/{each}" for each in OVERVIEW_FILES):
+    elif name == layout.cold_file(session):
+        role = COLD
+    elif name in (f"{OVERVIEWS}/{each}" for each in (*OVERVIEW_FILES, OVERVIEWS_IGNORED)):
         role = DERIVED
     return PlannedFile(role, layout, session, base, private, name) if role is not None and name else None
 
 
 def _private_role(name: str) -> str | None:
     folder, _, inner = name.rpartition("/")
-    if name in (COLD_FILE, QUARANTINE):
-        return COLD if name == COLD_FILE else QUARANTINE_FOLDER
-    if folder == QUARANTINE or (not folder and name.startswith(f"{COLD_FILE}.")):
+    if name == QUARANTINE:
+        return QUARANTINE_FOLDER
+    if folder == QUARANTINE:
         return SET_ASIDE if inner else None
     return DERIVED if name in LOCK_FILES else None

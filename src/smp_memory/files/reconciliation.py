@@ -33,7 +33,6 @@ import time
 from collections import deque
 from functools import partial
 
-from smp_memory import event_log
 from smp_memory.errors import StorageError
 from smp_memory.files.codec import EDITED
 from smp_memory.files.disk import identity
@@ -45,6 +44,7 @@ from smp_memory.model.entry import PUT
 from smp_memory.model.ids import sha256_hex
 from smp_memory.model.record import same
 from smp_memory.model.types import KINDS
+from smp_memory.observe import event_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

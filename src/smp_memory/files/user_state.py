@@ -15,7 +15,8 @@ The protective settings that the user trusted are in `settings`: "" has those of
 settings. A value in the store's files that lowers protection below them does not count (`Config.held`).
 
 Guarantees: files are 0600 and folders 0700. A folder of another user is not used. State belongs to a path and to the store's random id
-(`.smp/id`): if another store is put in the same place, its state starts empty and it is not trusted.
+(`.smp/id`): if another store is put in the same place, its state starts empty and it is not trusted. A store that is not a folder
+is identified by its address alone.
 Non-guarantees: only what is written `durable` is sure to survive a power loss. A store that is moved or copied starts with empty state;
 none of it is needed to read the store. Without a home folder that belongs to this user, the state is in RAM until the process ends.
 """
@@ -31,7 +32,7 @@ from functools import cache
 from smp_memory.errors import SMPError, from_os_error
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
-from smp_memory.model.ids import sha256_hex
+from smp_memory.model.ids import scheme_of, sha256_hex, without_password
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "SMP_STATE_DIR"
 STORE_FILE, ID_FILE = "store.json", "id"
+ERASING = "erasing.json"  # ids of memories whose erasure began
 _PRIVATE = ".smp"
 _ID_BYTES = 8
 _RECORD_BYTES = 1 << 20
@@ -69,7 +71,7 @@ class UserState:
     ) -> None:
         self._store_disk = store_disk
         opened_as = getattr(store_disk.system, "root", "") or root
-        self._id_path = os.path.join(opened_as, _PRIVATE, ID_FILE)
+        self._id_path = "" if scheme_of(root) else os.path.join(opened_as, _PRIVATE, ID_FILE)
         self._root = root
         self.disk = disk
         self.folder = folder
@@ -81,6 +83,9 @@ class UserState:
 
     def path(self, *names: str) -> str:
         return os.path.join(self.folder, *names)
+
+    def boot_id(self) -> str:
+        return self.disk.system.boot_id()
 
     def has(self, name: str) -> bool:
         return self.disk.exists(self.path(name))
@@ -178,7 +183,7 @@ class UserState:
 
     def is_trusted(self, path: str | None = None) -> bool:
         """Whether the user trusts this store under the path by which it was found."""
-        return self._is_inside or (path or self._root) in self._trusted()
+        return self._is_inside or without_password(path or self._root) in self._trusted()
 
     def _trusted(self) -> list[str]:
         """The paths under which the store is trusted."""
@@ -190,7 +195,7 @@ class UserState:
 
         `settings` are recorded if nothing of the store was trusted before, or with `renew`. Returns whether they were.
         """
-        paths_to_trust = {self._root, *paths}
+        paths_to_trust = {self._root, *map(without_password, paths)}
         if self._is_inside or (paths_to_trust.issubset(self._trusted_paths) and not renew):
             return False
         known_paths = self._trusted()
@@ -262,7 +267,9 @@ class UserState:
         self.disk.replace(self.path(STORE_FILE), (json.dumps(record, indent=2) + "\n").encode())
 
     def _store_id(self) -> str:
-        """The id in `.smp/id`; empty if there is none."""
+        """The id in `.smp/id`; empty if there is none, as in a store that is not a folder."""
+        if not self._id_path:
+            return ""
         try:
             data = self._store_disk.read(self._id_path, 0, 2 * _ID_BYTES + 1)
         except (OSError, SMPError):
@@ -272,7 +279,7 @@ class UserState:
 
     def _create_id(self) -> None:
         """Create the store's id, if it has none and can be written to."""
-        if self._store_id():
+        if self._store_id() or not self._id_path:
             return
         path = self._id_path
         temporary = f"{path}-{os.urandom(4).hex()}.smp-new"
@@ -335,11 +342,11 @@ def open_user_state(root: str, disk: Disk) -> UserState:
     if not isinstance(disk.system, RealSystem):
         return UserState(disk, root, disk, os.path.join(root, _PRIVATE), on_disk=False, is_inside=True)
     home = state_home(os.environ)
+    real = without_password(root) if scheme_of(root) else os.path.realpath(root)
     if home is None:
         from smp_memory.files.memory_system import MemorySystem
 
-        return UserState(disk, os.path.realpath(root), Disk(MemorySystem()), "/state", on_disk=False)
-    real = os.path.realpath(root)
+        return UserState(disk, real, Disk(MemorySystem()), "/state", on_disk=False)
     project = next((part for part in reversed(real.split(os.sep)) if part not in ("memory", "sessions", ".bmad")), "")
     readable = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in project)[:32]
     folder = os.path.join(home, "stores", f"{readable}-{sha256_hex(os.fsencode(real))[:12]}")
@@ -429,7 +436,7 @@ def forget_removed_stores(disk: Disk, stores: str) -> None:
         try:
             root = json.loads(disk.read(os.path.join(folder, STORE_FILE), 0, _RECORD_BYTES))["root"]
             status = disk.stat(os.path.join(folder, STORE_FILE))
-            if not isinstance(root, str) or os.path.lexists(root) or status is None:
+            if not isinstance(root, str) or scheme_of(root) or os.path.lexists(root) or status is None:
                 continue
             if time.time() - status.st_mtime > _FORGOTTEN_SECONDS:
                 disk.remove_tree(folder)

@@ -25,9 +25,9 @@ import math
 import re
 from types import ModuleType, SimpleNamespace
 
-from smp_memory import event_log
 from smp_memory.errors import StorageError
 from smp_memory.files.codec import Fields
+from smp_memory.observe import event_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -73,6 +73,8 @@ def merge(base: bytes, ours: bytes, theirs: bytes, path: str, text_merge: TextMe
         return Merged(ours, [])
     if ours == base:
         return Merged(theirs, [])
+    if path.endswith(".jsonl.gz"):
+        return _merge_segments(base, ours, theirs)
     base, ours, theirs = normalised(base), normalised(ours), normalised(theirs)
     ending = os.path.splitext(path)[1]
     if ending == ".jsonl":
@@ -94,6 +96,16 @@ def merge(base: bytes, ours: bytes, theirs: bytes, path: str, text_merge: TextMe
     if not result.conflicts:
         _check_readable(result.data, codec, merged.merged_units)
     return result
+
+
+def _merge_segments(base: bytes, ours: bytes, theirs: bytes) -> Merged:
+    """Merge the cold segments of a session."""
+    from smp_memory.files import cold_segment
+
+    merged = cold_segment.merge(base, ours, theirs)
+    if merged is not None:
+        return Merged(merged, [])
+    return Merged(ours + theirs, ["One side is damaged, so the result holds all that either side has."])
 
 
 def _check_readable(data: bytes, codec: Codec, merged_units: list[Unit]) -> None:

@@ -10,7 +10,7 @@ import os
 import re
 
 from smp_memory.errors import UserError
-from smp_memory.ownership import plain_bytes
+from smp_memory.files.ownership import plain_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,6 +115,9 @@ class Repository:
         except (OSError, subprocess.SubprocessError):
             return None
         return done.stdout if done.returncode == 0 else None
+
+
+NO_DRIVER = ".gitattributes asks for the merge driver `smp`, which this clone does not have: git merges the store as plain text."
 
 
 def merges_without_driver(root: str) -> str | None:

@@ -11,7 +11,7 @@ Targets in archived sessions are assumed to exist: the archive is not opened for
 Duplicates: near-duplicates within a session, and word-for-word copies within and across sessions. Notes, because a
 duplicate is no fault, but queries return it twice; turns that were imported twice are a warning.
 
-    similar       findings or preferences of one session that say the same (`smp_memory.policies.consolidation`)
+    similar       findings or preferences of one session that say the same (`smp_memory.lifecycle.consolidation`)
     copies        decisions, learnings or artifacts of one session with the same text
     repeated      turns with the same author, time and text: a transcript was imported twice
     across        findings, decisions or learnings with the same text in several sessions, unless they were promoted to
@@ -31,21 +31,23 @@ from datetime import timedelta
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.decay import DecayInputs, policy_of
 from smp_memory.errors import SMPError
+from smp_memory.health.examination import NOTE, WARNING, Check, HealthIssue, limited, named
+from smp_memory.lifecycle.consolidation import find_duplicates
 from smp_memory.model import ids
-from smp_memory.model.health import NOTE, WARNING, Check, HealthIssue, limited, named
+from smp_memory.model.content_checks import is_numbered_id
+from smp_memory.model.decay import DecayInputs, policy_of
+from smp_memory.model.statuses import is_active_decision, is_unresolved, superseded_ids
+from smp_memory.model.storage_reports import ARCHIVED, DELETED
 from smp_memory.model.times import to_microseconds
-from smp_memory.model.types import KINDS, PREFIXES
-from smp_memory.policies.consolidation import find_duplicates
-from smp_memory.policies.statuses import is_active_decision, is_unresolved, superseded_ids
+from smp_memory.model.types import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from smp_memory.decay import Policy
+    from smp_memory.health.examination import Examination, SessionExamination
+    from smp_memory.model.decay import Policy
     from smp_memory.model.record import Record
-    from smp_memory.store.port import SessionExamination, StoreExamination
 
 
 _MAX_ISSUES = 10
@@ -88,7 +90,7 @@ class ReferencesCheck(Check):
                 if slash and other != session.id:
                     is_fine = not ids.is_valid(other) or not ids.is_valid(id)  # a path, an address
                 else:
-                    is_fine = known.get(id) is False or (id not in known and not _looks_like_id(id))
+                    is_fine = known.get(id) is False or (id not in known and not is_numbered_id(id))
                 if is_fine:
                     continue
                 first = history.first
@@ -98,7 +100,7 @@ class ReferencesCheck(Check):
         self.add_checked(count, "reference", "references")
         yield from ()
 
-    def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
+    def store(self, subject: Examination) -> Iterator[HealthIssue]:
         found: dict[str, list[HealthIssue]] = {}
         for reference in self._unresolved:
             issue = self._resolve(subject, reference)
@@ -108,7 +110,7 @@ class ReferencesCheck(Check):
             rest = f"{{}} more references in {session} lead to deleted or missing memories."
             yield from limited(issues, _MAX_ISSUES, rest)
 
-    def _resolve(self, subject: StoreExamination, reference: _Reference) -> HealthIssue | None:
+    def _resolve(self, subject: Examination, reference: _Reference) -> HealthIssue | None:
         """The issue for a reference; None if its target exists."""
         other, target = reference.target_session, reference.target
         if other not in self._ids:
@@ -169,10 +171,6 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _looks_like_id(target: str) -> bool:
-    return any(ids.number_of(target, prefix) for prefix in PREFIXES)
-
-
 def _ids_of(session: SessionExamination) -> dict[str, bool]:
     """Each id of a session, and whether it is deleted; memories in the cold segment are not."""
     found = dict.fromkeys(session.cold_ids(), False)
@@ -180,15 +178,15 @@ def _ids_of(session: SessionExamination) -> dict[str, bool]:
     return found
 
 
-def _ids_elsewhere(subject: StoreExamination, name: str) -> dict[str, bool]:
+def _ids_elsewhere(subject: Examination, name: str) -> dict[str, bool]:
     """The same for a session that is not under examination; `*` stands for all ids of an archived or deleted session."""
     store = subject.store
     try:
         if subject.has(name):
             return _ids_of(subject.session(name))
-        if store.is_archived(name):
+        if any(each.has_memories for each in store.sessions(ARCHIVED, id=name)):
             return {"*": False}
-        return {"*": True} if any(each.session == name for each in store.deleted_sessions()) else {}
+        return {"*": True} if store.sessions(DELETED, id=name) else {}
     except (SMPError, OSError):
         return {"*": False}  # in doubt it exists
 
@@ -252,7 +250,7 @@ class DuplicatesCheck(Check):
         ]
         yield from limited(found, _MAX_ISSUES, f"{{}} more groups of memories of {session} have the same text.")
 
-    def store(self, subject: StoreExamination) -> Iterator[HealthIssue]:
+    def store(self, subject: Examination) -> Iterator[HealthIssue]:
         found = []
         for refs in self._texts.values():
             sessions = {ref.partition("/")[0] for ref in refs}

@@ -20,7 +20,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.model.health import (
+from smp_memory.health.examination import (
     COLD,
     ENTRY,
     METADATA,
@@ -40,10 +40,9 @@ from smp_memory.privacy.settings import redactor_even_if_off
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from smp_memory.model.health import StoredContent
+    from smp_memory.health.examination import SessionExamination, StoredContent
     from smp_memory.model.reports import Problem, Report
     from smp_memory.privacy.redaction import RedactedSpan, Redactor
-    from smp_memory.store.port import SessionExamination
 
 
 _REPORTED_ELSEWHERE = ("dangling_reference", "deleted_reference", "quarantine", "settings", "other_layout")

@@ -28,8 +28,17 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import InvalidRecord, SessionArchived, SessionNotFound, SMPError, is_failure
-from smp_memory.health import consistency, content, upkeep
-from smp_memory.model.health import PROBLEM, SEVERITIES, CheckResult, FixResult, HealthIssue, HealthReport, worst
+from smp_memory.health import consistency, content, housekeeping
+from smp_memory.health.examination import (
+    FIXES,
+    PROBLEM,
+    SEVERITIES,
+    CheckResult,
+    FixResult,
+    HealthIssue,
+    HealthReport,
+    worst,
+)
 from smp_memory.privacy.redaction import Redactor
 from smp_memory.privacy.settings import redactor_even_if_off
 
@@ -37,9 +46,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Protocol
 
+    from smp_memory.health.examination import Check, Examination
     from smp_memory.lifecycle.maintenance import MaintenanceReport
-    from smp_memory.model.health import Check
-    from smp_memory.store.port import Store, StoreExamination
+    from smp_memory.store.port import Store
 
     class Maintained(Protocol):
         """An opened store that can be maintained (`smp_memory.Memory`)."""
@@ -57,20 +66,20 @@ _SESSION_GONE = (SessionArchived, SessionNotFound)  # another process archived o
 CHECKS: tuple[type[Check], ...] = (
     content.ReadableEntries,
     content.ColdSegmentCheck,
-    upkeep.OtherStoresCheck,
+    housekeeping.OtherStoresCheck,
     content.SecretsCheck,
     content.RecalledText,
     consistency.ReferencesCheck,
     consistency.DuplicatesCheck,
     consistency.StalenessCheck,
-    upkeep.QuotaCheck,
-    upkeep.TrashCheck,
-    upkeep.ClockCheck,
-    upkeep.MaintenanceCheck,
-    upkeep.UserStateCheck,
-    upkeep.AuditLogCheck,
-    upkeep.HookFailuresCheck,
-    upkeep.MergeDriverCheck,
+    housekeeping.QuotaCheck,
+    housekeeping.TrashCheck,
+    housekeeping.ClockCheck,
+    housekeeping.MaintenanceCheck,
+    housekeeping.UserStateCheck,
+    housekeeping.AuditLogCheck,
+    housekeeping.HookFailuresCheck,
+    housekeeping.MergeDriverCheck,
 )
 # The order of a report, also of the checks that a backend adds; others come last.
 ORDER = (
@@ -81,7 +90,7 @@ ORDER = (
 
 
 def doctor(
-    examine: Callable[[], StoreExamination],
+    examine: Callable[[], Examination],
     opened: Callable[[], Maintained],
     *,
     fix: bool | Iterable[str] = False,
@@ -95,7 +104,7 @@ def doctor(
     """
     fixes = tuple(fix) if not isinstance(fix, bool | str) else fix
 
-    def run_checks(fixed: list[FixResult]) -> tuple[StoreExamination, HealthReport]:
+    def run_checks(fixed: list[FixResult]) -> tuple[Examination, HealthReport]:
         subject = examine()
         return subject, _CheckRun(subject, sessions, progress).report(fixed)
 
@@ -115,7 +124,7 @@ def doctor(
 class _CheckRun:
     """One run of all checks over a store."""
 
-    def __init__(self, subject: StoreExamination, sessions: list[str] | None, progress: Progress | None) -> None:
+    def __init__(self, subject: Examination, sessions: list[str] | None, progress: Progress | None) -> None:
         self._subject = subject
         self._only = sessions
         self._progress = progress
@@ -233,7 +242,7 @@ def _check_failed(check: str, session: str | None, error: BaseException) -> Heal
     return HealthIssue(check, PROBLEM, message, advice, session, path=path if isinstance(path, str) else None)
 
 
-def _issue_redactor(subject: StoreExamination) -> Callable[[HealthIssue], HealthIssue]:
+def _issue_redactor(subject: Examination) -> Callable[[HealthIssue], HealthIssue]:
     """A function that redacts an issue: messages may quote a file, and hook failures quote anything."""
     redactors = [Redactor()]
     try:
@@ -265,23 +274,21 @@ def _redacted(value: Any, redactors: list[Redactor]) -> Any:
 
 # -- fixes
 
-_FIXES = ("permissions", "recovery", "index", "access", "maintenance")  # in the order in which they are applied
-
 
 def _select_fixes(fix: bool | Iterable[str], report: HealthReport) -> list[str]:
     """The fixes that were asked for and would resolve an issue."""
-    names = _FIXES if fix is True else (fix,) if isinstance(fix, str) else tuple(fix or ())
+    names = tuple(FIXES) if fix is True else (fix,) if isinstance(fix, str) else tuple(fix or ())
     for name in names:
-        if name not in _FIXES:
-            raise InvalidRecord(f"fix: {name!r} is not a safe fix; there are {', '.join(_FIXES)}.", field="fix")
-    return [name for name in _FIXES if name in names and name in report.fixes]
+        if name not in FIXES:
+            raise InvalidRecord(f"fix: {name!r} is not a safe fix; there are {', '.join(FIXES)}.", field="fix")
+    return [name for name in FIXES if name in names and name in report.fixes]
 
 
-_TASKS = {"access": ["access"], "maintenance": list(upkeep.SAFE_TASKS)}  # the others are fixes of the backend
+_TASKS = {"access": ["access"], "maintenance": list(housekeeping.SAFE_TASKS)}  # the others are fixes of the backend
 
 
 def _apply_fixes(
-    names: list[str], report: HealthReport, subject: StoreExamination, opened: Callable[[], Maintained]
+    names: list[str], report: HealthReport, subject: Examination, opened: Callable[[], Maintained]
 ) -> list[FixResult]:
     results = []
     for name in names:
@@ -291,7 +298,7 @@ def _apply_fixes(
             if name in _TASKS:
                 lines = _maintain(opened(), _TASKS[name])
             else:
-                lines = subject.fix(name, issues, lambda: opened().store)
+                lines = subject.fixes[name](subject, issues, lambda: opened().store)
             for line in lines:
                 actions.append(line)
             results.append(FixResult(name, True, actions or ["nothing was left to do"]))

@@ -22,10 +22,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import InvalidRecord, SessionExists, SizeLimitExceeded
+from smp_memory.model.history import COLD
 from smp_memory.model.ids import sha256_hex
+from smp_memory.model.statuses import is_settled
+from smp_memory.model.storage_reports import ARCHIVED, LIVE
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.model.types import KINDS
-from smp_memory.policies.statuses import is_settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -179,21 +181,21 @@ class _Ingest:
         self._cold: dict[str, str] = {}  # keys of compacted memories, which count as known
         files = self._files(session)
         if files is not None:
-            histories = files.view(lambda session_history: list(session_history.histories.values()))
+            histories = files.history().histories.values()
             records = [record for history in histories if (record := history.record(session)) is not None]
             self._known = {record.idempotency_key: record for record in records if record.idempotency_key}
-            self._cold = files.cold_history().idempotent
+            self._cold = files.history(segment=COLD).idempotent
         self._new: set[str] = set()
         self._pending: list[tuple[str, dict[str, Any]]] = []
 
     def _files(self, session: str) -> SessionStore | None:
         """The existing session, or None. An archived session is restored, except in a dry run."""
         memory = self._memory
-        is_archived = memory.store.is_archived(session)
-        if session not in memory.store.session_ids() and not is_archived:
+        heads = [each for each in memory.store.sessions(LIVE, ARCHIVED, id=session) if each.has_memories]
+        if not heads:
             return None
-        if is_archived and self.report.dry_run:
-            return memory.store.archived_copy(session)
+        if heads[0].state == ARCHIVED and self.report.dry_run:
+            return memory.store.session(session, ARCHIVED)
         self._target = memory.session(session, author=self._author)
         return memory.store.session(session)
 

@@ -12,7 +12,7 @@ takes as long as reading the files.
 
 from __future__ import annotations
 
-from smp_memory import event_log
+from smp_memory.observe import event_log
 
 _reported: set[str] = set()
 

@@ -18,8 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from smp_memory.files.activity import AccessLog
     from smp_memory.index.rows import Rows
-    from smp_memory.store.port import AccessLogPort
 
     AccessCount = tuple[int, int]  # count, and time of the last one in microseconds
 
@@ -33,7 +33,7 @@ _OF_NAMES = """SELECT place, name, memory.doc FROM wanted CROSS JOIN session ON 
 class PendingAccesses:
     """Accesses in the log that the index has not counted yet."""
 
-    def __init__(self, log: AccessLogPort) -> None:
+    def __init__(self, log: AccessLog) -> None:
         self._log = log
         self._rows: Rows | None = None
         self._start = self._end = 0  # the range of the log that was read

@@ -9,11 +9,11 @@ from __future__ import annotations
 from functools import lru_cache
 from zlib import crc32
 
-from smp_memory.decay import impact_level
 from smp_memory.index.rows import NULL
 from smp_memory.model.candidates import traits_number
+from smp_memory.model.decay import impact_level
 from smp_memory.model.entry import BY_MAINTENANCE, is_maintenance
-from smp_memory.model.succession import may_supersede, successions
+from smp_memory.model.statuses import may_supersede, successions
 from smp_memory.model.times import EPOCH, to_moment, validity
 from smp_memory.model.types import CONFIDENCE_WORDS, KINDS
 from smp_memory.text.memory_text import (
@@ -85,9 +85,7 @@ class IndexDocument:
         history: RecordHistory,
         number_of: Callable[[str], int],
         places: str,
-        terms: str | None = None,
     ) -> None:
-        """`terms`: those of `index_terms`, if they were computed before."""
         data, first, last = history.data(), history.first, history.last
         type = KINDS[first.type]
         kind = type.number
@@ -101,7 +99,7 @@ class IndexDocument:
         self.successions = [] if plain or not may_supersede(data) else list(successions(data, session, first.id))
         self.validity = None if plain else _validity(data)
         self.access = _access(data["access"], created) if "access" in data else None
-        self.terms = terms = index_terms(data, first.id) if terms is None else terms
+        self.terms = terms = index_terms(data, first.id)
         guarded = "visibility" in data or type.is_named_by_agent
         words = terms.count(" ") + 1
         role = role_number(data.get("role"))

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from smp_memory import incomplete
 from smp_memory.index.counting import count_matches, count_rows, empty
 from smp_memory.index.index import load_problems
 from smp_memory.index.query import RowSelection
@@ -29,6 +28,7 @@ from smp_memory.model.candidates import (
     SessionActivity,
     Vocabulary,
 )
+from smp_memory.observe import incomplete
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from smp_memory.errors import SMPError
+    from smp_memory.files.activity import AccessLog
     from smp_memory.index.rows import PlacedRow
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.store.port import AccessLogPort
 
     Histories = Mapping[str, Mapping[str, RecordHistory]]  # by session and id
 
 
-def history_index(histories: Histories, problems: Mapping[str, list[Problem]], log: AccessLogPort) -> FullTextIndex:
+def history_index(histories: Histories, problems: Mapping[str, list[Problem]], log: AccessLog) -> FullTextIndex:
     """The index of these histories, and the problems that reading them met."""
     return FullTextIndex(HistoryFeed(histories, problems, log))
 
@@ -42,7 +42,7 @@ class HistoryFeed:
 
     folder = ""  # it is in RAM
 
-    def __init__(self, histories: Histories, problems: Mapping[str, list[Problem]], log: AccessLogPort) -> None:
+    def __init__(self, histories: Histories, problems: Mapping[str, list[Problem]], log: AccessLog) -> None:
         self._histories = histories
         self.pending = PendingAccesses(log)
         self.mutex = threading.RLock()

@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from itertools import islice, repeat
+from itertools import islice
 
-from smp_memory import incomplete
 from smp_memory.index import report_meaning
 from smp_memory.index.documents import IndexDocument
 from smp_memory.index.rows import POSITION_BITS, PROBLEMS, IndexUnusable, Rows
@@ -19,10 +18,11 @@ from smp_memory.index.snapshot import INDEX_PREFIX, ROWS_FILE, index_folders
 from smp_memory.index.text import TextIndex
 from smp_memory.model.candidates import TRAITS
 from smp_memory.model.reports import Problem
+from smp_memory.observe import incomplete
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from smp_memory.index.embeddings import Embedder
@@ -183,21 +183,18 @@ class Index:
         histories: Iterable[RecordHistory],
         places: Callable[[RecordHistory], str],
         previous: dict[int, int] | None = None,
-        terms: Sequence[str] = (),
     ) -> None:
         """Add memories after all others of their session.
 
         `previous`: digests by doc of what the text index already has; what is taken over or replaced is removed from it.
-        `terms`: the terms of all these memories, if they were computed before.
         """
         old = {} if previous is None else previous
         number_of, first = self.rows.number_of, session.number << POSITION_BITS
-        remaining = zip(histories, terms or repeat(None), strict=False)
+        remaining = iter(histories)
         while batch := list(islice(remaining, _AT_ONCE)):
             numbered = enumerate(batch, first | session.size)
             documents = [
-                IndexDocument(doc, session.id, history, number_of, places(history), known_terms)
-                for doc, (history, known_terms) in numbered
+                IndexDocument(doc, session.id, history, number_of, places(history)) for doc, history in numbered
             ]
             session.size += len(batch)
             self._put(session, documents, old)
@@ -218,7 +215,6 @@ class Index:
         session: IndexedSession,
         histories: Iterable[RecordHistory],
         places: Callable[[RecordHistory], str],
-        terms: Sequence[str] = (),
     ) -> None:
         """Replace all memories of a session. Those whose text is unchanged stay in the text index."""
         first = session.number << POSITION_BITS
@@ -226,7 +222,7 @@ class Index:
         accesses = self.rows.remove_accesses(first, last)  # positions may shift: access counts stay with their memory
         previous = self.rows.remove_range(first, last)
         session.size = session.last = 0
-        self.extend(session, histories, places, previous, terms)
+        self.extend(session, histories, places, previous)
         self.rows.restore_accesses(session.number, accesses)
         self._removed += previous
 

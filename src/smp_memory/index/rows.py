@@ -1,4 +1,4 @@
-"""The rows of the index, in SQLite: memories, sessions with their cursors, tags, relations, standing wishes, access counts.
+"""The rows of the index, in SQLite: memories, sessions with their cursors, tags, relations, standing instructions, access counts.
 
 Guarantees: cursors and rows change together or not at all, across processes and crashes. A database of another
 version, or one that SQLite reports as damaged, raises `IndexUnusable`; its owner deletes it.

@@ -13,7 +13,7 @@ from smp_memory.index.embeddings import QUESTION_WORDS, ModelUnavailable
 from smp_memory.index.query import MatchColumns, RowConditions, RowSelection, TextMatch, only_docs, text_matches
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.model.candidates import NEAR_ENOUGH, NEWER, NOT_VALID, ROLE, Candidates, Facets
-from smp_memory.model.succession import last_successors
+from smp_memory.model.statuses import last_successors
 from smp_memory.model.types import KINDS
 from smp_memory.text.names import mistyped
 from smp_memory.text.tokenizer import ParsedText, terms
@@ -240,7 +240,7 @@ class SuccessionChains:
 
     A succession counts if its new memory exists, is not deleted, is visible to the viewer, and is valid already. So a successor that was
     deleted or that begins later replaces nothing. One that has expired does: what it replaced does not come back. Which memory of a chain
-    counts is decided by `smp_memory.model.succession.last_successors`.
+    counts is decided by `smp_memory.model.statuses.last_successors`.
     """
 
     def __init__(self, searcher: Searcher, rows: Iterable[FoundRow], at: int) -> None:

@@ -1,9 +1,9 @@
 """Metrics of a store and of this process as Prometheus text, and an ASGI app that serves them.
 
     print(metrics_text(memory))                    # text exposition format 0.0.4
-    app = MetricsApp(memory)                       # GET → 200, for any ASGI server; needs no library
+    app = MetricsApp(memory)                       # GET → 200, for any ASGI server
 
-Guarantees: the text is valid in its format, whatever the store holds. It contains no content and no names (`store_metrics`, `metrics`).
+The text is made by `prometheus_client`, the extra `metrics`. Guarantees: it contains no content and no names (`store_metrics`, `metrics`).
 Non-guarantees: `MetricsApp` checks neither host nor token; whoever mounts it does (`mcp.http.RequestGuard`).
 """
 
@@ -11,19 +11,20 @@ from __future__ import annotations
 
 import os
 import stat as modes
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.errors import InvalidFormat, SMPError, from_os_error
+from smp_memory.errors import InvalidFormat, SMPError, UserError, from_os_error
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
 from smp_memory.integrations.store_metrics import store_samples
-from smp_memory.metrics import COUNTER, process_samples
+from smp_memory.observe.metrics import COUNTER, process_samples
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+    from collections.abc import Awaitable, Callable, MutableMapping
 
     from smp_memory.memory import Memory
-    from smp_memory.metrics import MetricSamples
+    from smp_memory.observe.metrics import MetricSamples
 
     Message = MutableMapping[str, Any]
 
@@ -33,6 +34,11 @@ CONTENT_TYPES = {
     OPENMETRICS: "application/openmetrics-text; version=1.0.0; charset=utf-8",
 }
 PATH = "/metrics"
+# `pip install smp[metrics]` would install another project of that name.
+_HOW_TO_INSTALL = (
+    "The package `prometheus_client` is not installed; it is SMP's extra `metrics`. "
+    "In the environment of smp: pip install 'prometheus-client>=0.22'"
+)
 _BEGINNING = b"# HELP smp_"
 
 
@@ -47,32 +53,24 @@ def collect(memory: Memory) -> list[MetricSamples]:
 
 
 def render(families: list[MetricSamples], format: str = PROMETHEUS) -> str:
-    lines = [line for family in families if family.samples for line in _lines(family, format)]
-    if format == OPENMETRICS:
-        lines.append("# EOF")
-    return "\n".join(lines) + "\n"
+    try:
+        from prometheus_client.exposition import generate_latest
+        from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+    except ModuleNotFoundError as error:
+        raise UserError(_HOW_TO_INSTALL, module=error.name) from None
+    registry: Any = SimpleNamespace(collect=lambda: [_converted(family) for family in families if family.samples])
+    return (generate_openmetrics if format == OPENMETRICS else generate_latest)(registry).decode()
 
 
-def _lines(family: MetricSamples, format: str) -> Iterator[str]:
+def _converted(family: MetricSamples) -> Any:
+    from prometheus_client.metrics_core import Metric
+
     metric = family.metric
-    is_bare = format == OPENMETRICS and metric.kind == COUNTER  # there the family is named without the suffix
-    name = metric.name.removesuffix("_total") if is_bare else metric.name
-    yield f"# HELP {name} {_escape(metric.help, quotes=format == OPENMETRICS)}"
-    yield f"# TYPE {name} {metric.kind}"
+    name = metric.name.removesuffix("_total") if metric.kind == COUNTER else metric.name
+    converted = Metric(name, metric.help, metric.kind)
     for suffix, labels, value in family.samples:
-        shown = ",".join(f'{label}="{_escape(text)}"' for label, text in labels.items())
-        yield (
-            f"{metric.name}{suffix}{{{shown}}} {_number(value)}" if shown else f"{metric.name}{suffix} {_number(value)}"
-        )
-
-
-def _escape(text: str, *, quotes: bool = True) -> str:
-    text = text.replace("\\", "\\\\").replace("\n", "\\n")
-    return text.replace('"', '\\"') if quotes else text
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) and abs(value) < 1 << 53 else repr(float(value))
+        converted.add_sample(metric.name + suffix, labels, value)
+    return converted
 
 
 def write_text_file(path: str, text: str) -> str:
@@ -155,8 +153,9 @@ class MetricsApp:
 
         try:
             text = await asyncio.to_thread(metrics_text, self._memory)
-        except SMPError as error:  # the store was closed
-            return 503, f"The metrics could not be computed. [{error.code}]\n", "text/plain; charset=utf-8"
+        except SMPError as error:  # the store was closed, or the library is missing
+            what = error.message if "module" in error.details else f"The metrics could not be computed. [{error.code}]"
+            return 503, f"{what}\n", "text/plain; charset=utf-8"
         return 200, text, CONTENT_TYPES[PROMETHEUS]
 
 

@@ -1,6 +1,6 @@
 """Metrics of a store: sessions, memories, sizes, damage, maintenance, hooks, audited actions. Computed when they are asked for.
 
-They describe the store, whichever process asks; what this process did is in `smp_memory.metrics`.
+They describe the store, whichever process asks; what this process did is in `smp_memory.observe.metrics`.
 
 Guarantees: nothing in the store is changed; only the index catches up, as for a query. Labels are known words (types, states,
 severities, hosts, tasks, actions): anything else counts as `other`, so that no text of a store becomes a label and the number of
@@ -18,23 +18,25 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import smp_memory
-from smp_memory import event_log
 from smp_memory.errors import SMPError
-from smp_memory.incomplete import SESSION_GONE
 from smp_memory.integrations.hooks.events import CLIENTS
 from smp_memory.integrations.hooks.session_state import FOLDER as HOOKS_FOLDER
 from smp_memory.integrations.hooks.session_state import LOG as HOOKS_LOG
 from smp_memory.lifecycle.maintenance import EVERY, last_runs
-from smp_memory.metrics import COUNTER, GAUGE, Metric, MetricSamples
+from smp_memory.lifecycle.transitions import ACTIVE, ARCHIVED, CREATED, DECAYING, DELETED, IDLE
 from smp_memory.model.candidates import PROBLEMS, CandidateRequest
+from smp_memory.model.history import COLD
+from smp_memory.model.storage_reports import names_of
 from smp_memory.model.types import KINDS, SEVERITIES, names_where
-from smp_memory.policies.session_states import ACTIVE, ARCHIVED, CREATED, DECAYING, DELETED, IDLE
+from smp_memory.observe import event_log
+from smp_memory.observe.incomplete import SESSION_GONE
+from smp_memory.observe.metrics import COUNTER, GAUGE, Metric, MetricSamples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from smp_memory.memory import Memory
-    from smp_memory.metrics import Labels
+    from smp_memory.observe.metrics import Labels
     from smp_memory.search.port import SearchIndex
 
     Values = dict[Labels, float]
@@ -136,10 +138,10 @@ def _build(memory: Memory) -> Part:
 
 
 def _sessions(memory: Memory) -> Part:
-    states = _count(_STATES, (each.state for each in memory.standings(away=True)))
+    states = _count(_STATES, (each.state for each in memory.session_states(include_archived=True)))
     yield SESSIONS_ACTIVE, {(): states[ACTIVE,]}
     yield SESSIONS, states
-    yield UNREAD_SESSIONS, {(): len(memory.store.unread_sessions())}
+    yield UNREAD_SESSIONS, {(): len(memory.store.files.unread_sessions()) if memory.store.files is not None else 0}
 
 
 def _memories(memory: Memory) -> Part:
@@ -173,25 +175,25 @@ def _open_severities(index: SearchIndex) -> Iterator[str]:
 def _sizes(memory: Memory) -> Part:
     store, live, cold, near = memory.store, 0, 0, 0
     shares = [0.0]
-    for name in store.session_ids():
+    for name in names_of(store.sessions()):
         try:
             files = store.session(name)
             used = sum(files.sizes().values())
-            cold += files.cold_bytes()
+            cold += sum(files.sizes(COLD).values())
         except SESSION_GONE:
             continue  # archived or deleted meanwhile; it is counted there
         config = files.config
         live += used
         shares.append(used / config.quota_bytes)
         near += shares[-1] * 100 >= config["storage.warning_percent"]
-    away = [sum(each.bytes for each in those) for those in (store.archived_sessions(), store.deleted_sessions())]
+    away = [sum(each.bytes for each in those) for those in (store.sessions(ARCHIVED), store.sessions(DELETED))]
     yield BYTES, {(part,): size for part, size in zip(_PARTS, (live, cold, *away), strict=True)}
     yield QUOTA, {(): max(shares)}
     yield NEAR_QUOTA, {(): near}
 
 
 def _quarantine(memory: Memory) -> Part:
-    yield QUARANTINED, {(): len(memory.store.quarantined())}
+    yield QUARANTINED, {(): len(memory.store.files.quarantined()) if memory.store.files is not None else 0}
 
 
 def _audit(memory: Memory) -> Part:

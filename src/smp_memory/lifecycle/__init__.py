@@ -1,6 +1,18 @@
 """Operations on sessions over their lifetime: opening, archiving, compaction, deletion, erasure, maintenance.
 
-A door: all modules but `open_session` are loaded when they are first used, because most commands only read or add.
+Pure rules decide what should happen, when and why, and carry nothing out. Time, figures and records are arguments; a decision is a
+value that can be shown to a person before it is carried out:
+
+    clock_trust      whether the clock can be trusted with irreversible steps
+    transitions      the state of a session, and its next transition
+    quota            size and growth of a session, and the warning before it is full
+    retention        memories that compaction must keep, and memories that have expired
+    purge            deleted memories that may be removed for good, by two checks
+    compaction_plan  the memories that go to the cold segment, and the summaries of their turns
+    summaries        extractive summaries of texts, and the summary of an archived session
+    consolidation    duplicate memories, and their merge
+
+A door: all modules but `open_session` and the rules are loaded when they are first used, because most commands only read or add.
 """
 
 from __future__ import annotations

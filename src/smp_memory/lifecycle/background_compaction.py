@@ -20,11 +20,13 @@ import threading
 import time
 from datetime import datetime, timedelta
 
-from smp_memory import event_log
 from smp_memory.errors import SMPError
 from smp_memory.lifecycle.compaction import compact
+from smp_memory.lifecycle.open_session import process_notes
+from smp_memory.lifecycle.quota import Thresholds, compaction_target
 from smp_memory.model.times import EPOCH, to_moment, to_text
-from smp_memory.policies.quota import Thresholds, compaction_target
+from smp_memory.observe import event_log
+from smp_memory.scope import start_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,12 +36,12 @@ if TYPE_CHECKING:
 FOLDER = "compaction"
 SHORT_BACKOFF_SECONDS = 60.0  # after an attempt that freed something, or has just begun
 _FIRST_SECONDS, _LONGEST_SECONDS = 600.0, 6 * 3600.0  # after attempts that freed nothing
-_NEXT = "next_compaction"  # in the memo of a session: when this process tries again, on the monotonic clock
+_NEXT = "next_compaction"  # in the notes of a session: when this process tries again, on the monotonic clock
 
 
 def compact_later(session: OpenSession) -> None:
     """Compact in a thread, unless this or another process did so within the pause."""
-    now, memo = time.monotonic(), session.files.memo
+    now, memo = time.monotonic(), process_notes(session.files)
     if now < memo.get(_NEXT, 0.0):
         return
     left = backoff_seconds(session.store.state, session.id, session.now())
@@ -49,7 +51,7 @@ def compact_later(session: OpenSession) -> None:
     worker = threading.Thread(
         target=_compact_in_background, args=(session,), name=f"smp-compact-{session.id}", daemon=True
     )
-    session.store.start_worker(worker)
+    start_worker(session.store, worker)
 
 
 def _compact_in_background(session: OpenSession) -> None:
@@ -65,7 +67,7 @@ def _compact_in_background(session: OpenSession) -> None:
     except (SMPError, OSError) as error:
         text = f"Session {session.id} could not be compacted: {error}"
         event_log.emit("compaction", event_log.WARNING, "compaction_failed", text, session.id)
-    session.files.memo[_NEXT] = time.monotonic() + note_result(state, session.id, session.now(), has_freed)
+    process_notes(session.files)[_NEXT] = time.monotonic() + note_result(state, session.id, session.now(), has_freed)
 
 
 # -- the backoff

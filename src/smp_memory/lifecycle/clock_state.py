@@ -1,4 +1,4 @@
-"""Readings of the clocks at the last check, kept in the user's state as evidence for `policies.clock_trust`.
+"""Readings of the clocks at the last check, kept in the user's state as evidence for `lifecycle.clock_trust`.
 
     {"seen": "2026-01-31T14:30:05Z", "boot": "…", "uptime_seconds": 86400.5, "ahead_seconds": 0.2,
      "passed_seconds": 172800.0, "looked": {"boot": "…", "uptime_seconds": 86400.5},
@@ -20,14 +20,14 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import Corrupt, SMPError, UserError
-from smp_memory.model.times import to_moment, to_text
-from smp_memory.policies.clock_trust import (
+from smp_memory.lifecycle.clock_trust import (
     NO_EVIDENCE,
     Evidence,
     continues_doubted_time,
     continues_trusted_time,
     distrust,
 )
+from smp_memory.model.times import to_moment, to_text
 
 if TYPE_CHECKING:
     from smp_memory.store.port import Store
@@ -55,18 +55,17 @@ def uptime_seconds() -> float:
     return time.clock_gettime(clock) if clock is not None else time.monotonic()
 
 
-def _boot_of(store: Store) -> _Boot:
+def _boot_of(store: Store, clock: Any) -> _Boot:
     """A reading, from the clock that the store was opened with if it has one (`smp_memory.testing.MachineClock`)."""
-    clock: Any = store.clock
     if hasattr(clock, "uptime_seconds"):
         return _Boot(clock.boot_id(), clock.uptime_seconds())
-    return _Boot(store.boot_id(), uptime_seconds())
+    return _Boot(store.state.boot_id(), uptime_seconds())
 
 
-def evidence(store: Store) -> Evidence:
-    """The evidence about the clock from earlier readings."""
+def evidence(store: Store, clock: object = None) -> Evidence:
+    """The evidence about the clock from earlier readings; `clock` is the one that the store was opened with."""
     try:
-        return _evidence(_load(store), _boot_of(store))
+        return _evidence(_load(store), _boot_of(store, clock))
     except (Corrupt, UserError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return NO_EVIDENCE._replace(passed=timedelta(0))
 
@@ -94,9 +93,9 @@ def _passed(stored: dict[str, Any], boot: _Boot) -> float:
     return max(0.0, float(stored.get("passed_seconds", 0))) + (boot.uptime if since is None else since)
 
 
-def record(store: Store, now: datetime) -> None:
+def record(store: Store, now: datetime, clock: object = None) -> None:
     """Record the clocks' readings. A failure to write is ignored."""
-    boot = _boot_of(store)
+    boot = _boot_of(store, clock)
     try:
         stored = _load(store)
         fields = _next(stored, _evidence(stored, boot), now, boot)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 
-from smp_memory import event_log
-from smp_memory.config import REMOVE
+from smp_memory.config.settings import REMOVE
 from smp_memory.errors import (
     CompactionFailed,
     Corrupt,
@@ -21,17 +20,20 @@ from smp_memory.errors import (
     StorageError,
     from_os_error,
 )
+from smp_memory.lifecycle import consolidation
+from smp_memory.lifecycle.compaction_plan import plan
+from smp_memory.lifecycle.consolidation import THRESHOLD, Duplicates, merged
+from smp_memory.lifecycle.retention import PreservationRules
 from smp_memory.lifecycle.session_size import report, weighed_memories
-from smp_memory.model.history import PausedCollection
-from smp_memory.model.storage_reports import MovedEntries
+from smp_memory.model.history import COLD, PausedCollection
+from smp_memory.model.rewrite_plan import ColdMove, RewritePlan
+from smp_memory.model.storage_reports import MovedEntries, TidyReport
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
-from smp_memory.observation import observed
-from smp_memory.policies import consolidation
-from smp_memory.policies.compaction_plan import plan
-from smp_memory.policies.consolidation import THRESHOLD, Duplicates, merged
-from smp_memory.policies.retention import PreservationRules
-from smp_memory.write.operations import Batch, Delete, Update, id_of
+from smp_memory.observe import event_log
+from smp_memory.observe.incomplete import memory_not_found
+from smp_memory.observe.tracing import observed
+from smp_memory.write.operations import Batch, Delete, Update, admit, id_of
 from smp_memory.write.path import Writer
 
 TYPE_CHECKING = False
@@ -40,12 +42,12 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any
 
+    from smp_memory.lifecycle.compaction_plan import CompactionPlan, Summariser
     from smp_memory.lifecycle.open_session import OpenSession
+    from smp_memory.lifecycle.quota import SizeReport
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import IdAllocator
     from smp_memory.model.record import Record
-    from smp_memory.policies.compaction_plan import CompactionPlan, Summariser
-    from smp_memory.policies.quota import SizeReport
     from smp_memory.write.operations import Operation
 
 GENTLE, FORCED = "gentle", "forced"
@@ -171,7 +173,10 @@ def _move_entries(session: OpenSession, planned: CompactionPlan, revisions: dict
         operations: list[Operation] = [writer.addition(KINDS["summary"], each.fields()) for each in covered]
         return Batch(session.id, operations, at, False, "compacting").resolve(allocator) if operations else []
 
-    return session.files.move_to_cold(planned, revisions, summaries, at)
+    moves = {each.id: ColdMove(revisions[each.id], each.why) for each in planned.removed}
+    moves |= {each.id: ColdMove(revisions[each.id], each.why, only_history=True) for each in planned.histories}
+    done = session.files.rewrite(RewritePlan("compacting", at, to_cold=moves, added=summaries))
+    return MovedEntries(list(done.moved), list(done.histories), list(done.added), done.freed_bytes, done.cold_bytes)
 
 
 def make_room(session: OpenSession, error: SizeLimitExceeded) -> None:
@@ -192,7 +197,7 @@ def make_room(session: OpenSession, error: SizeLimitExceeded) -> None:
 
 def cold_ids_among(session: OpenSession, ids: list[str]) -> list[str]:
     """The ids among these whose memories are in the cold segment."""
-    cold = session.files.cold_ids()
+    cold = session.files.history(ids, segment=COLD).histories
     return [id for id in ids if id in cold]
 
 
@@ -200,31 +205,41 @@ def restore_cold(session: OpenSession, ids: list[Any]) -> list[Record]:
     """Move memories back from the cold segment, with their ids and histories, all or none."""
     names = [id_of(id) for id in ids]
     store, quota = session.store, session.config.quota_bytes
-    session.files.restore_from_cold(names, lambda used, new: store.admit(session.id, used, new, quota))
-    store.audit.note("restore_archived", at=to_text(session.now()), by=session.author, session=session.id, ids=names)
-    records: list[Record] = session.files.view(
-        lambda session_history: [session_history.histories[name].record(session.id) for name in names]
+    plan = RewritePlan(
+        "restoring from the cold segment",
+        from_cold=names,
+        admit=lambda used, new: admit(session.id, used, new, quota),
     )
-    return records
+    session.files.rewrite(plan)
+    store.audit.note("restore_archived", at=to_text(session.now()), by=session.author, session=session.id, ids=names)
+    histories = session.files.history(names).histories
+    return [record for name in names if (record := histories[name].record(session.id)) is not None]
 
 
 def cold_records(session: OpenSession, ids: list[str]) -> list[Record]:
     """Records of memories in the cold segment, without moving them."""
-    histories = session.files.cold_history().histories
+    histories = session.files.history(ids, segment=COLD).histories
     return [record for id in ids if (record := histories[id].record(session.id)) is not None]
 
 
 def missing_memory(session: OpenSession, id: str) -> MemoryNotFound:
     """The error for an id that is not in the session; it says so if the memory was compacted."""
-    if not cold_ids_among(session, [id]):
-        return session.files.memory_not_found(id)
-    path = session.files.cold_location
+    cold = session.files.history([id], segment=COLD).histories.get(id)
+    if cold is None:
+        return memory_not_found(session.files, id)
+    path = cold.first.file
     return MemoryNotFound(
         f"{id} was compacted: it is in the cold segment {path}. `smp restore {id}`, or restore({id!r}), brings it back.",
         id=id,
         session=session.id,
         path=path,
     )
+
+
+def tidy(session: OpenSession, *, dry_run: bool = False) -> TidyReport:
+    """Fold changes into the entries that they change, if the session is in files that people read."""
+    files = session.files.files
+    return TidyReport(session.id, [], False) if files is None else files.tidy(dry_run=dry_run)
 
 
 # -- near-duplicates

@@ -10,16 +10,17 @@ from __future__ import annotations
 from datetime import timedelta
 
 from smp_memory import search
-from smp_memory.config import REMOVE
+from smp_memory.config.settings import REMOVE
 from smp_memory.errors import InvalidQuery, InvalidRecord, MemoryNotFound
-from smp_memory.incomplete import each_existing
 from smp_memory.lifecycle import clock_state
 from smp_memory.lifecycle.compaction import cold_ids_among, cold_records, missing_memory, restore_cold
 from smp_memory.lifecycle.open_session import OpenSession, open_session
+from smp_memory.lifecycle.purge import PurgeNotes, purge_due, trashed
 from smp_memory.model.deletions import Deletion, Purged, Receipt, Restoration
+from smp_memory.model.storage_reports import names_of
 from smp_memory.model.times import parse, to_moment, to_text
-from smp_memory.observation import observed
-from smp_memory.policies.purge import purge_due, trashed
+from smp_memory.observe.incomplete import each_existing
+from smp_memory.observe.tracing import observed
 from smp_memory.privacy.fence import strip_reason
 from smp_memory.privacy.settings import clean_reason
 from smp_memory.search.query import SORT_NAMES, Query
@@ -32,14 +33,13 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
+    from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.model.deletions import Trashed
-    from smp_memory.model.history import SessionHistory
     from smp_memory.model.record import Record
-    from smp_memory.policies.clock_trust import Evidence
     from smp_memory.privacy.redaction import RedactedSpan
     from smp_memory.scope import Scope
-    from smp_memory.store.port import SessionStore
+    from smp_memory.store.port import SessionStore, Store
 
 
 def _ids_and_criteria(id: Any, criteria: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -181,23 +181,19 @@ def _clean_reason(session: OpenSession, reason: str | None) -> tuple[str | None,
 def deleted(scope: Scope) -> list[Trashed]:
     """The trash: who deleted what, when and why, and from when on it may be purged; the latest first."""
     trash: list[Trashed] = []
-    _for_each_session(scope, lambda session: trash.extend(session_trash(session.files, session.config)))
+    _for_each_session(scope, lambda each: trash.extend(session_trash(scope.store, each.files, each.config)))
     return sorted(trash, key=lambda each: each.at, reverse=True)
 
 
-def session_trash(files: SessionStore, config: Config) -> list[Trashed]:
+def session_trash(store: Store, files: SessionStore, config: Config) -> list[Trashed]:
     """The deleted memories of one session, by these settings."""
-    announced, retention, auto = files.announced_purges(), _retention(config), config["lifecycle.auto_purge"]
-
-    def trash_of(session_history: SessionHistory) -> list[Trashed]:
-        return [
-            trashed(history, files.session, announced.get(name), retention, auto)
-            for name, history in session_history.histories.items()
-            if history.deletion is not None
-        ]
-
-    found: list[Trashed] = files.view(trash_of)
-    return found
+    announced = PurgeNotes(store.state, files.session).announced()
+    retention, auto = _retention(config), config["lifecycle.auto_purge"]
+    return [
+        trashed(history, files.session, announced.get(name), retention, auto)
+        for name, history in files.history().histories.items()
+        if history.deletion is not None
+    ]
 
 
 # -- purge and erasure
@@ -219,7 +215,7 @@ def purge(
     store = scope.store
     store.check_open()
     moment = scope.now() if now is None else to_moment(parse(now, "now"))
-    evidence = clock_state.evidence(store) if evidence is None else evidence
+    evidence = clock_state.evidence(store, scope.clock.source) if evidence is None else evidence
     min_age = None if older_than is None else _min_age(older_than, moment)
     report = Purged()
 
@@ -231,12 +227,13 @@ def purge(
         def audit(ids: list[str]) -> bool:
             return store.audit.note("purge", at=to_text(moment), by=by, session=session.id, ids=ids)
 
-        report.add(purge_due(session.files, moment, retention, evidence, audit))
+        notes = PurgeNotes(store.state, session.id)
+        report.add(purge_due(session.files, notes, moment, retention, evidence, audit))
 
     _for_each_session(scope, purge_one)
     for _, purged in store.purge_archives(moment, evidence, by, min_age) if scope.sessions is None else ():
         report.add(purged)
-    clock_state.record(store, moment)
+    clock_state.record(store, moment, scope.clock.source)
     return report
 
 
@@ -263,8 +260,6 @@ def erase(
             if record.id != SUMMARY_ID:  # of an archive that could not be read
                 by_session.setdefault(record.session, []).append(record.id)
     by_session = {session: list(dict.fromkeys(ids)) for session, ids in by_session.items()}
-    for session, ids in by_session.items():
-        store.check_memories_exist(session, ids)
     refs = [f"{session}/{name}" for session, ids in by_session.items() for name in ids]
     receipt = Receipt(refs, now, by or scope.author, reason, redacted, preview=preview)
 
@@ -281,7 +276,7 @@ def erase(
                 complete=receipt.complete,
             )
 
-    if by_session and not preview:
+    if by_session:
         store.erase(by_session, receipt, audit, renew_digests)
     return receipt
 
@@ -299,7 +294,9 @@ def _for_each_session(scope: Scope, work: Callable[[OpenSession], None]) -> None
     for name in scope.sessions if scope.sessions is not None else ():
         work(_open(scope, name))
     if scope.sessions is None:
-        for _ in each_existing(scope.store.session_ids(), lambda name: work(open_session(scope, name, restore=False))):
+        for _ in each_existing(
+            names_of(scope.store.sessions()), lambda name: work(open_session(scope, name, restore=False))
+        ):
             pass
 
 

@@ -11,7 +11,7 @@
 | retention | daily | if `retention.enabled`: moves memories past their retention to the trash |
 | purge | weekly | removes what was deleted `lifecycle.purge_days` ago, announced a day before |
 
-Guarantees: no task that changes files by the calendar runs after the clock jumped (`smp_memory.policies.clock_trust`); the report says
+Guarantees: no task that changes files by the calendar runs after the clock jumped (`smp_memory.lifecycle.clock_trust`); the report says
 so. A task that fails does not keep the others from running. With `dry_run` the report says what would be done and nothing is done.
 The times of the last runs are in `.smp/maintenance.json`; if it is lost, `smp maintain` runs every task, and opening the
 store begins all periods again.
@@ -24,34 +24,34 @@ import time
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.config import REMOVE, WRITE
-from smp_memory.errors import InvalidRecord, SMPError, StorageCorrupt
+from smp_memory.config.schema import REMOVE, WRITE
+from smp_memory.errors import InvalidRecord, SessionNotFound, SMPError, StorageCorrupt
 from smp_memory.lifecycle import clock_state
+from smp_memory.lifecycle.clock_trust import distrust
 from smp_memory.lifecycle.compaction import compact
 from smp_memory.lifecycle.deletion import delete, purge
-from smp_memory.lifecycle.open_session import open_session
+from smp_memory.lifecycle.open_session import is_in_use, open_session
+from smp_memory.lifecycle.quota import Thresholds, compaction_target
+from smp_memory.lifecycle.retention import due as retention_due
+from smp_memory.lifecycle.retention import upcoming
 from smp_memory.lifecycle.session_states import due_to_archive, lifecycle_times, state_marks
-from smp_memory.lifecycle.sessions import archive_session
+from smp_memory.lifecycle.sessions import archive_session, purge_record
+from smp_memory.lifecycle.transitions import PURGED, announces_purge, due_transition
 from smp_memory.model.candidates import CandidateRequest
 from smp_memory.model.entry import BY_MAINTENANCE
+from smp_memory.model.storage_reports import DELETED, names_of
 from smp_memory.model.times import EPOCH, to_moment, to_text
-from smp_memory.observation import ObservedOperation, observe, observes
-from smp_memory.policies.clock_trust import distrust
-from smp_memory.policies.quota import Thresholds, compaction_target
-from smp_memory.policies.retention import due as retention_due
-from smp_memory.policies.retention import upcoming
-from smp_memory.policies.session_states import PURGED, announces_purge, due_transition
+from smp_memory.observe.tracing import ObservedOperation, observe, observes
 from smp_memory.search.records import records as records_of
 from smp_memory.write.operations import Batch, Update
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
+    from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.lifecycle.open_session import OpenSession
-    from smp_memory.model.history import SessionHistory
-    from smp_memory.model.storage_reports import ArchivedSession
-    from smp_memory.policies.clock_trust import Evidence
+    from smp_memory.model.storage_reports import SessionHead
     from smp_memory.scope import Scope
     from smp_memory.store.port import Store
     from smp_memory.write.operations import Operation
@@ -127,7 +127,7 @@ def maintain(
         raise InvalidRecord(f"only: {unknown!r} is not a task; there are {', '.join(EVERY)}.", field="only")
     store = scope.store
     store.check_open()
-    evidence = clock_state.evidence(store)
+    evidence = clock_state.evidence(store, scope.clock.source)
     work = _Maintenance(scope, now, evidence, dry_run, time.monotonic() + seconds if seconds is not None else None)
     last = last_runs(store)
     refused = distrust(now, evidence)
@@ -140,7 +140,7 @@ def maintain(
             last[name] = now
     if not dry_run:
         _note_runs(store, last)
-        clock_state.record(store, now)
+        clock_state.record(store, now, scope.clock.source)
     return MaintenanceReport(tasks, refused, dry_run)
 
 
@@ -214,7 +214,7 @@ class _Maintenance:
 
     def _sessions_with_config(self) -> Iterator[tuple[str, Config]]:
         """The sessions with their settings. Those with a setting that cannot be used and that removal depends on are skipped."""
-        for name in self._store.session_ids():
+        for name in names_of(self._store.sessions()):
             config = self._store.session(name).config
             if config.allows(REMOVE):  # else `smp validate` and `smp doctor` report it
                 yield name, config
@@ -233,7 +233,7 @@ class _Maintenance:
 
     def _archive(self) -> Iterator[str]:
         for state in due_to_archive(self._store, self._now, self._evidence):
-            if self._deadline is not None and self._store.is_in_use(state.session):
+            if self._deadline is not None and is_in_use(self._store, state.session):
                 self._is_complete = False  # a caller in this process has just opened it
                 continue
             if not self._dry_run:
@@ -242,10 +242,10 @@ class _Maintenance:
 
     def _refresh_overviews(self) -> None:
         """Renew what is made from memories: figures in metadata, overview files, files for all sessions."""
-        for name in self._store.session_ids():
+        for name in names_of(self._store.sessions()):
             session = self._store.session(name)
-            if session.config.allows(WRITE) and not self._dry_run:
-                session.refresh_figures()
+            if session.files is not None and session.config.allows(WRITE) and not self._dry_run:
+                session.files.refresh()
 
     def _access(self) -> Iterator[str]:
         used, end = _logged_accesses(self._store)
@@ -264,9 +264,10 @@ class _Maintenance:
         self._store.session_uses.compact()
 
     def _tidy(self) -> Iterator[str]:
-        for name in self._store.session_ids():
-            done = self._store.session(name).tidy(dry_run=self._dry_run)
-            if not done.can_fold:
+        for name in names_of(self._store.sessions()):
+            files = self._store.session(name).files
+            done = files.tidy(dry_run=self._dry_run) if files is not None else None
+            if done is None or not done.can_fold:
                 return
             if done.ids:
                 yield f"{name}: folded the changes of {_memories(len(done.ids))}"
@@ -307,25 +308,47 @@ class _Maintenance:
                 self._is_complete = False
                 return
 
-    def _audit_purge(self, deleted: ArchivedSession) -> None:
-        at = to_text(self._now)
-        self._store.audit.note("purge_session", at=at, by=BY_MAINTENANCE, session=deleted.session, count=1)
-
     def _purge_sessions(self) -> Iterator[str]:
         times, is_allowed = lifecycle_times(self._store), self._store.config.allows(REMOVE)
-        for deleted in self._store.deleted_sessions():
+        for deleted in self._store.sessions(DELETED):
             if deleted.is_foreign or not is_allowed:
                 continue
             marks = state_marks(deleted, self._now)
             transition = due_transition(None, self._now, marks, times, self._evidence)
             if transition is not None and transition.state == PURGED:
-                if not self._dry_run:
-                    self._store.purge_session(deleted.session, to_text(self._now), self._audit_purge, deleted.path)
+                if not self._dry_run and not self._purge_session(deleted):
+                    continue
                 yield f"purged the session {deleted.session}: {transition.why}"
             elif announces_purge(None, self._now, marks, times, self._evidence):
-                if not self._dry_run:
-                    self._store.announce_session_purge(deleted, self._now, self._evidence.passed)
+                if not self._dry_run and not self._announce(deleted):
+                    continue
                 yield f"will purge the session {deleted.session} in the next run, in a day or later"
+
+    def _purge_session(self, deleted: SessionHead) -> bool:
+        """Purge a session; False if another process purged or undeleted it meanwhile."""
+        at, session = to_text(self._now), deleted.session
+
+        def audit() -> None:
+            self._store.audit.note("purge_session", at=at, by=BY_MAINTENANCE, session=session, count=1)
+
+        try:
+            self._store.move(session, DELETED, PURGED, purge_record(at), audit, path=deleted.path)
+        except SessionNotFound:
+            return False
+        return True
+
+    def _announce(self, deleted: SessionHead) -> bool:
+        """Record that a purge is due; a check at least a day later may carry it out. False if the session is gone."""
+
+        def record(head: SessionHead, _: object) -> dict[str, Any]:
+            fields, passed = {**head.metadata, "purge_announced": to_text(self._now)}, self._evidence.passed
+            return fields if passed is None else {**fields, "passed_seconds": round(passed.total_seconds(), 3)}
+
+        try:
+            self._store.move(deleted.session, DELETED, DELETED, record, path=deleted.path)
+        except SessionNotFound:
+            return False
+        return True
 
 
 def _logged_accesses(store: Store) -> tuple[dict[str, list[Access]], int]:
@@ -347,15 +370,8 @@ def _logged_accesses(store: Store) -> tuple[dict[str, list[Access]], int]:
 
 def _flush_access_counts(session: OpenSession, used: list[Access]) -> int:
     """Write access counts into a session; returns the number of memories. This creates no revision: `updated` stays."""
-
-    def stored_counts(session_history: SessionHistory) -> dict[str, Any]:
-        return {
-            id: history.data().get("access")
-            for id, history in session_history.histories.items()
-            if history.deletion is None
-        }
-
-    before = session.files.view(stored_counts)
+    histories = session.files.history([id for id, _, _ in used]).histories
+    before = {id: history.data().get("access") for id, history in histories.items() if history.deletion is None}
     operations: list[Operation] = [
         Update(id, {"access": access}, None, None, session.content_limit, may_touch_turns=True)
         for id, count, last in used

@@ -6,12 +6,16 @@ are added to the records: warnings, redactions, how full the session is.
 
 from __future__ import annotations
 
-from smp_memory import event_log
-from smp_memory.config import REMOVE, WRITE
+from weakref import WeakKeyDictionary, WeakSet
+
+from smp_memory.config.settings import REMOVE, WRITE
 from smp_memory.errors import SessionArchived, SessionCorrupt, SizeLimitExceeded, SMPError, StorageCorrupt
-from smp_memory.incomplete import report_settings
+from smp_memory.model.history import COLD
 from smp_memory.model.times import to_text
-from smp_memory.observation import observe, write_operation
+from smp_memory.observe import event_log
+from smp_memory.observe.incomplete import report_settings
+from smp_memory.observe.tracing import observe, write_operation
+from smp_memory.privacy.settings import session_settings
 from smp_memory.scope import Scope
 from smp_memory.write.operations import Batch, Delete
 from smp_memory.write.validation import optional_text
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any, Generic, TypeVar
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.model.record import Record
     from smp_memory.model.storage_reports import RecordedDeletion
     from smp_memory.privacy.redaction import Redactor
@@ -39,7 +43,14 @@ else:  # `typing` takes a new process 5 ms to load
     T = None
 
 
-_WARNED = "warned_percent"  # in the memo of a session: the share of the quota that was logged last
+_holders: WeakKeyDictionary[Store, dict[str, WeakSet[object]]] = WeakKeyDictionary()
+_WARNED = "warned_percent"  # in the notes of a session: the share of the quota that was logged last
+_notes: WeakKeyDictionary[SessionStore, dict[str, Any]] = WeakKeyDictionary()
+
+
+def process_notes(storage: SessionStore) -> dict[str, Any]:
+    """What this process knows of a session; all callers share it, as they share the object."""
+    return _notes.setdefault(storage, {})
 
 
 class _Once(Generic[T]):
@@ -62,7 +73,7 @@ def open_session(scope: Scope, id: str, author: str | None = None, *, restore: b
     """Open a session of the scope's store. One that is archived is restored first, or raises SessionArchived."""
     author = author or scope.author
     try:
-        opened = OpenSession(scope, scope.store.existing_session(id), author)
+        opened = OpenSession(scope, scope.store.session(id), author)
         opened.hide_recorded_deletions()
         return opened
     except SessionArchived:
@@ -71,9 +82,19 @@ def open_session(scope: Scope, id: str, author: str | None = None, *, restore: b
         from smp_memory.lifecycle.sessions import restore_for_use
 
         warning = restore_for_use(scope, id, author)
-        opened = OpenSession(scope, scope.store.existing_session(id), author)
+        opened = OpenSession(scope, scope.store.session(id), author)
         opened.warnings = [warning]
         return opened
+
+
+def hold(opened: OpenSession, holder: object) -> None:
+    """Count a session as in use as long as `holder` lives. Reading its entries or settings is not use."""
+    _holders.setdefault(opened.store, {}).setdefault(opened.id, WeakSet()).add(holder)
+
+
+def is_in_use(store: Store, session: str) -> bool:
+    """Whether a caller in this process holds the session open."""
+    return bool(_holders.get(store, {}).get(session))
 
 
 class OpenSession:
@@ -110,12 +131,12 @@ class OpenSession:
     def config(self) -> Config:
         """The settings of the session: the store's, overridden by the session's own."""
         try:
-            overrides = self.files.info().config
+            info = self.files.info()
         except (SessionCorrupt, StorageCorrupt):
-            overrides = {}
-        if not overrides:
             return self.store_scope.config
-        config = self.files.override_settings(self.store_scope.config, overrides)
+        if not info.config:
+            return self.store_scope.config
+        config = session_settings(self.store_scope.config, info)
         report_settings(config.notices(session_only=True), self.id)
         return config
 
@@ -144,7 +165,7 @@ class OpenSession:
     def hide_recorded_deletions(self) -> None:
         """Delete the memories that another program's record names as deleted. A failure is left to the next opening; `doctor` names the record."""
         try:
-            found = self.files.recorded_deletions()
+            found = self.files.files.recorded_deletions() if self.files.files is not None else []
             if found:
                 self.commit([self._recorded_delete(each) for each in found], "hiding deleted memories", atomic=True)
         except SMPError:
@@ -220,8 +241,13 @@ class OpenSession:
     def _batch(self, operations: list[Operation], name: str, atomic: bool) -> Batch:
         batch = Batch(self.id, operations, self.store_scope.clock.text(), atomic, name)
         if batch.needs_histories:
-            batch.find_in_cold_storage = self.files.cold_record_with_key
+            batch.find_in_cold_storage = self._compacted_memory
         return batch
+
+    def _compacted_memory(self, key: str) -> Record | None:
+        """The memory with this idempotency key in the cold segment, so that a repeated write still finds it."""
+        found = self.files.history(key=key, segment=COLD).histories.values()
+        return next((history.record(self.id) for history in found), None)
 
     def _note_use_after_import(self, operations: list[Operation]) -> None:
         """Note that the session was used now if the entries carry earlier times, as those of an import do."""
@@ -233,7 +259,7 @@ class OpenSession:
 
     def _warn_of_quota(self, operations: list[Operation]) -> None:
         """Add a warning to the records of a write when the session is nearly full; each threshold is logged once."""
-        from smp_memory.policies.quota import near_quota
+        from smp_memory.lifecycle.quota import near_quota
 
         files, storage = self.files, self.config.section("storage")
         percents = (storage["warning_percent"], storage["critical_percent"])
@@ -243,19 +269,20 @@ class OpenSession:
             if reached and operation.record is not None:
                 operation.record._add_notices((text,))
                 operation.warnings = (*operation.warnings, text)
-        if reached > files.memo.get(_WARNED, 0):
+        notes = process_notes(files)
+        if reached > notes.get(_WARNED, 0):
             event_log.emit(
                 "quota", event_log.WARNING, "quota_near", text, self.id, percent=reached, bytes=used, quota_bytes=quota
             )
-        files.memo[_WARNED] = reached
+        notes[_WARNED] = reached
 
     # -- the audit log
 
     def _audit(self, operations: list[Operation]) -> None:
         """Log deletions, restorations and redactions: ids and kinds, no content."""
         actions = dict.fromkeys(operation.forgets for operation in operations if operation.forgets)
-        if actions:
-            self.files.write_deletion_record()
+        if actions and self.files.files is not None:
+            self.files.files.write_deletion_record()
         for action in actions:
             matching: list[Any] = [operation for operation in operations if operation.forgets == action]
             ids = [operation.id for operation in matching]

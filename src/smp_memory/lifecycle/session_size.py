@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from smp_memory.decay import inputs_of
+from smp_memory.lifecycle.compaction_plan import estimate_gain
+from smp_memory.lifecycle.quota import SizeReport, Thresholds, size_report
+from smp_memory.lifecycle.retention import PreservationRules, WeighedMemory
 from smp_memory.model.candidates import LATEST, CandidateRequest
+from smp_memory.model.decay import inputs_of
+from smp_memory.model.history import COLD
 from smp_memory.model.times import EPOCH, to_microseconds
-from smp_memory.policies.compaction_plan import estimate_gain
-from smp_memory.policies.quota import SizeReport, Thresholds, size_report
-from smp_memory.policies.retention import PreservationRules, WeighedMemory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from smp_memory.config import Config
-    from smp_memory.decay import Policy
+    from smp_memory.config.settings import Config
+    from smp_memory.model.decay import Policy
     from smp_memory.model.entry import Entry
-    from smp_memory.model.history import SessionHistory
     from smp_memory.store.port import SessionStore, Store
 
     Figures = dict[str, tuple[float, float, datetime | None]]  # priority, priority without floor, last access
@@ -43,18 +43,14 @@ def weighed_memories(store: Store, session: SessionStore, policy: Policy, now: d
     """All memories with the figures that planning needs; one without figures counts as new."""
     known = figures(store, session.session, policy, now)
 
-    def weigh(session_history: SessionHistory) -> list[WeighedMemory]:
-        found = []
-        for id, history in session_history.histories.items():
-            record = history.record(session.session)
-            if record is not None:
-                priority, faded, last = known.get(id, (1.0, 1.0, None))
-                earlier_bytes = _size(history.superseded()) if len(history.entries) > 2 else 0
-                found.append(WeighedMemory(record, _size(history.entries), priority, last, earlier_bytes, faded))
-        return found
-
-    memories: list[WeighedMemory] = session.view(weigh)
-    return memories
+    found = []
+    for id, history in session.history().histories.items():
+        record = history.record(session.session)
+        if record is not None:
+            priority, faded, last = known.get(id, (1.0, 1.0, None))
+            earlier_bytes = _size(history.superseded()) if len(history.entries) > 2 else 0
+            found.append(WeighedMemory(record, _size(history.entries), priority, last, earlier_bytes, faded))
+    return found
 
 
 def _size(entries: list[Entry]) -> int:
@@ -80,7 +76,7 @@ def report(store: Store, session: SessionStore, config: Config, policy: Policy, 
         now,
         thresholds=Thresholds.of(config.section("storage")),
         estimated_gain_bytes=estimate_gain(memories, now, PreservationRules.of(config.section("compaction"))),
-        cold_bytes=session.cold_bytes(),
+        cold_bytes=sum(session.sizes(COLD).values()),
     )
 
 

@@ -1,4 +1,4 @@
-"""The state of each session, its next transition, and when it was last used (`policies.session_states` over the store).
+"""The state of each session, its next transition, and when it was last used (`lifecycle.transitions` over the store).
 
 Writing, changing, deleting or restoring a memory is a use, and so is a memory that is found (`get`, `query`, `context`);
 the access log counts from the moment of the access. Restoring a session, and writing entries with an earlier time (an
@@ -15,13 +15,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.config import REMOVE
+from smp_memory.config.settings import REMOVE
 from smp_memory.errors import SMPError
-from smp_memory.incomplete import each_existing
-from smp_memory.model.times import EPOCH, to_moment, to_text
-from smp_memory.policies.clock_trust import NO_EVIDENCE, Evidence
-from smp_memory.policies.session_states import (
-    ARCHIVED,
+from smp_memory.lifecycle.clock_trust import NO_EVIDENCE, Evidence
+from smp_memory.lifecycle.transitions import (
     SessionTimes,
     StateMarks,
     Transition,
@@ -29,9 +26,11 @@ from smp_memory.policies.session_states import (
     next_transition,
     state_of,
 )
+from smp_memory.model.storage_reports import ARCHIVED, DELETED, SessionHead
+from smp_memory.model.times import EPOCH, to_moment, to_text
+from smp_memory.observe.incomplete import each_existing
 
 if TYPE_CHECKING:
-    from smp_memory.model.storage_reports import ArchivedSession
     from smp_memory.store.port import Store
 
 IMPORTED_BEFORE = timedelta(hours=1)  # entries older than this when they are written count as imported
@@ -48,15 +47,20 @@ def usage(store: Store, sessions: list[str] | None = None) -> dict[str, SessionU
     """The usage of these sessions (None: all live ones)."""
     noted, uses = _indexed_usage(store, sessions), store.session_uses.last_uses()
     found: dict[str, SessionUsage] = {}
-    for name in store.session_ids() if sessions is None else sessions:
+    for head in _heads(store, sessions):
+        name = head.session
         known, used = noted.get(name), _moment(round(1_000_000 * uses.get(name, 0)))
         if known is None:  # created or restored just now
-            found[name] = SessionUsage(None, max(store.written_at(name), used))
+            found[name] = SessionUsage(None, max(head.written, used))
         elif known[0]:
             found[name] = SessionUsage(None, max(_moment(max(known[1:])), used))
         else:
-            found[name] = SessionUsage(max(_created(store, name), used), None)
+            found[name] = SessionUsage(max(_created(store, head), used), None)
     return found
+
+
+def _heads(store: Store, sessions: list[str] | None) -> list[SessionHead]:
+    return store.sessions() if sessions is None else [head for name in sessions for head in store.sessions(id=name)]
 
 
 def _indexed_usage(store: Store, sessions: list[str] | None) -> dict[str, tuple[int, int, int]]:
@@ -75,21 +79,22 @@ def last_writes(store: Store, sessions: list[str] | None = None) -> dict[str, Wr
     """The last writes to these sessions (None: all live ones), by the times of the memories."""
     noted = _indexed_usage(store, sessions)
     uses, found = store.session_uses.last_uses(), {}
-    for name in store.session_ids() if sessions is None else sessions:
+    for head in _heads(store, sessions):
+        name = head.session
         has_memories = name in noted and noted[name][0]  # a session created just now is not in the index yet
-        written = _moment(noted[name][1]) if has_memories else _created(store, name)
+        written = _moment(noted[name][1]) if has_memories else _created(store, head)
         started = _moment(round(1_000_000 * uses[name])) if name in uses else None
         found[name] = Writes(written, started if has_memories else written)
     return found
 
 
-def _created(store: Store, session: str) -> datetime:
+def _created(store: Store, head: SessionHead) -> datetime:
     """When a session was created, by its metadata; if that cannot be read, by its files."""
     try:
-        created: datetime = store.session(session).info().created
+        created: datetime = store.session(head.session).info().created
     except (SMPError, ValueError, OverflowError):
         created = EPOCH
-    return created if created > EPOCH else store.written_at(session)
+    return created if created > EPOCH else head.written
 
 
 def _moment(microseconds: int) -> datetime:
@@ -106,7 +111,7 @@ class SessionState(NamedTuple):
     state: str
     last_used: datetime | None
     next: Transition
-    archived: ArchivedSession | None = None  # set if the session is archived or deleted
+    archived: SessionHead | None = None  # set if the session is archived or deleted
 
     def to_dict(self) -> dict[str, Any]:
         used, when = self.last_used, self.next.when
@@ -137,7 +142,7 @@ def archived_session_states(store: Store, now: datetime) -> list[SessionState]:
     times = lifecycle_times(store)
     return [
         SessionState(each.session, each.state, None, next_transition(None, now, state_marks(each, now), times), each)
-        for each in (*store.archived_sessions(), *store.deleted_sessions())
+        for each in store.sessions(ARCHIVED, DELETED)
     ]
 
 
@@ -163,7 +168,7 @@ def lifecycle_times(store: Store, session: str | None = None) -> SessionTimes:
     return SessionTimes.of(config.section("lifecycle"))
 
 
-def state_marks(archived: ArchivedSession, now: datetime) -> StateMarks:
+def state_marks(archived: SessionHead, now: datetime) -> StateMarks:
     """The marks of an archived or deleted session. An unknown time counts as now, so that nothing becomes due."""
     when = archived.when or now
     if archived.state == ARCHIVED:

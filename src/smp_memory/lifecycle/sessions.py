@@ -5,12 +5,15 @@ Every change of a session's state leaves a line in the audit log and an event in
 
 from __future__ import annotations
 
-from smp_memory import event_log
+from smp_memory.errors import SessionCorrupt
 from smp_memory.lifecycle import session_states as states
 from smp_memory.lifecycle.session_states import lifecycle_times
+from smp_memory.lifecycle.summaries import session_summary
+from smp_memory.lifecycle.transitions import ACTIVE
+from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, PURGED
 from smp_memory.model.times import to_text
-from smp_memory.observation import observed
-from smp_memory.policies.summaries import archive_summary
+from smp_memory.observe import event_log
+from smp_memory.observe.tracing import observed
 from smp_memory.privacy.settings import clean_reason, redaction_notice
 
 TYPE_CHECKING = False
@@ -20,8 +23,9 @@ if TYPE_CHECKING:
     from smp_memory.lifecycle.session_states import SessionState
     from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.model.storage_reports import ArchivedSession
+    from smp_memory.model.storage_reports import SessionHead
     from smp_memory.scope import Scope
+    from smp_memory.store.port import Note
 
 _EVENTS = {  # by action of the audit log: the event of the log, and its text
     "archive_session": ("session_archived", "archived"),
@@ -40,22 +44,28 @@ def session_states(scope: Scope, *, include_archived: bool = False) -> list[Sess
 
 
 @observed("archive_session")
-def archive_session(scope: Scope, id: str, reason: str | None, by: str | None) -> ArchivedSession:
+def archive_session(scope: Scope, id: str, reason: str | None, by: str | None) -> SessionHead:
     """Pack a session into an archive with a summary beside it."""
     at, (reason, redacted) = to_text(scope.now()), clean_reason(scope.config, reason)
 
-    def summary(records: list[Record], info: SessionInfo | None, figures: dict[str, Any]) -> dict[str, Any]:
-        return archive_summary(records, info, archived=at, reason=reason, figures=figures)
+    def summary(head: SessionHead, records: list[Record]) -> dict[str, Any]:
+        try:
+            info: SessionInfo | None = scope.store.session(id).info()
+        except SessionCorrupt:
+            info = None
+        return session_summary(records, info, head.bytes, archived=at, reason=reason)
 
-    archived = scope.store.archive_session(id, summary)
-    _record_change(scope, "archive_session", id, by, reason)
-    return archived._replace(redacted=redacted)
+    archived = scope.store.move(
+        id, LIVE, ARCHIVED, summary, lambda: _record_change(scope, "archive_session", id, by, reason)
+    )
+    archived.redacted = redacted
+    return archived
 
 
 @observed("restore_session")
 def restore_session(scope: Scope, id: str, by: str | None) -> None:
     """Restore an archived session."""
-    scope.store.restore_session(id)
+    scope.store.move(id, ARCHIVED, LIVE)
     scope.note_session_use(id)
     _record_change(scope, "restore_session", id, by)
 
@@ -69,34 +79,57 @@ def restore_for_use(scope: Scope, id: str, by: str | None) -> str:
 
 
 @observed("delete_session")
-def delete_session(scope: Scope, id: str, reason: str | None, by: str | None) -> ArchivedSession:
+def delete_session(scope: Scope, id: str, reason: str | None, by: str | None) -> SessionHead:
     """Move a session, archived or not, to the trash."""
     reason, redacted = clean_reason(scope.config, reason)
-    deleted = scope.store.delete_session(id, scope.now(), lifecycle_times(scope.store).purge, by, reason)
-    _record_change(scope, "delete_session", id, by, reason)
-    return deleted._replace(redacted=redacted)
+    now = scope.now()
+
+    def record(head: SessionHead, _: object) -> dict[str, Any]:
+        return {
+            "session_id": id,
+            "deleted_at": to_text(now),
+            "deleted_by": by,
+            "reason": reason,
+            "recovery_deadline": to_text(now + lifecycle_times(scope.store).purge),
+            "state": ACTIVE if head.state == LIVE else head.state,
+            "bytes": head.bytes,
+        }
+
+    deleted = scope.store.move(
+        id, LIVE, DELETED, record, lambda: _record_change(scope, "delete_session", id, by, reason)
+    )
+    deleted.redacted = redacted
+    return deleted
 
 
 @observed("undelete_session")
 def undelete_session(scope: Scope, id: str, reason: str | None, by: str | None) -> str:
     """Restore the session of this name that was deleted last; returns its state, active or archived."""
-    state = scope.store.undelete_session(id)
-    if state == "active":
+    state = scope.store.move(id, DELETED, LIVE).state
+    if state == LIVE:
         scope.note_session_use(id)
     reason, redacted = clean_reason(scope.config, reason)
     _record_change(scope, "undelete_session", id, by, reason)
     if redacted:  # the answer has no field for it
         text = f"Reason for bringing back session {id}: {redaction_notice(redacted)}"
         event_log.emit("privacy", event_log.WARNING, "reason_redacted", text, id, kinds=redacted)
-    return state
+    return ACTIVE if state == LIVE else state
 
 
 @observed("purge_session")
-def purge_session(scope: Scope, id: str, reason: str | None, by: str | None) -> ArchivedSession:
+def purge_session(scope: Scope, id: str, reason: str | None, by: str | None) -> SessionHead:
     """Remove a deleted session for good, before its time. Of several of one name the one deleted first is removed."""
     at, (reason, redacted) = to_text(scope.now()), clean_reason(scope.config, reason)
-    purged = scope.store.purge_session(id, at, lambda _: _record_change(scope, "purge_session", id, by, reason))
-    return purged._replace(redacted=redacted)
+    purged = scope.store.move(
+        *(id, DELETED, PURGED, purge_record(at)), lambda: _record_change(scope, "purge_session", id, by, reason)
+    )
+    purged.redacted = redacted
+    return purged
+
+
+def purge_record(at: str) -> Note:
+    """The deletion record of a session that is purged at this time; after a crash the audit log is written from it."""
+    return lambda head, _: {**head.metadata, "session_id": head.session, "purged_at": at}
 
 
 def _record_change(scope: Scope, action: str, session: str, by: str | None, reason: str | None = None) -> None:

@@ -139,7 +139,7 @@ def _assign(names: ReadableIds, firsts: dict[Key, Entry], claims: dict[Key, list
 
     final = {key: claims[key][-1] for key in claims}
     losers = [key for keys in claimants.values() if len(keys) > 1 for key in sorted(keys, key=age)[1:]]
-    free = _FreeIds(
+    free = FreeIds(
         {*claimants, *(id for id, _ in firsts), *(id for claimed in claims.values() for id in claimed)}, floor
     )
     for key in sorted(losers, key=age):
@@ -151,7 +151,9 @@ def _assign(names: ReadableIds, firsts: dict[Key, Entry], claims: dict[Key, list
                 names.shown[each, key[1]] = name
 
 
-class _FreeIds:
+class FreeIds:
+    """Gives out ids that no memory has; `floor` has the highest numbers ever given out by prefix."""
+
     def __init__(self, taken: set[str], floor: dict[str, int]) -> None:
         self._taken = taken
         self._numbers = dict(floor)

@@ -52,7 +52,7 @@ def _reference_problem(history: RecordHistory, target: str, session_history: Ses
             return None
         message = f"{first.id} refers to {target}, which is deleted."
         return Problem(first.file, first.line, "deleted_reference", message, "note", first.id)
-    if "/" in target or not _is_numbered_id(target):
+    if "/" in target or not is_numbered_id(target):
         return None
     message = f"{first.id} refers to {target}, which does not exist."
     return Problem(first.file, first.line, "dangling_reference", message, "warning", first.id)
@@ -101,5 +101,6 @@ def _validity_problems(session_history: SessionHistory) -> list[Problem]:
     return problems
 
 
-def _is_numbered_id(target: str) -> bool:
+def is_numbered_id(target: str) -> bool:
+    """Whether a text has the form of an id that SMP gives out: `DEC-0001`."""
     return any(ids.number_of(target, prefix) for prefix in PREFIXES)

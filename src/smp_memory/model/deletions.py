@@ -5,9 +5,11 @@ The deletion records have the fields of design 003; see docs/designs.md.
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
 from smp_memory.model.times import to_text
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any
@@ -288,3 +290,20 @@ class Receipt:
     def __repr__(self) -> str:
         state = "complete" if self.complete else "verified" if self.verified else "not verified"
         return f"Receipt({self.count} erased, {state}, {len(self.pending)} pending)"
+
+
+class AnnouncedPurge(NamedTuple):
+    """The check that found a deletion due."""
+
+    deleted: str  # time of the deletion: after a restoration and another deletion, it is announced again
+    at: datetime
+    passed: timedelta | None = None  # `Evidence.passed` at that check
+
+
+class PurgeCheck(NamedTuple):
+    """The result of one check of a session's trash."""
+
+    due: list[str]  # announced at least a day ago
+    new: list[str]  # announced by this check
+    announced: dict[str, AnnouncedPurge]  # all that are announced from now on
+    waiting: int

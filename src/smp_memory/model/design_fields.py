@@ -17,7 +17,7 @@ Arguments of `create_session`, which may also come as one object, `create_sessio
     user_id, agent_ids, session_id             user, agents, id
     metadata={…}, context={…}                  project_name is the project, tags are tags, the rest is the session's context;
                                                a `context` without a field of the designs' metadata is an ordinary value
-    decay_config={…}, compaction_config={…}    settings of the session, see `smp_memory.design_settings`
+    decay_config={…}, compaction_config={…}    settings of the session, see `smp_memory.config.design_settings`
 """
 
 from __future__ import annotations

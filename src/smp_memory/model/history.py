@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
+    from smp_memory.model.storage_reports import ColdMemory
 
+HOT, COLD = "hot", "cold"  # segments of a session: its entries, and those that compaction moved away
 _SETS_FIELDS = (CHANGE, PUT)
 
 
@@ -160,6 +162,10 @@ class SessionHistory:
 
     def __init__(self, floor: Callable[[], dict[str, int]] | None = None) -> None:
         self._floor = floor  # the numbers in the session's metadata: they include those of purged memories
+        self.unreadable: list[Problem] = []  # entries that the backend could not read, each logged once
+        self.moved: list[ColdMemory] = []  # of a cold segment: when and why each memory was moved there
+        self._snapshot: SessionHistory | None = None  # as it was handed out; valid until something is added
+        self._unshared: set[str] | None = None  # ids whose histories no snapshot shares; None: all
         self._entries: list[Entry] = []  # with the ids in the files
         self._parts: dict[str, set[int]] = {}  # transaction -> the numbers that have arrived
         self._reserved: tuple[int, dict[str, int]] = (0, {})  # numbers of entries that are not shown
@@ -177,8 +183,27 @@ class SessionHistory:
         self.orphans: dict[str, list[Entry]] = {}  # entries of memories whose put has not arrived yet
         self._is_in_order = True  # False: something makes the order of arrival matter
         self._is_rebuilding = False
+        self._unshared = None
+
+    def snapshot(self) -> SessionHistory:
+        """This history as it is now, for callers that do not change it; what is added later is not in it. Cheap."""
+        if self._snapshot is None:
+            twin = self._snapshot = SessionHistory()
+            self._unshared = set()
+            twin.histories, twin.numbers, twin.seq = dict(self.histories), dict(self.numbers), self.seq
+            twin.names = self.names
+            twin.idempotent, twin.preferences = dict(self.idempotent), dict(self.preferences)
+            twin.problems, twin.orphans = list(self.problems), {id: list(found) for id, found in self.orphans.items()}
+        return self._snapshot
+
+    def subset(self, ids: Iterable[str]) -> SessionHistory:
+        """The histories of these memories alone, as they are now."""
+        twin = SessionHistory()
+        twin.histories = {id: self.histories[id].copy() for id in ids if id in self.histories}
+        return twin
 
     def add(self, entries: Iterable[Entry]) -> None:
+        self._snapshot = None
         arrived = sorted(entries, key=_number)
         self._entries += arrived
         if self.names:
@@ -285,6 +310,9 @@ class SessionHistory:
             self._is_in_order = False
         if is_revision(entry):
             self._check_change(entry, history)
+        if self._unshared is not None and entry.id not in self._unshared:
+            history = self.histories[entry.id] = history.copy()
+            self._unshared.add(entry.id)
         history.append(entry)
 
     def _check_change(self, entry: Entry, history: RecordHistory) -> None:

@@ -1,4 +1,4 @@
-"""Syntax of session ids, memory ids (`DEC-0001`), agent names and tags, random uids, and digests.
+"""Syntax of session ids, memory ids (`DEC-0001`), agent names, tags and addresses of stores; random uids, and digests.
 
 Ids of letters, digits, `_` and `-`, at most 64 of them, are safe as file names on every system. Numbered ids are
 allocated under the session's lock and never reused. A uid only has to distinguish memories with the same id from two clones of a
@@ -44,6 +44,27 @@ def is_valid(value: str, limit: int = LIMIT) -> bool:
         return False
     rest = value.replace("-", "").replace("_", "")
     return (rest.isalnum() or not rest) and (len(value) > _LONGEST_DEVICE or value.lower() not in _DEVICES)
+
+
+def scheme_of(address: str) -> str:
+    """The scheme of a store's address, `postgresql` of `postgresql://host/db`; empty for a folder. `c://` is a drive."""
+    scheme, found, _ = address.partition("://")
+    return scheme if found and len(scheme) > 1 and scheme.replace("-", "").replace("+", "").isalnum() else ""
+
+
+def without_password(address: str) -> str:
+    """A store's address as people, files and logs may see it; a folder as it is."""
+    if not scheme_of(address):
+        return address
+    scheme, _, rest = address.partition("://")
+    place, question, options = rest.partition("?")
+    authority, slash, path = place.partition("/")
+    login, at, host = authority.rpartition("@")
+    shown = [
+        each for each in options.split("&") if not each.lower().startswith(("password=", "passfile=", "sslpassword="))
+    ]
+    query = question + "&".join(shown) if any(shown) else ""
+    return f"{scheme}://{login.partition(':')[0]}{at}{host}{slash}{path}{query}"
 
 
 @lru_cache(maxsize=2000)  # stores use few distinct tags

@@ -100,3 +100,21 @@ class Stats:
 
     def __repr__(self) -> str:
         return f"Stats({self._figures!r})"
+
+
+class StoreStatus:
+    """What is known of a store at a glance. The figures are true unless `changed` is above 0 or `is_indexed` is False."""
+
+    def __init__(self, root: str, layout: str, is_trusted: bool) -> None:
+        self.root = root
+        self.layout = layout
+        self.is_trusted = is_trusted
+        self.sessions = 0
+        self.is_indexed = False  # False: there are no figures
+        self.changed = 0  # sessions that changed since the figures were taken
+        self.counts: dict[str, int] = {}  # memories by type, without deleted ones
+        self.open_findings: dict[str, int] = {}  # by severity; an empty name for those without one
+        self.unreadable = 0  # entries that cannot be read
+        self.last_session: tuple[str, int] | None = None  # its id, and its last write in microseconds since 1970
+        self.notices: list[str] = []  # settings that cannot be used or do not count yet
+        self.newest: list[Any] = []  # records, the newest first

@@ -18,7 +18,7 @@ class SessionInfo:
 
     __slots__ = (
         "agents", "config", "context", "created_text", "figures", "format", "generation", "id", "incomplete", "is_assumed",
-        "numbers", "other", "project", "seq", "status", "tags", "uid", "user",
+        "numbers", "other", "path", "project", "seq", "status", "tags", "uid", "user",
     )  # fmt: skip
 
     def __init__(
@@ -43,6 +43,7 @@ class SessionInfo:
     ) -> None:
         self.id = id
         self.is_assumed = False  # True: the session's files hold no metadata
+        self.path = ""  # where it was read, for people
         self.created_text = created
         self.user = user
         self.agents = agents or []

@@ -1,4 +1,4 @@
-"""Values that a storage backend returns about what it keeps: archived sessions, cold memories, quarantine, reports of changes.
+"""Values that a storage backend returns about what it keeps: archived sessions, cold memories, quarantine, changes, status.
 
 They hold texts, numbers and times only, and nothing of the backend that made them.
 """
@@ -6,25 +6,63 @@ They hold texts, numbers and times only, and nothing of the backend that made th
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from smp_memory.model.reports import Problem
 
-DELETED = "deleted"
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 
-class ArchivedSession(NamedTuple):
-    """An archived or deleted session."""
+LIVE, ARCHIVED, DELETED, PURGED = "live", "archived", "deleted", "purged"  # states of a session in a store
 
-    session: str
-    state: str  # archived or deleted
-    when: datetime | None
-    reason: str | None
-    path: str  # where it is, for people; unique among the archived and deleted sessions of a store
+
+class SessionHead:
+    """A session without its memories, as `Store.sessions` lists it.
+
+    What costs a look at every session (`LAZY`) is found out by the backend when it is first asked for.
+    """
+
+    session: str  # its id
+    state: str  # LIVE, ARCHIVED or DELETED
+    path: str  # where an archived or deleted session is, for people; unique in the store
+    has_memories: bool  # False: another program left only a summary of it
+    redacted: dict[str, int] | None  # what redaction removed from the reason that was just given
+    version: object  # of a live session: changes when its metadata does, None: the metadata is one of its entries
+    #                  of an archived one: changes when its content does, None: it is gone
+    written: datetime  # when a live session was last written, by the storage and not by its memories; not changed by maintenance
     bytes: int
+    when: datetime | None  # when it was archived or deleted
+    reason: str | None
     metadata: dict[str, Any]  # the summary or the deletion record
-    redacted: dict[str, int] | None = None  # what redaction removed from the reason that was just given
-    version: object = None  # changes when its content does; None: it is gone
+
+    LAZY = ("version", "written", "bytes", "when", "reason", "metadata")
+    __slots__ = ("_read", "has_memories", "path", "redacted", "session", "state", *LAZY)
+
+    def __init__(
+        self,
+        session: str,
+        state: str,
+        path: str = "",
+        read: Callable[[SessionHead, str], object] | None = None,
+        *,
+        has_memories: bool = True,
+        **known: Any,
+    ) -> None:
+        """`read` gives the value of a field of `LAZY`, or fills in several; `known` are those that need no reading."""
+        self.session, self.state, self.path, self.has_memories = session, state, path, has_memories
+        self.redacted, self._read = None, read
+        for name, value in known.items():
+            setattr(self, name, value)
+
+    if not TYPE_CHECKING:  # so that mypy knows the fields
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in self.LAZY or self._read is None:
+                raise AttributeError(name)
+            value = self._read(self, name)
+            setattr(self, name, value)
+            return value
 
     @property
     def is_foreign(self) -> bool:
@@ -36,6 +74,31 @@ class ArchivedSession(NamedTuple):
         when = self.when.isoformat().replace("+00:00", "Z") if self.when else None
         data = {"id": self.session, "state": self.state, "since": when, "reason": self.reason, "bytes": self.bytes}
         return {**data, "redacted": self.redacted} if self.redacted else data
+
+
+def names_of(heads: Iterable[SessionHead]) -> list[str]:
+    """The ids of these sessions."""
+    return [head.session for head in heads]
+
+
+class AppendLog(Protocol):
+    """A log of a store, line by line: the audit log, the accesses to memories, the uses of sessions."""
+
+    path: str  # where it is, for people
+
+    def append(self, lines: list[bytes], *, sync: bool = False) -> None:
+        """Append lines, without their ends; `sync`: they survive a power loss."""
+
+    def read(self, offset: int = 0) -> tuple[list[bytes], int]:
+        """The complete lines from an offset on, and the offset of the end."""
+
+    def replace_before(self, offset: int, lines: list[bytes]) -> None:
+        """Replace all lines before an offset; a line that is appended at the same moment may be lost."""
+
+    def size_bytes(self) -> int: ...
+
+    def problems(self) -> list[str]:
+        """Lines that were changed, removed or damaged, if the log can tell."""
 
 
 class RecordedDeletion(NamedTuple):

@@ -146,3 +146,16 @@ class Clock:
 
     def text(self) -> str:
         return to_text(self.now())
+
+
+def later(moment: datetime, span: timedelta) -> datetime:
+    """The sum, or the last possible datetime: a person may have typed the year 9999."""
+    try:
+        return moment + span
+    except OverflowError:
+        return datetime.max.replace(tzinfo=moment.tzinfo)
+
+
+def latest(*moments: datetime | None) -> datetime | None:
+    """The latest of these times; None if none is known."""
+    return max((moment for moment in moments if moment is not None), default=None)

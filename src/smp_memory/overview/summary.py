@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 
-from smp_memory.model.succession import successions
+from smp_memory.model.statuses import successions
 from smp_memory.model.times import EPOCH, is_valid, to_text, validity
 from smp_memory.model.types import KINDS, SEVERITY_LEVELS, names_where
 from smp_memory.overview.activity import agents_of

@@ -20,9 +20,9 @@ import json
 import os
 import time
 
-from smp_memory import event_log
 from smp_memory.errors import SMPError
 from smp_memory.model.times import system_clock, to_text
+from smp_memory.observe import event_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.files.disk import Disk
+    from smp_memory.model.storage_reports import AppendLog
 
 FILE, LAST = "audit.jsonl", "audit.last"
 _START = "sha256:0000000000000000"  # the checksum before the first line
@@ -41,13 +42,11 @@ _MAX_REASON_CHARACTERS = 500
 
 
 class Audit:
-    """The log of one store. Any number of threads and processes may write to it."""
+    """The audit log of a store: what was done to it. Any number of threads and processes may write to it."""
 
-    def __init__(self, disk: Disk, folder: str) -> None:
-        self._disk = disk
-        self._folder = folder
-        self.path = os.path.join(folder, FILE)
-        self._last_path = os.path.join(folder, LAST)
+    def __init__(self, log: AppendLog) -> None:
+        self.log = log
+        self.path = log.path
         self.failure: str | None = None  # why the last note was not written
 
     def note(
@@ -82,15 +81,47 @@ class Audit:
             **facts,
         }
         try:
-            self._append({name: value for name, value in fields.items() if value is not None}, sync)
+            line = _encode({name: value for name, value in fields.items() if value is not None})
+            self.log.append([line], sync=sync)
         except (OSError, SMPError) as error:
             self._report(action, error)
             return False
         self.failure = None
         return True
 
-    def _append(self, fields: dict[str, Any], sync: bool) -> None:
-        body = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")[:-1]
+    def _report(self, action: str, error: Exception) -> None:
+        self.failure = f"{action} was done but could not be logged in {self.path}: {error}"
+        event_log.emit("audit", event_log.WARNING, "audit_failed", self.failure, action=action)
+
+    def entries(self) -> list[dict[str, Any]]:
+        """All readable lines, oldest first."""
+        return [json.loads(line) for line in self.log.read()[0]]
+
+    def problems(self) -> list[str]:
+        """Lines that were changed, removed or damaged; empty if the log is intact."""
+        return self.log.problems()
+
+
+class AuditFile:
+    """The audit log in a file, an `AppendLog` whose lines have checksums."""
+
+    def __init__(self, disk: Disk, folder: str) -> None:
+        self._disk = disk
+        self._folder = folder
+        self.path = os.path.join(folder, FILE)
+        self._last_path = os.path.join(folder, LAST)
+
+    def append(self, lines: list[bytes], *, sync: bool = False) -> None:
+        for line in lines:
+            self._append(line[:-1], sync)
+
+    def replace_before(self, offset: int, lines: list[bytes]) -> None:
+        raise NotImplementedError  # only an erasure changes lines
+
+    def size_bytes(self) -> int:
+        return len(self._content(self.path))
+
+    def _append(self, body: bytes, sync: bool) -> None:
         self._disk.make_folder(self._folder)
         system = self._disk.system
         last = self._open_locked()
@@ -138,7 +169,7 @@ class Audit:
                         "reason_erased": True,
                     }
                     changed = True
-                body = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")[:-1]
+                body = _encode(fields)[:-1]
                 before = _checksum(before, body)
                 lines.append(b"".join((body, _MARK, before.encode(), b'"}\n')))
             if changed:  # written first: a log longer than `audit.last` says is valid, a shorter one is not
@@ -179,15 +210,11 @@ class Audit:
         lines = [line for line in data[:end].split(b"\n") if _MARK in line]
         return (_parts(lines[-1])[1] if lines else _START), end, False
 
-    def _report(self, action: str, error: Exception) -> None:
-        self.failure = f"{action} was done but could not be logged in {self.path}: {error}"
-        event_log.emit("audit", event_log.WARNING, "audit_failed", self.failure, action=action)
-
     # -- reading
 
-    def entries(self) -> list[dict[str, Any]]:
-        """All readable lines, oldest first, without checksums."""
-        return [fields for fields, _ in self._read() if fields is not None]
+    def read(self, offset: int = 0) -> tuple[list[bytes], int]:
+        """All readable lines, without checksums; an offset is not needed here."""
+        return [_encode(fields) for fields, _ in self._read() if fields is not None], self.size_bytes()
 
     def problems(self) -> list[str]:
         """Lines that were changed, removed or damaged; empty if the log is intact."""
@@ -222,6 +249,10 @@ class Audit:
             return self._disk.read(path)
         except FileNotFoundError:
             return b""
+
+
+def _encode(fields: object) -> bytes:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def _checksum(before: str, body: bytes) -> str:

@@ -356,11 +356,6 @@ def _name_of(key: str, field_class: str, data: dict[str, Any], outer: str) -> st
     return key if field_class in (_NAMED, _LONG) else ""
 
 
-def is_plain_text_field(field: str) -> bool:
-    """Whether the name of a field is irrelevant to redaction: only its text is examined."""
-    return (_FIELD_CLASSES.get(field) or _field_class(field)) in (_PLAIN, _IDENTITY)
-
-
 def _is_text_list(items: list[Any]) -> bool:
     for item in items:  # noqa: SIM110 - a generator would take twice as long, and every write calls this
         if type(item) is not str:

@@ -6,7 +6,7 @@ found when the store is opened, not when the first secret is written.
 
 from __future__ import annotations
 
-from smp_memory.config import WRITE
+from smp_memory.config.settings import WRITE
 from smp_memory.errors import InvalidConfig
 from smp_memory.import_lock import loading
 from smp_memory.privacy.fence import strip_metadata, strip_reason
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any, Protocol
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
+    from smp_memory.model.session_info import SessionInfo
     from smp_memory.privacy.redaction import RedactedSpan, Redactor
 
     class AuditedStore(Protocol):
@@ -54,6 +55,11 @@ def redactor_even_if_off(config: Config) -> Redactor:
 
 _cache: dict[str, Redactor] = {}
 _MAX_CACHED = 100
+
+
+def session_settings(config: Config, info: SessionInfo) -> Config:
+    """The settings overridden by those in a session's metadata; errors name where they are."""
+    return checked(config.override_session(info.config, info.id, info.path)) if info.config else config
 
 
 def checked(config: Config) -> Config:

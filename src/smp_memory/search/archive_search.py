@@ -21,11 +21,12 @@ from types import SimpleNamespace
 from weakref import WeakKeyDictionary
 
 from smp_memory.errors import InvalidQuery, SMPError
-from smp_memory.incomplete import SESSION_GONE, archive_problem, each_existing
 from smp_memory.model.entry import PUT, Entry
-from smp_memory.model.history import PausedCollection, SessionHistory
+from smp_memory.model.history import COLD, PausedCollection, SessionHistory
 from smp_memory.model.hits import Hits
+from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.model.times import EPOCH, to_text
+from smp_memory.observe.incomplete import archive_problem, each_existing
 from smp_memory.search.ranking import sort_key
 
 TYPE_CHECKING = False
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.hits import Hit
     from smp_memory.model.reports import Problem
-    from smp_memory.model.storage_reports import ArchivedSession
+    from smp_memory.model.storage_reports import SessionHead
     from smp_memory.scope import Scope
     from smp_memory.search.port import SearchIndex
     from smp_memory.search.query import Query
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 SUMMARY_ID = "ARCHIVE"
 MAX_UNPACKED_BYTES = 64 << 20  # of unpacked archives; in RAM they take several times as much
-_cached: WeakKeyDictionary[Store, tuple[Any, SearchIndex]] = WeakKeyDictionary()
+_cached: WeakKeyDictionary[Store, tuple[Any, SearchIndex, dict[str, str]]] = WeakKeyDictionary()
 _building = [threading.Lock()]  # held while an index is made
 _parents_indexes: list[Any] = []  # a forked child must neither use nor close them
 
@@ -82,7 +83,7 @@ def search_with_archives(
     wide = copy.copy(query)
     wide.offset, wide.limit = 0, end
     if query.sessions is not None and query.include_archived:
-        wide.sessions = [name for name in query.sessions if not store.is_archived(name)]
+        wide.sessions = [name for name in query.sessions if not _is_archived(store, name)]
     live = search_live(scope, wide) if wide.sessions is None or wide.sessions else Hits([])
     wide = copy.copy(wide)
     wide.sessions = query.sessions
@@ -110,46 +111,46 @@ def search_with_archives(
     return found
 
 
+def _is_archived(store: Store, session: str) -> bool:
+    return any(each.has_memories for each in store.sessions(ARCHIVED, id=session))
+
+
 def _search_archived(
     scope: Scope, query: Query, others: Mapping[str, Mapping[str, RecordHistory]], search_index: SearchFunction
 ) -> Hits:
     store, policy = scope.store, scope.policy()
     cold: dict[str, object] = {}
-    archived: list[ArchivedSession] = []
+    archived: list[SessionHead] = []
     if query.include_archived:
-        names = store.session_ids() if query.sessions is None else query.sessions
-        live = [name for name in names if store.has_session(name)]
-        versions = each_existing(live, lambda name: store.session(name).cold_version())
+        names = (None,) if query.sessions is None else query.sessions
+        live = [each.session for name in names for each in store.sessions(id=name)]
+        versions = each_existing(live, lambda name: store.session(name).version(COLD))
         cold = {name: version for name, version in versions if version is not None}
-        found = store.archived_sessions()
+        found = store.sessions(ARCHIVED)
         archived = [each for each in found if query.sessions is None or each.session in query.sessions]
         archived = [each for each in archived if each.version is not None]  # others have no memories
     with _building[0]:
-        index = _index_of(scope, query.sessions, cold, archived, others)
+        index, places = _index_of(scope, query.sessions, cold, archived, others)
     hits = search_index(query, index, policy, scope.viewer, ignores_missing=True)
     paths = {each.session: each.path for each in archived}
     for hit in hits:
         name = hit.record.session
         if hit.record.id not in others.get(name, {}):
-            hit.archived = paths[name] if name in paths else _cold_location(store, name)
+            hit.archived = paths[name] if name in paths else places.get(name, "")
     return hits
-
-
-def _cold_location(store: Store, session: str) -> str:
-    try:
-        return store.session(session).cold_location
-    except SESSION_GONE:  # archived or deleted meanwhile
-        return ""
 
 
 def _index_of(
     scope: Scope,
     sessions: list[str] | None,
     cold: dict[str, object],
-    archived: list[ArchivedSession],
+    archived: list[SessionHead],
     others: Mapping[str, Mapping[str, RecordHistory]],
-) -> SearchIndex:
-    """The index of these cold segments, archives and other memories; the last one is kept until one of them changes."""
+) -> tuple[SearchIndex, dict[str, str]]:
+    """The index of these cold segments, archives and other memories, and where each cold segment is.
+
+    The last one is kept until one of them changes.
+    """
     store, with_summaries = scope.store, scope.viewer is None  # a summary covers private memories, too
     key = (
         with_summaries,
@@ -160,21 +161,23 @@ def _index_of(
     )
     cached = _cached.get(store)
     if cached is not None and cached[0] == key:
-        return cached[1]
+        return cached[1:]
     _cached.pop(store, None)
     with PausedCollection():
-        problems: dict[str, list[Problem]] = {name: [] for name in cold}
-        in_segments = each_existing(cold, lambda name: store.session(name).cold_history(problems[name]).histories)
-        histories: Histories = {**dict(in_segments), **_archived_histories(store, archived, problems, with_summaries)}
+        segments = dict(each_existing(cold, lambda name: store.session(name).history(segment=COLD)))
+        problems = {name: found.unreadable for name, found in segments.items()}
+        places = {name: history.first.file for name, found in segments.items() for history in found.histories.values()}
+        histories: Histories = {name: found.histories for name, found in segments.items()}
+        histories.update(_archived_histories(store, archived, problems, with_summaries))
         for name, memories in others.items():
             histories[name] = {**histories.get(name, {}), **memories}
         index = store.index_of(histories, problems)
-    _cached[store] = (key, index)
-    return index
+    _cached[store] = (key, index, places)
+    return index, places
 
 
 def _archived_histories(
-    store: Store, archived: list[ArchivedSession], problems: dict[str, list[Problem]], with_summaries: bool
+    store: Store, archived: list[SessionHead], problems: dict[str, list[Problem]], with_summaries: bool
 ) -> Histories:
     """The memories in archives, those of their cold segments included; beyond the size limit, only the summaries.
 
@@ -184,21 +187,18 @@ def _archived_histories(
     bytes_left = MAX_UNPACKED_BYTES
     for each in sorted(archived, key=lambda each: to_text(each.when or EPOCH), reverse=True):
         try:
-            files = store.archived_copy(each.session, bytes_left)
+            files = store.session(each.session, ARCHIVED, max_bytes=bytes_left)
             bytes_left -= sum(files.sizes().values())
-            cold: list[Problem] = []
-            histories[each.session] = {
-                **files.cold_history(cold).histories,
-                **files.view(lambda session_history: dict(session_history.histories)),
-            }
-            problems[each.session] = [*files.unreadable(), *cold]
+            cold, hot = files.history(segment=COLD), files.history()
+            histories[each.session] = {**cold.histories, **hot.histories}
+            problems[each.session] = [*hot.unreadable, *cold.unreadable]
         except (SMPError, OSError) as error:
             histories[each.session] = _summary_history(each).histories if with_summaries else {}
             problems[each.session] = [archive_problem(each.path, each.session, error)]
     return histories
 
 
-def _summary_history(archived: ArchivedSession) -> SessionHistory:
+def _summary_history(archived: SessionHead) -> SessionHistory:
     session_history = SessionHistory()
     earlier = archived.metadata.get("earlier_conversation")
     parts = [

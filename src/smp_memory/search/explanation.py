@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from copy import copy
 
-from smp_memory.errors import InvalidQuery, MemoryNotFound
-from smp_memory.incomplete import with_unreadable
+from smp_memory.errors import InvalidQuery
 from smp_memory.model.candidates import LATEST, NEAR_ENOUGH, NEWER, CandidateRequest
-from smp_memory.model.succession import last_successors
+from smp_memory.model.history import COLD
+from smp_memory.model.statuses import last_successors
+from smp_memory.model.storage_reports import ARCHIVED
+from smp_memory.observe.incomplete import memory_not_found
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 from smp_memory.search.path import SearchRun, check, merged, repeated_once, search
@@ -100,14 +102,13 @@ def explain(
     session, memory_id = _named(scope, ref)
     store = scope.store
     store.check_open()
-    if not store.has_session(session) and store.is_archived(session):
+    if any(each.has_memories for each in store.sessions(ARCHIVED, id=session)):
         return _archived(scope, query, f"{session}/{memory_id}", f"in the archived session {session}")
     record = find(store.session(session), memory_id)
     if record is None and _is_cold(scope, session, memory_id):
         return _archived(scope, query, f"{session}/{memory_id}", f"in the cold segment of session {session}")
     if record is None or not scope.sees(record):
-        error = MemoryNotFound(f"{memory_id} does not exist in session {session}.", id=memory_id, session=session)
-        raise with_unreadable(error, store.session(session).unreadable())
+        raise memory_not_found(store.session(session), memory_id)
     explanation = Explanation(record.ref, record)
     asked = scope if viewer is None else _as_viewer(scope, viewer)
     is_visible = asked.sees(record)
@@ -139,7 +140,7 @@ def _as_viewer(scope: Scope, viewer: str) -> Scope:
 
 def _is_cold(scope: Scope, session: str, memory_id: str) -> bool:
     files = scope.store.session(session)
-    return files.cold_version() is not None and memory_id in files.cold_history([]).histories
+    return memory_id in files.history([memory_id], segment=COLD).histories
 
 
 def _archived(scope: Scope, query: Query, ref: str, where: str) -> Explanation:

@@ -21,8 +21,10 @@ from functools import partial
 from smp_memory.errors import QueryTimeout, SMPError
 from smp_memory.model.candidates import LATEST, NEWER, NOT_VALID, PROBLEMS, CandidateRequest, Candidates, FoundRecords
 from smp_memory.model.hits import Hit, Hits
-from smp_memory.model.succession import last_successors
-from smp_memory.observation import QUERY, observes
+from smp_memory.model.statuses import last_successors
+from smp_memory.model.storage_reports import ARCHIVED
+from smp_memory.observe.tracing import QUERY, observes
+from smp_memory.scope import unindexed_memories
 from smp_memory.search.field_values import aggregate, with_computed
 from smp_memory.search.query import NEWEST, OLDEST, PRIORITY, RELEVANCE, SORT_NAMES, Query
 from smp_memory.search.ranking import SENTENCE_WORDS, Ranking, is_plain, sort_key, uses_embeddings
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from typing import Any, TypeVar
 
-    from smp_memory.decay import Policy
+    from smp_memory.model.decay import Policy
     from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
@@ -90,7 +92,7 @@ def search(scope: Scope, query: Query) -> Hits:
     """Answer a checked query. Hidden memories are left out before the limit is applied, so they take nobody's place."""
     store = scope.store
     store.check_open()
-    others = store.unindexed_memories(query.sessions)
+    others = unindexed_memories(store, query.sessions)
     if query.include_archived or others:
         from smp_memory.search.archive_search import search_with_archives  # a door: rare, and it unpacks archives
 
@@ -98,7 +100,7 @@ def search(scope: Scope, query: Query) -> Hits:
     else:
         hits = search_live(scope, query)
     if query.sessions is None and not query.include_archived:
-        hits.archived_not_searched = store.archived_count()
+        hits.archived_not_searched = sum(each.has_memories for each in store.sessions(ARCHIVED))
     hits.min_relevance = scope.config["recall.min_relevance"]
     if scope.opened is not None:
         hits.warnings += scope.opened.take_warnings()

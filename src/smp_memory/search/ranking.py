@@ -1,6 +1,6 @@
 """Rank candidates: score, relevance, priority and sort order of the memories that a query found. Pure.
 
-The score itself is in `smp_memory.search.scoring`, decay in `smp_memory.decay`, the probability that a memory answers in
+The score itself is in `smp_memory.search.scoring`, decay in `smp_memory.model.decay`, the probability that a memory answers in
 `smp_memory.search.relevance`. This module puts them together for the candidates of one query.
 """
 
@@ -10,7 +10,7 @@ from bisect import bisect_left
 from functools import lru_cache, partial
 from math import prod
 
-from smp_memory.decay import importance_of, inputs_of
+from smp_memory.model.decay import importance_of, inputs_of
 from smp_memory.model.types import KINDS, OVERTURNED_STATUSES
 from smp_memory.search import scoring
 from smp_memory.search.field_values import level_of
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from typing import Any
 
-    from smp_memory.decay import Inputs, Policy
     from smp_memory.model.candidates import Candidate, Candidates
+    from smp_memory.model.decay import Inputs, Policy
     from smp_memory.model.record import Record
     from smp_memory.search.field_values import Computed
     from smp_memory.search.query import Query

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from smp_memory.errors import InvalidRecord, MemoryNotFound, maps_errors
-from smp_memory.incomplete import with_unreadable
 from smp_memory.model.record import Records
 from smp_memory.model.reports import Stats
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.model.types import kind_of
+from smp_memory.observe.incomplete import with_unreadable
 from smp_memory.write.operations import id_of
 from smp_memory.write.validation import quoted
 
@@ -25,13 +25,8 @@ if TYPE_CHECKING:
 def find(files: SessionStore, id: Any) -> Record | None:
     """The memory with this id, deleted ones too; None if there never was one."""
     name = id_of(id)
-
-    def look(session_history: SessionHistory) -> Record | None:
-        history = session_history.histories.get(name)
-        return history.record(files.session) if history else None
-
-    record: Record | None = files.view(look)
-    return record
+    history = files.history([name]).histories.get(name)
+    return history.record(files.session) if history else None
 
 
 def records(
@@ -41,15 +36,9 @@ def records(
     kind = kind_of(type).name if type is not None else None
     if last is not None and not hasattr(last, "__index__"):
         raise InvalidRecord(f"last: must be a whole number, not {quoted(last)}.", field="last")
-
-    def look(session_history: SessionHistory) -> list[Record]:
-        return _selected(session_history, files.session, kind, include_deleted, last)
-
-    if kind is not None and last is not None and not include_deleted:
-        found: list[Record] = files.view_tail(kind, last, look)
-    else:
-        found = files.view(look)
-    return Records(found, files.unreadable())
+    session_history = files.history() if include_deleted else files.history(kind=kind, last=last)
+    found = _selected(session_history, files.session, kind, include_deleted, last)
+    return Records(found, session_history.unreadable)
 
 
 def _selected(
@@ -73,21 +62,17 @@ def _selected(
 def history(files: SessionStore, id: Any) -> list[dict[str, Any]] | None:
     """What happened to a memory, oldest first; None if there never was one."""
     name = id_of(id)
-    steps: list[dict[str, Any]] | None = files.view(
-        lambda session_history: session_history.histories[name].steps() if name in session_history.histories else None
-    )
-    return steps
+    history = files.history([name]).histories.get(name)
+    return history.steps() if history is not None else None
 
 
 def as_of(files: SessionStore, time: datetime | str) -> Snapshot:
     """The session as it was at a time, from the files alone."""
     until = parse(time, "time")
-
-    def look(session_history: SessionHistory) -> list[Record]:
-        records = [history.record(files.session, until) for history in session_history.histories.values()]
-        return [record for record in records if record is not None]
-
-    return Snapshot(files.session, until, files.view(look), files.unreadable())
+    session_history = files.history()
+    records = [history.record(files.session, until) for history in session_history.histories.values()]
+    found = [record for record in records if record is not None]
+    return Snapshot(files.session, until, found, session_history.unreadable)
 
 
 @maps_errors
@@ -124,19 +109,19 @@ class Snapshot:
 
 def stats(files: SessionStore) -> Stats:
     """Counts by type, bytes by file, how full it is, first and last write."""
-    figures: dict[str, Any] = files.view(_figures)
+    session_history = files.history()
     sizes = files.sizes()
     quota = files.config.quota_bytes
     total = sum(sizes.values())
     return Stats(
         {
             "session": files.session,
-            **figures,
+            **_figures(session_history),
             "bytes": total,
             "files": sizes,
             "quota_bytes": quota,
             "utilisation": round(total / quota, 4),
-            "problems": len(files.unreadable()),
+            "problems": len(session_history.unreadable),
         }
     )
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from smp_memory.decay import inputs_of
 from smp_memory.errors import InvalidQuery, InvalidRecord, MemoryNotFound, SessionArchived, SessionNotFound
-from smp_memory.incomplete import with_unreadable
 from smp_memory.model import ids
 from smp_memory.model.candidates import LATEST, PROBLEMS, CandidateRequest
+from smp_memory.model.decay import inputs_of
 from smp_memory.model.hits import Hits, Related
+from smp_memory.observe.incomplete import with_unreadable
 from smp_memory.search.path import check, search, search_index
 from smp_memory.search.query import LIMIT, Query
 from smp_memory.search.records import find

@@ -11,7 +11,7 @@ a relevance from 0.5 to 0.6, 61 % answered in the projects of `benchmarks/recall
     rivals     how many other candidates match almost as well
     in_time    the query names the time when the memory was written
     only_asks  the memory is a turn that only asks
-    request    the query is no question; a preference or a standing wish is worth more then
+    request    the query is no question; a preference or a standing instruction is worth more then
 
 The weight of a term is its surprise in the store, mixed with how common it is in ordinary text (`word_frequencies`): in a store
 of sixty memories `time` and `page` are as rare as `idempotency`. Words that frame a question (`how many`, `wrong`, `thanks`) weigh
@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from math import exp, log, log1p
 
+from smp_memory.model.standing_instructions import instructions_in
 from smp_memory.model.types import KINDS
-from smp_memory.model.wishes import wish_in
 from smp_memory.text.memory_text import text_of
 from smp_memory.text.names import names_in
 from smp_memory.text.spelling import MORE_THAN_ONE, distance, is_correctable
@@ -175,7 +175,9 @@ def _only_asks(record: Record) -> bool:
 def _is_wish(record: Record) -> bool:
     """Whether it is a preference, or a turn of a user that tells one."""
     kind = KINDS[record.type]
-    return kind.is_named_by_key or (kind.is_turn and record.given.get("role") == "user" and wish_in(record.text) != "")
+    return kind.is_named_by_key or (
+        kind.is_turn and record.given.get("role") == "user" and instructions_in(record.text) != ""
+    )
 
 
 def _body(record: Record) -> str:

@@ -1,6 +1,6 @@
-"""What holds now: successors before what they supersede, and the hits that hold.
+"""Current memories: successors before what they supersede, and the hits that are still valid.
 
-Every way to read uses these rules (docs/adr/0026-what-holds-now.md):
+Every way to read uses these rules (docs/adr/0026-validity-and-succession.md):
 
     not valid    `valid_from` or `valid_until` says that it does not hold at the time of the query: no candidate at all, unless the
                  query has `include_expired` (`CandidateRequest.valid_at`)
@@ -8,14 +8,13 @@ Every way to read uses these rules (docs/adr/0026-what-holds-now.md):
     settled      its status says that nothing is left to do, or that it was overturned: less relevant than what is open
     outdated     a newer memory says the same with another value: it comes behind the newer one
 
-`holding` is for what reaches a prompt: it keeps hits that are none of these.
+`current_hits` is for what reaches a prompt: it keeps hits that are none of these.
 """
 
 from __future__ import annotations
 
-from smp_memory.model.succession import last_successors
-from smp_memory.policies.currency import outdated
-from smp_memory.policies.statuses import is_settled, status_of
+from smp_memory.model.statuses import is_settled, last_successors, status_of
+from smp_memory.search.outdated import outdated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def newer_first(hits: list[Hit]) -> list[Hit]:
     return list(found.values())
 
 
-def holding(
+def current_hits(
     hits: Iterable[Hit],
     allows: Callable[[str], bool] | None = None,
     left_out: Callable[[Hit, str, str], None] | None = None,

@@ -23,7 +23,6 @@ import os
 from collections import Counter
 from typing import Any, NamedTuple
 
-from smp_memory import incomplete
 from smp_memory.errors import (
     LayoutMismatch,
     SessionCorrupt,
@@ -42,52 +41,46 @@ from smp_memory.files.layouts.layout import OVERVIEWS, PRIVATE
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.files.reader import SessionReader
 from smp_memory.model.clone_merge import in_order
+from smp_memory.model.history import COLD
 from smp_memory.model.reports import Problem
-from smp_memory.model.session_info import SessionInfo
-from smp_memory.model.storage_reports import ArchivedSession
+from smp_memory.model.storage_reports import SessionHead
 from smp_memory.model.times import to_text
+from smp_memory.observe import incomplete
 from smp_memory.store import archive_names
 from smp_memory.store.archive_index import ArchiveIndex
-from smp_memory.store.cold_storage import cold_history
+from smp_memory.store.archive_names import layout_in, layout_of, names_below
 from smp_memory.store.convert import contents_of
-from smp_memory.store.file_store import FileStore
-from smp_memory.store.layout_detection import layout_in, layout_of, names_below
 from smp_memory.store.session_metadata import read_info
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from smp_memory.files.layouts.layout import Layout
-    from smp_memory.model.record import Record
-    from smp_memory.store.file_session import FileSession
-
-    Summary = Callable[[list[Record], SessionInfo | None, dict[str, Any]], dict[str, Any]]
-
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from smp_memory.files.archive_format import ArchiveLimits
+    from smp_memory.files.layouts.layout import Layout
     from smp_memory.model.entry import Entry
+    from smp_memory.model.record import Record
+    from smp_memory.model.session_info import SessionInfo
+    from smp_memory.store.file_session import FileSession
+    from smp_memory.store.file_store import FileStore
+    from smp_memory.store.port import Note
 
 
-_EARLIER = 20  # summaries left by compaction that are quoted in the archive's summary
-
-
-def archive_session(store: FileStore, session: str, summary: Summary) -> ArchivedSession:
-    """Archive a session; `summary` builds the summary from its records, its metadata and figures."""
+def archive_session(store: FileStore, session: str, note: Note) -> SessionHead:
+    """Archive a session; `note` makes its summary."""
     archives = ArchiveIndex(store)
     with archives.locked(session, "archiving a session"):
         if archives.is_archived(session):
             raise SessionExists(f"Session {session} is archived already.", session=session)
         files = store.session(session)
-        files.run_locked("archiving", lambda: _pack_and_remove(archives, files, summary))
+        files.run_locked("archiving", lambda: _pack_and_remove(archives, files, note))
         archives.recover(session)
     return archives.archived_session(session)
 
 
-def _pack_and_remove(archives: ArchiveIndex, files: FileSession, summary: Summary) -> None:
+def _pack_and_remove(archives: ArchiveIndex, files: FileSession, note: Note) -> None:
     session, disk = files.session, archives.disk
-    fields = build_summary(files, summary)
+    fields = with_manifest(files, note(archives.store.sessions(id=session)[0], content_of(files)[0]))
     pair = archives.pairs(session)[0]
     archives.remove_summary(pair.summary)
     disk.make_folder(os.path.dirname(pair.archive))
@@ -101,37 +94,13 @@ def _pack_and_remove(archives: ArchiveIndex, files: FileSession, summary: Summar
     incomplete.report(named)  # by archive and member, because the files are gone
 
 
-def build_summary(files: FileSession, summary: Summary) -> dict[str, Any]:
-    reader = files.reader
-    with reader.mutex:
-        session_history = reader.catch_up()
-        records = [
-            record
-            for history in session_history.histories.values()
-            if (record := history.record(files.session)) is not None
-        ]
-    try:
-        info: SessionInfo | None = files.info()
-    except SessionCorrupt:  # the summary is made without it
-        info = None
-    size = sum(files.sizes().values())
-    figures = {
-        "layout": files.store.layout.name,
-        "memories": sum(1 for record in records if not record.deleted),
-        "deleted_memories": sum(1 for record in records if record.deleted),
-        "original_size_bytes": size,
-        "earlier_conversation": [record.text for record in records if record.type == "summary" and not record.deleted][
-            -_EARLIER:
-        ],
-    }
-    return {**summary(records, info, figures), **_manifest(files, info, records, size)}
-
-
-def _manifest(files: FileSession, info: SessionInfo | None, records: list[Record], size: int) -> dict[str, Any]:
-    """The fields that the manifest of an archive has in design 001; empty in other layouts."""
-    if info is None or files.store.layout.name != "jsonl":
-        return {}
-    fields = json.loads(files.store.layout.encode_info(info))
+def with_manifest(files: FileSession, summary: dict[str, Any]) -> dict[str, Any]:
+    """A summary with the layout and, in the layout jsonl, the fields that the manifest of an archive has in design 001."""
+    layout, summary = files.store.layout, {**summary, "layout": files.store.layout.name}
+    records, info, size = content_of(files)
+    if info is None or layout.name != "jsonl":
+        return summary
+    fields = json.loads(layout.encode_info(info))
     fields.pop("smp")
     counts = Counter(record.type for record in records if not record.deleted)
     updated = max((to_text(record.updated) for record in records), default=info.created_text)
@@ -143,7 +112,18 @@ def _manifest(files: FileSession, info: SessionInfo | None, records: list[Record
         "size_bytes": size,
         "last_accessed": max([updated, *uses]),
     }
-    return {**fields, "updated_at": updated, "statistics": statistics, "version": "1.0"}
+    return {**summary, **fields, "updated_at": updated, "statistics": statistics, "version": "1.0"}
+
+
+def content_of(files: FileSession) -> tuple[list[Record], SessionInfo | None, int]:
+    """The records of a session, its metadata if that can be read, and its size."""
+    with files.reader.mutex:
+        histories = [each.record(files.session) for each in files.reader.catch_up().histories.values()]
+    try:
+        info: SessionInfo | None = files.info()
+    except SessionCorrupt:
+        info = None
+    return [record for record in histories if record is not None], info, sum(files.sizes().values())
 
 
 def session_files(files: FileSession) -> Iterator[tuple[str, str]]:
@@ -154,10 +134,13 @@ def session_files(files: FileSession) -> Iterator[tuple[str, str]]:
         return
     for name in layout.files(disk, reader.folder, files.session):
         yield name, os.path.join(reader.folder, name)
+    cold = layout.cold_file(files.session)
+    if disk.exists(os.path.join(reader.folder, cold)):
+        yield cold, os.path.join(reader.folder, cold)
     yield from archive.files_below(disk, reader.private, f"{PRIVATE}/")
 
 
-def restore_session(store: FileStore, session: str) -> None:
+def restore_session(store: FileStore, session: str) -> SessionHead:
     """Restore an archived session. Does nothing if it is live already."""
     archives = ArchiveIndex(store)
     with archives.locked(session, "restoring a session"):
@@ -170,7 +153,7 @@ def restore_session(store: FileStore, session: str) -> None:
                 path=archives.kept[session],
             )
         if archives.is_live(session):
-            return
+            return store.sessions(id=session)[0]
         if not archives.is_archived(session):
             summary = archive_names.foreign_summary(archives.disk, store.root, session)
             why = f" Another program left only a summary of it, {summary}." if summary else ""
@@ -186,6 +169,7 @@ def restore_session(store: FileStore, session: str) -> None:
         archives.move_in(in_store_layout(archives, staged, layout, session), session)
         archives.remove_archive(pair)
         archives.recover(session)
+        return store.sessions(id=session)[0]
 
 
 def in_store_layout(archives: ArchiveIndex, folder: str, layout: Layout, session: str) -> str:
@@ -219,6 +203,9 @@ def in_store_layout(archives: ArchiveIndex, folder: str, layout: Layout, session
     disk.remove_tree(made)
     for name, data in contents_of(target, session, entries, info).items():
         _write_new(disk, os.path.join(made, name), data)
+    cold = os.path.join(folder, layout.cold_file(session))
+    if disk.exists(cold):
+        _write_new(disk, os.path.join(made, target.cold_file(session)), disk.read(cold))
     for name, path in _private_files(disk, os.path.join(folder, PRIVATE)):
         _write_new(disk, os.path.join(made, PRIVATE, name), disk.read(path))
     for name in foreign:
@@ -232,7 +219,7 @@ def _foreign_files(disk: Disk, layout: Layout, folder: str, session: str) -> lis
         name
         for name in names_below(disk, folder)
         if name.partition("/")[0] not in (PRIVATE, OVERVIEWS)
-        and name != layout.info_file
+        and name not in (layout.info_file, layout.cold_file(session))
         and not layout.is_session_file(name, session)
         and not name.endswith(TEMPORARY)
     ]
@@ -340,7 +327,7 @@ class _MemoryTarget:
 
 
 def _in_ram(store: FileStore, layout: Layout, session: str, files: Iterable[tuple[str, bytes]]) -> FileSession:
-    copy = FileStore(_ROOT, layout, MemorySystem(), store.config, lambda session, used, new, quota: None)
+    copy = type(store)(_ROOT, layout, MemorySystem(), store.config, lambda session, used, new, quota: None)
     folder, private = layout.folder(_ROOT, session), layout.private(_ROOT, session)
     Disk(copy.disk.system).make_folder(private)
     for name, data in files:
@@ -403,25 +390,24 @@ def _archives_of(session: FileSession) -> list[str]:
 
 def _entries(session: FileSession) -> dict[str, str]:
     """All entries of a session and its cold segment: content key to memory id."""
-    live: list[Entry] = session.view(
-        lambda session_history: [entry for history in session_history.histories.values() for entry in history.entries]
-    )
-    cold = [entry for history in cold_history(session).histories.values() for entry in history.entries]
-    return {_key(entry): entry.id for entry in (*live, *cold)}
+    histories = [*session.history().histories.values(), *session.history(segment=COLD).histories.values()]
+    return {_key(entry): entry.id for history in histories for entry in history.entries}
 
 
 def _key(entry: Entry) -> str:
     return to_json([entry.op, entry.type, entry.id, entry.at, entry.data])
 
 
-def holds_private_files(store: FileStore, archive: str, private: str) -> bool:
-    """Whether an archive has all files of a session's private folder, byte for byte, except locks."""
+def holds_files(store: FileStore, archive: str, path: str, inside: str) -> bool:
+    """Whether an archive has a file, or all files of a folder except locks, byte for byte under this name."""
     try:
         archived = archived_files(store, archive)
     except SMPError:
         return False
+    if not store.disk.is_folder(path):
+        return archived.get(inside) == store.disk.read(path)
     return all(
-        archived.get(f"{PRIVATE}/{name}") == store.disk.read(os.path.join(private, name))
-        for name in names_below(store.disk, private)
+        archived.get(f"{inside}/{name}") == store.disk.read(os.path.join(path, name))
+        for name in names_below(store.disk, path)
         if name not in EXCLUDED
     )

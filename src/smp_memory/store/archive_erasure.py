@@ -2,7 +2,7 @@
 
 The session is copied to RAM, changed there, and written back. An archive is packed beside the old one, read back and
 compared, and renamed onto it; then the summary beside it is rewritten. Of a deleted session, the changed files are replaced one
-after the other. A purge follows `policies.purge`: two checks at least a day apart.
+after the other. A purge follows `lifecycle.purge`: two checks at least a day apart.
 
 Guarantees: a crash leaves the old archive or the new one, and of a deleted session each file old or new; the next process that opens
 the store repeats an erasure that was interrupted (`erasing.json`). An archive of another program, or one that cannot be read, is not
@@ -16,37 +16,35 @@ import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.config import REMOVE
+from smp_memory.config.settings import REMOVE
 from smp_memory.errors import SMPError
 from smp_memory.files import archive
 from smp_memory.files.disk import TEMPORARY
+from smp_memory.lifecycle.purge import PurgeNotes, purge_due, write_audit_record
+from smp_memory.lifecycle.summaries import session_summary
 from smp_memory.model.deletions import Purged
 from smp_memory.model.times import to_text
-from smp_memory.policies.purge import purge_due
-from smp_memory.policies.summaries import archive_summary
-from smp_memory.store import trash
 from smp_memory.store.archive import (
-    build_summary,
+    content_of,
     copy_of_archive,
     copy_of_folder,
     files_in,
     session_files,
+    with_manifest,
 )
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.archive_names import is_own_summary
-from smp_memory.store.session_erasure import erase_in
+from smp_memory.store.session_edits import erase_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from smp_memory.model.record import Record
-    from smp_memory.model.session_info import SessionInfo
-    from smp_memory.model.storage_reports import ArchivedSession
-    from smp_memory.policies.clock_trust import Evidence
+    from smp_memory.lifecycle.clock_trust import Evidence
+    from smp_memory.model.storage_reports import SessionHead
     from smp_memory.store.archive import SessionCopy
     from smp_memory.store.file_store import FileStore
-    from smp_memory.store.session_erasure import ErasedEntries
+    from smp_memory.store.session_edits import ErasedEntries
 
 
 def copy_of(archives: ArchiveIndex, session: str) -> SessionCopy:
@@ -75,14 +73,14 @@ def erase_in_archive(archives: ArchiveIndex, session: str, ids: list[str]) -> tu
     return erased, _replace_files(archives, copy, archives.content_path(deleted.path))
 
 
-def _last(archives: ArchiveIndex, session: str) -> ArchivedSession:
+def _last(archives: ArchiveIndex, session: str) -> SessionHead:
     found = archives.deleted(session)
     if not found:
         raise archives.store.session_not_found(session)
     return found[-1]
 
 
-def _deleted_copy(archives: ArchiveIndex, deleted: ArchivedSession) -> SessionCopy:
+def _deleted_copy(archives: ArchiveIndex, deleted: SessionHead) -> SessionCopy:
     inside = archives.trash_archive_path(deleted.path)
     if archives.disk.exists(inside):
         return copy_of_archive(archives.store, inside, deleted.session)
@@ -93,11 +91,9 @@ def _deleted_copy(archives: ArchiveIndex, deleted: ArchivedSession) -> SessionCo
 def pack_again(archives: ArchiveIndex, copy: SessionCopy, path: str) -> dict[str, Any]:
     """Replace an archive by a changed copy of it. Returns the new summary, with the old time and reason."""
     old, ram = copy.summary, copy.files.store.disk
-
-    def summary(records: list[Record], info: SessionInfo | None, figures: dict[str, Any]) -> dict[str, Any]:
-        return archive_summary(records, info, archived=old.get("archived"), reason=old.get("reason"), figures=figures)
-
-    fields = build_summary(copy.files, summary)
+    records, info, size = content_of(copy.files)
+    summary = session_summary(records, info, size, archived=old.get("archived"), reason=old.get("reason"))
+    fields = with_manifest(copy.files, summary)
     archive.pack_files(archives.disk, dict(session_files(copy.files)), path, fields, replace=True, source=ram)
     return fields
 
@@ -139,7 +135,9 @@ def purge_archives(
     """Check each archive that may hold deleted memories; `kept` replaces the session's `lifecycle.purge_days`."""
     archives = ArchiveIndex(store)
     for each in archives.archived():
-        if each.metadata and not (is_own_summary(each.metadata) and each.metadata.get(TRASH) != 0):
+        if not each.has_memories or (
+            each.metadata and not (is_own_summary(each.metadata) and each.metadata.get(TRASH) != 0)
+        ):
             continue
         try:
             with archives.locked(each.session, "purging"):
@@ -172,19 +170,16 @@ def _purge_archive(
     config = files.config
     if automatic and not (config["lifecycle.auto_purge"] and config.allows(REMOVE)):
         return Purged()
-    files.state = store.state
+    notes = PurgeNotes(store.state, session)
     time_kept = timedelta(days=config["lifecycle.purge_days"]) if kept is None else kept
-    done = purge_due(files, now, time_kept, evidence, lambda names: False)
+    done = purge_due(files, notes, now, time_kept, evidence)
     if done.ids:
         archives.write_summary(beside, pack_again(archives, copy, path), path)
-    purged = trash.purged_ids(files)
-    if purged and store.audit.note("purge", at=to_text(now), by=by, session=session, ids=purged):
-        trash.PurgeNotes(store.state, session).audited(purged)
+    write_audit_record(
+        files, notes, lambda ids: store.audit.note("purge", at=to_text(now), by=by, session=session, ids=ids)
+    )
     return done
 
 
 def _trash_count(copy: SessionCopy) -> int:
-    count: int = copy.files.view(
-        lambda session_history: sum(history.deletion is not None for history in session_history.histories.values())
-    )
-    return count
+    return sum(history.deletion is not None for history in copy.files.history().histories.values())

@@ -21,25 +21,23 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from smp_memory import event_log
 from smp_memory.errors import (
     DurabilityUnknown,
-    SessionArchived,
     SessionCorrupt,
-    SessionNotFound,
     SMPError,
     StorageCorrupt,
     done_before_failure,
     from_os_error,
 )
 from smp_memory.files.disk import TEMPORARY, identity
-from smp_memory.files.layouts import NAMES
-from smp_memory.files.layouts.layout import ARCHIVED, PRIVATE
+from smp_memory.files.layouts import NAMES, layout_named
+from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.files.lock import SessionLock
 from smp_memory.model import ids
-from smp_memory.model.storage_reports import DELETED, ArchivedSession
+from smp_memory.model.storage_reports import ARCHIVED, DELETED, SessionHead
+from smp_memory.observe import event_log
 from smp_memory.store import archive_names
-from smp_memory.store.layout_detection import layout_in, names_below
+from smp_memory.store.archive_names import layout_in, names_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,33 +88,46 @@ class ArchiveIndex:
 
     # -- listing
 
-    def archived(self) -> list[ArchivedSession]:
-        """The archived sessions, by id."""
-        return [self.archived_session(name) for name in self.archived_ids()]
-
-    def archived_ids(self) -> list[str]:
-        live = set(self.store.session_ids())
-        return [name for name in archive_names.archived_names(self.disk, self.store.root) if name not in live]
-
-    def summarised(self) -> list[ArchivedSession]:
-        """Sessions of which another program left only a summary: size 0, no version, and the path of the summary."""
-        found = archive_names.foreign_summaries(self.disk, self.store.root)
-        return [self.archived_session(name, path) for name, path in found.items() if not self.is_live(name)]
-
-    def archived_session(self, session: str, only_summary: str = "") -> ArchivedSession:
-        """One archived session. Another process may have restored it already; then its size is 0."""
-        path, summary = (only_summary, only_summary) if only_summary else self.pair(session)
-        fields = archive_names.read(self.disk, summary)
-        found = None if only_summary else self.disk.stat(path)
-        size = found.st_size if found else 0
-        inner = next((value for value in fields.values() if isinstance(value, dict) and "archived_at" in value), fields)
-        when = archive_names.moment_of(fields.get("archived") or inner.get("archived_at"))
-        version = identity(found) if found else None
-        return ArchivedSession(
-            session, ARCHIVED, when, archive_names.text_of(inner.get("reason")), path, size, fields, version=version
+    def archived(self, session: str | None = None) -> list[SessionHead]:
+        """The archived sessions, or that of this name, by id. Of some, another program left only a summary."""
+        if session is None:
+            listing = self.store.archive_listing
+            if listing is None:
+                listing = archive_names.ArchiveListing(self.disk, self.store.root, self.store.layout.sessions)
+                self.store.archive_listing = listing
+            archives, summaries = listing.read(self.store.session_ids)
+        elif self.is_live(session):
+            return []
+        else:
+            found = archive_names.foreign_summary(self.disk, self.store.root, session)
+            archives = [session] if self.disk.exists(self.archive_path(session)) else []
+            summaries = {session: found} if found and not archives else {}
+        return sorted(
+            [*map(self.archived_session, archives), *(self._summarised(*each) for each in summaries.items())],
+            key=lambda each: each.session,
         )
 
-    def deleted(self, session: str | None = None) -> list[ArchivedSession]:
+    def archived_session(self, session: str) -> SessionHead:
+        return SessionHead(session, ARCHIVED, self.archive_path(session), self._read_archived)
+
+    def _summarised(self, session: str, path: str) -> SessionHead:
+        return SessionHead(session, ARCHIVED, path, self._read_archived, has_memories=False, bytes=0, version=None)
+
+    def _read_archived(self, head: SessionHead, name: str) -> Any:
+        """Read an archive's size or its summary. Another process may have restored it already; then its size is 0."""
+        if name in ("version", "bytes"):
+            found = self.disk.stat(head.path)
+            head.version, head.bytes = (identity(found), found.st_size) if found else (None, 0)
+        else:
+            summary = self.pair(head.session).summary if head.has_memories else head.path
+            head.metadata = fields = archive_names.read(self.disk, summary)
+            nested = (value for value in fields.values() if isinstance(value, dict) and "archived_at" in value)
+            inner = next(nested, fields)
+            head.when = archive_names.moment_of(fields.get("archived") or inner.get("archived_at"))
+            head.reason = archive_names.text_of(inner.get("reason"))
+        return getattr(head, name)
+
+    def deleted(self, session: str | None = None) -> list[SessionHead]:
         """The deleted sessions, or those of this name, in the order of deletion."""
         return sorted(
             (each for folder in self.trash_folders(session) if (each := self._deleted(folder)) is not None),
@@ -128,7 +139,7 @@ class ArchiveIndex:
         paths = [os.path.join(folder, CONTENT), *self._converted_paths(folder)]
         return next((path for path in paths if self._content_layout(path) is not None), paths[0])
 
-    def content_layout(self, deleted: ArchivedSession) -> Layout:
+    def content_layout(self, deleted: SessionHead) -> Layout:
         """The layout of these files. Raises `SessionCorrupt` if they are not those of a session."""
         path = self.content_path(deleted.path)
         layout = self._content_layout(path, deleted.metadata.get("layout"))
@@ -156,16 +167,15 @@ class ArchiveIndex:
         names = [name for name in self.disk.folders(self.trash) if ids.is_valid(name.partition(".")[0])]
         return [os.path.join(self.trash, name) for name in names if session in (None, name.partition(".")[0])]
 
-    def _deleted(self, folder: str) -> ArchivedSession | None:
+    def _deleted(self, folder: str) -> SessionHead | None:
         """The deleted session in a trash folder; None if its files were not moved there, because the deletion was interrupted."""
         session = os.path.basename(folder).partition(".")[0]
         record = self.read_record(folder)
         if not self._has_content(folder, bool(record)) and not self.disk.exists(self.trash_archive_path(folder)):
             return None
         when, reason = archive_names.moment_of(record.get("deleted_at")), archive_names.text_of(record.get("reason"))
-        return ArchivedSession(
-            session, DELETED, when, reason, folder, archive_names.count_of(record.get("bytes")), record
-        )
+        size = archive_names.count_of(record.get("bytes"))
+        return SessionHead(session, DELETED, folder, when=when, reason=reason, bytes=size, metadata=record)
 
     def _has_content(self, folder: str, has_record: bool) -> bool:
         """Whether a trash folder has the files of a session, or what its record says is one. An undelete reports what is wrong."""
@@ -234,7 +244,7 @@ class ArchiveIndex:
             lock.acquire(store.config.lock_timeout_seconds if timeout_seconds is None else timeout_seconds)
             lock.sign(operation)
             try:
-                self._complete_conversion()
+                store.complete_conversion()  # files must be moved in the layout that is in force
                 store.check_current()
                 yield
             finally:
@@ -244,15 +254,6 @@ class ArchiveIndex:
             raise
         except OSError as error:
             raise from_os_error(error, store.root, operation) from error
-
-    def _complete_conversion(self) -> None:
-        """Finish a conversion that died while this store was open: files must be moved in the layout that is in force."""
-        from smp_memory.store.file_store import has_unfinished_conversion
-
-        if has_unfinished_conversion(self.disk, self.store.root):
-            from smp_memory.store.convert import complete
-
-            complete(self.disk, self.store.root)
 
     def recover(self, session: str) -> None:
         """Remove what interrupted steps left behind, and complete those that moved only some of a session's files."""
@@ -268,7 +269,7 @@ class ArchiveIndex:
                 self.remove(folder)  # a record whose session was never moved here
         for pair in self.pairs(session):
             self._recover_archive(session, pair)
-        self._recover_private(session)
+        self._recover_beside(session)
 
     def _is_unfinished_deletion(self, folder: str) -> bool:
         """Whether the folder holds nothing but a record of SMP, maybe that of single memories. Files of other programs stay."""
@@ -309,9 +310,7 @@ class ArchiveIndex:
 
     def _resolve_live_archive(self, session: str, pair: ArchivePaths) -> None:
         """Remove the archive of a live session, or keep it under another name if it holds entries that the session lacks."""
-        from smp_memory.store.archive import holds_all_of_archive
-
-        if holds_all_of_archive(self.store, pair.archive, session):
+        if self.store.holds_all_of_archive(pair.archive, session):
             self.remove_archive(pair)
             return
         kept = self.rename_as_kept(pair.archive)
@@ -349,26 +348,36 @@ class ArchiveIndex:
         if self.disk.exists(os.path.dirname(path)):
             self.disk.sync_folder(os.path.dirname(path))
 
-    def _recover_private(self, session: str) -> None:
-        """Move or remove a private folder that was left behind, in layouts where it is moved after the session's file."""
-        store = self.store
-        if store.layout.info_file or self.is_live(session):
-            return
-        private = store.layout.private(store.root, session)
-        if not self.disk.exists(private):
-            return
-        last = next(reversed(self.deleted(session)), None)
-        content = self.content_path(last.path) if last is not None else ""
-        inside = os.path.join(content, PRIVATE)
-        if content and self.disk.exists(content) and not self.disk.exists(inside):
-            self.move(private, inside)
-        elif self.disk.exists(self.archive_path(session)):
-            from smp_memory.store.archive import holds_private_files
+    def _recover_beside(self, session: str) -> None:
+        """Move or remove a private folder and a cold segment that were left behind, in layouts where they are moved after the session's file.
 
-            if holds_private_files(self.store, self.archive_path(session), private):
-                self.remove(private)
-            else:
-                self.rename_as_kept(private)
+        A cold segment also if the store has another layout by now.
+        """
+        if self.is_live(session):
+            return
+        cold = layout_named("single").cold_file(session)
+        has_folders = bool(self.store.layout.info_file)
+        left = {cold: os.path.join(self.store.root, cold)} if has_folders else self._beside(session)
+        for name, path in left.items():
+            if not self.disk.exists(path):
+                continue
+            last = next(reversed(self.deleted(session)), None)
+            content = self.content_path(last.path) if last is not None else ""
+            inside = os.path.join(content, name)
+            belongs = self.disk.exists(os.path.join(content, f"{session}.jsonl")) if has_folders else True
+            if content and belongs and self.disk.exists(content) and not self.disk.exists(inside):
+                self.move(path, inside)
+            elif self.disk.exists(self.archive_path(session)):
+                if self.store.archive_holds(self.archive_path(session), path, name):
+                    self.remove(path)
+                else:
+                    self.rename_as_kept(path)
+
+    def _beside(self, session: str) -> dict[str, str]:
+        """The private folder and the cold segment of a session without a folder of its own: by name inside an archive, the path."""
+        layout, root = self.store.layout, self.store.root
+        cold = layout.cold_file(session)
+        return {cold: os.path.join(layout.folder(root, session), cold), PRIVATE: layout.private(root, session)}
 
     def move_in(self, prepared: str, session: str) -> None:
         """Move a folder with a session's files to where live sessions are. The last rename decides."""
@@ -378,16 +387,26 @@ class ArchiveIndex:
             self.disk.make_folder(os.path.dirname(target))
             # A process that still has the session open expects its lock in this folder.
             self.disk.make_folder(os.path.join(prepared, PRIVATE))
+            self._clear(target)
             self.move(prepared, target)
             return
-        private = store.layout.private(store.root, session)
-        if self.disk.exists(os.path.join(prepared, PRIVATE)):
-            self.disk.remove_tree(private)
-            self.move(os.path.join(prepared, PRIVATE), private)
-        else:
-            self.disk.make_folder(private)
+        for name, path in self._beside(session).items():
+            if self.disk.exists(os.path.join(prepared, name)):
+                self.disk.remove_tree(path)
+                self.move(os.path.join(prepared, name), path)
+        self.disk.make_folder(store.layout.private(store.root, session))
         for name in store.layout.files(self.disk, prepared, session):
             self.move(os.path.join(prepared, name), os.path.join(target, name))
+
+    def _clear(self, folder: str) -> None:
+        """Make room for a session where a conversion left files of this layout's folder: those of other programs are kept beside it."""
+        left = list(names_below(self.disk, folder)) if self.disk.is_folder(folder) else []
+        if not left or any(name.startswith(f"{PRIVATE}/") for name in left):
+            return
+        if {name for name, _ in self.store.layout.first_files}.issuperset(left):
+            self.remove(folder)
+        else:
+            self.rename_as_kept(folder)
 
     def move_out(self, session: str, target: str) -> None:
         """Move a session's files into a new folder. The first rename decides."""
@@ -399,7 +418,9 @@ class ArchiveIndex:
         folder = store.layout.folder(store.root, session)
         for name in store.layout.files(self.disk, folder, session):
             self.move(os.path.join(folder, name), os.path.join(target, name))
-        self.move(store.layout.private(store.root, session), os.path.join(target, PRIVATE))
+        for name, path in self._beside(session).items():
+            if self.disk.exists(path):
+                self.move(path, os.path.join(target, name))
 
     def move(self, source: str, target: str) -> None:
         """Rename and fsync both folders."""
@@ -436,23 +457,3 @@ class ArchiveIndex:
         found = self.disk.stat(archive)
         when = {"archived_at": summary["archived"]} if summary.get("archived") else {}
         self.write(path, {**summary, **when, "compressed_size_bytes": found.st_size if found else 0})
-
-
-def missing_session_error(store: FileStore, session: str) -> SMPError:
-    """The error for a session that is not live: archived, deleted or unknown, and what to do."""
-    archives = ArchiveIndex(store)
-    if archives.disk.exists(archives.archive_path(session)):
-        return SessionArchived(
-            f"Session {session} is archived. `smp session restore {session}` or memory.session({session!r}) restores it.",
-            session=session,
-            path=archives.archive_path(session),
-        )
-    deleted = archives.deleted(session)
-    hint = f"It was deleted; `smp session restore {session}` restores it." if deleted else ""
-    if not deleted and (summary := archive_names.foreign_summary(store.disk, store.root, session)):
-        hint = f"Another program left a summary of it, {summary}; the memories themselves are not there."
-    return SessionNotFound(
-        f"No session {session} in {store.root}. {hint or f'`smp session list` lists the sessions, `smp session new {session}` starts a new one.'}",
-        session=session,
-        path=store.root,
-    )

@@ -14,9 +14,9 @@ from __future__ import annotations
 import json
 import os
 
-from smp_memory.config import WRITE
-from smp_memory.config_file import read_settings
-from smp_memory.config_source import CONVERTING
+from smp_memory.config.config_file import read_settings
+from smp_memory.config.settings import WRITE
+from smp_memory.config.sources import CONVERTING
 from smp_memory.errors import (
     InvalidConfig,
     SessionCorrupt,
@@ -27,10 +27,17 @@ from smp_memory.errors import (
     done_before_failure,
     from_os_error,
 )
-from smp_memory.files.cold_segment import FILE as COLD
 from smp_memory.files.journal import Journal, Plan
-from smp_memory.files.layouts import layout_named
-from smp_memory.files.layouts.layout import CONFIG_FILE, OVERVIEW_FILES, OVERVIEWS, PRIVATE, QUARANTINE, STAGING
+from smp_memory.files.layouts import JOURNAL, layout_named
+from smp_memory.files.layouts.layout import (
+    CONFIG_FILE,
+    OVERVIEW_FILES,
+    OVERVIEWS,
+    OVERVIEWS_IGNORED,
+    PRIVATE,
+    QUARANTINE,
+    STAGING,
+)
 from smp_memory.files.lock import SessionLock
 from smp_memory.files.plan_review import LOCK_FILES, review_conversion
 from smp_memory.files.reader import SessionReader
@@ -38,7 +45,6 @@ from smp_memory.model.clone_merge import in_order
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.session_info import FORMAT, SessionInfo
 from smp_memory.store import foreign_files
-from smp_memory.store.file_store import JOURNAL, FileStore
 from smp_memory.store.session_creation import check_written, encode_session
 
 TYPE_CHECKING = False
@@ -50,6 +56,7 @@ if TYPE_CHECKING:
     from smp_memory.files.layouts.layout import Layout
     from smp_memory.model.entry import Entry
     from smp_memory.model.storage_reports import UnreadSession
+    from smp_memory.store.file_store import FileStore
 
 
 _NOT_WRITABLE = (StorageFull, StorageReadOnly)
@@ -307,21 +314,36 @@ def _plan_removals(store: FileStore, old: Layout, target: Layout, session: str, 
     root = store.root
     kept = {name for _, name in plan.moves}
     names = [*files, old.info_file] if old.info_file else [*files]
-    overviews = [os.path.join(OVERVIEWS, name) for name in OVERVIEW_FILES]
+    overviews = [os.path.join(OVERVIEWS, name) for name in (*OVERVIEW_FILES, OVERVIEWS_IGNORED)]
     names += [name for name in overviews if store.disk.exists(os.path.join(old.folder(root, session), name))]
     for name in names:
         relative = os.path.relpath(os.path.join(old.folder(root, session), name), root)
         if relative not in kept:
             plan.removes.append(relative)
+    _plan_move(
+        store,
+        old.folder(root, session),
+        old.cold_file(session),
+        target.folder(root, session),
+        target.cold_file(session),
+        plan,
+    )
     source, destination = old.private(root, session), target.private(root, session)
     if source != destination:
         names = store.disk.names(source)
-        moved = [name for name in names if name == QUARANTINE or name.startswith(COLD)]  # also damaged cold segments
+        moved = [name for name in names if name == QUARANTINE]
         if any(store.disk.exists(os.path.join(destination, name)) for name in moved):
             return  # the session has its own; the old folder stays
         old_private, new_private = os.path.relpath(source, root), os.path.relpath(destination, root)
         plan.moves += [(os.path.join(old_private, name), os.path.join(new_private, name)) for name in moved]
         plan.removes += [os.path.join(old_private, name) for name in names if name in LOCK_FILES]
+
+
+def _plan_move(store: FileStore, folder: str, name: str, new_folder: str, new_name: str, plan: Plan) -> None:
+    """Plan the move of a cold segment, which is the same in every layout; it stays if the session has one already."""
+    source, destination = os.path.join(folder, name), os.path.join(new_folder, new_name)
+    if source != destination and store.disk.exists(source) and not store.disk.exists(destination):
+        plan.moves.append((os.path.relpath(source, store.root), os.path.relpath(destination, store.root)))
 
 
 def _remove_leftovers(disk: Disk, root: str, plan: Plan) -> None:

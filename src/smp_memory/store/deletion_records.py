@@ -28,12 +28,11 @@ from datetime import timedelta
 from typing import Any
 
 from smp_memory.errors import Busy, Corrupt, StorageError
+from smp_memory.files.ownership import merged_by
 from smp_memory.model import ids
 from smp_memory.model.entry import DELETE, RESTORE
 from smp_memory.model.storage_reports import RecordedDeletion
-from smp_memory.model.times import to_moment, to_text
-from smp_memory.ownership import merged_by
-from smp_memory.policies.clock_trust import later
+from smp_memory.model.times import later, to_moment, to_text
 from smp_memory.store import archive_names
 from smp_memory.store.archive_index import ArchiveIndex
 
@@ -81,12 +80,9 @@ def recorded_deletions(session: FileSession) -> list[RecordedDeletion]:
     named = recorded_ids(record) if record else {}
     if not record or not named:
         return []
-
-    def pending(session_history: SessionHistory) -> list[str]:
-        known = session_history.histories
-        return [id for id in named if id in known and not any(e.op in (DELETE, RESTORE) for e in known[id].entries)]
-
-    by, found = archive_names.text_of(record.get("deleted_by")), session.view(pending)
+    known = session.history(named).histories
+    found = [id for id in named if id in known and not any(e.op in (DELETE, RESTORE) for e in known[id].entries)]
+    by = archive_names.text_of(record.get("deleted_by"))
     return [RecordedDeletion(id, by, archive_names.text_of(named[id])) for id in found]
 
 
@@ -98,7 +94,7 @@ def write_record(session: FileSession) -> None:
     archives = ArchiveIndex(store)
     path = record_path(store.root, session.session)
     try:
-        fields = session.view(lambda session_history: _fields(session, session_history))
+        fields = _fields(session, session.history())
         if fields is None and not store.disk.exists(path):
             return
         with archives.locked_root("recording deletions"):

@@ -1,10 +1,10 @@
 """Erase memories from every file that SMP owns, and verify that their text is gone.
 
-    under the store's lock        each session: its files in one plan (`store.session_erasure`), also archived and deleted
+    under the store's lock        each session: its files in one plan (`store.session_edits`), also archived and deleted
                                   ones, which stay so (`store.archive_erasure`)
     then, each repeatable         derived data: the index (`index.inspection.scrub`), the access log, reasons in the audit log
     then                          digests outside of the store that SMP wrote are written again
-    then                          every file is scanned for pieces of the text (`store.session_erasure`)
+    then                          every file is scanned for pieces of the text (`store.remnants`)
 
 Guarantees: each session is erased from completely or not at all. `erasing.json`, which holds ids alone, is written first: if the
 process dies, the next one that opens the store completes the rest and writes to the audit log what is gone. Other
@@ -19,21 +19,21 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from smp_memory import event_log
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SMPError
-from smp_memory.files.cold_segment import FILE as COLD
 from smp_memory.files.disk import Disk
+from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, COLD_FILE
 from smp_memory.files.system import RealSystem
+from smp_memory.files.user_state import ERASING
 from smp_memory.index.index import discard_all
 from smp_memory.index.inspection import scrub
+from smp_memory.lifecycle.purge import PurgeNotes
 from smp_memory.model.ids import check
 from smp_memory.model.storage_reports import DELETED
-from smp_memory.store import archive_erasure, session_erasure
+from smp_memory.observe import event_log
+from smp_memory.privacy.audit import AuditFile
+from smp_memory.store import archive_erasure, session_edits
 from smp_memory.store.archive_index import ArchiveIndex
-from smp_memory.store.archive_names import ARCHIVE_FOLDERS
-from smp_memory.store.file_store import ERASING
-from smp_memory.store.session_erasure import contains_any, processes_with_removed_files, scan_files, scan_folder
-from smp_memory.store.trash import PurgeNotes
+from smp_memory.store.remnants import contains_any, processes_with_removed_files, scan_files, scan_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,6 +58,10 @@ def erase(
     """
     pieces: set[bytes] = set()
     archives = ArchiveIndex(store)
+    for session, ids in targets.items():
+        session_edits.check_memories_exist(_files_of(archives, session), ids)
+    if receipt.preview:
+        return
     with archives.locked_root("erasing"):
         intend(store, targets)
         try:
@@ -85,7 +89,7 @@ def _erase_in(archives: ArchiveIndex, session: str, ids: list[str], receipt: Rec
     store = archives.store
     if archives.is_live(session):
         files = store.session(session)
-        erased = session_erasure.erase_in(files, ids)
+        erased = session_edits.erase_in(files, ids)
         paths = [os.path.normpath(os.path.join(files.reader.folder, name)) for name in erased.rewritten.names]
     else:
         erased, paths = archive_erasure.erase_in_archive(archives, session, ids)
@@ -95,11 +99,6 @@ def _erase_in(archives: ArchiveIndex, session: str, ids: list[str], receipt: Rec
     receipt.bytes_before += erased.rewritten.bytes_before
     receipt.bytes_after += erased.rewritten.bytes_after
     return erased.pieces
-
-
-def check_memories_exist(store: FileStore, session: str, ids: list[str]) -> None:
-    """Raise MemoryNotFound if the live, archived or deleted session has no trace of one of these memories."""
-    session_erasure.check_memories_exist(_files_of(ArchiveIndex(store), session), ids)
 
 
 def _files_of(archives: ArchiveIndex, session: str) -> FileSession:
@@ -141,7 +140,10 @@ def _purge_derived(store: FileStore, targets: dict[str, list[str]]) -> list[str]
             disk.replace(log, b"".join(left))  # of the same length, because the index keeps an offset into it
     if not store.disk.exists(store.audit.path):
         return []
-    done = [store.audit.forget_reasons(session, ids) for session, ids in targets.items()]
+    done = [
+        AuditFile(store.disk, os.path.dirname(store.audit.path)).forget_reasons(session, ids)
+        for session, ids in targets.items()
+    ]
     return [] if all(done) else ["the audit log was changed by another program, so the reasons in it were not removed"]
 
 
@@ -212,7 +214,7 @@ def _gone(archives: ArchiveIndex, session: str, ids: list[str]) -> list[str]:
     found = []
     for name in ids:
         try:
-            session_erasure.check_memories_exist(_files_of(archives, session), [name])
+            session_edits.check_memories_exist(_files_of(archives, session), [name])
         except MemoryNotFound:
             found.append(name)
     return found
@@ -277,7 +279,7 @@ def _memory_file_filter(store: FileStore) -> Callable[[str], bool]:
         for file in store.layout.files(store.disk, store.layout.folder(store.root, name), name)
     }
     archived = tuple(os.path.join(store.root, name) + os.sep for name in (*ARCHIVE_FOLDERS, DELETED))
-    return lambda path: path in live or path.startswith(archived) or os.path.basename(path) == COLD
+    return lambda path: path in live or path.startswith(archived) or path.endswith(COLD_FILE)
 
 
 def _memories_with_same_text(store: FileStore, receipt: Receipt, pieces: list[bytes]) -> list[str]:

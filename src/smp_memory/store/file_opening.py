@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import os
 
-from smp_memory.config import Config, setting_advice
-from smp_memory.config_file import check_removal, read_settings, requested_layout, with_setting
-from smp_memory.config_source import CONVERTING, unknown_setting
+from smp_memory.config.config_file import read_settings, requested_layout
+from smp_memory.config.settings import Config
+from smp_memory.config.sources import CONVERTING, unknown_setting
 from smp_memory.discovery import layout_of_store, recognise
 from smp_memory.errors import InvalidConfig, LayoutMismatch, StorageReadOnly, StoreNotFound, from_os_error
 from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import layout_named
 from smp_memory.files.layouts.layout import CONFIG_FILE, PRIVATE
-from smp_memory.files.lock import SessionLock
+from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import ID_FILE, open_user_state
 from smp_memory.model.session_info import FORMAT
 from smp_memory.privacy.settings import checked
@@ -69,6 +69,24 @@ def open_file_store(
     return FileStore(root, layout_named(name), system, settings, admit, state), is_new
 
 
+def read_files(
+    root: str, environ: Mapping[str, str], arguments: Mapping[str, Any], *, defers_file_checks: bool = False
+) -> FileStore:
+    """The store in a folder, for a reader (`opening.open_read_only`)."""
+    disk, path = Disk(RealSystem(root)), os.path.join(root, CONFIG_FILE)
+    stored, state = _read_config(disk, root), open_user_state(root, disk)
+    layout = layout_of_store(disk, root, stored) or "jsonl"
+    trusted = state.trusted_settings()
+    config = Config.build(stored, path, environ=environ, arguments=arguments, layout=layout, trusted=trusted)
+    store = FileStore(root, layout_named(layout), disk.system, config, _refuse_write, state)
+    store.defers_file_checks = defers_file_checks
+    return store
+
+
+def _refuse_write(*_: Any) -> None:
+    raise AssertionError("a reader does not write")
+
+
 def _is_own(disk: Disk, root: str, stored: dict[str, Any] | InvalidConfig | None) -> bool:
     """Whether a folder shows that it is a store; a `config.json` alone may belong to another program."""
     stated = stored if isinstance(stored, dict) else None  # a text that cannot be read proves nothing
@@ -116,27 +134,3 @@ def _create(disk: Disk, root: str, name: str) -> None:
         disk.remove(temporary)
         _layout_name(disk, root, _read_config(disk, root), name)
     disk.sync_folder(root)
-
-
-def write_setting(store: FileStore, name: str, value: Any) -> None:
-    """Change one setting in config.json under the store's lock; None removes it."""
-    disk, path = store.disk, os.path.join(store.root, CONFIG_FILE)
-    store.check_open()
-    store.check_not_moved()
-    disk.make_folder(os.path.join(store.root, PRIVATE))
-    lock = SessionLock(disk, os.path.join(store.root, PRIVATE), f"the store {store.root}")
-    lock.acquire(store.config.lock_timeout_seconds)
-    try:
-        stored = _read_config(disk, store.root) or {}
-        if isinstance(stored, InvalidConfig):
-            raise InvalidConfig(f"{stored.message} {setting_advice(stored)}", **stored.details)
-        if value is None:
-            check_removal(stored, name)
-            value = {"layout": store.layout_name, "format": FORMAT}.get(name)
-        stored = with_setting(stored, name, value)
-        disk.replace(path, (json.dumps(stored, ensure_ascii=False, indent=2) + "\n").encode())
-    except OSError as error:
-        raise from_os_error(error, path, "changing the configuration") from error
-    finally:
-        lock.release()
-        lock.close()

@@ -13,7 +13,6 @@ import threading
 import weakref
 from functools import partial
 
-from smp_memory import event_log, incomplete
 from smp_memory.errors import (
     MemoryNotFound,
     SessionCorrupt,
@@ -28,27 +27,26 @@ from smp_memory.files.partial_reader import read_tail
 from smp_memory.files.reader import SessionReader
 from smp_memory.files.user_state import PlanApproval
 from smp_memory.files.writer import SessionWriter
+from smp_memory.model.history import COLD, HOT, SessionHistory
 from smp_memory.model.session_info import FORMAT
-from smp_memory.privacy.settings import checked
+from smp_memory.observe import event_log, incomplete
+from smp_memory.privacy.settings import session_settings
 from smp_memory.store import session_metadata
 from smp_memory.store.durability import GroupCommit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.git.metadata_conflicts import MetadataConflict
-    from smp_memory.model.entry import Entry
-    from smp_memory.model.history import IdAllocator, RecordHistory, SessionHistory
-    from smp_memory.model.record import Record, Records
+    from smp_memory.model.history import SessionHistory
+    from smp_memory.model.record import Records
     from smp_memory.model.reports import Problem, Report
+    from smp_memory.model.rewrite_plan import RewritePlan, RewriteReport
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.model.storage_reports import ColdMemory, MovedEntries, RecordedDeletion, RedactionReport, TidyReport
-    from smp_memory.policies.compaction_plan import CompactionPlan
-    from smp_memory.policies.purge import AnnouncedPurge, PurgeCheck
-    from smp_memory.privacy.redaction import Redactor
+    from smp_memory.model.storage_reports import RecordedDeletion, TidyReport
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.port import BatchPort
 
@@ -70,9 +68,6 @@ class FileSession:
         self._store = store
         self.reader = SessionReader(store.disk, store.layout, store.root, session)
         self.reader.journal.approval = PlanApproval(store.state, session)
-        self.state = (
-            store.state
-        )  # where announced purges are kept; for a copy in RAM of an archive that of the real store
         slow = store.config.slow_seconds
         self._lock = SessionLock(store.disk, self.reader.private, f"session {session}", session, slow)
         self.writer = self._new_writer()
@@ -83,8 +78,6 @@ class FileSession:
         self._timeout_seconds = 5.0
         self._suspects: set[str] = set()  # files whose fsync failed, until that is recorded for other processes
         self._admit = partial(store.admit, session, quota_bytes=0)
-        self.memo: dict[str, Any] = {}
-        self.holders: weakref.WeakSet[Any] = weakref.WeakSet()
         _open_sessions.add(self)
         while store.dropped:
             store.dropped.pop().close()
@@ -113,9 +106,6 @@ class FileSession:
     def size_bytes(self) -> int:
         return self.writer.size_bytes
 
-    def hold(self, holder: object) -> None:
-        self.holders.add(holder)
-
     # -- writing
 
     def commit(self, batch: BatchPort) -> None:
@@ -140,7 +130,7 @@ class FileSession:
         if self._config is None:
             config = self._store.config
             info = self._info_or_none() if self._may_have_settings() else None
-            self._config = self.override_settings(config, info.config) if info and info.config else config
+            self._config = session_settings(config, info) if info is not None else config
             self._sync_always = self._config.durability == "always"
             self._sync_later = self._config.durability == "interval"
             self._timeout_seconds = self._config.lock_timeout_seconds
@@ -149,10 +139,6 @@ class FileSession:
             if not self._sync_always:
                 self._group.patience_seconds = 0.0  # there is no sync to share
         return self._config
-
-    def override_settings(self, config: Config, own: dict[str, Any]) -> Config:
-        """The settings overridden by the session's own; errors name the file."""
-        return checked(config.override_session(own, self.session, self.info_path()))
 
     def _may_have_settings(self) -> bool:
         """Whether the metadata must be decoded for settings: decoding YAML costs 50 ms."""
@@ -228,33 +214,49 @@ class FileSession:
 
     # -- reading
 
-    def view(self, read: Callable[[SessionHistory], Any]) -> Any:
-        """Call `read` with the session's current history."""
+    def history(
+        self,
+        ids: Iterable[str] | None = None,
+        *,
+        kind: str | None = None,
+        last: int | None = None,
+        key: str | None = None,
+        segment: str = HOT,
+    ) -> SessionHistory:
         self._store.check_open()
+        if segment == COLD:
+            return self._cold_history(ids, key)
+        if ids is not None:
+            ids = list(ids)
+            found = self._histories_by_index(ids) if self._is_index_faster() else None
+            if found is not None:
+                return found
         with self.reader.mutex:
-            session_history = self.reader.catch_up()
-            self.unreadable()
-            return read(session_history if session_history.histories else self._reread_if_moved())
+            tail = read_tail(self.reader, kind, last) if kind is not None and last is not None else None
+            if tail is None:
+                known = self.reader.catch_up()
+                known = known if known.histories else self._reread_if_moved()
+                tail = known.snapshot() if ids is None else known.subset(ids)
+            tail.unreadable = self.unreadable()
+            return tail
 
-    def history(self, id: str) -> RecordHistory | None:
-        history = self._history_by_index(id) if self._is_index_faster() else None
-        if history is None:
-            history = self.view(lambda session_history: session_history.histories.get(id))
-        return history
+    def _histories_by_index(self, ids: list[str]) -> SessionHistory | None:
+        """These memories without reading the session; None if one of them is not where the index says."""
+        from smp_memory.store.record_reader import history_by_index
+
+        session_history = SessionHistory()
+        for id in ids:
+            history = history_by_index(self._store, self.session, id)
+            if history is None:
+                return None
+            session_history.histories[id] = history
+        return session_history
 
     def _is_index_faster(self) -> bool:
         """Whether reading the session takes longer than opening the index. No index is built for it."""
         if self.reader.states or sum(self.sizes().values()) < _LARGE_BYTES:
             return False
         return self._store.disk.exists(self._store.indexer.folder)
-
-    def _history_by_index(self, id: str) -> RecordHistory | None:
-        from smp_memory.store.record_reader import history_by_index
-
-        return history_by_index(self._store, self.session, id)
-
-    def read_errors(self) -> list[Problem]:
-        return incomplete.errors(self.reader.problems())
 
     def unreadable(self) -> list[Problem]:
         """Unreadable entries at the last read of this process; each is logged once."""
@@ -268,11 +270,6 @@ class FileSession:
             return problems
         return incomplete.located_in_archive(problems, self.session, self.reader.folder, self.archive_path)
 
-    def memory_not_found(self, id: str) -> MemoryNotFound:
-        """The error for an id that is not in the session; it mentions unreadable entries."""
-        error = MemoryNotFound(f"{id} does not exist in session {self.session}.", id=id, session=self.session)
-        return incomplete.with_unreadable(error, self.unreadable())
-
     def _reread_if_moved(self) -> SessionHistory:
         """The history of a session that seems to be empty: it may be archived and restored at this moment."""
         for _ in range(_TRIES):
@@ -285,20 +282,22 @@ class FileSession:
             self._store.check_exists(self.session)
         return session_history
 
-    def view_tail(self, kind: str, count: int, read: Callable[[SessionHistory], Any]) -> Any:
-        """Like `view`, but the history needs to hold only the last memories of a type."""
-        self._store.check_open()
-        with self.reader.mutex:
-            session_history = read_tail(self.reader, kind, count)
-            return read(session_history) if session_history is not None else self.view(read)
+    def version(self, segment: str = HOT) -> object | None:
+        found = self._stats(segment)
+        return [(name, *identity(each)) for name, each in found.items() if each is not None] or None
 
-    def sizes(self) -> dict[str, int]:
-        disk, folder = self._store.disk, self.reader.folder
-        found = {
-            name: disk.stat(os.path.join(folder, name)) for name in self._store.layout.files(disk, folder, self.session)
-        }
+    def _stats(self, segment: str) -> dict[str, os.stat_result | None]:
+        disk, folder, layout = self._store.disk, self.reader.folder, self._store.layout
+        if segment == COLD:
+            from smp_memory.store.cold_storage import cold_path
+
+            return {layout.cold_file(self.session): disk.stat(cold_path(self))}
+        return {name: disk.stat(os.path.join(folder, name)) for name in layout.files(disk, folder, self.session)}
+
+    def sizes(self, segment: str = HOT) -> dict[str, int]:
+        found = self._stats(segment)
         sizes = {name: state.st_size for name, state in found.items() if state is not None}
-        if not sizes:
+        if not sizes and segment == HOT:
             self._store.check_exists(self.session)
         return sizes
 
@@ -330,16 +329,15 @@ class FileSession:
         except (SessionCorrupt, SessionNotFound):
             return None
 
-    def change_info(self, info: SessionInfo) -> None:
-        self.run_locked("changing the session's metadata", lambda: self.write_info(info))
-
-    def update_info(self, operation: str, change: Callable[[SessionInfo], None]) -> None:
-        def update() -> None:
+    def update_info(self, change: Callable[[SessionInfo], None]) -> SessionInfo:
+        def update() -> SessionInfo:
             info = self.info_for_update()
             change(info)
             self.write_info(info)
+            return info
 
-        self.run_locked(operation, update)
+        info: SessionInfo = self.run_locked("changing the session's metadata", update)
+        return info
 
     def write_info(self, info: SessionInfo) -> None:
         """Replace the metadata, with the figures of now. Hold the lock."""
@@ -352,97 +350,38 @@ class FileSession:
         else:
             self.writer.append_metadata(f"{self.session}.jsonl", data)
 
-    # -- the cold segment
+    # -- the cold segment and rewrites
 
-    @property
-    def cold_location(self) -> str:
-        from smp_memory.store.cold_storage import cold_path
-
-        return cold_path(self)
-
-    def cold_version(self) -> object | None:
-        from smp_memory.store.cold_storage import current_cold_path
-
-        found = self._store.disk.stat(current_cold_path(self))
-        return identity(found) if found is not None else None
-
-    def cold_bytes(self) -> int:
-        found = self._store.disk.stat(self.cold_location)
-        return found.st_size if found is not None else 0
-
-    def cold_memories(self) -> list[ColdMemory]:
-        from smp_memory.store.cold_storage import cold_memories
-
-        return cold_memories(self)
-
-    def cold_ids(self) -> set[str]:
-        if self.cold_version() is None:
-            return set()
-        from smp_memory.store.cold_storage import HISTORY, cold_rows
-
-        return {row.id for row in cold_rows(self) if HISTORY not in row.about}
-
-    def cold_history(self, problems: list[Problem] | None = None) -> SessionHistory:
+    def _cold_history(self, ids: Iterable[str] | None, key: str | None) -> SessionHistory:
+        if self.version(COLD) is None:
+            return SessionHistory()
         from smp_memory.store.cold_storage import cold_history
 
-        found: list[Problem] = []
-        session_history = cold_history(self, found)
-        if problems is not None:
-            problems += self._named(found)
-        return session_history
+        found = cold_history(self, ids, key)
+        found.unreadable = incomplete.report(self._named(found.unreadable))
+        return found
 
-    def cold_record_with_key(self, key: str) -> Record | None:
-        if self.cold_version() is None:
-            return None
-        from smp_memory.store.cold_storage import find_by_idempotency_key
+    def rewrite(self, plan: RewritePlan, *, dry_run: bool = False) -> RewriteReport:
+        if plan.redactor is not None:
+            from smp_memory.store.stored_redaction import redact
 
-        return find_by_idempotency_key(self, key)
+            return redact(self, plan, dry_run=dry_run)
+        from smp_memory.store.session_edits import carry_out
 
-    def move_to_cold(
-        self,
-        plan: CompactionPlan,
-        revisions: dict[str, int],
-        summaries: Callable[[IdAllocator, set[str]], list[Entry]],
-        at: str,
-    ) -> MovedEntries:
-        from smp_memory.store.cold_storage import move
+        return carry_out(self, plan)
 
-        return move(self, plan, revisions, summaries, at)
+    # -- what only files have
 
-    def restore_from_cold(self, ids: list[str], admit: Callable[[int, int], None]) -> None:
-        from smp_memory.store.cold_storage import restore_from_cold
-
-        restore_from_cold(self, ids, admit)
-
-    # -- the trash
-
-    def announced_purges(self) -> dict[str, AnnouncedPurge]:
-        from smp_memory.store.trash import announced_purges
-
-        return announced_purges(self)
-
-    def purge(
-        self,
-        check: Callable[[SessionHistory, dict[str, AnnouncedPurge]], PurgeCheck],
-        note: Callable[[list[str]], bool],
-    ) -> PurgeCheck:
-        from smp_memory.store.trash import purge
-
-        return purge(self, check, note)
-
-    # -- changes of what is stored
-
-    def redact(self, redactor: Redactor, *, preview: bool = False) -> RedactionReport:
-        from smp_memory.store.stored_redaction import preview_redaction, redact_stored
-
-        return (preview_redaction if preview else redact_stored)(self, redactor)
+    @property
+    def files(self) -> FileSession:
+        return self
 
     def tidy(self, *, dry_run: bool = False) -> TidyReport:
         from smp_memory.store.tidy import tidy_session
 
         return tidy_session(self, dry_run=dry_run)
 
-    def refresh_overviews(self, records: Records, users: dict[str, str]) -> None:
+    def show_overviews(self, records: Records, users: dict[str, str]) -> None:
         if self._store.layout.name == "markdown":
             from smp_memory.store.tidy import write_overviews
 
@@ -461,7 +400,7 @@ class FileSession:
 
             write_record(self)
 
-    def refresh_figures(self, *, dry_run: bool = False) -> bool:
+    def refresh(self, *, dry_run: bool = False) -> bool:
         from smp_memory.store.tidy import refresh
 
         return refresh(self, dry_run=dry_run)

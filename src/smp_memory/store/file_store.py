@@ -7,58 +7,62 @@ Non-guarantees: several machines on one network folder (use PostgreSQL for that)
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import weakref
 from itertools import islice
 
-from smp_memory.config_file import read_settings
-from smp_memory.config_source import CONVERTING
+from smp_memory import store
+from smp_memory.config.config_file import check_removal, read_settings, with_setting
+from smp_memory.config.settings import setting_advice
+from smp_memory.config.sources import CONVERTING
 from smp_memory.errors import (
+    InvalidConfig,
     LayoutMismatch,
     LockTimeout,
     SessionArchived,
     SessionNotFound,
     SMPError,
     StoreClosed,
+    from_os_error,
 )
-from smp_memory.files.activity import SESSION_USES, AccessLog, ChangeTable
+from smp_memory.files.activity import ACCESSES, SESSION_USES, AccessLog, ChangeTable, StateLog
 from smp_memory.files.disk import Disk, identity, moved_store_error
-from smp_memory.files.layouts import NAMES
-from smp_memory.files.layouts.layout import CONFIG_FILE, PRIVATE, STAGING
-from smp_memory.files.user_state import open_user_state
+from smp_memory.files.layouts import JOURNAL, NAMES
+from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, CONFIG_FILE, PRIVATE, STAGING
+from smp_memory.files.lock import SessionLock
+from smp_memory.files.user_state import ERASING, open_user_state
 from smp_memory.import_lock import loading
 from smp_memory.model import ids
-from smp_memory.model.session_info import GLOBAL_SESSION
-from smp_memory.model.storage_reports import DELETED
+from smp_memory.model.session_info import FORMAT, GLOBAL_SESSION
+from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, PURGED, SessionHead
 from smp_memory.store.durability import IntervalSync
 from smp_memory.store.file_session import FileSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime, timedelta
     from typing import Any
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.files.layouts.layout import Layout
     from smp_memory.files.system import System
     from smp_memory.files.user_state import UserState
     from smp_memory.index.full_text_index import FullTextIndex
+    from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.model.deletions import Purged, Receipt
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.reports import Problem
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.model.storage_reports import ArchivedSession, QuarantinedEntry, UnreadSession
-    from smp_memory.policies.clock_trust import Evidence
+    from smp_memory.model.storage_reports import QuarantinedEntry, UnreadSession
     from smp_memory.privacy.audit import Audit
-    from smp_memory.store.port import Histories, StoreExamination, Summary
+    from smp_memory.store.archive_names import ArchiveListing
+    from smp_memory.store.port import Histories, Note
 
-_UNUSED_SETTINGS, _OTHER_STORES = "unused-settings", "other-stores"  # files in the user's state: what was reported last
 _TRIES = 5
-ERASING = "erasing.json"  # in the user's state: ids of memories whose erasure began
-JOURNAL = os.path.join(PRIVATE, "journal.json")  # plan of a conversion
 
 
 class FileStore:
@@ -86,7 +90,7 @@ class FileStore:
         self.has_synced_root = False  # by this process, see `session_creation`
         self.defers_file_checks = False  # see `open_read_only`
         self._config_identity: list[int] = []
-        self._archived_count: tuple[object, int] = (None, 0)
+        self.archive_listing: ArchiveListing | None = None  # see `archive_index`
         self.preferences: tuple[int, float, dict[str, Mapping[str, RecordHistory]]] = (
             -1,
             0.0,
@@ -95,12 +99,15 @@ class FileStore:
         self.known_unindexed: dict[str, tuple[object, Mapping[str, RecordHistory]]] = {}  # see `shared_files`
         self.change_table = ChangeTable(self.disk, os.path.join(root, PRIVATE))
         self.state = state or open_user_state(root, self.disk)
-        self.access = AccessLog(self.state)
-        self.session_uses = AccessLog(self.state, SESSION_USES, exact=True)
+        self.access = AccessLog(StateLog(self.state, ACCESSES))
+        self.session_uses = AccessLog(StateLog(self.state, SESSION_USES), exact=True)
         self._indexer: FullTextIndex | None = None
         self._audit: Audit | None = None
-        self._workers: list[threading.Thread] = []
-        self.clock: object = None  # the clock that the store was opened with, for `clock_state`
+        self.clock: Callable[[], datetime] | None = None  # that the store was opened with
+
+    @property
+    def files(self) -> FileStore:
+        return self
 
     @property
     def layout_name(self) -> str:
@@ -120,24 +127,47 @@ class FileStore:
     @property
     def audit(self) -> Audit:
         if self._audit is None:
-            from smp_memory.privacy.audit import Audit
+            from smp_memory.privacy.audit import Audit, AuditFile
 
-            self._audit = Audit(self.disk, os.path.join(self.root, PRIVATE))
+            self._audit = Audit(AuditFile(self.disk, os.path.join(self.root, PRIVATE)))
         return self._audit
 
-    def examine(
-        self,
-        now: datetime,
-        *,
-        environ: Mapping[str, str],
-        arguments: Mapping[str, Any] | None = None,
-        quick: bool = False,
-    ) -> StoreExamination:
-        from smp_memory.store.checks import examine_files
+    def sessions(self, *states: str, id: str | None = None, limit: int | None = None) -> list[SessionHead]:
+        self.check_open()
+        found: list[SessionHead] = []
+        if id is not None and not ids.is_valid(id):
+            return found
+        if not states or LIVE in states:
+            found += [SessionHead(name, LIVE, read=self._read_head) for name in self._live(id, limit)]
+        if (ARCHIVED in states and self._has_archives()) or (DELETED in states and self._has_folder(DELETED)):
+            archives = store.archive_index.ArchiveIndex(self)
+            found += archives.archived(id) if ARCHIVED in states else []
+            found += archives.deleted(id) if DELETED in states else []
+        return found[:limit]
 
-        return examine_files(self.disk.system, self.root, now, environ=environ, arguments=arguments, quick=quick)
+    def _live(self, id: str | None, limit: int | None) -> Iterable[str]:
+        if id is not None:
+            return [id] if self.has_session(id) else []
+        if limit is None:
+            return self.session_ids()
+        names = self.layout.names(self.disk, self.root)
+        return islice((name for name in names if ids.is_valid(name) and self.has_session(name)), limit)
+
+    def _has_archives(self) -> bool:
+        return any(map(self._has_folder, ARCHIVE_FOLDERS))
+
+    def _has_folder(self, name: str) -> bool:
+        return self.disk.exists(os.path.join(self.root, name))
+
+    def _read_head(self, head: SessionHead, name: str) -> object:
+        if name == "version":
+            return self.metadata_version(head.session)
+        if name == "written":
+            return self.written_at(head.session)
+        return sum(self.session(head.session).sizes().values()) if name == "bytes" else None
 
     def session_ids(self) -> list[str]:
+        """The live sessions, sorted."""
         self.check_open()
         return self.layout.session_ids(self.disk, self.root)
 
@@ -145,61 +175,32 @@ class FileStore:
         names = self.disk.names(os.path.join(self.root, DELETED)) if self.layout.name == "markdown" else []
         return [name for name in names if self.has_session(name) and self.session(name).recorded_deletions()]
 
-    def has_one_session(self) -> bool:
-        names = self.layout.names(self.disk, self.root)
-        live = (name for name in names if ids.is_valid(name) and self.has_session(name))
-        return len(list(islice(live, 2))) == 1
-
-    def archived_count(self) -> int:
-        """The number of archived sessions; listed again only when one of the folders has changed."""
-        from smp_memory.store.archive_names import ARCHIVE_FOLDERS
-
-        found = [self.disk.stat(os.path.join(self.root, name)) for name in ARCHIVE_FOLDERS]
-        if not any(found):
-            return 0
-        found += [self.disk.stat(os.path.join(self.root, name)) for name in (self.layout.sessions, "deleted")]
-        stats = [(state.st_mtime_ns, state.st_ino) if state is not None else None for state in found]
-        if stats != self._archived_count[0]:
-            from smp_memory.store.archive_index import ArchiveIndex
-
-            self._archived_count = (stats, len(ArchiveIndex(self).archived_ids()))
-        return self._archived_count[1]
-
     def unindexed_memories(self, sessions: list[str] | None = None) -> Histories:
         has_files = any(self.disk.is_folder(os.path.join(self.root, name)) for name in ("global", "shared"))
         if not has_files and self.layout.name != "log":
             return {}
-        from smp_memory.store.shared_files import unindexed_memories
-
-        return unindexed_memories(self, sessions)
+        return store.shared_files.unindexed_memories(self, sessions)
 
     def mark_changed(self, session: str) -> None:
         """Tell other processes that a session has changed, and show it in the files for all sessions if it is `global`."""
         self.change_table.mark_changed(session)
         if session == GLOBAL_SESSION:
-            from smp_memory.store.shared_files import renew
-
-            renew(self)
+            store.shared_files.renew(self)
 
     def has_session(self, session: str) -> bool:
         return self.layout.exists(self.disk, self.root, session)
 
-    def session(self, session: str) -> FileSession:
+    def session(self, session: str, state: str = LIVE, *, max_bytes: int | None = None) -> FileSession:
         self.check_open()
         ids.check(session, "session")
+        if state == ARCHIVED:
+            return store.archive.archived_copy(self, session, max_bytes)
+        self.check_exists(session)
         with self._mutex:
             known = self._sessions.get(session)
             if known is None:
-                self.check_exists(session)
                 known = self._sessions[session] = FileSession(self, session)
             return known
-
-    def existing_session(self, session: str) -> FileSession:
-        """Like `session`, but raises also if it was archived or deleted since this process opened it."""
-        found = self.session(session)
-        if not self.has_session(session):
-            raise self.session_not_found(session)
-        return found
 
     def check_exists(self, session: str) -> None:
         """Raise if a session is not live. Tried again, because it may be archived and restored at this moment."""
@@ -238,20 +239,10 @@ class FileStore:
         """The sessions that this process has opened."""
         return list(self._sessions)
 
-    def is_in_use(self, session: str) -> bool:
-        """Whether a caller in this process holds the session open. Reading its files or settings is not use."""
-        known = self._sessions.get(session)
-        return known is not None and bool(known.holders)
-
-    def create(self, info: SessionInfo) -> FileSession:
-        from smp_memory.store.session_creation import create_session
-
-        return create_session(self, info)
-
-    def import_session(self, info: SessionInfo, entries: list[Entry], quota_bytes: int) -> FileSession:
-        from smp_memory.store.session_creation import import_session
-
-        return import_session(self, info, entries, quota_bytes)
+    def create(self, info: SessionInfo, entries: list[Entry] | None = None, quota_bytes: int = 0) -> FileSession:
+        if entries is None:
+            return store.session_creation.create_session(self, info)
+        return store.session_creation.import_session(self, info, entries, quota_bytes)
 
     def check_not_moved(self) -> None:
         if not self.disk.exists(os.path.join(self.root, CONFIG_FILE)):
@@ -291,103 +282,80 @@ class FileStore:
 
     def _finish_conversion(self) -> bool:
         """Finish a conversion that died while this store was open; False if one is running."""
-        from smp_memory.store.convert import finish_conversion
-
         try:
-            finish_conversion(self.disk, self.root, 0.0)
+            store.convert.finish_conversion(self.disk, self.root, 0.0)
         except (LockTimeout, OSError):
             return False
         return True
 
+    def complete_conversion(self) -> None:
+        """Finish a conversion that died while this store was open. The root's lock is held."""
+        if has_unfinished_conversion(self.disk, self.root):
+            store.convert.complete(self.disk, self.root)
+
+    def recover_session(self, session: str, operation: str) -> None:
+        """Complete what an interrupted step left of a session that is not live."""
+        with store.archive_index.ArchiveIndex(self).locked(session, operation):
+            pass
+
+    def holds_all_of_archive(self, archive: str, session: str) -> bool:
+        return store.archive.holds_all_of_archive(self, archive, session)
+
+    def archive_holds(self, archive: str, path: str, inside: str) -> bool:
+        return store.archive.holds_files(self, archive, path, inside)
+
     def session_not_found(self, session: str) -> SMPError:
+        """The error for a session that is not live: archived, deleted or unknown, and what to do."""
         if not self.disk.exists(self.root):
             return moved_store_error(self.root)
         try:
             self.check_current()
         except SMPError as error:
             return error
-        from smp_memory.store.archive_index import missing_session_error
-
-        return missing_session_error(self, session)
-
-    def report_unused_settings(self) -> None:
-        """Log which keys of the settings have no effect; once per store and set of keys."""
-        self._report_once(_UNUSED_SETTINGS, self.config.unused_notice())
-
-    def report_other_stores(self, line: str) -> None:
-        """Log that the project has other stores, which are not read; once per store and set of others."""
-        self._report_once(_OTHER_STORES, line)
-
-    def _report_once(self, name: str, line: str) -> None:
-        try:
-            if self.state.has(name) and self.state.read(name) == line.encode():
-                return
-            self.state.write(name, line.encode())
-        except (OSError, SMPError):
-            pass  # the user's state cannot be written: it is logged again
-        import logging  # rare, and slow to load
-
-        logging.getLogger("smp_memory").warning(line)
+        archives = store.archive_index.ArchiveIndex(self)
+        if self.disk.exists(archives.archive_path(session)):
+            return SessionArchived(
+                f"Session {session} is archived. `smp session restore {session}` or memory.session({session!r}) restores it.",
+                session=session,
+                path=archives.archive_path(session),
+            )
+        deleted = archives.deleted(session)
+        hint = f"It was deleted; `smp session restore {session}` restores it." if deleted else ""
+        if not deleted and (summary := store.archive_names.foreign_summary(self.disk, self.root, session)):
+            hint = f"Another program left a summary of it, {summary}; the memories themselves are not there."
+        return SessionNotFound(
+            f"No session {session} in {self.root}. {hint or f'`smp session list` lists the sessions, `smp session new {session}` starts a new one.'}",
+            session=session,
+            path=self.root,
+        )
 
     # -- archived and deleted sessions
 
-    def archived_sessions(self) -> list[ArchivedSession]:
-        from smp_memory.store.archive_index import ArchiveIndex
-
-        index = ArchiveIndex(self)
-        return sorted([*index.archived(), *index.summarised()], key=lambda each: each.session)
-
-    def is_archived(self, session: str) -> bool:
-        from smp_memory.store.archive_index import ArchiveIndex
-
-        return ArchiveIndex(self).is_archived(session)
-
-    def deleted_sessions(self) -> list[ArchivedSession]:
-        from smp_memory.store.archive_index import ArchiveIndex
-
-        return ArchiveIndex(self).deleted()
-
-    def archived_copy(self, session: str, max_bytes: int | None = None) -> FileSession:
-        from smp_memory.store.archive import archived_copy
-
-        return archived_copy(self, session, max_bytes)
-
-    def archive_session(self, session: str, summary: Summary) -> ArchivedSession:
-        from smp_memory.store.archive import archive_session
-
-        return archive_session(self, session, summary)
-
-    def restore_session(self, session: str) -> None:
-        from smp_memory.store.archive import restore_session
-
-        restore_session(self, session)
-
-    def delete_session(
-        self, session: str, now: datetime, kept: timedelta, by: str | None, reason: str | None
-    ) -> ArchivedSession:
-        from smp_memory.store.trash import delete_session
-
-        return delete_session(self, session, now, kept, by, reason)
-
-    def undelete_session(self, session: str) -> str:
-        from smp_memory.store.trash import undelete_session
-
-        return undelete_session(self, session)
-
-    def announce_session_purge(self, deleted: ArchivedSession, now: datetime, passed: timedelta | None = None) -> None:
-        from smp_memory.store.trash import announce_purge
-
-        announce_purge(self, deleted, now, passed)
-
-    def purge_session(
-        self, session: str, at: str, note: Callable[[ArchivedSession], object], path: str | None = None
-    ) -> ArchivedSession:
-        from smp_memory.store.erasure import clean_index
-        from smp_memory.store.trash import purge_session
-
-        purged = purge_session(self, session, at, note, path)
-        clean_index(self, {session: None})
-        return purged
+    def move(
+        self,
+        session: str,
+        origin: str,
+        state: str,
+        note: Note = lambda head, _: head.metadata,
+        audit: Callable[[], object] = lambda: None,
+        *,
+        path: str | None = None,
+    ) -> SessionHead:
+        archive, trash = store.archive, store.trash
+        if state == PURGED:
+            purged = trash.purge_session(self, session, note, audit, path)
+            store.erasure.clean_index(self, {session: None})
+            return purged
+        if state == DELETED and origin == DELETED:
+            moved = trash.change_deletion_record(self, session, note, path)
+        elif state == DELETED:
+            moved = trash.delete_session(self, session, note)
+        elif state == ARCHIVED:
+            moved = archive.archive_session(self, session, note)
+        else:
+            moved = (trash.undelete_session if origin == DELETED else archive.restore_session)(self, session)
+        audit()
+        return moved
 
     def purge_archives(
         self,
@@ -398,16 +366,9 @@ class FileStore:
         *,
         automatic: bool = False,
     ) -> Iterator[tuple[str, Purged]]:
-        from smp_memory.store.archive_erasure import purge_archives
-
-        return purge_archives(self, now, evidence, by, kept, automatic=automatic)
+        return store.archive_erasure.purge_archives(self, now, evidence, by, kept, automatic=automatic)
 
     # -- erasure
-
-    def check_memories_exist(self, session: str, ids: list[str]) -> None:
-        from smp_memory.store.erasure import check_memories_exist
-
-        check_memories_exist(self, session, ids)
 
     def erase(
         self,
@@ -416,9 +377,7 @@ class FileStore:
         note: Callable[[], object],
         renew_digests: Callable[[], tuple[list[str], list[str]]],
     ) -> None:
-        from smp_memory.store.erasure import erase
-
-        erase(self, targets, receipt, note, renew_digests)
+        store.erasure.erase(self, targets, receipt, note, renew_digests)
 
     def finish_erasure(self) -> bool:
         try:
@@ -426,9 +385,7 @@ class FileStore:
                 return False
         except SMPError:
             return False  # the user's state cannot be reached; memories can be read and written all the same
-        from smp_memory.store.erasure import finish_erasing
-
-        return finish_erasing(self)
+        return store.erasure.finish_erasing(self)
 
     # -- the index of other memories, settings
 
@@ -438,9 +395,26 @@ class FileStore:
         return history_index(histories, problems, self.access)
 
     def write_setting(self, name: str, value: Any) -> None:
-        from smp_memory.store.file_opening import write_setting
-
-        write_setting(self, name, value)
+        disk, path = self.disk, os.path.join(self.root, CONFIG_FILE)
+        self.check_open()
+        self.check_not_moved()
+        disk.make_folder(os.path.join(self.root, PRIVATE))
+        lock = SessionLock(disk, os.path.join(self.root, PRIVATE), f"the store {self.root}")
+        lock.acquire(self.config.lock_timeout_seconds)
+        try:
+            stored = read_settings(lambda: disk.read_small(path), path) or {}
+            if isinstance(stored, InvalidConfig):
+                raise InvalidConfig(f"{stored.message} {setting_advice(stored)}", **stored.details)
+            if value is None:
+                check_removal(stored, name)
+                value = {"layout": self.layout_name, "format": FORMAT}.get(name)
+            stored = with_setting(stored, name, value)
+            disk.replace(path, (json.dumps(stored, ensure_ascii=False, indent=2) + "\n").encode())
+        except OSError as error:
+            raise from_os_error(error, path, "changing the configuration") from error
+        finally:
+            lock.release()
+            lock.close()
 
     def configured_at(self) -> float | None:
         found = self.disk.stat(os.path.join(self.root, CONFIG_FILE))
@@ -449,67 +423,46 @@ class FileStore:
     # -- files of other programs and layouts, quarantine
 
     def unread_sessions(self) -> list[UnreadSession]:
-        from smp_memory.store.foreign_files import unread_sessions
-
-        return unread_sessions(self.disk, self.root, self.layout)
+        return store.foreign_files.unread_sessions(self.disk, self.root, self.layout)
 
     def unread_notice(self) -> str:
-        from smp_memory.store.foreign_files import describe_unread
-
-        return describe_unread(self)
+        return store.foreign_files.describe_unread(self)
 
     def convert(self, to: str, progress: Callable[[str], None] | None = None) -> None:
-        from smp_memory.store.convert import convert
-
-        convert(self, to, progress)
+        store.convert.convert(self, to, progress)
         self.mark_changed(GLOBAL_SESSION)
 
     def quarantined(self) -> list[QuarantinedEntry]:
-        from smp_memory.store.quarantine import list_quarantined
-
-        return list_quarantined(self)
+        return store.quarantine.list_quarantined(self)
 
     def quarantined_data(self, entry: QuarantinedEntry) -> bytes:
         return self.disk.read(entry.path)
 
     def restore_quarantined(self, entry: QuarantinedEntry, now: str) -> list[str]:
-        from smp_memory.store.quarantine import restore_quarantined
-
-        return restore_quarantined(self, entry, now)
+        return store.quarantine.restore_quarantined(self, entry, now)
 
     # -- closing
-
-    def boot_id(self) -> str:
-        return self.disk.system.boot_id()
 
     def sync(self) -> None:
         self.syncer.sync_now()
         self.syncer.raise_failure()
-
-    def start_worker(self, worker: threading.Thread) -> None:
-        """Start a background thread that `close` waits for, because it may hold a lock."""
-        self._workers = [each for each in self._workers if each.is_alive()] + [worker]
-        worker.start()
 
     def check_open(self) -> None:
         if self.closed:
             raise StoreClosed("This store was closed; open it again with smp_memory.open().", path=self.root)
 
     def refresh_written(self) -> None:
+        if self.closed:
+            return
         written = [each for each in (*self._sessions.values(), *self.dropped) if each.writer.has_known_entries]
         if written:
-            from smp_memory.store.tidy import refresh_all
-
             for session in written:
                 session.is_closing = True
-            refresh_all(written)
+            store.tidy.refresh_all(written)
 
     def close(self) -> None:
         if self.closed:
             return
-        for worker in self._workers:
-            if worker is not threading.current_thread():
-                worker.join()
         self.syncer.stop()
         self.closed = True
         for session in [*self._sessions.values(), *self.dropped]:
@@ -525,7 +478,6 @@ class FileStore:
     def after_fork(self) -> None:
         self._mutex = threading.Lock()
         self.syncer.after_fork()
-        self._workers = []
         self.dropped = []
 
 

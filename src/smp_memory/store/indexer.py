@@ -17,7 +17,6 @@ import threading
 import time
 from functools import partial
 
-from smp_memory import metrics
 from smp_memory.errors import SMPError, from_os_error, is_failure
 from smp_memory.files.partial_reader import IncrementReader
 from smp_memory.files.span_reader import SpanReader
@@ -26,10 +25,10 @@ from smp_memory.index.index import Index, current_folder, discard, save_problems
 from smp_memory.index.rows import IndexBusy, IndexUnusable
 from smp_memory.model.clone_merge import ReadableIds
 from smp_memory.model.history import RecordHistory
-from smp_memory.observation import INDEX, observe
+from smp_memory.observe import metrics
+from smp_memory.observe.tracing import INDEX, observe
 from smp_memory.store import missing_vectors
 from smp_memory.store.change_detection import ChangeDetector, are_settled
-from smp_memory.store.parallel_tokenizer import with_terms
 from smp_memory.store.record_reader import MARK, RecordReader
 from smp_memory.store.session_metadata import describe_metadata, load_metadata
 from smp_memory.text.libraries import LibraryMissing, libraries_are_loaded, record_use_of_disk
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.store.file_store import FileStore
-    from smp_memory.store.parallel_tokenizer import TokenizedSession
 
     Progress = Callable[[str, int], None] | None
 
@@ -275,8 +273,8 @@ class FileFeed:
         gc.disable()  # entries hold no cycles, and collecting costs a third of the time
         try:
             done = 0
-            for name, terms in with_terms(self._store, self._detector.stats, names, self._detector.indexed):
-                done += self._index_session(index, name, terms)
+            for name in names:
+                done += self._index_session(index, name)
                 if progress is not None:
                     progress(name, done)
                 if index.added_count > _CHUNK_MEMORIES:
@@ -305,8 +303,8 @@ class FileFeed:
                     raise
                 time.sleep(0.002)
 
-    def _index_session(self, index: Index, name: str, terms: TokenizedSession | None = None) -> int:
-        """Index what is new in one session, with the other process's terms if given; returns the number of new memories."""
+    def _index_session(self, index: Index, name: str) -> int:
+        """Index what is new in one session; returns the number of new memories."""
         store = self._store
         known = index.rows.session(name)
         if not store.layout.exists(store.disk, store.root, name):
@@ -330,8 +328,7 @@ class FileFeed:
                 self._detector.stats.forget(name)
                 self._detector.indexed.discard(name)
                 return 0
-            tokenized = terms.each if terms is not None and terms.are_of(reader) else ()
-            index.replace(known, reader.session_history.histories.values(), self._places(index, reader), tokenized)
+            index.replace(known, reader.session_history.histories.values(), self._places(index, reader))
             known.whole = not reader.session_history.orphans
             known.names = reader.session_history.names.to_list() if reader.session_history.names else []
             known.seq = 0

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.index.embeddings import Embedder
     from smp_memory.index.index import Index
     from smp_memory.index.vectors import Vectors

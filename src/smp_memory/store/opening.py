@@ -1,15 +1,19 @@
-"""The door to a store: choose the backend by the address, then open or create it, read it, or examine it.
+"""The doors to a store: choose the backend by the address, then open or create the store, read it, examine it, or tell its state.
 
     a path, or `:memory:`     a store in files (`store.file_store`), on disk or in RAM
-    scheme://…                the backend that is registered for the scheme
+    scheme://…                the backend that is registered for the scheme, or that an installed package offers under it as an entry
+                              point of the group `smp_memory.backends`
 
-A backend is a function that opens a store (`Opener`), named here under its scheme, and the classes of `store.port`. Loading this
-module loads no backend: a hook that finds no trusted store ends before one is loaded.
+A backend is a function that opens a store (`Opener`), and the classes of `store.port`. Every door takes an address. A store in files has
+fast ways of its own to some answers (`store_status`, `session_names`, `memory_ids`); for others the callers open the store.
+Loading this module loads no backend: a hook that finds no trusted store ends before one is loaded.
 """
 
 from __future__ import annotations
 
-from smp_memory.errors import InvalidFormat
+from smp_memory.discovery import is_store
+from smp_memory.errors import InvalidFormat, StoreNotFound
+from smp_memory.model.ids import scheme_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,14 +23,15 @@ if TYPE_CHECKING:
 
     from smp_memory.files.system import System
     from smp_memory.files.user_state import UserState
+    from smp_memory.health.examination import Examination
     from smp_memory.index.full_text_index import FullTextIndex, IndexFeed
     from smp_memory.index.history_index import HistoryFeed
-    from smp_memory.model.store_status import StoreStatus
+    from smp_memory.model.reports import StoreStatus
     from smp_memory.search.port import SearchIndex
     from smp_memory.store.file_session import FileSession
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.indexer import FileFeed
-    from smp_memory.store.port import SessionStore, StateFiles, Store, StoreExamination
+    from smp_memory.store.port import SessionStore, StateFiles, Store
 
     # Opens the store at an address with the caller's layout and settings; returns it and whether it is new. `admit` is `Store.admit`.
     # Without `create` a store that does not exist raises StoreNotFound.
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
         return files, histories
 
 
+BACKENDS = "smp_memory.backends"  # the group of entry points: the scheme, and the function that opens
 _openers: dict[str, Opener] = {}
 
 
@@ -49,18 +55,26 @@ def register_backend(scheme: str, opener: Opener) -> None:
     _openers[scheme] = opener
 
 
-def scheme_of(where: str) -> str | None:
-    """The scheme of an address; None for a path. Raises InvalidFormat for one that has no backend."""
-    scheme, found, _ = where.partition("://")
-    if not found or len(scheme) < 2 or not scheme.replace("-", "").replace("+", "").isalnum():  # `c://` is a drive
-        return None
+def _opener(address: str) -> Opener:
+    """The function that opens the store at an address with a scheme. Raises InvalidFormat if there is none."""
+    scheme = scheme_of(address)
     if scheme not in _openers:
-        raise InvalidFormat(f"where: there is no backend for {scheme}:// addresses; give a folder.", field="where")
-    return scheme
+        from importlib.metadata import entry_points  # slow; only for a scheme that nobody registered
+
+        for found in entry_points(group=BACKENDS, name=scheme):
+            try:
+                _openers[scheme] = found.load()
+            except ImportError as error:
+                message = f"where: the backend for {scheme}:// addresses cannot be loaded: {error}."
+                raise InvalidFormat(message, field="where") from error
+            break
+        else:
+            raise InvalidFormat(f"where: there is no backend for {scheme}:// addresses; give a folder.", field="where")
+    return _openers[scheme]
 
 
 def open_store(
-    where: str,
+    address: str,
     layout: str | None,
     config: Mapping[str, Any] | None,
     system: System | None,
@@ -68,12 +82,32 @@ def open_store(
     *,
     create: bool,
 ) -> tuple[Store, bool]:
-    """The store at a path or an address, and whether it is new. `system` is that of a store in files."""
+    """The store at an address, and whether it is new. `system` is that of a store in files."""
     if system is None:
-        return _openers[scheme_of(where) or ""](where, layout, config, admit, create)
+        return _opener(address)(address, layout, config, admit, create)
     from smp_memory.store.file_opening import open_file_store
 
-    return open_file_store(where, layout, config, system, admit, create=create)
+    return open_file_store(address, layout, config, system, admit, create=create)
+
+
+def _open_existing(address: str, arguments: Mapping[str, Any]) -> Store:
+    """A store that is not in files, for a reader. Raises StoreNotFound."""
+    return _opener(address)(address, None, arguments, _refuse_write, False)[0]
+
+
+def _refuse_write(*_: Any) -> None:
+    raise AssertionError("a reader does not write")
+
+
+def exists(address: str) -> bool:
+    """Whether there is a store at an address."""
+    if not scheme_of(address):
+        return is_store(address)
+    try:
+        _open_existing(address, {}).close()
+    except StoreNotFound:
+        return False
+    return True
 
 
 def ram() -> System:
@@ -84,57 +118,81 @@ def ram() -> System:
 
 
 def open_read_only(
-    root: str, environ: Mapping[str, str], arguments: Mapping[str, Any], *, defers_file_checks: bool = False
+    address: str, environ: Mapping[str, str], arguments: Mapping[str, Any], *, defers_file_checks: bool = False
 ) -> Store:
-    """The store in a folder, for a reader that must start fast: nothing is created, recovered or checked, and a write is a bug.
+    """The store at an address, for a reader that must start fast: nothing is created, recovered or checked, and a write is a bug.
 
     defers_file_checks: in a store of many sessions, queries notice what SMP wrote, and every file that was added, replaced or
     removed, but a file that another program changed in place only if all files were not checked for ten minutes. The caller
     has them checked afterwards, by a query of a store that was opened in another way.
     """
-    import os
+    if scheme_of(address):
+        return _open_existing(address, arguments)
+    from smp_memory.store.file_opening import read_files
 
-    from smp_memory.config import Config
-    from smp_memory.config_file import read_settings
-    from smp_memory.discovery import layout_of_store
-    from smp_memory.files.disk import Disk
-    from smp_memory.files.layouts import layout_named
-    from smp_memory.files.layouts.layout import CONFIG_FILE
-    from smp_memory.files.system import RealSystem
-    from smp_memory.files.user_state import open_user_state
+    return read_files(address, environ, arguments, defers_file_checks=defers_file_checks)
+
+
+def examine(
+    store: Store,
+    now: datetime,
+    *,
+    environ: Mapping[str, str],
+    arguments: Mapping[str, Any] | None = None,
+    quick: bool = False,
+) -> Examination:
+    """An opened store for health checks, read-only; `environ` and `arguments` are those by which it was opened."""
     from smp_memory.store.file_store import FileStore
 
-    path, disk = os.path.join(root, CONFIG_FILE), Disk(RealSystem(root))
-    stored, state = read_settings(lambda: disk.read_small(path), path), open_user_state(root, disk)
-    layout = layout_of_store(disk, root, stored) or "jsonl"
-    trusted = state.trusted_settings()
-    config = Config.build(stored, path, environ=environ, arguments=arguments, layout=layout, trusted=trusted)
-    store = FileStore(root, layout_named(layout), disk.system, config, _refuse_write, state)
-    store.defers_file_checks = defers_file_checks
-    return store
+    if isinstance(store, FileStore):
+        from smp_memory.store.file_checks import examine_files
+
+        return examine_files(store.disk.system, store.root, now, environ=environ, arguments=arguments, quick=quick)
+    from smp_memory.health.examination import Examination
+
+    return Examination(store, now, quick=quick)
 
 
-def _refuse_write(*_: Any) -> None:
-    raise AssertionError("a reader does not write")
+def examine_store(address: str, now: datetime, *, environ: Mapping[str, str], quick: bool = False) -> Examination:
+    """The store at an address for health checks, a store in files also if it is too damaged to be opened."""
+    if scheme_of(address):
+        from smp_memory.health.examination import Examination
 
-
-def examine_store(root: str, now: datetime, *, environ: Mapping[str, str], quick: bool = False) -> StoreExamination:
-    """The store in a folder under examination, also if it is too damaged to be opened."""
+        return Examination(_open_existing(address, {}), now, quick=quick, is_owner=True)
     from smp_memory.files.system import RealSystem
-    from smp_memory.store.checks import examine_files
+    from smp_memory.store.file_checks import examine_files
 
-    return examine_files(RealSystem(root), root, now, environ=environ, quick=quick)
+    return examine_files(RealSystem(address), address, now, environ=environ, quick=quick)
+
+
+def user_state(address: str) -> StateFiles:
+    """The user's state of a store, without opening the store."""
+    from smp_memory.files.disk import Disk
+    from smp_memory.files.system import RealSystem
+    from smp_memory.files.user_state import open_user_state
+
+    return open_user_state(address, Disk(RealSystem(address)))
+
+
+def trusted_stores() -> list[str]:
+    """The addresses at which this user trusts a store."""
+    from smp_memory.files.user_state import trusted_stores as trusted
+
+    return trusted()
+
+
+# -- fast ways to what is known of a store in files
 
 
 def store_status(root: str, environ: Mapping[str, str]) -> StoreStatus:
     """The state of the store in a folder at a glance, fast and without opening it. Raises SMPError if it cannot be read."""
     from smp_memory.store.status import read_status
 
-    return read_status(root, environ)
+    return read_status(root, environ, lambda: open_read_only(root, environ, {}))
 
 
 def session_names(root: str) -> list[tuple[str, str]]:
-    """The names of a store's sessions, each with its state (`session`, `archived`, `deleted`), without opening the store."""
+    """The names of the sessions in a folder, each with its state (`session`, `archived`, `deleted`), without opening the store."""
     from smp_memory.store.status import session_names as names
 
     return names(root)
@@ -145,19 +203,3 @@ def memory_ids(root: str, prefix: str, session: str | None, limit: int) -> list[
     from smp_memory.store.status import memory_ids as found
 
     return found(root, prefix, session, limit)
-
-
-def user_state(root: str) -> StateFiles:
-    """The user's state of the store in a folder, without opening the store."""
-    from smp_memory.files.disk import Disk
-    from smp_memory.files.system import RealSystem
-    from smp_memory.files.user_state import open_user_state
-
-    return open_user_state(root, Disk(RealSystem(root)))
-
-
-def trusted_stores() -> list[str]:
-    """The paths at which this user trusts a store."""
-    from smp_memory.files.user_state import trusted_stores as trusted
-
-    return trusted()

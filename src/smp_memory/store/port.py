@@ -13,8 +13,8 @@ Terminology, used in code, files, command line and docs alike:
     BATCH      operations that are resolved and stored together; an ATOMIC batch is visible as a whole or not at all.
     ACKNOWLEDGED  `commit` returned without an error: the memory is as durable as the store's durability says.
     LIVE       a session that can be written; the others are ARCHIVED or DELETED (in the trash of sessions).
-    COLD       entries that compaction moved out of a session into its COLD SEGMENT. They are not in `view` or the index.
-    TRASH      memories whose last entry is a deletion; they are in `view` until they are purged or erased.
+    COLD       entries that compaction moved out of a session into its COLD SEGMENT. They are not in the index.
+    TRASH      memories whose last entry is a deletion; they are in `history` until they are purged or erased.
     PURGE      removal of what was in the trash long enough; ERASURE: removal at once, of every copy, with a receipt.
 
 Guarantees of every backend
@@ -24,66 +24,59 @@ Guarantees of every backend
                An entry that cannot be read is a `Problem` value in the answer, never an exception that hides the others.
     changes    Each operation below that changes a session as a whole (archive, delete, move to cold, purge, erase, redact,
                import) has happened completely or not at all after a crash; what is left over is finished by the next
-               process (`finish_erasure` at opening, everything else by the operation that meets it).
+               process.
     threads    Threads may share a store and its sessions. A child made by `fork` may use them, too.
-    values     What crosses the port is a plain value of `smp_memory.model` or `smp_memory.policies`, or a callable. An `Entry`
+    values     What crosses the port is a plain value of `smp_memory.model` or `smp_memory.lifecycle`, or a callable. An `Entry`
                that a backend returns has `file` and `place` such that the pair is unique within the session and
                `place[1] - place[0]` is the number of bytes that it takes; compaction plans with it.
     errors     Those of `smp_memory.errors`. A session that is not live is SessionNotFound or SessionArchived, a
-               closed store StoreClosed, a missing operation NotSupported. Errors of the operating system and of a database
+               closed store StoreClosed. Errors of the operating system and of a database
                are mapped to StorageError and its kinds.
 
-Operations that a backend may refuse with NotSupported: `convert`, `quarantined_data` and `restore_quarantined`. Those
-that may do nothing: `tidy`, `refresh_overviews`, `refresh_figures`, `recorded_deletions`, `write_deletion_record`, `unread_sessions`,
-`quarantined`, `unindexed_memories`, `report_…`, `sync`.
-
-Parts that another backend can use: `index.full_text_index.FullTextIndex` (the search port over a feed of its own), `index.history_index` (the same
-for histories in RAM), `store.examination` (`Store.examine` without checks of the backend's own), `policies.purge`,
-`files.user_state` and `files.activity` (state of the user outside of the store), `smp_memory.incomplete` (reporting of
-what could not be read).
+What a backend writes itself: `Store`, `SessionStore`, an `AppendLog` for the audit log, and a feed for the index (`index.full_text_index.IndexFeed`). What it can take as
+it is: `index.full_text_index.FullTextIndex` (the search port over a feed), `index.history_index` (the same for histories in RAM), the state of the user outside of the
+store (`files.user_state`) and in it the access logs (`files.activity`), `lifecycle.purge`, `health.examination`, `observe.incomplete` (reporting of what could not be read).
+`FileFeatures` and `SessionFiles` are for a store in files alone: callers ask for them (`store.files is not None`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from smp_memory.model.history import HOT
+from smp_memory.model.storage_reports import LIVE
+
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from datetime import datetime, timedelta
     from typing import Any, TypeVar
 
-    from smp_memory.config import Config
-    from smp_memory.errors import MemoryNotFound, SMPError
-    from smp_memory.files.disk import Disk
+    from smp_memory.config.settings import Config
+    from smp_memory.errors import SMPError
+    from smp_memory.files.activity import AccessLog
+    from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.model.deletions import Purged, Receipt
     from smp_memory.model.entry import Entry
-    from smp_memory.model.health import Check, HealthIssue, StoredContent
     from smp_memory.model.history import IdAllocator, RecordHistory, SessionHistory
     from smp_memory.model.record import Record, Records
     from smp_memory.model.reports import Problem, Report
+    from smp_memory.model.rewrite_plan import RewritePlan, RewriteReport
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.model.storage_reports import (
-        ArchivedSession,
-        ColdMemory,
-        MovedEntries,
         QuarantinedEntry,
         RecordedDeletion,
-        RedactionReport,
+        SessionHead,
         TidyReport,
         UnreadSession,
     )
-    from smp_memory.policies.clock_trust import Evidence
-    from smp_memory.policies.compaction_plan import CompactionPlan
-    from smp_memory.policies.purge import AnnouncedPurge, PurgeCheck
-    from smp_memory.privacy.redaction import Redactor
+    from smp_memory.privacy.audit import Audit
     from smp_memory.search.port import SearchIndex
 
     T = TypeVar("T")
     Admit = Callable[[int, int], None]  # used bytes, new bytes; raises SizeLimitExceeded
     Histories = Mapping[str, Mapping[str, RecordHistory]]  # by session and id
-    Summary = Callable[[list[Record], SessionInfo | None, dict[str, Any]], dict[str, Any]]
+    Note = Callable[[SessionHead, list[Record]], dict[str, Any]]
 
 
 class BatchPort(Protocol):
@@ -113,7 +106,10 @@ class SessionStore(Protocol):
     """One live session of a store, or a copy of an archived one. Threads may share it."""
 
     session: str  # its id
-    memo: dict[str, Any]  # notes of the layers above; all callers of a process share them, as they share this object
+
+    @property
+    def files(self) -> SessionFiles | None:
+        """What only a session in files has; None: it is in another backend."""
 
     @property
     def location(self) -> str:
@@ -123,146 +119,69 @@ class SessionStore(Protocol):
     def size_bytes(self) -> int:
         """The size that counts for the quota, as of the last commit by this object. Free of cost: every write asks for it."""
 
-    def hold(self, holder: object) -> None:
-        """Count the session as in use (`Store.is_in_use`) as long as `holder` lives."""
-
     # settings
 
     @property
     def config(self) -> Config:
         """The store's settings overridden by the session's own, as they were when they were first asked for."""
 
-    def override_settings(self, config: Config, own: dict[str, Any]) -> Config:
-        """The settings overridden by `own`; errors in `Config.invalid` say where a setting is."""
-
     # writing
 
     def commit(self, batch: BatchPort) -> None:
         """Store a batch or raise its error.
 
-        Under the session's lock: resolve it, check the quota (`BatchPort.check_room` with `Store.admit`), append the entries,
+        Under the session's lock: resolve it, check the quota (`BatchPort.check_room` with the `admit` of the opener), append the entries,
         make them durable. Entries of an atomic batch become visible together, those of others in their order. Batches of
         several threads may share one sync. The MemoryNotFound that a batch raises mentions unreadable entries.
         """
 
     # reading
 
-    def view(self, read: Callable[[SessionHistory], Any]) -> Any:
-        """Call `read` with all memories acknowledged before the call. `read` must not change the history."""
+    def history(
+        self,
+        ids: Iterable[str] | None = None,
+        *,
+        kind: str | None = None,
+        last: int | None = None,
+        key: str | None = None,
+        segment: str = HOT,
+    ) -> SessionHistory:
+        """All memories acknowledged before the call, deleted ones included, or those of the COLD segment. Callers do not change it.
 
-    def view_tail(self, kind: str, count: int, read: Callable[[SessionHistory], Any]) -> Any:
-        """Like `view`, with at least the last memories of a type; cheap also for a large session that is not yet read."""
+        `unreadable` has the entries that cannot be read (each logged once per process, `incomplete.report`), `problems`
+        those that contradict each other; `moved` of the cold segment, when and why each memory was moved.
+        ids: only these memories, without reading the session if that takes long; one that is not there is left out.
+        kind and last: at least the last memories of a type, if that is cheaper than reading the session.
+        key: of the cold segment, only the memory with this idempotency key.
+        """
 
-    def history(self, id: str) -> RecordHistory | None:
-        """The history of one memory; None if it never existed. Cheap also for a large session that is not yet read."""
+    def version(self, segment: str = HOT) -> object | None:
+        """A value that changes whenever the segment does; None if nothing is in it. Cheap: it is asked of every session."""
 
-    def unreadable(self) -> list[Problem]:
-        """Unreadable entries at the last read; each is logged once per process (`incomplete.report`)."""
-
-    def read_errors(self) -> list[Problem]:
-        """All errors at the last read: unreadable entries, and entries that contradict each other."""
-
-    def memory_not_found(self, id: str) -> MemoryNotFound:
-        """The error for an unknown id; it mentions unreadable entries."""
-
-    def sizes(self) -> dict[str, int]:
-        """Bytes by file or by part; their sum counts for the quota."""
+    def sizes(self, segment: str = HOT) -> dict[str, int]:
+        """Bytes by file or by part; the sum of the HOT segment counts for the quota."""
 
     # metadata
 
     def info(self) -> SessionInfo:
-        """The metadata. Raises SessionCorrupt if it cannot be read; the memories are not affected."""
+        """The metadata; `path` says where it is. Raises SessionCorrupt if it cannot be read; the memories are not affected."""
 
-    def info_for_update(self) -> SessionInfo:
-        """The metadata, to be changed and written. Raises SessionCorrupt if it has a merge conflict."""
+    def update_info(self, change: Callable[[SessionInfo], None]) -> SessionInfo:
+        """Read the metadata, call `change` with it, and write it, under the session's lock; if `change` raises, nothing is written.
 
-    def change_info(self, info: SessionInfo) -> None:
-        """Replace the metadata."""
-
-    def update_info(self, operation: str, change: Callable[[SessionInfo], None]) -> None:
-        """Read the metadata, call `change` with it, and write it, under the session's lock; if `change` raises, nothing is written."""
-
-    # the cold segment
-
-    @property
-    def cold_location(self) -> str:
-        """Where the cold segment is, for people."""
-
-    def cold_version(self) -> object | None:
-        """A value that changes whenever the cold segment does; None if there is no cold segment."""
-
-    def cold_bytes(self) -> int: ...
-
-    def cold_memories(self) -> list[ColdMemory]:
-        """What the cold segment holds, in the order in which it was moved."""
-
-    def cold_ids(self) -> set[str]:
-        """The ids of the memories in the cold segment that are not in the session."""
-
-    def cold_history(self, problems: list[Problem] | None = None) -> SessionHistory:
-        """The histories of these memories. `problems` gets the entries that cannot be read."""
-
-    def cold_record_with_key(self, key: str) -> Record | None:
-        """The memory with this idempotency key in the cold segment, so that a repeated write still finds it."""
-
-    def move_to_cold(
-        self,
-        plan: CompactionPlan,
-        revisions: dict[str, int],
-        summaries: Callable[[IdAllocator, set[str]], list[Entry]],
-        at: str,
-    ) -> MovedEntries:
-        """Carry out a compaction: move memories (`plan.removed`) and earlier states of others (`plan.histories`).
-
-        Memories that were changed or deleted since the plan was made stay (`revisions`: the revision of each one then).
-        `summaries` gives the entries to add, for the ids that really are moved. At every moment each memory is in the session
-        or in the cold segment. Nothing is destroyed. A backend may leave the histories where they are.
-        """
-
-    def restore_from_cold(self, ids: list[str], admit: Admit) -> None:
-        """Move memories back with their ids, numbers and histories; all or none.
-
-        Raises MemoryNotFound, DuplicateId if another memory has the id by now, and what `admit` raises.
-        """
-
-    # the trash
-
-    def announced_purges(self) -> dict[str, AnnouncedPurge]:
-        """The deleted memories whose purge was announced, by id."""
-
-    def purge(
-        self,
-        check: Callable[[SessionHistory, dict[str, AnnouncedPurge]], PurgeCheck],
-        note: Callable[[list[str]], bool],
-    ) -> PurgeCheck:
-        """Remove the entries of `check(…).due` for good, cold ones too, and store `check(…).announced`; under the lock, as one change.
-
-        `note` writes the ids to the audit log and says whether it could. Ids are kept until then, so that after a crash the next
-        purge writes them.
+        Raises SessionCorrupt if it cannot be read or has a merge conflict.
         """
 
     # changes of what is stored
 
-    def redact(self, redactor: Redactor, *, preview: bool = False) -> RedactionReport:
-        """Remove secrets from all entries, histories and cold ones included, from the metadata and from every copy of them.
+    def rewrite(self, plan: RewritePlan, *, dry_run: bool = False) -> RewriteReport:
+        """Carry out a plan under the session's lock, as one change: what it drops, moves, adds and redacts, or nothing.
 
-        Ids, numbers, times, authors and all other fields stay. `preview`: report only. The report holds no content.
+        Memories that changed since the plan was made stay as they are; the report says which were changed. At every moment each
+        memory that is moved is in the session or in the cold segment. Ids and numbers of what was dropped are not given out again.
+        Raises MemoryNotFound and DuplicateId for memories that cannot be moved back, and what `plan.admit` raises.
+        dry_run: of a redaction, only report what it would remove.
         """
-
-    def tidy(self, *, dry_run: bool = False) -> TidyReport:
-        """Fold changes into the entries that they change, where people read the files. Histories stay the same."""
-
-    def refresh_overviews(self, records: Records, users: dict[str, str]) -> None:
-        """Rewrite the overview files of the session, if the backend keeps some."""
-
-    def recorded_deletions(self) -> list[RecordedDeletion]:
-        """Memories that a record of another program names as deleted, and that were never deleted or restored here."""
-
-    def write_deletion_record(self) -> None:
-        """Renew the record of the memories in the trash, if the backend keeps one. Never fails."""
-
-    def refresh_figures(self, *, dry_run: bool = False) -> bool:
-        """Remove stale figures that another program keeps in the metadata, renew overview files; whether there were such figures."""
 
     # verification
 
@@ -273,17 +192,40 @@ class SessionStore(Protocol):
         """Repair what can be repaired, put the rest aside where it can be seen, and report what was done."""
 
 
+class SessionFiles(Protocol):
+    """What a session in files has besides: files that people and other programs read. No other backend needs it."""
+
+    def tidy(self, *, dry_run: bool = False) -> TidyReport:
+        """Fold changes into the entries that they change, where people read the files. Histories stay the same."""
+
+    def show_overviews(self, records: Records, users: dict[str, str]) -> None:
+        """Rewrite the overview files of the session, if the layout has some."""
+
+    def refresh(self, *, dry_run: bool = False) -> bool:
+        """Renew figures in the metadata, overview files and the deletion record; whether the figures were out of date."""
+
+    def recorded_deletions(self) -> list[RecordedDeletion]:
+        """Memories that a record of another program names as deleted, and that were never deleted or restored here."""
+
+    def write_deletion_record(self) -> None:
+        """Renew the record of the memories in the trash, if the layout has one. Never fails."""
+
+
 # -- the store
 
 
 class Store(Protocol):
-    """Sessions by id, with an index, an audit log, access logs and state of the user."""
+    """Sessions by id, with an index, an audit log, access logs and state of the user.
 
-    root: str  # where it is: a folder or an address; for people, and to open it again
+    A backend gets from its opener a function `admit(session, used, new, quota_bytes)` that raises SizeLimitExceeded.
+    """
+
+    root: str  # its address: a folder, or `scheme://…` without a password; for people
     config: Config
-    closed: bool
-    clock: object  # the clock that the store was opened with; set by the caller
-    admit: Callable[..., None]  # (session, used, new, quota_bytes) raises SizeLimitExceeded; the opener gets it
+
+    @property
+    def files(self) -> FileFeatures | None:
+        """What only a store in files has; None: this is none."""
 
     @property
     def layout_name(self) -> str:
@@ -294,108 +236,65 @@ class Store(Protocol):
         """The search index of the live sessions (`smp_memory.search.port`)."""
 
     @property
-    def audit(self) -> AuditLog: ...
+    def audit(self) -> Audit:
+        """Exports, deletions, erasures and redactions; ids and counts, never content. Made of an `AppendLog` in the store."""
 
     @property
-    def access(self) -> AccessLogPort:
+    def access(self) -> AccessLog:
         """Accesses to memories, by `session/ID`. Maintenance counts them and writes the counts into the sessions."""
 
     @property
-    def session_uses(self) -> AccessLogPort:
-        """Uses of sessions that no entry shows: started, restored, imported."""
+    def session_uses(self) -> AccessLog:
+        """Uses of sessions that no entry shows: started, restored, imported. Both are made of an `AppendLog` of the user."""
 
     @property
     def state(self) -> StateFiles: ...
 
     # live sessions
 
-    def session_ids(self) -> list[str]:
-        """The live sessions, sorted."""
+    def sessions(self, *states: str, id: str | None = None, limit: int | None = None) -> list[SessionHead]:
+        """The sessions in these states (none given: LIVE), each state by id; of one id, or the first `limit`, cheaply.
 
-    def sessions_with_deletion_records(self) -> list[str]:
-        """Live sessions with memories that a record of another program names as deleted."""
-
-    def has_one_session(self) -> bool:
-        """Whether there is exactly one live session; cheap."""
-
-    def has_session(self, session: str) -> bool:
-        """Whether there is a live session of this name; cheap."""
-
-    def session(self, session: str) -> SessionStore:
-        """A live session; the same object for all callers while one of them keeps it. Raises SessionNotFound or SessionArchived."""
-
-    def existing_session(self, session: str) -> SessionStore:
-        """Like `session`, but raises also if it was archived or deleted since this process opened it."""
-
-    def create(self, info: SessionInfo) -> SessionStore:
-        """Create a session at once, with a `uid` if it has none. Raises SessionExists, also for an archived one."""
-
-    def import_session(self, info: SessionInfo, entries: list[Entry], quota_bytes: int) -> SessionStore:
-        """Create a session with these entries, numbers and metadata, complete or not at all. Raises SessionExists."""
-
-    def metadata_version(self, session: str) -> object | None:
-        """A value that changes whenever the metadata of a session does; cheap, because it is asked of every session.
-
-        None: the backend has no such value, or the metadata is one of the session's entries, and may be an unreadable one.
+        Several deleted sessions may have one id; they are in the order of deletion. Every search counts the archived ones.
         """
 
-    def written_at(self, session: str) -> datetime:
-        """When a session was last written, by the storage and not by its memories; maintenance does not change it.
+    def session(self, session: str, state: str = LIVE, *, max_bytes: int | None = None) -> SessionStore:
+        """A live session, the same object for all callers while one of them keeps it; or a copy of an archived one, for reading.
 
-        The epoch if the session is gone. Cheap: it is asked of every session.
+        Raises SessionNotFound or SessionArchived if it is in another state by now. Of an archived session: StorageCorrupt if it
+        cannot be read or is larger than `max_bytes`; its problems name the archive (`Problem.archived`).
         """
 
-    def is_in_use(self, session: str) -> bool:
-        """Whether a caller in this process holds the session open."""
+    def create(self, info: SessionInfo, entries: list[Entry] | None = None, quota_bytes: int = 0) -> SessionStore:
+        """Create a session, with a `uid` if it has none; of an import, with these entries and numbers. Complete or not at all.
+
+        Raises SessionExists, also for an archived one; SizeLimitExceeded if the entries exceed the quota.
+        """
 
     # archived and deleted sessions
 
-    def archived_count(self) -> int:
-        """The number of archived sessions; cheap, because every search tells it."""
+    def move(
+        self,
+        session: str,
+        origin: str,
+        state: str,
+        note: Note = ...,
+        audit: Callable[[], object] = ...,
+        *,
+        path: str | None = None,
+    ) -> SessionHead:
+        """Move a session from one state to another, completely or not at all; returns it as it is then.
 
-    def archived_sessions(self) -> list[ArchivedSession]:
-        """The archived sessions, by id."""
+            LIVE → ARCHIVED              raises SessionExists if it is archived already
+            ARCHIVED → LIVE              unchanged; nothing is done if it is live already
+            LIVE → DELETED               also an archived one; its id is free at once
+            DELETED → LIVE               the one deleted last, archived if it was; raises SessionExists if the id is in use
+            DELETED → DELETED            only the metadata changes
+            DELETED → PURGED             removed for good: the one deleted first, or that with this `path`
 
-    def is_archived(self, session: str) -> bool: ...
-
-    def deleted_sessions(self) -> list[ArchivedSession]:
-        """The sessions in the trash; several may have one name, in the order of deletion."""
-
-    def archived_copy(self, session: str, max_bytes: int | None = None) -> SessionStore:
-        """A copy of an archived session for reading, cold segment included; it stays archived.
-
-        Raises StorageCorrupt if it cannot be read or is larger than that. Its problems name the archive (`Problem.archived`).
-        """
-
-    def archive_session(self, session: str, summary: Summary) -> ArchivedSession:
-        """Archive a live session. `summary` makes the fields that `ArchivedSession.metadata` keeps, from records, metadata and figures.
-
-        Figures: layout, memories, deleted_memories, original_size_bytes, earlier_conversation. Raises SessionExists if it is archived.
-        """
-
-    def restore_session(self, session: str) -> None:
-        """Make an archived session live again, unchanged. Does nothing if it is live already. Raises SessionNotFound."""
-
-    def delete_session(
-        self, session: str, now: datetime, kept: timedelta, by: str | None, reason: str | None
-    ) -> ArchivedSession:
-        """Move a live or archived session to the trash, where it stays for `kept`. Its name is free at once.
-
-        `metadata` of the result has session_id, deleted_at, deleted_by, reason, recovery_deadline, state, bytes.
-        """
-
-    def undelete_session(self, session: str) -> str:
-        """Restore the session of this name that was deleted last; returns `active` or `archived`. Raises SessionExists, SessionNotFound."""
-
-    def announce_session_purge(self, deleted: ArchivedSession, now: datetime, passed: timedelta | None = None) -> None:
-        """Record `purge_announced` and `passed_seconds` in the metadata of a deleted session."""
-
-    def purge_session(
-        self, session: str, at: str, note: Callable[[ArchivedSession], object], path: str | None = None
-    ) -> ArchivedSession:
-        """Remove a deleted session for good; of several of one name the first, or that with this `path`.
-
-        `note` writes the audit record; it is called before the content is gone, so that no purge goes unrecorded.
+        `note` makes `SessionHead.metadata` of the new state; it is called under the lock with the session as it was, and its records
+        if it is to be archived (entries that cannot be read move along, and are reported by the name of the archive). `audit` is
+        called when the session has moved, and before any content is gone, so that no purge goes unrecorded. Raises SessionNotFound.
         """
 
     def purge_archives(
@@ -407,15 +306,12 @@ class Store(Protocol):
         *,
         automatic: bool = False,
     ) -> Iterator[tuple[str, Purged]]:
-        """Purge the trash inside of archived sessions, which stay archived (`policies.purge.purge_due` on each).
+        """Purge the trash inside of archived sessions, which stay archived (`lifecycle.purge.purge_due` on each).
 
         `kept` replaces the `lifecycle.purge_days` of each session; `automatic`: only where `lifecycle.auto_purge` is on.
         """
 
     # erasure
-
-    def check_memories_exist(self, session: str, ids: list[str]) -> None:
-        """Raise MemoryNotFound if the live, archived or deleted session has no trace of one of these memories."""
 
     def erase(
         self,
@@ -426,12 +322,10 @@ class Store(Protocol):
     ) -> None:
         """Erase memories (ids by session) with all histories, cold copies, indexes, logs and what summaries quote of them.
 
-        Fills in the receipt: what was rewritten, searched for the text, left, and what is pending. `renew_digests` rewrites digest
+        First raises MemoryNotFound if a live, archived or deleted session has no trace of one of them; `receipt.preview`: no more
+        than that. Fills in the receipt: what was rewritten, searched for the text, left, and what is pending. `renew_digests` rewrites digest
         files outside of the store; it returns the paths of existing ones, and failures. Then `note` writes the audit record.
         """
-
-    def finish_erasure(self) -> bool:
-        """Complete an erasure or redaction whose process died; whether there was one and it is complete now. Cheap if there was none."""
 
     # search
 
@@ -449,55 +343,7 @@ class Store(Protocol):
     def configured_at(self) -> float | None:
         """When the settings were last written, in seconds since the epoch; None if that is not known."""
 
-    def report_unused_settings(self) -> None:
-        """Log which keys of the settings have no effect; once per store and set of keys."""
-
-    def report_other_stores(self, line: str) -> None:
-        """Log that the project has other stores, which are not read; once per store and set of others."""
-
-    # files of other programs and layouts
-
-    def refresh_written(self) -> None:
-        """Renew the figures and overviews in the files of sessions that this process wrote to. Never fails; may do nothing."""
-
-    def unindexed_memories(self, sessions: list[str] | None = None) -> Histories:
-        """Memories of these sessions, or of all, that are not in the index, by session and id; cheap.
-
-        Those in the designs' files for all sessions belong to the session `global`, whether it exists or not.
-        """
-
-    def unread_sessions(self) -> list[UnreadSession]:
-        """Sessions in another layout than the store's, which are not read."""
-
-    def unread_notice(self) -> str:
-        """One line about these sessions, found at little cost; empty if there are none."""
-
-    def convert(self, to: str, progress: Callable[[str], None] | None = None) -> None:
-        """Convert the store to another layout, in place. May raise NotSupported."""
-
-    def quarantined(self) -> list[QuarantinedEntry]:
-        """What was put aside because it could not be read or was removed from a file, session by session."""
-
-    def quarantined_data(self, entry: QuarantinedEntry) -> bytes:
-        """The content of a file in quarantine. May raise NotSupported."""
-
-    def restore_quarantined(self, entry: QuarantinedEntry, now: str) -> list[str]:
-        """Append the entries of a file in quarantine to their session; returns the ids of their memories. May raise NotSupported."""
-
     # the process
-
-    def boot_id(self) -> str:
-        """Identifies the boot of the machine whose clock is used; with the time since boot it is evidence about the wall clock."""
-
-    def examine(
-        self,
-        now: datetime,
-        *,
-        environ: Mapping[str, str],
-        arguments: Mapping[str, Any] | None = None,
-        quick: bool = False,
-    ) -> StoreExamination:
-        """Open the store for health checks, read-only; `environ` and `arguments` are those by which it was opened."""
 
     def check_open(self) -> None:
         """Raise StoreClosed after `close`."""
@@ -505,74 +351,55 @@ class Store(Protocol):
     def sync(self) -> None:
         """Make acknowledged writes durable; raises DurabilityUnknown also for an earlier failure in the background."""
 
-    def start_worker(self, worker: threading.Thread) -> None:
-        """Start a background thread that `close` waits for."""
-
     def close(self) -> None: ...
 
 
-# -- logs and state
+class FileFeatures(Protocol):
+    """What a store in files has besides: layouts, and files of other programs and of people. No other store needs it."""
+
+    clock: Callable[[], datetime] | None  # that the store was opened with, for figures in files; set by the caller
+
+    def convert(self, to: str, progress: Callable[[str], None] | None = None) -> None:
+        """Convert the store to another layout, in place."""
+
+    def unread_sessions(self) -> list[UnreadSession]:
+        """Sessions in another layout than the store's, which are not read."""
+
+    def unread_notice(self) -> str:
+        """One line about these sessions, found at little cost; empty if there are none."""
+
+    def unindexed_memories(self, sessions: list[str] | None = None) -> Histories:
+        """Memories of these sessions, or of all, that are not in the index, by session and id; cheap.
+
+        Those in the designs' files for all sessions belong to the session `global`, whether it exists or not.
+        """
+
+    def sessions_with_deletion_records(self) -> list[str]:
+        """Live sessions with memories that a record of another program names as deleted."""
+
+    def quarantined(self) -> list[QuarantinedEntry]:
+        """What was put aside because it could not be read or was removed from a file, session by session."""
+
+    def quarantined_data(self, entry: QuarantinedEntry) -> bytes:
+        """The content of a file in quarantine."""
+
+    def restore_quarantined(self, entry: QuarantinedEntry, now: str) -> list[str]:
+        """Append the entries of a file in quarantine to their session; returns the ids of their memories."""
+
+    def refresh_written(self) -> None:
+        """Renew the figures and overviews in the files of sessions that this process wrote to. Never fails."""
+
+    def finish_erasure(self) -> bool:
+        """Complete an erasure or redaction whose process died; whether there was one and it is complete now. Cheap if there was none."""
 
 
-class AuditLog(Protocol):
-    """Append-only log of exports, deletions, erasures and redactions; ids and counts, never content."""
-
-    failure: str | None  # why the last note was not written
-    path: str  # where it is, for people
-
-    def note(
-        self,
-        action: str,
-        *,
-        at: str | None = None,
-        by: str | None = None,
-        session: str | None = None,
-        ids: Iterable[str] = (),
-        count: int | None = None,
-        kinds: Mapping[str, int] | None = None,
-        reason: str | None = None,
-        sync: bool = True,
-        **facts: Any,
-    ) -> bool:
-        """Append a line; False if it could not be written, which is logged and is no error of the operation."""
-
-    def entries(self) -> list[dict[str, Any]]: ...
-
-    def problems(self) -> list[str]:
-        """What is wrong with the log: lines that were changed, removed or added by others."""
-
-
-class AccessLogPort(Protocol):
-    """Log of accesses to memories, or of uses of sessions. A hint: losing a part of it is no error."""
-
-    path: str  # where it is, for people
-
-    def record(self, names: Iterable[str], at_seconds: float) -> None: ...
-
-    def flush(self) -> None:
-        """Write what is still in this process."""
-
-    def read(self, offset: int) -> tuple[list[tuple[str, float]], int]:
-        """Names and times from an offset on, and the offset of the end."""
-
-    def pending(self) -> list[tuple[str, float]]:
-        """Names and times that `flush` would write."""
-
-    def remove_before(self, until: int) -> None:
-        """Remove the log up to an offset, after it was counted."""
-
-    def last_uses(self) -> dict[str, float]: ...
-
-    def compact(self) -> None: ...
-
-    def size_bytes(self) -> int: ...
+# -- state
 
 
 class StateFiles(Protocol):
     """Small files of one user about one store, in a folder outside the store, whatever the backend; and whether the user trusts it."""
 
     folder: str
-    disk: Disk  # the file library for it; in RAM for a store in RAM
 
     def path(self, *names: str) -> str:
         """The path of a file in it, for files that are locked or appended to."""
@@ -580,8 +407,8 @@ class StateFiles(Protocol):
     @property
     def on_disk(self) -> bool: ...
 
-    def make(self) -> None:
-        """Create the folder, if there is none."""
+    def boot_id(self) -> str:
+        """Identifies the boot of this machine; with the time since boot it is evidence about the wall clock."""
 
     def has(self, name: str) -> bool: ...
 
@@ -620,78 +447,3 @@ class StateFiles(Protocol):
 
     def mark_notified(self) -> bool:
         """Record that the user was notified that the store is not trusted; returns whether that was recorded before."""
-
-
-# -- examination
-
-
-class StoreExamination(Protocol):
-    """A store under examination by health checks: read-only, and as far as any damage allows.
-
-    `store.examination.PlainExamination` is one for every backend.
-    """
-
-    root: str
-    layout_name: str
-    config: Config  # settings that are invalid count as not set
-    now: datetime
-    quick: bool
-    is_in_folder: bool  # in a folder of this machine, so that git, other stores and the user's state concern it
-    is_too_new: bool  # of a newer format: nothing else of it is read
-    checks: tuple[type[Check], ...]  # of the backend's own storage
-
-    @property
-    def store(self) -> Store:
-        """The store; whatever would write to it raises."""
-
-    @property
-    def state(self) -> StateFiles: ...
-
-    def session_ids(self) -> list[str]: ...
-
-    def has(self, session: str) -> bool:
-        """Whether the session is still live; another process may archive or delete it during the checks."""
-
-    def session(self, name: str) -> SessionExamination: ...
-
-    def fix(self, name: str, issues: list[HealthIssue], open_store: Callable[[], Store]) -> Iterator[str]:
-        """Apply a fix of the backend; yields what was done. `open_store` opens the store for writing."""
-
-    def close(self) -> None: ...
-
-
-class SessionExamination(Protocol):
-    """A session under examination: it is read once, for all checks."""
-
-    id: str
-
-    @property
-    def subject(self) -> StoreExamination: ...
-
-    @property
-    def files(self) -> SessionStore: ...
-
-    @property
-    def session_history(self) -> SessionHistory: ...
-
-    @property
-    def records(self) -> list[Record]:
-        """The memories that are not deleted, in the order of writing."""
-
-    @property
-    def info(self) -> SessionInfo | None:
-        """The session metadata; None if it cannot be read."""
-
-    @property
-    def config(self) -> Config:
-        """The settings of this session; its own overrides are left out if they are invalid."""
-
-    def validate(self) -> Report: ...
-
-    def cold_ids(self) -> set[str]: ...
-
-    def entries(self) -> Iterator[Entry]:
-        """Every entry that was read."""
-
-    def contents(self) -> Iterator[StoredContent]:
-        """Every place that holds text: entries, then metadata, cold segment and quarantine."""

@@ -11,9 +11,9 @@ import os
 from smp_memory.errors import SMPError
 from smp_memory.files.entry_fields import decode_entries
 from smp_memory.files.span_reader import SpanReader
-from smp_memory.incomplete import SESSION_GONE, left_out
 from smp_memory.model.clone_merge import ReadableIds
 from smp_memory.model.history import RecordHistory
+from smp_memory.observe.incomplete import SESSION_GONE, left_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class RecordReader:
         """Read the session, because the entry was changed a moment ago or is in an unfinished plan."""
         self._distrust(session)
         try:
-            history = self._store.session(session).view(lambda session_history: session_history.histories.get(id))
+            history = self._store.session(session).history().histories.get(id)
         except SESSION_GONE as error:
             if session not in gone:
                 gone[session] = left_out(session, error)

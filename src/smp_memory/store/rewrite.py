@@ -7,6 +7,9 @@ Guarantees: an edit is done completely or not at all, also when the machine stop
 name stays byte for byte: headers, comments, people's own text, other entries. Only the mark of a transaction that loses
 an entry is removed from its other entries, because readers would wait for it. The new files are read back and compared
 before they replace the old ones. No id and no number is ever reused: the session's metadata keeps them.
+Reading a large file costs more than writing it, and the bytes between two changes were copied. So each change is read together with the
+entries before and after it; an entry far from every change is taken over with its position moved. A file with anything in it that SMP
+did not write itself, or whose changed places do not read as expected, is read as a whole.
 Non-guarantees: the blocks of the old files are freed, not overwritten. A file with markers of an unfinished merge is
 refused, because the ends of its entries are unknown.
 """
@@ -19,10 +22,10 @@ from operator import is_
 from typing import TYPE_CHECKING
 
 from smp_memory.errors import SessionCorrupt, StorageCorrupt, StorageError
+from smp_memory.files.codec import SIGNED
 from smp_memory.files.file_state import FileState
 from smp_memory.files.reconciliation import ConcurrentFileChange
 from smp_memory.model.history import PausedCollection
-from smp_memory.store.rewrite_verification import apply_spans, read_back, without_overlaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -30,11 +33,14 @@ if TYPE_CHECKING:
     from smp_memory.files.codec import Codec
     from smp_memory.files.reader import SessionReader
     from smp_memory.model.entry import Entry
+    from smp_memory.model.session_info import SessionInfo
     from smp_memory.store.file_session import FileSession
 
 _TRIES = 3
 _METADATA_MARK = b'"type":"session"'
+_MIN_ENTRIES_PER_CHANGE = 4  # with fewer, the whole file is read
 
+Span = tuple[int, int, bytes]  # start, end, replacement
 Position = tuple[str, int, int, "int | None"]  # file, first byte, end, index in a folded entry
 ByteRange = tuple[str, int, int]  # file, first byte, end
 
@@ -49,6 +55,7 @@ class SessionEdit:
         self.folded: dict[Position, list[Entry]] = {}  # entries that replace one entry, as one folded entry
         self.cuts: set[ByteRange] = set()  # further byte ranges to remove: what cannot be read as an entry
         self.files: dict[str, bytes | None] = {}  # further files of the session's folder; None removes one
+        self.change_info: Callable[[SessionInfo], None] | None = None
         self.destroys = False  # whether something is removed for good
 
     def remove(self, entry: Entry) -> None:
@@ -66,7 +73,8 @@ class SessionEdit:
             self.remove(entry)
 
     def __bool__(self) -> bool:
-        return bool(self.removed or self.replaced or self.added or self.folded or self.cuts or self.files)
+        is_changed = self.removed or self.replaced or self.added or self.folded or self.cuts or self.files
+        return bool(is_changed) or self.change_info is not None
 
 
 class Rewritten:
@@ -87,11 +95,6 @@ class Rewritten:
 
 def position_of(entry: Entry) -> Position:
     return (entry.file, *entry.place, entry.part)
-
-
-def copy_of(entry: Entry) -> Entry:
-    """A copy that may be changed; the reader's entries must not be."""
-    return entry.copy()
 
 
 def entries_of(reader: SessionReader, ids: Iterable[str]) -> list[Entry]:
@@ -186,7 +189,7 @@ class _Rewriting:
             contents[self._layout.info_file] = metadata
         return contents
 
-    def _added_span(self, name: str, data: bytes) -> list[tuple[int, int, bytes]]:
+    def _added_span(self, name: str, data: bytes) -> list[Span]:
         """The bytes appended to a file."""
         added = self._added.get(name)
         if not added:
@@ -201,6 +204,8 @@ class _Rewriting:
         """The new metadata, with the numbers that must never be reused."""
         info, writer = self._session.info_for_update(), self._session.writer
         info.generation += 1
+        if self._edit.change_info is not None:
+            self._edit.change_info(info)
         if self._edit.destroys:
             info.figures = {}  # they name authors; maintenance and closing renew them
         info.seq = max(info.seq, writer.seq)
@@ -228,10 +233,10 @@ class _Rewriting:
             is_same = len(new) == len(entries) and all(map(is_, new, entries))
             yield entries, entries if is_same else new
 
-    def _changes(self, name: str, state: FileState, unmarked: set[str]) -> list[tuple[int, int, bytes]]:
+    def _changes(self, name: str, state: FileState, unmarked: set[str]) -> list[Span]:
         """The replaced byte ranges of a file."""
         edit, path = self._edit, self._path(name)
-        changes: list[tuple[int, int, bytes]] = []
+        changes: list[Span] = []
         for entries, new in self._replacements(state, unmarked):
             if new is not entries:
                 changes.append((*entries[0].place, self._layout.encode_all(new, self._reader.session)))
@@ -252,13 +257,11 @@ class _Rewriting:
         new = self._edit.replaced.get(place, entry)
         if new is entry and entry.tx not in unmarked:
             return entry
-        new = copy_of(new)
+        new = new.copy()
         new.id, new.seq, new.tx = entry.id, entry.seq, "" if entry.tx in unmarked else entry.tx
         return new
 
-    def _checked(
-        self, name: str, state: FileState, old: bytes, spans: list[tuple[int, int, bytes]], unmarked: set[str]
-    ) -> bytes | None:
+    def _checked(self, name: str, state: FileState, old: bytes, spans: list[Span], unmarked: set[str]) -> bytes | None:
         """The new content, verified by reading it back; None if only its header is left."""
         path = self._path(name)
         expected: list[tuple[Entry | None, Entry]] = []
@@ -297,9 +300,9 @@ class _Rewriting:
         return os.path.join(self._reader.folder, name)
 
 
-def _metadata_spans(codec: Codec, data: bytes, metadata: bytes) -> list[tuple[int, int, bytes]]:
+def _metadata_spans(codec: Codec, data: bytes, metadata: bytes) -> list[Span]:
     """Byte ranges that replace the metadata lines of a log by one new line."""
-    spans: list[tuple[int, int, bytes]] = []
+    spans: list[Span] = []
     mark = data.find(_METADATA_MARK)
     while mark >= 0:
         start, end = data.rfind(b"\n", 0, mark) + 1, (data.find(b"\n", mark) + 1) or len(data)
@@ -308,3 +311,164 @@ def _metadata_spans(codec: Codec, data: bytes, metadata: bytes) -> list[tuple[in
             spans.append((start, end, b"" if spans else metadata))
         mark = data.find(_METADATA_MARK, end)
     return spans or [(0, 0, metadata)]
+
+
+# -- verification: a file that was changed in places is read at these places and their neighbours
+
+
+def without_overlaps(spans: list[Span]) -> list[Span]:
+    """The spans in order; if two neighbours claim the same blank line, it belongs to the first."""
+    found: list[Span] = []
+    done = 0
+    for start, end, new in sorted(spans, key=lambda span: span[:2]):
+        found.append((max(start, done), max(end, done), new))
+        done = found[-1][1]
+    return found
+
+
+def apply_spans(old: bytes, spans: list[Span]) -> bytes:
+    """A file with some of its byte ranges replaced; they must not overlap."""
+    parts: list[bytes] = []
+    done = 0
+    for start, end, new in spans:
+        parts += (old[done:start], new)
+        done = end
+    parts.append(old[done:])
+    return b"".join(parts)
+
+
+def read_back(
+    reader: SessionReader,
+    name: str,
+    state: FileState,
+    old: bytes,
+    spans: list[Span],
+    new: bytes,
+    expected: list[tuple[Entry | None, Entry]],
+) -> FileState | None:
+    """The state of the new file; None if it does not read as expected.
+
+    `expected` has a pair for each entry of the new file: the old entry (None for a new one) and the expected one.
+    """
+    found = None
+    is_sparse = len(spans) * _MIN_ENTRIES_PER_CHANGE < len(state.entries)
+    if is_sparse and not state.problems and all(entry.state == SIGNED for entry in state.entries):
+        found = _WindowedRead(reader, name, new, expected).read(state, old, spans)
+    return found if found is not None else _whole(reader, name, new, expected)
+
+
+def _whole(
+    reader: SessionReader, name: str, new: bytes, expected: list[tuple[Entry | None, Entry]]
+) -> FileState | None:
+    found = FileState()
+    reader.decode(name, new, found)
+    return found if found.end == len(new) and _are_equal(found.entries, expected) else None
+
+
+def _are_equal(found: list[Entry], expected: list[tuple[Entry | None, Entry]]) -> bool:
+    """Whether these are the expected entries.
+
+    The number of an entry that a person wrote may depend on its neighbour; an entry that was encoded has its own.
+    """
+    if len(found) != len(expected):
+        return False
+    for entry, (old_entry, new_entry) in zip(found, expected, strict=True):
+        has_number = old_entry is None or new_entry.state == SIGNED
+        if _comparable(entry) != _comparable(new_entry) or (has_number and entry.seq != new_entry.seq):
+            return False
+    return True
+
+
+def _comparable(entry: Entry) -> tuple[object, ...]:
+    return entry.op, entry.id, entry.at, entry.by, entry.tx, entry.data
+
+
+class _WindowedRead:
+    """Reads the windows around the changes of one file."""
+
+    def __init__(
+        self, reader: SessionReader, name: str, new: bytes, expected: list[tuple[Entry | None, Entry]]
+    ) -> None:
+        self._reader = reader
+        self._name = name
+        self._new = new
+        self._expected = expected
+        self._moved: list[Entry | None] = []  # copied entries at their new positions; None for new ones
+        self._changed: set[int] = set()  # indexes of entries before which something was changed
+        self._lines = 0  # how many lines were added
+
+    def read(self, state: FileState, old: bytes, spans: list[Span]) -> FileState | None:
+        self._move(old, spans)
+        count = len(self._moved)
+        found = FileState()
+        first = 0
+        while first < count or count == 0:
+            behind = first
+            while behind < count and self._is_near(behind):
+                behind += 1
+            if behind > first or count == 0:
+                if not self._read_window(first, behind, found):
+                    return None
+                if count == 0:
+                    break
+                first = behind
+            else:
+                found.entries.append(self._moved[first] or self._expected[first][1])
+                first += 1
+        found.end = len(self._new)
+        found.line = state.line + self._lines
+        found.unterminated = bool(self._new) and not self._new.endswith(b"\n")
+        return found
+
+    def _move(self, old: bytes, spans: list[Span]) -> None:
+        waiting = list(reversed(spans))
+        more = 0
+        for number, (old_entry, new_entry) in enumerate(self._expected):
+            while old_entry is not None and waiting and waiting[-1][1] <= old_entry.place[0]:
+                start, end, new = waiting.pop()
+                more += len(new) - (end - start)
+                self._lines += new.count(b"\n") - old.count(b"\n", start, end)
+                self._changed.add(number)
+            if old_entry is None or old_entry is not new_entry:
+                self._moved.append(None)
+                continue
+            if not more and not self._lines:  # before the first change
+                self._moved.append(old_entry)
+                continue
+            twin = old_entry.copy()
+            twin.place = (old_entry.place[0] + more, old_entry.place[1] + more)
+            twin.line = old_entry.line + self._lines
+            self._moved.append(twin)
+        for start, end, new in waiting:
+            self._lines += new.count(b"\n") - old.count(b"\n", start, end)
+            self._changed.add(len(self._expected))
+
+    def _is_near(self, number: int) -> bool:
+        """Whether an entry or a neighbour of it was changed."""
+        around = self._moved[max(number - 1, 0) : number + 2]
+        return None in around or number in self._changed or number + 1 in self._changed
+
+    def _read_window(self, first: int, behind: int, found: FileState) -> bool:
+        """Read the entries from one copied entry to another, and compare them with the expected ones."""
+        window = FileState()
+        stop = len(self._new)
+        if first:
+            before = self._moved[first]
+            if before is None:
+                return False
+            window.end, window.line = before.place[0], before.line
+        if behind < len(self._moved):
+            last = self._moved[behind - 1]
+            if last is None:
+                return False
+            stop = self._reader.layout.codec_of(self._name).span(self._new, *last.place)[1]
+        self._reader.decode(self._name, self._new[window.end : stop], window)
+        if window.end != stop or not _are_equal(window.entries, self._expected[first:behind]):
+            return False
+        twins = zip(window.entries, self._moved[first:behind], strict=True)
+        if any(twin is not None and twin.place != entry.place for entry, twin in twins):
+            return False
+        found.entries += window.entries
+        found.metadata_lines += window.metadata_lines
+        found.problems += window.problems
+        return True

@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from smp_memory import event_log
 from smp_memory.errors import SessionExists, StorageCorrupt, StorageError, done_before_failure, from_os_error
 from smp_memory.files.disk import TEMPORARY
-from smp_memory.files.layouts.layout import PRIVATE
+from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, PRIVATE
 from smp_memory.files.reader import SessionReader
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.ids import new_uid
+from smp_memory.model.storage_reports import ARCHIVED, DELETED
+from smp_memory.observe import event_log
 
 if TYPE_CHECKING:
     from smp_memory.files.layouts.layout import Layout
@@ -53,8 +54,6 @@ def _opened(store: FileStore, session: str) -> FileSession:
 
 def _check_name(store: FileStore, session: str) -> None:
     """Raise SessionExists if a live or archived session has this name; recover an interrupted deletion under it."""
-    from smp_memory.store.archive_names import ARCHIVE_FOLDERS
-
     if store.has_session(session):
         raise _taken(session)  # before the check for an archive: a session that is being archived has both
     has_archives = any(store.disk.exists(os.path.join(store.root, name)) for name in ARCHIVE_FOLDERS)
@@ -65,16 +64,12 @@ def _check_name(store: FileStore, session: str) -> None:
 
 def _check_not_archived(store: FileStore, session: str) -> None:
     """Raise SessionExists if an archived session has this name; recover an interrupted deletion under it."""
-    from smp_memory.store.archive_index import ArchiveIndex
-
-    archives = ArchiveIndex(store)
-    if archives.is_archived(session):
+    if any(each.has_memories for each in store.sessions(ARCHIVED, id=session)):
         raise SessionExists(
             f"There is an archived session {session}; memory.session({session!r}) restores it.", session=session
         )
-    if not store.layout.info_file and not archives.is_live(session) and archives.deleted(session):
-        with archives.locked(session, "creating a session"):
-            pass
+    if not store.layout.info_file and store.sessions(DELETED, id=session):
+        store.recover_session(session, "creating a session")
 
 
 def _taken(session: str) -> SessionExists:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import os
 
-from smp_memory import event_log
 from smp_memory.errors import FormatTooNew, InvalidFormat, InvalidRecord, SessionCorrupt, SMPError, StorageCorrupt
 from smp_memory.files.disk import TICK_NS
 from smp_memory.git.metadata_conflicts import decode_metadata, find_conflict, last_metadata_line
 from smp_memory.model.session_info import FORMAT, SessionInfo
 from smp_memory.model.times import parse
+from smp_memory.observe import event_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def load(session: MetadataOwner) -> SessionInfo:
             )
         if info.created_text == UNKNOWN:
             info.created_text = first_time(session.reader)
+        info.path = path
         return info
     except FileNotFoundError:
         if not store.has_session(session.session):

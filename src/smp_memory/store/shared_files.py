@@ -35,7 +35,6 @@ import re
 import time
 from datetime import UTC, datetime
 
-from smp_memory import event_log
 from smp_memory.errors import InvalidRecord, SMPError
 from smp_memory.files.codec import signature
 from smp_memory.files.disk import identity
@@ -48,6 +47,7 @@ from smp_memory.model.history import RecordHistory
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.times import parse, to_text
 from smp_memory.model.types import KINDS
+from smp_memory.observe import event_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -355,7 +355,7 @@ def render(store: FileStore, session: FileSession | None) -> None:
         store.disk.is_folder(os.path.join(store.root, name)) for name in SHARED_FOLDERS
     ):
         return
-    parts = session.view(lambda history: _parts(store, session, history)) if session is not None else {}
+    parts = _parts(store, session, session.history()) if session is not None else {}
     for name in SHARED_FILES:
         try:
             _show(store, session, name, parts.get(name))

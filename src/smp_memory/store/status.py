@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import os
 
-from smp_memory.config import Config
-from smp_memory.config_file import read_settings
+from smp_memory.config.config_file import read_settings
+from smp_memory.config.settings import Config
 from smp_memory.discovery import is_named, layout_of_store
 from smp_memory.errors import SMPError
 from smp_memory.files.disk import Disk
@@ -24,18 +24,19 @@ from smp_memory.files.user_state import open_user_state
 from smp_memory.index.rows import PROBLEMS, IndexUnusable
 from smp_memory.index.snapshot import IndexSnapshot
 from smp_memory.model import ids
-from smp_memory.model.store_status import StoreStatus
+from smp_memory.model.reports import StoreStatus
 from smp_memory.store.change_detection import StatCache
 from smp_memory.store.record_reader import PlaceReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Callable, Container, Mapping
 
     from smp_memory.files.layouts.layout import Layout
     from smp_memory.files.user_state import UserState
     from smp_memory.index.rows import Row
     from smp_memory.model.record import Record
+    from smp_memory.store.port import Store
 
 INDEX_FOLDER = "index"
 CONFIG_FILE = "config.json"
@@ -64,8 +65,8 @@ class StoreFiles:
         return sum(status.st_size for status in sizes if status is not None)
 
 
-def read_status(root: str, environ: Mapping[str, str]) -> StoreStatus:
-    """The status of the store in a folder. Raises SMPError if it cannot be read."""
+def read_status(root: str, environ: Mapping[str, str], open_store: Callable[[], Store]) -> StoreStatus:
+    """The status of the store in a folder. Raises SMPError if it cannot be read. `open_store` is called if the index has to be caught up."""
     layout, config, state = _settings(root, environ)
     files = StoreFiles(root, layout_named(layout))
     is_trusted = is_named(root, environ) or state.is_trusted(root)
@@ -73,7 +74,7 @@ def read_status(root: str, environ: Mapping[str, str]) -> StoreStatus:
     status.notices = config.notices()
     base = state.path(INDEX_FOLDER)
     if _fill(status, files, base, may_catch_up=state.on_disk):
-        _catch_up(root, environ)
+        _catch_up(open_store)
         _fill(status, files, base, may_catch_up=False)
     return status
 
@@ -122,13 +123,12 @@ def _are_few(files: StoreFiles, changed: list[str]) -> bool:
     return sum(map(files.size_bytes, changed)) <= _FEW_BYTES
 
 
-def _catch_up(root: str, environ: Mapping[str, str]) -> None:
+def _catch_up(open_store: Callable[[], Store]) -> None:
     """Bring the index up to date, as a query does."""
     from smp_memory.model.candidates import CandidateRequest
-    from smp_memory.store.opening import open_read_only  # loads the store
 
     try:
-        store = open_read_only(root, environ, {})
+        store = open_store()
         store.indexer.candidates(CandidateRequest(limit=0))
         store.close()
     except (SMPError, OSError, ValueError):

@@ -28,10 +28,11 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from smp_memory.config import WRITE
+from smp_memory.config.settings import WRITE
 from smp_memory.errors import SessionCorrupt, SMPError, StorageCorrupt, StorageError
 from smp_memory.files.entry_fields import fold_entries
 from smp_memory.files.layouts.layout import AS_OF, NOTICE, OVERVIEW_FILES, OVERVIEWS
+from smp_memory.files.ownership import merged_by
 from smp_memory.files.yaml_text import emit_mapping
 from smp_memory.model.record import same
 from smp_memory.model.session_info import GLOBAL_SESSION, SessionFigures, SessionInfo
@@ -39,7 +40,6 @@ from smp_memory.model.storage_reports import TidyReport
 from smp_memory.model.times import to_text
 from smp_memory.overview.activity import agents_of, timeline_of
 from smp_memory.overview.topics import overview_items, topics_of
-from smp_memory.ownership import merged_by
 from smp_memory.store.rewrite import SessionEdit, entries_of, position_of, rewrite
 from smp_memory.store.shared_files import renew
 
@@ -65,13 +65,8 @@ def tidy_session(session: FileSession, *, dry_run: bool = False) -> TidyReport:
     name = session.session
     if not session.store.layout.field_names.folds:
         return TidyReport(name, [], False)
-    ids: list[str] = session.view(
-        lambda session_history: list(
-            dict.fromkeys(
-                [*(history.first.id for history in _foldable(session, session_history)), *_doubled(session_history)]
-            )
-        )
-    )
+    found = session.history()
+    ids = list(dict.fromkeys([*(history.first.id for history in _foldable(session, found)), *_doubled(found)]))
     if ids and not dry_run:
         rewrite(session, "tidying", lambda reader: _edit(session, reader, ids))
     return TidyReport(name, ids, True)
@@ -216,7 +211,7 @@ def _renew_figures(files: FileSession, dry_run: bool) -> bool:
         return False  # figures are no reason to lose somebody's comments; the first line is SMP's own
     found = disk.stat(path)
     if not dry_run:
-        files.update_info("renewing figures", lambda info: None)
+        files.update_info(lambda info: None)
         if found is not None:
             disk.set_modified_time(path, found.st_mtime_ns)
     return True
@@ -235,7 +230,7 @@ def current_figures(files: FileSession, info: SessionInfo) -> dict[str, Any]:
     layout = files.store.layout
     if not layout.info_file or merged_by(files.store.root) == "text":  # as text every merge would conflict about them
         return {}
-    figures: SessionFigures = files.view(lambda session_history: _figures(files, session_history, info))
+    figures = _figures(files, files.history(), info)
     figures.bytes, figures.quota_bytes = sum(files.sizes().values()), files.config.quota_bytes
     clock: Any = files.store.clock
     figures.as_of = to_text(clock() if clock is not None else datetime.now(UTC))
@@ -277,5 +272,5 @@ def _rewrite_overviews(files: FileSession) -> None:
         users = _users(files, files.info())
     except (SessionCorrupt, StorageCorrupt):
         users = {}
-    records = files.view(lambda session_history: _live_records(files, session_history))
+    records = _live_records(files, files.history())
     write_overviews(files.store.disk, files.reader.folder, records, users)

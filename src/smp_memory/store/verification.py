@@ -11,8 +11,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from smp_memory import event_log
-from smp_memory.config import setting_advice
+from smp_memory.config.settings import setting_advice
 from smp_memory.errors import InvalidRecord, SessionCorrupt
 from smp_memory.files.codec import CONFLICT, EDITED, NOT_KNOWN, SIGNED, TORN, Piece
 from smp_memory.files.entry_fields import decode_entries
@@ -25,6 +24,8 @@ from smp_memory.model.entry import PUT
 from smp_memory.model.history import overlaid_problems
 from smp_memory.model.reports import Problem, Report
 from smp_memory.model.session_info import SessionInfo
+from smp_memory.observe import event_log
+from smp_memory.privacy.settings import session_settings
 from smp_memory.store import foreign_files
 from smp_memory.store.archive import archive_problems
 from smp_memory.store.cold_storage import cold_segment_of
@@ -58,8 +59,8 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
         problems += _missing_problems(reader, max(session_history.seq, _seq_in_metadata(session)), stored_until)
     segment = cold_segment_of(session)
     problems += [each for history in session_history.histories.values() for each in overlaid_problems(history)]
-    problems += content_problems(session_history, {row.id for row in segment.rows()})
-    problems += segment.verify()
+    problems += content_problems(session_history, {each.entry.id for each in segment.entries()})
+    problems += segment.problems
     problems += _quarantine_problems(session)
     problems += _metadata_problems(reader)
     unread = foreign_files.unread_sessions(store.disk, store.root, store.layout, session.session)
@@ -67,7 +68,7 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
     problems += _metadata_conflict(session)
     problems += archive_problems(session)
     try:
-        wrong = session.override_settings(store.config, session.info().config).own.invalid
+        wrong = session_settings(store.config, session.info()).own.invalid
         problems += [
             Problem(session.info_path(), 0, "settings", f"{each.message} {setting_advice(each)}") for each in wrong
         ]
@@ -156,9 +157,7 @@ def _quarantine_problem(path: str) -> Problem:
 def repair(session: FileSession) -> Report:
     """Repair what can be repaired, quarantine the rest, and report what was done."""
     session.writer.completed.clear()
-    doubled = session.view(
-        lambda session_history: {name: put.id for name, put in session_history.names.unsettled.items()}
-    )
+    doubled = {name: put.id for name, put in session.history().names.unsettled.items()}
     actions: list[str] = session.run_locked("repairing", lambda: _repaired(session))
     actions = [f"{id} was allocated twice; the later memory is {name} now" for name, id in doubled.items()] + actions
     actions = session.writer.completed + actions

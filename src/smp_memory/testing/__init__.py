@@ -1,4 +1,4 @@
-"""Tools for testing a store, a layout or a backend: the store contract, fault-injecting systems, clocks, fixed uids.
+"""Tools for testing what uses a store: fault-injecting systems, clocks, fixed uids.
 
 They are shipped with SMP, so that code outside of it can be tested with them.
 """
@@ -6,17 +6,14 @@ They are shipped with SMP, so that code outside of it can be tested with them.
 from __future__ import annotations
 
 from smp_memory.testing.clocks import FrozenClock, MachineClock, fixed_uids
-from smp_memory.testing.contract import BackendContract, StoreContract
 from smp_memory.testing.faults import CrashingSystem, CrashState, FaultySystem, PowerLoss
 
 __all__ = [
-    "BackendContract",
     "CrashState",
     "CrashingSystem",
     "FaultySystem",
     "FrozenClock",
     "MachineClock",
     "PowerLoss",
-    "StoreContract",
     "fixed_uids",
 ]

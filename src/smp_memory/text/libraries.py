@@ -6,7 +6,7 @@ index on disk was built with does not touch that index: it builds one in RAM.
 
 from __future__ import annotations
 
-from smp_memory import event_log
+from smp_memory.observe import event_log
 
 _reported: set[str] = set()
 _missing: set[str] = set()  # libraries without which the index on disk cannot be used

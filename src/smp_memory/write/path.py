@@ -16,8 +16,6 @@ from smp_memory.model.types import KINDS, kind_of, names_where
 from smp_memory.privacy.fence import strip_reason, without_recalled
 from smp_memory.write import typos, validation
 from smp_memory.write.operations import Add, Delete, Operation, Relate, Restore, Unrelate, Update, id_of
-from smp_memory.write.plain_fields import plain_fields, plain_form
-from smp_memory.write.validation import Draft
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,9 +24,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Protocol, Unpack
 
-    from smp_memory.model.record import AgentState, Artifact, Decision, Finding, Learning, Preference, Record, Turn
-    from smp_memory.model.types import Kind
-    from smp_memory.options import (
+    from smp_memory.model.options import (
         ArtifactFields,
         CommonFields,
         DecisionFields,
@@ -37,6 +33,8 @@ if TYPE_CHECKING:
         PreferenceFields,
         TurnFields,
     )
+    from smp_memory.model.record import AgentState, Artifact, Decision, Finding, Learning, Preference, Record, Turn
+    from smp_memory.model.types import Kind
     from smp_memory.privacy.redaction import RedactedSpan, Redactor
 
     class WriteRules(Protocol):
@@ -70,32 +68,17 @@ class Writer:
 
     def addition(self, kind: Kind, given: dict[str, Any]) -> Operation:
         """A new memory, without what was recalled and without its secrets: from here on nobody sees them."""
-        return self._in_one_pass(kind, given) or self._step_by_step(kind, given)
-
-    def _in_one_pass(self, kind: Kind, given: dict[str, Any]) -> Operation | None:
-        """The same result for texts and tags that need no closer look; None for anything else."""
-        form = plain_form(kind, tuple(given))
-        if form is None:
-            return None
-        rules = self._rules
-        data = plain_fields(form, given, self._default_author, rules.content_limit, rules.redactor)
-        if data is None:
-            return None
-        self._set_author_kind(data)
-        operation = Add(Draft(kind, None, None, data))
-        if form.may_warn:
-            operation.warnings = typos.warnings(kind, data)
-        return operation
-
-    def _step_by_step(self, kind: Kind, given: dict[str, Any]) -> Operation:
         rules = self._rules
         draft = validation.draft(kind, given, rules.content_limit)
         data = self._with_author(kind, draft.data)
         warnings = typos.warnings(kind, data)
-        data = without_recalled(kind, data)
-        draft.data, removals = (data, []) if rules.redactor is None else rules.redactor.redact_fields(data)
+        draft.data = without_recalled(kind, data)
+        removals: list[RedactedSpan] = []
+        if rules.redactor is not None:
+            draft.data, removals = rules.redactor.redact_fields(draft.data)
         operation = Add(draft)
-        operation.removals, operation.warnings = removals, warnings
+        if removals or warnings:
+            operation.removals, operation.warnings = removals, warnings
         return operation
 
     def _with_author(self, kind: Kind, data: dict[str, Any]) -> dict[str, Any]:

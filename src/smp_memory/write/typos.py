@@ -25,7 +25,7 @@ _CLOSED: dict[str, tuple[tuple[str, ...], str]] = {  # known values, and the eff
 _WORDS = frozenset(
     ("status", "resolution", "role", "relations")
 )  # any word is allowed; one close to a known one is probably a mistake
-CHECKED = _WORDS.union(_CLOSED) - {"role"}  # checked on the fast path, where the role is always a known one
+_CHECKED = _WORDS.union(_CLOSED)
 _COMMON = frozenset(["id", "created", "session", "user", "project", "agents", "context", "type", "text", "data"])
 _SESSION_NAMES = ("id", "user", "agents", "project", "tags", "author", "config", "created")
 _SHORT, _LONG = 5, 7  # below: only plural and singular; from _LONG on two edits count as near
@@ -33,7 +33,9 @@ _SHORT, _LONG = 5, 7  # below: only plural and singular; from _LONG on two edits
 
 def warnings(kind: Kind, data: Mapping[str, Any]) -> tuple[str, ...]:
     """Warnings about the fields of a memory, each in a sentence."""
-    found = name_warnings(kind, tuple(data))
+    found = _name_warnings(kind, tuple(data))
+    if _CHECKED.isdisjoint(data) and not found:
+        return found
     if not all(data[name] in known for name, (known, _) in _CLOSED.items() if name in data):
         found = (*found, *(text for name in _CLOSED if (text := _value_warning(name, data.get(name)))))
     return found if _WORDS.isdisjoint(data) else (*found, *filter(None, _word_warnings(kind, data)))
@@ -71,7 +73,7 @@ def _word_warning(name: str, value: Any, known: tuple[str, ...], short: int = _S
 
 
 @lru_cache(maxsize=500)
-def name_warnings(kind: Kind, names: tuple[str, ...]) -> tuple[str, ...]:
+def _name_warnings(kind: Kind, names: tuple[str, ...]) -> tuple[str, ...]:
     """Warnings about field names."""
     fields = [*kind.rank, *(alias for alias in kind.aliases if alias not in kind.rank)]
     known = _COMMON.union(*({*each.rank, *each.aliases} for each in KINDS.values()))

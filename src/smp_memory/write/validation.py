@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     Check = Callable[[str, Any], Any]
     Planned = tuple[str, str, Check]  # the caller's name of a field, SMP's name, the check of its value
 
+_NO_CONTENT = ("id", "created")
 _UNCOUNTED, _UNCOUNTED_BYTES = ("author", "author_kind", "role", "kind"), 1024  # who said it does not count as content
 METADATA_LIMIT_BYTES = 256 << 10  # of the context of a session
 GIVEN_BY_SMP = frozenset(["session", "session_id", "type", "revision", "schema", "checksum", "updated", "updated_by"])
@@ -318,8 +319,6 @@ _CHECKS = {
     VALID_UNTIL: day_or_time,
 }
 
-TEXT_CHECKS = (_text, plain)  # checks that return a valid text unchanged
-
 # The checks by type, for its fields and the common ones; a field of another type counts as the caller's own.
 _CHECKS_OF = PerKind(lambda kind: {name: _check_of(kind, name) for name in ("id", "created", "author", *kind.rank)})
 
@@ -333,10 +332,12 @@ def _check_of(kind: Kind, name: str) -> Check:
 
 
 def _check_size(kind: Kind, data: dict[str, Any], limit_bytes: int) -> None:
-    content = {name: value for name, value in data.items() if name not in ("id", "created")}
-    size = sum(map(_size_of, content.values())) + sum(len(name) for name in content if name not in kind.rank)
+    size = 0
+    for name, value in data.items():
+        if name not in _NO_CONTENT:
+            size += _size_of(value) if name in kind.rank else len(name) + _size_of(value)
     if size > limit_bytes:
-        size -= min(_UNCOUNTED_BYTES, sum(_size_of(content[name]) for name in _UNCOUNTED if name in content))
+        size -= min(_UNCOUNTED_BYTES, sum(_size_of(data[name]) for name in _UNCOUNTED if name in data))
     if size > limit_bytes:
         raise SizeLimitExceeded(
             f"{kind.text}: this {kind.name} has {size:,} bytes of content; {limit_bytes:,} are allowed per memory "

@@ -149,7 +149,7 @@ def test_own_memory_can_be_changed_by_key_in_transaction(session: Any) -> None:
 
 
 def test_workflow_guard_checks_the_memory_of_an_idempotency_key(session: Any) -> None:
-    from smp_memory.agent_memory import AgentMemory
+    from smp_memory.agents.agent_memory import AgentMemory
 
     def guard(kind: str, name: str) -> None:
         if kind != "finding":

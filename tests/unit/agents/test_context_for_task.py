@@ -108,7 +108,7 @@ def test_ids_in_the_text_can_be_resolved(memory: smp_memory.Memory) -> None:
     assert context.text.count("alpha") == 3  # its name once, and the two memories
 
 
-# -- standing wishes
+# -- standing instructions
 
 
 def test_wish_that_was_only_said_comes_in(memory: smp_memory.Memory) -> None:
@@ -122,7 +122,7 @@ def test_wish_that_was_only_said_comes_in(memory: smp_memory.Memory) -> None:
             context = memory.create_session().context(max_tokens=budget, **asked)
             assert "Never push on Fridays!" in context.text
             assert "Never use eval" not in context.text
-            wish = next(item for item in context.items if item.why == "a standing wish")
+            wish = next(item for item in context.items if item.why == "a standing instruction")
             assert (wish.section, wish.text) == ("preference", "Never push on Fridays!")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import smp_memory
-from smp_memory.agent_memory import AgentMemory
+from smp_memory.agents.agent_memory import AgentMemory
 from smp_memory.context.preview import preview_context
 from smp_memory.errors import InvalidQuery
 from smp_memory.integrations.hooks.preview import preview_hook

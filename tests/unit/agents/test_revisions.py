@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smp_memory
-from smp_memory.agent_memory import AgentMemory
+from smp_memory.agents.agent_memory import AgentMemory
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.testing import FrozenClock
 
@@ -45,7 +45,7 @@ class Case:
 def _mcp_history(agent: AgentMemory, case: Case) -> Any:
     pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp.request_context import RequestContext
-    from smp_memory.integrations.mcp.tools import TOOLS
+    from smp_memory.integrations.mcp.server import TOOLS
 
     caller = RequestContext(case.memory, author=agent.agent).caller(None)
     reply = TOOLS["get"].call(caller, {"ids": [f"s1/{case.id}"], "history": True, "related": True})

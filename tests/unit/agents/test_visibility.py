@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.agent_memory import AgentMemory
+from smp_memory.agents.agent_memory import AgentMemory
 from smp_memory.errors import MemoryNotFound, NotAllowed, SMPError
 from smp_memory.model.candidates import GUARDED, CandidateRequest
 from smp_memory.model.types import KINDS
@@ -175,7 +175,7 @@ NAMES = {"agent", "id"}  # who it is and of which session
 NOT_FOR_AGENTS = {
     # of a session as a whole, which only a person or a program that looks after it needs
     "anonymised", "anonymised_record", "archived", "change_info", "compact", "config", "erase", "folder", "memory",
-    "merge", "next_step", "party", "purge", "redact", "repair", "restore_archived", "set_config", "size_report", "standing",
+    "merge", "next_step", "party", "purge", "redact", "repair", "restore_archived", "set_config", "size_report", "session_state",
     "missing", "opened", "scope",
     "state", "stats", "tidy", "validate", "written",
     "get_context",  # the name of a design for what agents have as `query(sort="priority")`

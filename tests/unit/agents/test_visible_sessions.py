@@ -11,9 +11,9 @@ import pytest
 
 import smp_memory
 from smp_memory.files.layouts import NAMES
+from smp_memory.integrations.bmad.macp import ContextManager
 from smp_memory.integrations.hooks.events import HookEvent
 from smp_memory.integrations.hooks.recall import Reader, recall_for_event
-from smp_memory.integrations.macp_manager import ContextManager
 from smp_memory.model.types import KINDS
 from smp_memory.testing import FrozenClock
 
@@ -196,8 +196,7 @@ def test_agents_workflows_and_macp_are_limited_to_the_user() -> None:
 def test_context_over_mcp_is_limited_to_the_user_of_the_session() -> None:
     pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp.request_context import RequestContext
-    from smp_memory.integrations.mcp.server import prompt_text
-    from smp_memory.integrations.mcp.tools import TOOLS
+    from smp_memory.integrations.mcp.server import TOOLS, prompt_text
 
     memory = store()
     given = {"task": ASKED, "max_tokens": 20_000}

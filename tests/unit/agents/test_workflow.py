@@ -9,7 +9,7 @@ import pytest
 
 import smp_memory
 from smp_memory.errors import InvalidFormat, NotAllowed
-from smp_memory.integrations.workflow import Run
+from smp_memory.integrations.bmad.workflow import Run
 from smp_memory.testing import FrozenClock
 
 BODY = """\

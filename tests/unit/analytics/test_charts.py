@@ -11,13 +11,23 @@ from xml.etree import ElementTree
 import pytest
 
 import smp_memory
-from smp_memory.analytics.charts import bar_list, decay_chart, draw_decay, line_chart, sparkline
-from smp_memory.analytics.curves import KnownUse, decay_points, known_uses, sentence
+from smp_memory.analytics.charts import (
+    MAX_NEIGHBOURS,
+    Neighbour,
+    bar_list,
+    boxes,
+    decay_chart,
+    draw_decay,
+    line_chart,
+    neighbours,
+    relation_graph,
+    sparkline,
+)
 from smp_memory.analytics.facts import DAY
-from smp_memory.analytics.relation_chart import MAX_NEIGHBOURS, Neighbour, boxes, neighbours, relation_graph
+from smp_memory.analytics.forecast import KnownUse, decay_points, known_uses, sentence
 from smp_memory.analytics.svg import shortened, width_of
-from smp_memory.decay import POLICIES, policy_of
 from smp_memory.errors import InvalidQuery, SMPError
+from smp_memory.model.decay import POLICIES, policy_of
 from smp_memory.model.times import to_microseconds
 from smp_memory.testing import FrozenClock
 
@@ -134,7 +144,7 @@ def test_past_curve_follows_the_fields_of_each_time(store: Any) -> None:
     store.clock.advance(days=10)
     session.update("DEC-0001", pinned=True)
     store.clock.advance(days=10)
-    history = store.store.session("s").history("DEC-0001")
+    history = store.store.session("s").history(["DEC-0001"]).histories["DEC-0001"]
     curve = decay_points(history.record("s"), policy_of(), store.now(), history=history)
     assert curve.today[1] == 1.0
     assert curve.past[30][1] < 0.9  # before it was pinned
@@ -162,7 +172,7 @@ def test_curve_of_the_store_ends_at_its_priority(store: Any) -> None:
 
 
 def test_known_uses_ignore_what_cannot_be_read(store: Any) -> None:
-    history = store.store.session("s").history("TURN-0001").copy()
+    history = store.store.session("s").history(["TURN-0001"]).histories["TURN-0001"]
     for access in (
         None,
         7,

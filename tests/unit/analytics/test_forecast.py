@@ -16,7 +16,7 @@ from smp_memory.analytics.forecast import (
     planned_tasks,
     time_below,
 )
-from smp_memory.decay import DecayInputs, policy_of
+from smp_memory.model.decay import DecayInputs, policy_of
 
 NOW = 20_000 * DAY
 POLICIES = ("smp", "half-life", "boosted", "simple")

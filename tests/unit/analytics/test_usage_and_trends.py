@@ -6,10 +6,8 @@ import random
 
 import pytest
 
-from smp_memory.analytics.facts import DAY, MemoryFacts
-from smp_memory.analytics.periods import Periods
-from smp_memory.analytics.trends import binomial_tail, classify, trends
-from smp_memory.analytics.usage import usage
+from smp_memory.analytics.facts import DAY, MemoryFacts, Periods
+from smp_memory.analytics.usage import binomial_tail, classify, trends, usage
 
 NOW = 1_000 * DAY
 

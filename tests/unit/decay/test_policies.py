@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from smp_memory.config import Config
-from smp_memory.decay import POLICIES, DecayInputs, impact_level, importance_of, policy_of
+from smp_memory.config.settings import Config
 from smp_memory.errors import InvalidConfig
+from smp_memory.model.decay import POLICIES, DecayInputs, impact_level, importance_of, policy_of
 from smp_memory.model.entry import PUT, Entry
 from smp_memory.model.record import CLASSES, Record
 from smp_memory.model.types import KINDS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from smp_memory.files.activity import ACCESSES, AccessLog
+from smp_memory.files.activity import ACCESSES, AccessLog, StateLog
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import UserState
@@ -19,7 +19,7 @@ def in_folder(disk: Disk, folder: str) -> UserState:
 
 @pytest.fixture
 def log(tmp_path: Path) -> AccessLog:
-    return AccessLog(in_folder(Disk(RealSystem()), str(tmp_path)))
+    return AccessLog(StateLog(in_folder(Disk(RealSystem()), str(tmp_path)), ACCESSES))
 
 
 def test_recorded_uses_are_read_from_an_offset_on(log: AccessLog) -> None:
@@ -95,7 +95,7 @@ def test_offset_after_the_end_returns_nothing(log: AccessLog, tmp_path: Path) ->
 
 def test_failing_disk_does_not_fail_readers() -> None:
     system = FaultySystem(fail_at=1, sticky=True)
-    log = AccessLog(in_folder(Disk(system), "/"))
+    log = AccessLog(StateLog(in_folder(Disk(system), "/"), ACCESSES))
     log.record(["s1/a"], 5)
     log.flush()
     assert log.read(0) == ([], 0)

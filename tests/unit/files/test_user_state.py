@@ -127,8 +127,8 @@ def test_store_that_was_only_found_is_not_trusted(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     with smp_memory.open() as memory:
         assert not memory.is_trusted
-        assert not memory.was_told_of_trust()
-        assert memory.was_told_of_trust()
+        assert not memory.mark_trust_notice_shown()
+        assert memory.mark_trust_notice_shown()
         memory.session("s1").add_decision("Writing is not trusting")
     with smp_memory.open() as memory:
         assert not memory.is_trusted

@@ -9,17 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import smp_memory
 from smp_memory.health.doctor import CHECKS, ORDER, doctor
+from smp_memory.health.examination import Check, Examination, HealthIssue, HealthReport
 from smp_memory.index.inspection import inspect_index
-from smp_memory.model.health import Check, HealthIssue, HealthReport
-from smp_memory.store.checks import CHECKS as FILE_CHECKS
+from smp_memory.store.file_checks import CHECKS as FILE_CHECKS
 from smp_memory.store.opening import examine_store
-
-if TYPE_CHECKING:
-    from smp_memory.store.port import StoreExamination
 
 QUICKLY = {"durability": "os"}
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"  # of the shape of a token, of nobody
@@ -80,7 +77,7 @@ def checked(
     def open_it() -> smp_memory.Memory:
         return smp_memory.open(root, config=QUICKLY, create=False)
 
-    def examine() -> StoreExamination:
+    def examine() -> Examination:
         return examine_store(os.fspath(root), now or datetime.now(UTC), environ={}, quick=quick)
 
     return doctor(examine, opened or open_it, **asked)

@@ -16,7 +16,7 @@ from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import NAMES
 from smp_memory.files.lock import SessionLock
 from smp_memory.files.system import RealSystem
-from smp_memory.model.health import HealthReport
+from smp_memory.health.examination import HealthReport
 from smp_memory.privacy.fence import fence
 from tests.unit.health.sample_store import (
     QUICKLY,
@@ -61,9 +61,8 @@ def test_healthy_store_has_no_issues_and_is_not_modified(tmp_path: Path, layout:
         assert checked(memory.root).findings == []
 
 
-@every_layout
-def test_in_memory_store_can_be_checked(layout: str) -> None:
-    with smp_memory.open(":memory:", layout=layout) as memory:
+def test_in_memory_store_can_be_checked() -> None:
+    with smp_memory.open(":memory:") as memory:
         fill(memory)
         assert memory.doctor().findings == []
         assert memory.doctor(fix=True).fixed == []
@@ -293,10 +292,9 @@ def test_references_to_compacted_memories_are_valid(tmp_path: Path) -> None:
 # -- privacy
 
 
-@every_layout
-def test_stored_secrets_are_reported_without_content(tmp_path: Path, layout: str) -> None:
+def test_stored_secrets_are_reported_without_content(tmp_path: Path) -> None:
     off = {"privacy": {"redaction": {"enabled": False}}}
-    with made(tmp_path, layout, **off) as memory:
+    with made(tmp_path, "jsonl", **off) as memory:
         session = memory.session("review")
         session.add_finding("Somebody logs in", evidence=[f"export GITHUB_TOKEN={TOKEN}"])
         session.add_decision(f"The key is {TOKEN} for now")
@@ -369,7 +367,7 @@ def test_recalled_text_stored_again_is_reported(memory: smp_memory.Memory) -> No
         line.pop("checksum", None)
         with path.open("a") as file:
             file.write(json.dumps(line) + "\n")
-    assert files.view(lambda session_history: "LEARN-0003" in session_history.histories)
+    assert "LEARN-0003" in files.history().histories
     only_recalled, partly = memory.doctor().of("recalled")
     assert (only_recalled.severity, only_recalled.ids, only_recalled.line) == ("warning", ("LEARN-0002",), 2)
     assert "only recalled text" in only_recalled.message
@@ -540,11 +538,12 @@ def test_lock_held_for_long_is_reported(memory: smp_memory.Memory) -> None:
     lock.close()
 
 
-def test_lock_whose_holder_has_ended_is_reported(memory: smp_memory.Memory) -> None:
+def test_lock_whose_holder_has_ended_is_reported(memory: smp_memory.Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = SessionLock(Disk(RealSystem()), str(file_of(memory, ".smp")), "session review", "review")
-    lock.acquire(1)
-    lock._pid = 2**22 + 1  # larger than any process number of Linux
-    lock.sign("writing")
+    with monkeypatch.context() as patch:
+        patch.setattr("os.getpid", lambda: 2**22 + 1)  # larger than any process number of Linux
+        lock.acquire(1)
+        lock.sign("writing")
     finding = only(memory.doctor(), "locks")
     lock.close()
     assert finding.severity == "warning"
@@ -640,7 +639,7 @@ def test_damaged_cold_segment_is_reported(tmp_path: Path) -> None:
         for number in range(30):
             session.add_turn("user", f"Something old {number} " * 20, created="2025-01-01T00:00:00Z")
         session.compact(100_000)
-        path = Path(session.folder, ".smp/cold.gz")
+        path = Path(session.folder, "cold.jsonl.gz")
         data = bytearray(path.read_bytes())
         data[60] ^= 0x10
         path.write_bytes(data)

@@ -13,7 +13,7 @@ import pytest
 
 from smp_memory.files.layouts import NAMES
 from smp_memory.files.system import RealSystem
-from smp_memory.store.checks import examination
+from smp_memory.store import file_examination
 from tests.crash.scenarios import depth
 from tests.unit.health.sample_store import TOKEN, checked, every_check, made, unchanged
 
@@ -124,7 +124,7 @@ def test_failing_check_becomes_an_issue_and_others_run(tmp_path: Path, monkeypat
         def broken(*_: object) -> None:
             raise ValueError(f"unexpected {TOKEN}")
 
-        monkeypatch.setattr(examination, "validate", broken)
+        monkeypatch.setattr(file_examination, "validate", broken)
         report = memory.doctor()
     assert [(finding.check, finding.severity) for finding in report.findings] == [
         ("contents", "problem"),

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.importers.bmad_files import find_memory_files
-from smp_memory.importers.bmad_sprint_status import action_key
+from smp_memory.importers.bmad import find_memory_files
+from smp_memory.importers.bmad_stories import action_key
 from smp_memory.importers.ingest import SESSION, IngestReport, ingest_files
 from smp_memory.importers.markdown_items import items
 from smp_memory.integrations.bmad.project import find_project

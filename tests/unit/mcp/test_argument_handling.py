@@ -16,7 +16,7 @@ import smp_memory
 from smp_memory.errors import InvalidRecord, UserError
 from smp_memory.integrations.mcp.arguments import schema_of
 from smp_memory.integrations.mcp.request_context import Caller, RequestContext
-from smp_memory.integrations.mcp.tools import TOOLS, tools_for
+from smp_memory.integrations.mcp.server import TOOLS, tools_for
 from smp_memory.model.types import KINDS
 from smp_memory.testing.clocks import FrozenClock
 

@@ -13,7 +13,7 @@ import jsonschema
 
 from smp_memory.integrations.mcp.arguments import schema_of
 from smp_memory.integrations.mcp.request_context import Caller
-from smp_memory.integrations.mcp.tools import TOOLS
+from smp_memory.integrations.mcp.server import TOOLS
 
 
 def recall(caller: Caller, **given: Any) -> tuple[dict[str, Any], str]:

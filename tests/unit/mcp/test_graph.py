@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.files.layouts import NAMES
 from smp_memory.integrations.mcp.graph import SESSION, KnowledgeGraph, UnknownEntity
 from smp_memory.integrations.mcp.graph_file import export_file, graph_lines, import_file, import_once, parse
 from smp_memory.privacy.fence import fence
@@ -123,9 +122,8 @@ def test_recalled_text_is_not_added_as_an_observation(memory: Any) -> None:
     assert graph.add_observations([{"entityName": "Ada", "contents": texts}])[0]["addedObservations"] == []
 
 
-@pytest.mark.parametrize("layout", NAMES)
-def test_concurrent_creation_of_an_entity_yields_one(tmp_path: Path, layout: str) -> None:
-    with smp_memory.open(tmp_path, layout=layout) as memory:
+def test_concurrent_creation_of_an_entity_yields_one(tmp_path: Path) -> None:
+    with smp_memory.open(tmp_path) as memory:
         created: list[Any] = []
 
         def work(number: int) -> None:

@@ -14,7 +14,7 @@ from smp_memory.errors import InvalidRecord, MemoryNotFound, NotAllowed, Session
 from smp_memory.integrations.mcp import server
 from smp_memory.integrations.mcp.graph import KnowledgeGraph
 from smp_memory.integrations.mcp.request_context import Caller, RequestContext
-from smp_memory.integrations.mcp.tools import TOOLS
+from smp_memory.integrations.mcp.server import TOOLS
 from smp_memory.model.times import to_text
 from smp_memory.privacy.fence import fence, inside
 

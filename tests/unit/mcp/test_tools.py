@@ -27,7 +27,7 @@ from smp_memory.errors import (
 from smp_memory.integrations.mcp.answers import Reply
 from smp_memory.integrations.mcp.arguments import schema_of
 from smp_memory.integrations.mcp.request_context import Caller, RequestContext
-from smp_memory.integrations.mcp.tools import INSTRUCTIONS, TOOLS
+from smp_memory.integrations.mcp.server import INSTRUCTIONS, TOOLS
 from smp_memory.privacy.fence import MARK, closing, find, opening, strip
 
 

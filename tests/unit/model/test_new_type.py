@@ -12,10 +12,10 @@ import pytest
 import smp_memory
 from smp_memory.cli.main import main
 from smp_memory.context.digest import digest_text
-from smp_memory.decay import POLICIES, DecayInputs, policy_of
 from smp_memory.errors import InvalidRecord
 from smp_memory.files.layouts import NAMES
 from smp_memory.model import types
+from smp_memory.model.decay import POLICIES, DecayInputs, policy_of
 from smp_memory.model.types import ACTIVE, IF_CRITICAL, KINDS, OPEN, Kind
 from smp_memory.testing import FrozenClock
 
@@ -204,7 +204,7 @@ def test_command_line_adds_lists_and_finds_a_new_type(
 def test_mcp_defines_stores_and_recalls_a_new_type(tmp_path: Path) -> None:
     pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp.request_context import RequestContext
-    from smp_memory.integrations.mcp.tools import TOOLS
+    from smp_memory.integrations.mcp.server import TOOLS
 
     shown = TOOLS["remember"].definition("remember").input_schema["properties"]["type"]
     assert "risk" in shown["enum"]
@@ -260,7 +260,7 @@ def test_compaction_keeps_open_records_of_a_new_type_and_removes_closed_ones(tmp
 
 
 def test_retention_expires_closed_records_after_the_days_of_the_row(tmp_path: Path) -> None:
-    from smp_memory.policies.retention import due
+    from smp_memory.lifecycle.retention import due
 
     clock = FrozenClock()
     with opened(tmp_path, clock=clock) as memory:

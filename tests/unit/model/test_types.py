@@ -7,8 +7,8 @@ from typing import Any, get_type_hints
 import pytest
 
 import smp_memory
-from smp_memory import options as typed
-from smp_memory.cli.record_text import display_text
+from smp_memory.cli.hit_output import display_text
+from smp_memory.model import options as typed
 from smp_memory.model.record import CLASSES, Field, Status
 from smp_memory.model.types import (
     CLOSED_STATUSES,

@@ -1,4 +1,4 @@
-"""Each event of docs/logging.md is emitted when it should be; those with tests of their own are not repeated here."""
+"""Each event of docs/observability.md is emitted when it should be; those with tests of their own are not repeated here."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory import event_log, index
+from smp_memory import index
 from smp_memory.errors import SessionArchived, SessionExists, StorageError, StorageReadOnly
 from smp_memory.files import reconciliation
 from smp_memory.files.disk import Disk
 from smp_memory.files.journal import Journal, Plan
 from smp_memory.files.system import RealSystem
-from smp_memory.incomplete import each_existing
-from smp_memory.json_logging import JsonFormatter
 from smp_memory.lifecycle import background_compaction
+from smp_memory.observe import event_log
+from smp_memory.observe.incomplete import each_existing
+from smp_memory.observe.json_logging import JsonFormatter
 from smp_memory.text import libraries
+from tests.session_files import storage_of
 
 MARK = "zebrafish"
 BY_MEANING = {"search.semantic": "auto"}
@@ -108,10 +110,10 @@ def test_settings_unusable_once_per_process(tmp_path: Path, emitted: Emitted) ->
 def test_audit_failed(emitted: Emitted, monkeypatch: pytest.MonkeyPatch) -> None:
     with smp_memory.open(":memory:") as memory:
 
-        def fail(*_: Any) -> None:
+        def fail(*_: Any, **options: Any) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(memory.store.audit, "_append", fail)
+        monkeypatch.setattr(memory.store.audit.log, "append", fail)
         session = memory.create_session("s1")
         session.add_decision(MARK)
         session.delete("DEC-0001", MARK)
@@ -141,7 +143,7 @@ def test_not_compared(emitted: Emitted, monkeypatch: pytest.MonkeyPatch) -> None
         def fail(*_: Any) -> None:
             raise StorageError("cannot be read")
 
-        monkeypatch.setattr(session._files.writer, "quarantine_missing", fail)  # type: ignore[attr-defined]
+        monkeypatch.setattr(storage_of(session).writer, "quarantine_missing", fail)
     assert len(emitted("not_compared")) == 1
 
 
@@ -264,8 +266,8 @@ def test_vectors_missing(emitted: Emitted, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_every_documented_event_is_named_in_a_test() -> None:
-    root = Path(event_log.__file__).parents[2]
-    rows = [line for line in (root / "docs" / "logging.md").read_text("utf-8").splitlines() if line.startswith("| `smp_memory")]  # fmt: skip
+    root = Path(event_log.__file__).parents[3]
+    rows = [line for line in (root / "docs" / "observability.md").read_text("utf-8").splitlines() if line.startswith("| `smp_memory")]  # fmt: skip
     documented = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row.split("|")[2])}
     tests = "\n".join(path.read_text("utf-8") for path in (root / "tests").rglob("test_*.py"))
     assert len(documented) > 30

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import stat
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -19,7 +20,6 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
 
 import smp_memory
-from smp_memory import metrics
 from smp_memory.integrations.prometheus import (
     CONTENT_TYPES,
     OPENMETRICS,
@@ -31,6 +31,7 @@ from smp_memory.integrations.prometheus import (
 )
 from smp_memory.integrations.store_metrics import STORE, store_samples
 from smp_memory.memory import Memory
+from smp_memory.observe import metrics
 
 
 @pytest.fixture(autouse=True)
@@ -437,3 +438,12 @@ def test_asgi_app_answers_503_when_the_store_is_closed(memory: Memory) -> None:
     memory.close()
     status, _, body = request(app)
     assert (status, b"E_STORE_CLOSED" in body) == (503, True)
+
+
+def test_missing_library_is_named_with_its_extra(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client.exposition", None)
+    with pytest.raises(smp_memory.errors.UserError, match=r"prometheus_client.*extra `metrics`"):
+        metrics_text(memory)
+    status, _, body = request(MetricsApp(memory))
+    assert (status, b"extra `metrics`" in body) == (503, True)
+    assert metrics_dict(collect(memory))["smp_sessions"]["type"] == "gauge"

@@ -20,12 +20,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import smp_memory
-from smp_memory import metrics
 from smp_memory.integrations.otel_metrics import OpenTelemetryMetrics
 from smp_memory.integrations.prometheus import OPENMETRICS, metrics_text
-from smp_memory.json_logging import JsonFormatter
 from smp_memory.memory import Memory
-from smp_memory.observation import observed
+from smp_memory.observe import metrics
+from smp_memory.observe.json_logging import JsonFormatter
+from smp_memory.observe.tracing import observed
 
 ALL = {"observability.slow_ms": 0}
 MARK = "zebrafish"
@@ -197,7 +197,7 @@ def test_imported_but_unconfigured_opentelemetry_makes_no_spans(monkeypatch: pyt
     def fail(*_: Any) -> Any:
         raise AssertionError("no span is made")
 
-    monkeypatch.setattr("smp_memory.observation._trace", fail)
+    monkeypatch.setattr("smp_memory.observe.tracing._trace", fail)
     assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
     with smp_memory.open(":memory:") as memory:
         memory.create_session("s1").add_decision("one")

@@ -13,14 +13,14 @@ import pytest
 from smp_memory.files.disk import Disk
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.files.system import RealSystem
-from smp_memory.privacy.audit import FILE, LAST, Audit
+from smp_memory.privacy.audit import FILE, LAST, Audit, AuditFile
 
 AT = "2026-01-31T14:30:05Z"
 
 
 @pytest.fixture
 def audit(tmp_path: Path) -> Audit:
-    return Audit(Disk(RealSystem()), str(tmp_path / ".smp"))
+    return Audit(AuditFile(Disk(RealSystem()), str(tmp_path / ".smp")))
 
 
 def lines(audit: Audit) -> list[bytes]:
@@ -114,7 +114,7 @@ def test_crash_before_audit_last_was_written_is_not_a_problem(audit: Audit) -> N
 
 def test_concurrent_threads_write_one_chain(audit: Audit) -> None:
     def write() -> None:
-        mine = Audit(Disk(RealSystem()), os.path.dirname(audit.path))
+        mine = Audit(AuditFile(Disk(RealSystem()), os.path.dirname(audit.path)))
         for _ in range(20):
             assert mine.note("delete", at=AT, sync=False)
 
@@ -137,7 +137,7 @@ def test_failure_is_reported_and_not_raised(audit: Audit, caplog: pytest.LogCapt
 
 
 def test_log_works_on_a_memory_system() -> None:
-    audit = Audit(Disk(MemorySystem()), "/memory/.smp")
+    audit = Audit(AuditFile(Disk(MemorySystem()), "/memory/.smp"))
     assert audit.note("delete", at=AT)
     assert audit.note("delete", at=AT)
     assert audit.problems() == []

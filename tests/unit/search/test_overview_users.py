@@ -18,7 +18,7 @@ def _fill(session: Any) -> None:
     session.add_decision("Use PostgreSQL", author="ada")
 
 
-@pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
+@pytest.mark.parametrize("layout", ["jsonl", "markdown"])
 def test_agents_lists_the_user_of_a_session_under_one_name(tmp_path: Path, layout: str) -> None:
     with smp_memory.open(tmp_path / "store", layout=layout) as memory:
         session = memory.create_session("shop", user="ada")

@@ -11,6 +11,7 @@ import yaml
 
 import smp_memory
 from smp_memory.files.layouts import NAMES
+from smp_memory.model.storage_reports import ARCHIVED
 from tests.archive_files import archive_files
 
 FILES = {
@@ -81,7 +82,7 @@ def test_archive_is_found_after_a_conversion(tmp_path: Path, before: str, after:
         memory.convert(after).close()
     with smp_memory.open(tmp_path) as memory:
         assert [(away.session, away.reason) for away in memory.archived_sessions()] == [("s1", "done")]
-        assert memory.store.archived_count() == 1
+        assert len(memory.store.sessions(ARCHIVED)) == 1
         assert memory.query("unicorn", include_archived=True).ids == ["FIND-0001"]
         assert memory.erase("s1/FIND-0001").verified
         assert memory.doctor().of("archives") == []
@@ -90,7 +91,7 @@ def test_archive_is_found_after_a_conversion(tmp_path: Path, before: str, after:
         assert memory.undelete_session("s1") == "archived"
         assert [path.relative_to(tmp_path).as_posix() for path in archive_files(tmp_path)] == FILES[after]
         assert len(texts(memory)) == 1
-        assert memory.store.archived_count() == 0
+        assert len(memory.store.sessions(ARCHIVED)) == 0
 
 
 @ways
@@ -169,5 +170,5 @@ def test_count_of_archived_sessions_follows_every_step(tmp_path: Path, layout: s
         counts = []
         for step in ("archive_session", "delete_session", "undelete_session", "restore_session"):
             getattr(memory, step)("s1")
-            counts.append(reader.store.archived_count())
+            counts.append(len(reader.store.sessions(ARCHIVED)))
     assert counts == [1, 0, 1, 0]

@@ -18,11 +18,10 @@ import pytest
 
 import smp_memory
 from smp_memory.errors import MemoryNotFound
-from smp_memory.files import cold_segment
-from smp_memory.files.cold_format import ColdEntry
+from smp_memory.files.cold_segment import ColdEntry, ColdSegment
 from smp_memory.memory import Memory
 from smp_memory.session import SessionMemory
-from smp_memory.store.rewrite import SessionEdit, entries_of, private_name, rewrite
+from smp_memory.store.rewrite import SessionEdit, entries_of, rewrite
 from smp_memory.testing import FrozenClock
 from tests.archive_files import archive_of, fields_of, summary_of
 from tests.user_state import state_folder
@@ -214,16 +213,19 @@ def test_erase_reaches_a_damaged_copy(memory: Memory, session: SessionMemory) ->
     assert b"something else" in file.read_bytes()
 
 
+def cold_path(session: SessionMemory) -> str:
+    reader = session._files.reader
+    return os.path.join(reader.folder, reader.layout.cold_file(session.id))
+
+
 def put_into_cold(session: SessionMemory, *ids: str) -> None:
     def edit(reader: Any) -> SessionEdit:
         wanted, cold = SessionEdit(), []
         for entry in entries_of(reader, ids):
             wanted.remove(entry)
-            name = os.path.relpath(entry.file, reader.folder)
-            data = Path(entry.file).read_bytes()[entry.place[0] : entry.place[1]]
-            cold.append(ColdEntry(entry.id, entry.seq, name, data))
-        segment = cold_segment.ColdSegment(reader.disk, os.path.join(reader.private, cold_segment.FILE))
-        wanted.files[private_name(reader, cold_segment.FILE)] = cold_segment.encode_extended(segment, cold)
+            cold.append(ColdEntry(entry, {"moved": "2026-01-01T00:00:00Z", "why": "faded"}))
+        segment = ColdSegment.read(reader.disk, cold_path(session))
+        wanted.files[os.path.basename(segment.path)] = segment.changed(lambda line: line, cold)
         return wanted
 
     rewrite(session._files, "compacting", edit)
@@ -231,7 +233,7 @@ def put_into_cold(session: SessionMemory, *ids: str) -> None:
 
 def test_erase_reaches_cold_segments(memory: Memory, session: SessionMemory) -> None:
     put_into_cold(session, "TURN-0001", "TURN-0002", "DEC-0002")
-    path = os.path.join(session._files.reader.private, cold_segment.FILE)
+    path = cold_path(session)
     assert b"zyxwombat account" in gzip.decompress(Path(path).read_bytes())
     receipt = session.erase(["TURN-0002", "DEC-0002"])
     assert receipt.verified, receipt.to_dict()
@@ -261,14 +263,14 @@ def test_archived_and_deleted_sessions_stay_so(memory: Memory, session: SessionM
     before = everything(session)
     place = put_away(memory, how)
     assert needles_in(memory)
-    standings = [(each.session, each.state) for each in memory.standings(away=True)]
+    states = [(each.session, each.state) for each in memory.session_states(include_archived=True)]
     said = [away.metadata.get("reason") for away in (*memory.archived_sessions(), *memory.deleted_sessions())]
     assert memory.erase([f"s/{name}" for name in MEANT], preview=True).count == len(MEANT)
     receipt = memory.erase([f"s/{name}" for name in (*MEANT, *fillers)], reason="asked to")
     assert receipt.verified, receipt.to_dict()
     assert needles_in(memory) == []
     assert any(path.startswith(place) for path in receipt.rewritten)
-    assert [(each.session, each.state) for each in memory.standings(away=True)] == standings
+    assert [(each.session, each.state) for each in memory.session_states(include_archived=True)] == states
     assert [away.metadata.get("reason") for away in (*memory.archived_sessions(), *memory.deleted_sessions())] == said
     with pytest.raises(MemoryNotFound):
         memory.erase("s/DEC-0002")

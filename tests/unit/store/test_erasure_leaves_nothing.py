@@ -15,7 +15,7 @@ from smp_memory.files.layouts import NAMES
 from smp_memory.memory import Memory
 from smp_memory.model.types import KINDS
 from smp_memory.session import SessionMemory
-from smp_memory.testing.contract.fixture import MINIMAL
+from tests.contract.fixture import MINIMAL
 from tests.store_operations import files_below
 from tests.user_state import state_folder
 

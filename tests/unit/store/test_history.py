@@ -9,7 +9,6 @@ import pytest
 
 import smp_memory
 from smp_memory.store import file_session
-from smp_memory.store.file_session import FileSession
 
 LAYOUTS = pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
 
@@ -43,16 +42,16 @@ def test_history_by_index_equals_history_by_reading_the_session(
     filled(tmp_path / "store", layout)
     with smp_memory.open(tmp_path / "store") as memory:
         memory.query("turn", limit=1)
-        known = memory.store.session("s").view(
-            lambda session_history: {name: told(history) for name, history in session_history.histories.items()}
-        )
+        histories = memory.store.session("s").history().histories
+        known = {name: told(history) for name, history in histories.items()}
     assert len(known) > 22
     with smp_memory.open(tmp_path / "store") as memory:
         files = memory.store.session("s")
         with monkeypatch.context() as patched:
-            patched.setattr(FileSession, "view", None)  # nobody reads the session for it
-            assert {name: told(files.history(name)) for name in known} == known
-        assert files.history("DEC-0099") is None
+            patched.setattr(files.reader, "catch_up", None)  # nobody reads the session for it
+            found = files.history(known).histories
+            assert {name: told(history) for name, history in found.items()} == known
+        assert files.history(["DEC-0099"]).histories == {}
 
 
 @LAYOUTS
@@ -63,10 +62,9 @@ def test_history_includes_writes_after_the_index_was_built(tmp_path: Path, layou
         other.session("s").update("DEC-0001", rationale="another")
         other.session("s").add_decision("New")
         files = memory.store.session("s")
-        found = [files.history(name) for name in ("DEC-0001", "DEC-0002")]
-        assert [history and history.data()["decision"] for history in found] == ["Use files", "New"]
-        assert found[0] is not None
-        assert found[0].data()["rationale"] == "another"
+        found = files.history(["DEC-0001", "DEC-0002"]).histories
+        assert [history.data()["decision"] for history in found.values()] == ["Use files", "New"]
+        assert found["DEC-0001"].data()["rationale"] == "another"
 
 
 def test_history_includes_an_edit_by_hand(tmp_path: Path) -> None:
@@ -76,13 +74,12 @@ def test_history_includes_an_edit_by_hand(tmp_path: Path) -> None:
     path = next((tmp_path / "store").rglob("decisions.jsonl"))
     path.write_bytes(path.read_bytes().replace(b"Use files", b"Use paper"))
     with smp_memory.open(tmp_path / "store") as memory:
-        history = memory.store.session("s").history("DEC-0001")
-        assert history is not None
+        history = memory.store.session("s").history(["DEC-0001"]).histories["DEC-0001"]
         assert (history.data()["decision"], history.first.state) == ("Use paper", "edited")
 
 
 def test_no_index_is_built_for_a_history(tmp_path: Path) -> None:
     filled(tmp_path / "store", "jsonl")
     with smp_memory.open(tmp_path / "store") as memory:
-        assert memory.store.session("s").history("DEC-0001") is not None
+        assert list(memory.store.session("s").history(["DEC-0001"]).histories) == ["DEC-0001"]
         assert not Path(memory.store.indexer.folder).exists()

@@ -15,7 +15,7 @@ from smp_memory.errors import SessionCorrupt
 from smp_memory.files.reader import SessionReader
 from smp_memory.memory import Memory
 from smp_memory.session import SessionMemory
-from smp_memory.store.rewrite import Rewritten, SessionEdit, copy_of, entries_of, private_name, rewrite
+from smp_memory.store.rewrite import Rewritten, SessionEdit, entries_of, private_name, rewrite
 
 LAYOUTS = ("jsonl", "markdown", "single", "log")
 
@@ -101,7 +101,7 @@ def test_entry_is_replaced(memory: Memory, session: SessionMemory) -> None:
         wanted = SessionEdit()
         for name in ("DEC-0002", "FIND-0001", "ART-0001", "TURN-0001"):
             for entry in reader.session_history.histories[name].entries:
-                new = copy_of(entry)
+                new = entry.copy()
                 new.data = {
                     key: value.replace("needle", "[gone]") if isinstance(value, str) else value
                     for key, value in entry.data.items()
@@ -246,7 +246,7 @@ def test_adopted_state_equals_that_of_a_new_reader(memory: Memory, seed: int) ->
             for name in chance.sample(names, 2):
                 first = reader.session_history.histories[name].first
                 if name not in gone:
-                    new = copy_of(first)
+                    new = first.copy()
                     new.data = {**first.data, "note": f"{name}\nchanged\n" * chance.randrange(4)}
                     wanted.replace(first, new)
             return wanted

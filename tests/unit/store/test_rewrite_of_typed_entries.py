@@ -9,8 +9,8 @@ import pytest
 
 import smp_memory
 from smp_memory.files.layouts import NAMES
+from smp_memory.lifecycle.clock_trust import NO_EVIDENCE
 from smp_memory.memory import Memory
-from smp_memory.policies.clock_trust import NO_EVIDENCE
 from smp_memory.testing import FrozenClock
 
 SECRET = "password=hunter2hunter2"

@@ -2,58 +2,64 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import threading
+from typing import Any
 
 import pytest
 
-import smp_memory
-from smp_memory.errors import Conflict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-
-def after_the_first_look(session: Any, meanwhile: Callable[[], Any]) -> list[int]:
-    """Let something happen between the look and the lock. Returns a list that grows with every look."""
-    reader, looks = session._files.reader, []
-    real = reader.catch_up
-
-    def catch_up() -> Any:
-        session_history = real()
-        looks.append(len(looks))
-        if len(looks) == 1:
-            meanwhile()
-        return session_history
-
-    reader.catch_up = catch_up
-    return looks
+from smp_memory.errors import Conflict, LockTimeout
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.memory import open_memory
+from tests.interrupted_system import interruptions
 
 
 @pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
-def test_write_of_another_process_after_the_read_is_seen_under_the_lock(tmp_path: Path, layout: str) -> None:
-    with smp_memory.open(tmp_path, layout=layout) as memory, smp_memory.open(tmp_path) as other:
+def test_of_two_processes_that_change_one_revision_only_the_first_succeeds(layout: str) -> None:
+    base = MemorySystem()
+    with open_memory("/store", layout=layout, system=base) as memory:
+        memory.create_session("s").add_decision("Use OAuth")
+    conflicts = 0
+    for system in interruptions(base):
+        mine = open_memory("/store", system=system).session("s")
+        other = open_memory("/store", system=system, config={"concurrency": {"lock_timeout_ms": 1}}).session("s")
+        done: list[str] = []
+
+        def meanwhile(other: Any = other, done: list[str] = done) -> None:
+            other.update("DEC-0001", expected_revision=1, status="rejected")
+            done.append("rejected")
+
+        system.happens = meanwhile
+        try:
+            mine.update("DEC-0001", expected_revision=1, status="approved")
+            done.append("approved")
+        except Conflict:
+            conflicts += 1
+        system.happens = None
+        assert len(done) == 1, (system.at, done)
+        assert mine.get("DEC-0001").status == done[0], system.at
+    assert conflicts
+
+
+def test_of_threads_that_change_one_revision_only_the_first_succeeds() -> None:
+    with open_memory(":memory:") as memory:
         session = memory.create_session("s")
-        record = session.add_decision("Use OAuth")
-        after_the_first_look(session, lambda: other.session("s").update(record.id, status="rejected"))
-        with pytest.raises(Conflict):
-            session.update(record.id, expected_revision=1, status="approved")
-        assert session.get(record.id).status == "rejected"
+        session.add_decision("Use OAuth")
+        for revision in range(1, 11):
+            done: list[int] = []
+            start = threading.Barrier(4)
 
+            def change(number: int, revision: int = revision, done: list[int] = done, start: Any = start) -> None:
+                start.wait(30)
+                try:
+                    session.update("DEC-0001", expected_revision=revision, rationale=f"{revision} by {number}")
+                    done.append(number)
+                except (Conflict, LockTimeout):
+                    pass
 
-def test_write_of_the_same_process_after_the_read_is_seen_under_the_lock(tmp_path: Path) -> None:
-    with smp_memory.open(tmp_path) as memory:
-        session = memory.create_session("s")
-        record = session.add_decision("Use OAuth")
-        after_the_first_look(session, lambda: session.update(record.id, status="rejected"))
-        with pytest.raises(Conflict):
-            session.update(record.id, expected_revision=1, status="approved")
-
-
-def test_session_is_read_once_without_concurrent_writes(tmp_path: Path) -> None:
-    with smp_memory.open(tmp_path) as memory:
-        session = memory.create_session("s")
-        record = session.add_decision("Use OAuth")
-        looks = after_the_first_look(session, lambda: None)
-        session.update(record.id, expected_revision=1, status="approved")
-        assert looks == [0]
+            threads = [threading.Thread(target=change, args=(number,)) for number in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert len(done) == 1
+            assert session.get("DEC-0001").rationale == f"{revision} by {done[0]}"

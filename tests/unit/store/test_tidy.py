@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import smp_memory
 from smp_memory.memory import Memory, open_memory
+from smp_memory.model.rewrite_plan import RewritePlan
 from smp_memory.session import SessionMemory
 from smp_memory.testing import FrozenClock
 
@@ -242,10 +243,10 @@ def test_redaction_reaches_into_the_history_of_a_folded_entry(memory: Memory, se
 def test_purge_removes_a_folded_entry_that_was_deleted_later(session: SessionMemory) -> None:
     session.tidy()
     session.delete("DEC-0001", "wrong")
-    from smp_memory.store.rewrite import rewrite
-    from smp_memory.store.trash import removal_edit
-
-    rewrite(session._files, "purging", lambda reader: removal_edit(reader, ["DEC-0001"]))
+    deleted = session.find("DEC-0001").deletion.at
+    files = session._files
+    assert files.rewrite(RewritePlan("purging", drop={"DEC-0001": "2020-01-01T00:00:00Z"})).dropped == []
+    assert files.rewrite(RewritePlan("purging", drop={"DEC-0001": deleted})).dropped == ["DEC-0001"]
     assert "needle" not in text_of(session)
     assert [record.id for record in session.records(include_deleted=True)] == ["DEC-0002"]
 

@@ -13,6 +13,7 @@ import smp_memory
 from smp_memory.errors import LayoutMismatch, SessionCorrupt, StorageCorrupt
 from smp_memory.files.layouts import NAMES
 from smp_memory.memory import Memory
+from smp_memory.model.rewrite_plan import ColdMove, RewritePlan
 from smp_memory.store.archive_index import ArchiveIndex
 
 TEXT = "Use passkeys for the zyxwombat login"
@@ -171,3 +172,57 @@ def test_link_in_the_trash_hides_no_other_deleted_session(tmp_path: Path) -> Non
     with pytest.raises(StorageCorrupt, match="symbolic link"):
         memory.undelete_session("s")
     assert memory.undelete_session("t") == "active"
+
+
+@pytest.mark.parametrize("to", [name for name in NAMES if name != "markdown"])
+def test_session_archived_after_a_conversion_is_restored_after_the_conversion_back(tmp_path: Path, to: str) -> None:
+    """The folder of overviews stayed behind in the old place, and the restored session could not take it."""
+    with smp_memory.open(tmp_path / "store", layout="markdown") as memory:
+        memory.create_session("s").add_decision(TEXT)
+        memory = memory.convert(to)
+        assert not (tmp_path / "store" / "active").exists()
+        memory.archive_session("s")
+        memory = memory.convert("markdown")
+        assert memory.session("s").get("DEC-0001").decision == TEXT
+        memory.close()
+
+
+@pytest.mark.parametrize("to", NAMES)
+def test_cold_segment_that_a_crashed_deletion_left_behind_is_undeleted(tmp_path: Path, to: str) -> None:
+    root = tmp_path / "store"
+    with smp_memory.open(root, layout="single") as memory:
+        session = memory.create_session("s")
+        session.add_decision(TEXT)
+        plan = RewritePlan("compacting", "2026-01-01T00:00:00Z", to_cold={"DEC-0001": ColdMove(1, "a test")})
+        assert memory.store.session("s").rewrite(plan).moved == ["DEC-0001"]
+        memory.delete_session("s")
+        (segment,) = (root / "deleted").rglob("s.cold.jsonl.gz")
+        segment.rename(root / segment.name)  # the machine stopped when only the session's file was moved
+        if to != "single":
+            memory = memory.convert(to)
+        memory.undelete_session("s")
+        assert memory.session("s").restore_archived("DEC-0001").decision == TEXT
+        assert memory.session("s").validate().ok
+        memory.close()
+
+
+@pytest.mark.parametrize("put_away", ["delete_session", "archive_session"])
+@pytest.mark.parametrize("note", [False, True])
+@pytest.mark.parametrize("to", [name for name in NAMES if name != "markdown"])
+def test_session_comes_back_after_a_conversion_there_and_back(
+    tmp_path: Path, to: str, put_away: str, note: bool
+) -> None:
+    with smp_memory.open(tmp_path, layout="markdown") as memory:
+        session = memory.create_session("s")
+        session.add_decision(TEXT)
+        if note:
+            (Path(session.folder) / "notes.txt").write_text("mine")
+        memory = memory.convert(to)
+    with memory:
+        getattr(memory, put_away)("s")
+        memory = memory.convert("markdown")
+    with memory:
+        if put_away == "delete_session":
+            memory.undelete_session("s")
+        assert [record.decision for record in memory.session("s").records()] == [TEXT]
+    assert len([*tmp_path.rglob("notes.txt")]) == note

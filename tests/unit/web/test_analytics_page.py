@@ -75,7 +75,7 @@ def test_hostile_text_is_escaped_in_tables_and_charts(memory: Memory, client: In
 def test_unknown_part_and_period_show_the_first(client: InspectorClient) -> None:
     page = client.get("/analytics?part=%3Cb%3E&by=century")
     assert page.status == 200
-    assert "A use is a memory" in page.text
+    assert "A use is counted when" in page.text
 
 
 def test_page_that_fails_logs_the_type_of_the_error_and_not_its_text(

@@ -10,6 +10,7 @@ import smp_memory
 from smp_memory.integrations.web.pages import health
 from smp_memory.memory import Memory
 from smp_memory.model.session_info import SessionInfo
+from smp_memory.model.storage_reports import ARCHIVED
 from tests.unit.web.inspector_client import Clock, InspectorClient
 
 
@@ -95,7 +96,7 @@ def test_quarantined_file_is_shown_escaped_and_can_be_put_back(memory: Memory, c
     assert "Quarantine: 1 file" in page.text
     assert "<script>alert" not in page.html
     assert "&lt;script&gt;alert(1)" in page.html
-    [entry] = memory.store.quarantined()
+    [entry] = memory.store.files.quarantined()
     Path(entry.path).write_text(
         '{"id":"FIND-0009","seq":9,"timestamp":"2026-11-17T10:00:00Z","finding":"Two","severity":"low"}\n'
     )
@@ -126,8 +127,8 @@ def test_due_maintenance_is_listed_and_nothing_is_done_by_looking(
     clock.pass_days(40)
     page = client.get("/health")
     assert "Due: archive unused sessions" in page.text
-    assert memory.store.has_session("old")
-    assert not memory.store.is_archived("old")
+    assert memory.store.sessions(id="old")
+    assert not memory.store.sessions(ARCHIVED, id="old")
 
 
 def test_distrusted_store_is_said_to_be_unused_by_hooks(memory: Memory, client: InspectorClient) -> None:
@@ -152,7 +153,7 @@ def test_every_page_names_settings_that_cannot_be_used_or_that_wait_for_trust(me
         def change(info: SessionInfo) -> None:
             info.config = {"storage": {"max_content_kb": "large"}}
 
-        reopened.store.session("review").update_info("a test", change)
+        reopened.store.session("review").update_info(change)
         client = InspectorClient(reopened)
         for path in ("/", "/sessions", "/health", "/session/review"):
             text = client.get(path).text

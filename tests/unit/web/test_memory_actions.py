@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from smp_memory.memory import Memory
+from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.session import SessionMemory
 from tests.unit.web.inspector_client import Clock, InspectorClient
 
@@ -152,7 +153,7 @@ def test_undo_leaves_a_session_archived_and_works_after_it_is_restored(
     answer = client.post(undo)
     assert answer.status >= 400
     assert "Session review is archived" in answer.text
-    assert memory.store.is_archived("review")
+    assert memory.store.sessions(ARCHIVED, id="review")
     memory.restore_session("review")
     client.done(undo)
     record = memory.session("review").get("DEC-0001")
@@ -507,4 +508,4 @@ def test_actions_on_an_archived_session_do_nothing_and_say_why(
     page = client.done("/memory/review/FIND-0001/delete")
     assert "Nothing was done" in page.text
     assert "archived" in page.text
-    assert memory.store.is_archived("review")
+    assert memory.store.sessions(ARCHIVED, id="review")

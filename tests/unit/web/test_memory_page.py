@@ -9,6 +9,7 @@ import pytest
 
 import smp_memory
 from smp_memory.memory import Memory
+from smp_memory.model.storage_reports import ARCHIVED
 from tests.unit.web.inspector_client import Clock, InspectorClient
 
 EVIL = '<script>alert(1)</script> "quoted" \x1b[31mred \u202eright'
@@ -58,7 +59,7 @@ def test_looking_counts_as_no_use_and_restores_no_archive(memory: Memory, client
     assert page.status == 200
     assert "Its session is archived" in page.text
     assert "No rate limit" in page.text
-    assert memory.store.is_archived("review")
+    assert memory.store.sessions(ARCHIVED, id="review")
 
 
 def test_relations_are_listed_in_both_directions_and_drawn(memory: Memory, client: InspectorClient) -> None:

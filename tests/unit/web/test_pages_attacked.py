@@ -11,6 +11,7 @@ import pytest
 import smp_memory
 from smp_memory.integrations.web.pages.analytics import PARTS
 from smp_memory.memory import Memory
+from smp_memory.model.storage_reports import ARCHIVED
 from tests.unit.web.inspector_client import InspectorClient
 
 PATHS = (
@@ -53,7 +54,7 @@ def test_every_page_works_for_every_layout(tmp_path: Path, layout: str) -> None:
         shown = client.get("/session/review").text
         for expected in ("resolves FIND-0001", "resolved by DEC-0001", "said in TURN-0001", "a.md", "concise"):
             assert expected in shown, expected
-        assert memory.store.is_archived("away")
+        assert memory.store.sessions(ARCHIVED, id="away")
 
 
 @pytest.mark.parametrize("odd", ODD)
@@ -128,7 +129,7 @@ def test_agent_view_says_that_a_session_is_not_there_and_shows_a_new_one(
         assert said in page.text
         assert "Shown here is what an agent in a new session is told." in page.text
     assert "in a new session is told" not in client.get("/?session=review").text
-    assert memory.store.is_archived("away")
+    assert memory.store.sessions(ARCHIVED, id="away")
 
 
 def test_agent_view_of_a_session_with_unreadable_metadata_says_so(memory: Memory, client: InspectorClient) -> None:

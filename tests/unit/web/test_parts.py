@@ -1,38 +1,56 @@
-"""Parts of pages that several pages show."""
+"""Values as pages show them: invisible characters, addresses, differences."""
 
 from __future__ import annotations
-
-import re
-from html import unescape
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smp_memory.integrations.web.html import visible
-from smp_memory.integrations.web.parts import difference
+from smp_memory.integrations.web.parts import TextPiece, difference, memory_url, url, visible
 
 WORDS = st.lists(st.sampled_from(["a", "b", " ", "\n", "word", "<b>", "&", ".", "  "]), max_size=60).map("".join)
 
 
-def without(kind: str, shown: str) -> str:
+@given(st.text())
+def test_no_text_keeps_control_characters_or_marks_of_direction(text: str) -> None:
+    shown = visible(text)
+    assert not any(ord(each) < 32 and each not in "\n\t" for each in shown)
+    assert not set(shown) & set("\x7f\x9b\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c")
+    shown.encode()  # no lone surrogate
+
+
+def test_escape_sequences_are_spelled_out() -> None:
+    assert visible("\x1b[31m") == "\\x1b[31m"
+
+
+def test_parts_of_an_address_cannot_leave_their_place() -> None:
+    assert url("/memory/{}/{}", "../../x", "a?b#c/d") == "/memory/..%2F..%2Fx/a%3Fb%23c%2Fd"
+    assert url("/search", q="a b&c", tag=["x", "y"], sort="") == "/search?q=a+b%26c&tag=x&tag=y"
+    assert memory_url("review/../x", full=1) == "/memory/review/..%2Fx?full=1"
+
+
+def _without(element: str, shown: list[TextPiece]) -> str:
     """The text of a difference without what was added or removed."""
-    return unescape(re.sub(r"</?(?:ins|del)>", "", re.sub(rf"<{kind}>.*?</{kind}>", "", shown, flags=re.DOTALL)))
+    return "".join(piece.text for piece in shown if piece.element != element)
 
 
 @given(WORDS | st.text(), WORDS | st.text())
 def test_difference_holds_both_texts(before: str, after: str) -> None:
     shown = difference(before, after)
-    assert without("ins", shown) == visible(before)
-    assert without("del", shown) == visible(after)
+    assert _without("ins", shown) == before
+    assert _without("del", shown) == after
 
 
 def test_difference_shows_the_changed_words_only() -> None:
-    assert (
-        difference("Use OAuth for sign-in", "Use SAML for sign-in") == "Use <del>OAuth</del><ins>SAML</ins> for sign-in"
-    )
-    assert difference("same", "same") == "same"
+    changed = [
+        TextPiece("", "Use "),
+        TextPiece("del", "OAuth"),
+        TextPiece("ins", "SAML"),
+        TextPiece("", " for sign-in"),
+    ]
+    assert difference("Use OAuth for sign-in", "Use SAML for sign-in") == changed
+    assert difference("same", "same") == [TextPiece("", "same")]
 
 
 def test_difference_of_long_repetitive_texts_is_shown_as_a_whole() -> None:
     shown = difference("a " * 3000 + "x", "b " * 3000 + "y")
-    assert shown.count("<del>") == shown.count("<ins>") == 1
+    assert [piece.element for piece in shown] == ["del", "ins"]

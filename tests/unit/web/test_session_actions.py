@@ -10,6 +10,7 @@ import pytest
 
 import smp_memory
 from smp_memory.memory import Memory
+from smp_memory.model.storage_reports import names_of
 from smp_memory.session import SessionMemory
 from tests.unit.web.inspector_client import Clock, InspectorClient
 
@@ -25,7 +26,7 @@ def session(memory: Memory) -> SessionMemory:
 
 
 def states(memory: Memory) -> dict[str, str]:
-    return {each.session: each.state for each in memory.standings(away=True)}
+    return {each.session: each.state for each in memory.session_states(include_archived=True)}
 
 
 def test_archive_and_restore_with_undo(memory: Memory, session: SessionMemory, client: InspectorClient) -> None:
@@ -34,10 +35,10 @@ def test_archive_and_restore_with_undo(memory: Memory, session: SessionMemory, c
     assert states(memory) == {"review": "archived"}
     assert memory.archived_sessions()[0].reason == "finished"
     client.undo(page)
-    assert memory.store.has_session("review")
+    assert memory.store.sessions(id="review")
     client.done("/session/review/archive")
     page = client.done("/session/review/restore")
-    assert memory.store.has_session("review")
+    assert memory.store.sessions(id="review")
     client.undo(page)
     assert states(memory) == {"review": "archived"}
 
@@ -48,7 +49,7 @@ def test_delete_and_undelete_with_undo(memory: Memory, session: SessionMemory, c
     assert memory.deleted_sessions()[0].reason == "wrong"
     assert memory.deleted_sessions()[0].metadata["deleted_by"] == "ada"
     client.undo(page)
-    assert memory.store.has_session("review")
+    assert memory.store.sessions(id="review")
     client.done("/session/review/delete")
     page = client.done("/session/review/undelete")
     assert memory.session("review").get("DEC-0001").decision == "Use OAuth"
@@ -76,7 +77,7 @@ def test_deleted_session_with_the_name_of_a_live_one_can_be_purged(
     memory.create_session("review")
     client.done("/session/review/purge", confirm="review")
     assert memory.deleted_sessions() == []
-    assert memory.store.has_session("review")
+    assert memory.store.sessions(id="review")
 
 
 def test_purge_shows_the_session_that_it_takes(memory: Memory, client: InspectorClient, clock: Clock) -> None:
@@ -155,7 +156,7 @@ def test_session_forms_change_nothing_and_forged_tokens_are_refused(
     audited = len(memory.store.audit.entries())
     assert client.get(f"/session/review/{action}").status in (200, 303)
     assert client.post(f"/session/review/{action}", token="forged", confirm="review").status == 403
-    assert memory.store.session_ids() == ["review"]
+    assert names_of(memory.store.sessions()) == ["review"]
     assert len(memory.store.audit.entries()) == audited
 
 

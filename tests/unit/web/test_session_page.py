@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import smp_memory
+from smp_memory.integrations.web.pages.session import FOLDED_FROM, SHOWN_CHARACTERS, fair_limit
 from smp_memory.integrations.web.timeline import PAGE_RECORDS, TimelineQuery, relation_words, spans, timeline
-from smp_memory.integrations.web.timeline_view import FOLDED_FROM, SHOWN_CHARACTERS, fair_limit
 from smp_memory.memory import Memory
 from smp_memory.session import SessionMemory
 from tests.unit.web.inspector_client import Clock, InspectorClient

@@ -12,6 +12,7 @@ from smp_memory.integrations.web.pages import sessions
 from smp_memory.integrations.web.pages.sessions import PAGE_SESSIONS
 from smp_memory.integrations.web.request import PageRequest
 from smp_memory.memory import Memory
+from smp_memory.model.storage_reports import ARCHIVED
 from tests.unit.web.inspector_client import Clock, InspectorClient
 
 
@@ -85,7 +86,7 @@ def test_filter_by_state_agrees_with_the_states_of_the_store(
         clock.pass_days(age)
     for state in sessions.STATES:
         shown = re.findall(r'class="name">([\w-]+)<', " ".join(_table(client.get(f"/sessions?state={state}").html)))
-        assert sorted(shown) == sorted(each.session for each in memory.standings() if each.state == state)
+        assert sorted(shown) == sorted(each.session for each in memory.session_states() if each.state == state)
 
 
 def test_changed_metadata_is_shown_at_once(memory: Memory, client: InspectorClient) -> None:
@@ -125,7 +126,7 @@ def test_archived_session_is_listed_with_its_summary_and_stays_archived(
     assert own.status == 200
     assert "It stays archived while you look" in own.text
     assert "Keep the old schema" in own.text
-    assert memory.store.is_archived("done")
+    assert memory.store.sessions(ARCHIVED, id="done")
 
 
 def test_deleted_session_is_listed_with_its_deadline(memory: Memory, client: InspectorClient) -> None:
@@ -208,14 +209,14 @@ def test_session_that_is_archived_meanwhile_does_not_hide_the_others(
 
 def test_looking_counts_as_no_use(memory: Memory, client: InspectorClient, clock: Clock) -> None:
     memory.create_session("quiet").add_decision("Use OAuth for the login")
-    used = memory.standings()[0].last_used
+    used = memory.session_states()[0].last_used
     clock.pass_days(2)
     for path in LOOKED_AT:
         assert client.get(path).status == 200, path
-    assert memory.standings()[0].last_used == used
+    assert memory.session_states()[0].last_used == used
     assert memory.store.access.pending() == []
     memory.query("login")  # this is a use, so the check above can fail
-    assert memory.standings()[0].last_used != used
+    assert memory.session_states()[0].last_used != used
 
 
 LOOKED_AT = (

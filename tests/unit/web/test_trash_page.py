@@ -8,6 +8,7 @@ import pytest
 
 from smp_memory.integrations.web.pages import trash
 from smp_memory.memory import Memory
+from smp_memory.model.storage_reports import ARCHIVED
 from tests.unit.web.inspector_client import Clock, InspectorClient
 
 
@@ -80,7 +81,7 @@ def test_failure_to_restore_is_said_and_the_rest_is_restored(memory: Memory, cli
     assert "Restored 1 memory." in page.text
     assert "Not in session two:" in page.text
     assert "Not in session never:" in page.text
-    assert memory.store.is_archived("two")
+    assert memory.store.sessions(ARCHIVED, id="two")
 
 
 def test_restoring_without_a_choice_changes_nothing_and_says_so(client: InspectorClient) -> None:

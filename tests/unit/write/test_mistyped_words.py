@@ -80,7 +80,7 @@ def test_command_line_warns_of_a_mistyped_status(
 def test_mcp_warns_of_a_mistyped_status(session: smp_memory.SessionMemory) -> None:
     pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp.request_context import RequestContext
-    from smp_memory.integrations.mcp.tools import TOOLS
+    from smp_memory.integrations.mcp.server import TOOLS
 
     caller = RequestContext(session.memory).caller("tester")
     reply = TOOLS["update"].call(caller, {"action": "resolve", "id": "s1/FIND-0001", "status": "resolvd"})

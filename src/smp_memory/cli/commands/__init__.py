@@ -16,7 +16,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
         {
             "status": ("status", "Show the store, what it holds and what to do next"),
             "init": ("stores", "Create a store below this folder"),
-            "web": ("web", "Look into the store in a browser"),
+            "web": ("servers", "Look into the store in a browser"),
             "demo": ("demo", "Run a demo: agents write, one is killed, nothing is lost"),
             "install": ("install", "Install hooks and the MCP server in a coding agent or BMAD"),
             "trust": ("install", "Let hooks use the store of this project"),
@@ -92,7 +92,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
             "convert": ("stores", "Convert the store to another file layout"),
             "reindex": ("upkeep", "Rebuild the index from the files"),
             "config": ("stores", "Show or change the settings"),
-            "metrics": ("metrics", "Print metrics for Prometheus"),
+            "metrics": ("servers", "Print metrics for Prometheus"),
         },
     ),
     (
@@ -107,7 +107,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
         "Agents and other programs",
         {
             "context": ("agents", "Print the memories for an agent's prompt"),
-            "mcp": ("agents", "Serve the memory to an agent over MCP"),
+            "mcp": ("servers", "Serve the memory to an agent over MCP"),
             "hook": ("install", "Recall and record, called by a coding agent at its events"),
             "workflow check": ("agents", "Check the memory requirements of a workflow"),
             "macp": ("agents", "Answer messages of agents: JSON in, JSON out"),

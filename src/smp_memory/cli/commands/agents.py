@@ -6,9 +6,9 @@ import os
 import sys
 
 from smp_memory.cli.arguments import Parser, parse_assignment, positive_int
-from smp_memory.cli.record_text import display_text
+from smp_memory.cli.hit_output import display_text
 from smp_memory.cli.render import one_line, paint, safe
-from smp_memory.errors import StoreNotFound, UserError
+from smp_memory.errors import UserError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.invocation import Invocation
     from smp_memory.global_memory import GlobalMemory
-    from smp_memory.integrations.workflow import Workflow
+    from smp_memory.integrations.bmad.workflow import Workflow
     from smp_memory.model.previews import Preview
 
 
@@ -37,7 +37,7 @@ def context_arguments(parser: Parser) -> None:
 def run_context(call: Invocation) -> None:
     """Print the memories for an agent's prompt, within the token budget: what matches the task first, as a query ranks it.
 
-    Preferences and standing wishes, open critical findings, the agent's state and the last turns have small shares of the budget. Without a
+    Preferences and standing instructions, open critical findings, the agent's state and the last turns have small shares of the budget. Without a
     task it is a digest for the start of a session. Each memory has its date and id, and all is fenced as recalled data. The fence keeps the output from being stored again as new memories.
 
     Examples:
@@ -228,7 +228,7 @@ def run_macp(call: Invocation) -> None:
       smp macp < message.json
       agent-bus | smp macp --root .bmad/memory
     """
-    from smp_memory.integrations.macp_manager import ContextManager
+    from smp_memory.integrations.bmad.macp import ContextManager
 
     manager = ContextManager(call.memory)
     for message in _messages():
@@ -268,7 +268,7 @@ def run_workflow_check(call: Invocation) -> None:
       smp workflow check deep-verify/workflow-v6.md
       smp workflow check workflow.yaml --json
     """
-    from smp_memory.integrations.workflow import Workflow
+    from smp_memory.integrations.bmad.workflow import Workflow
 
     workflow = Workflow.load(call.options.file)
     call.answer(workflow.to_dict(), _workflow_lines(workflow))
@@ -373,78 +373,3 @@ def run_memlog_set(call: Invocation) -> None:
 
     path = _memlog_path(call)
     _print_memlog(path, Memlog(path).set(call.options.key, call.options.value))
-
-
-# -- mcp
-
-# The package of the extra `mcp`. `pip install smp[mcp]` would install another project of that name.
-HOW_TO_INSTALL = "pip install 'mcp>=2.3,<3'"
-_ONLY_HTTP = ("host", "port", "token_file", "allow_remote", "allow_host")
-
-
-def mcp_arguments(parser: Parser) -> None:
-    parser.add_argument("--http", action="store_true", help="serve over HTTP instead of standard input and output")
-    parser.add_argument("--host", help="with --http: the address to listen on (default: 127.0.0.1)")
-    parser.add_argument("--port", type=int, help="with --http: the port (default: a free one)")
-    parser.add_argument("--token-file", metavar="FILE", help="with --http: the file of the bearer token; created if it is missing (default: a file in the user's state, printed at the start)")  # fmt: skip
-    parser.add_argument("--allow-remote", action="store_true", help="with --http: allow other machines to reach --host")
-    parser.add_argument("--allow-host", metavar="NAME", action="append", help="with --http: a further accepted host name")  # fmt: skip
-    parser.add_argument("--create", action="store_true", help="create the store if there is none, as `smp init` does")
-    parser.add_argument("--allow-erase", action="store_true", help="agents may erase memories for good")
-    parser.add_argument("--compat", choices=("memory",), help="memory: the tools of the reference memory server")
-
-
-def run_mcp(call: Invocation) -> None:
-    """Serve the memory to an agent over MCP, the Model Context Protocol. A client such as a coding agent starts it.
-
-    Over standard input and output there is one server for each client; any number of them, and of other commands, may use
-    the same store. With --http one server serves many clients, which need the bearer token. Needs SMP's extra `mcp`.
-
-    With --compat memory it replaces the reference memory server, with its nine tools; the file that MEMORY_FILE_PATH
-    names is imported once.
-
-    Examples:
-      claude mcp add memory -- smp mcp --root "$PWD/.bmad/memory"
-      smp mcp --http --port 8765
-      smp mcp --compat memory
-    """
-    options = call.options
-    if not options.http and any(getattr(options, name) for name in _ONLY_HTTP):
-        raise UserError("--host, --port, --token-file, --allow-remote and --allow-host require --http.")
-    if options.create:
-        _create_store(call)
-    memory = call.memory  # first: a missing store is reported at once, and loading the rest takes a second
-    try:
-        from smp_memory.integrations.mcp.transport import ServerOptions, serve
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == "smp_memory":
-            raise
-        message = f"The package `mcp` is not installed. In the environment of smp: {HOW_TO_INSTALL}"
-        raise UserError(message, module=error.name) from None
-    except ImportError as error:  # it is installed, but a part of it does not load
-        message = f"The package `mcp` cannot be loaded ({error}). Reinstall it: {HOW_TO_INSTALL}"
-        raise UserError(message, module=error.name) from None
-    server = ServerOptions(
-        session=call.session_name,
-        author=call.author,
-        may_erase=options.allow_erase,
-        compat=options.compat is not None,
-        http=options.http,
-        host=options.host or "127.0.0.1",
-        port=options.port or 0,
-        token_file=options.token_file,
-        remote=options.allow_remote,
-        names=tuple(options.allow_host or ()),
-    )
-    serve(memory, server)
-
-
-def _create_store(call: Invocation) -> None:
-    """Create the store where `smp init` does, unless there is one."""
-    from smp_memory.config import DEFAULT_ROOTS
-    from smp_memory.memory import open_memory
-
-    try:
-        call.memory.config  # noqa: B018 - opens it
-    except StoreNotFound:
-        call.use_store(open_memory(call.root or os.path.join(os.getcwd(), DEFAULT_ROOTS["jsonl"])))

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from smp_memory.analytics.forecast import Forecast
     from smp_memory.analytics.impact import DecisionImpact, Impact
     from smp_memory.analytics.report import Analytics
-    from smp_memory.analytics.trends import Trends
-    from smp_memory.analytics.usage import Usage, UsageGroup, UsedMemory
+    from smp_memory.analytics.usage import Trends, Usage, UsageGroup, UsedMemory
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
 
@@ -283,7 +282,7 @@ def _decay(call: Invocation, advice: DecayAdvice) -> Iterator[str]:
     yield paint("bold", f"Decay rates from use, policy {advice.policy}")
     for each in advice.suggestions:
         setting = "" if each.setting is None else f"  {each.setting} = {each.current:g}"
-        used = f"{each.used:,} of {plural(each.memories, 'memory')} in the estimate"
+        used = f"{each.used_once:,} of {plural(each.memories, 'memory')} used once"
         yield f"{paint('cyan', ', '.join(each.types))}{paint('dim', setting)}  {used}"
         verdict = paint(_VERDICT_STYLES.get(each.verdict, "dim"), each.verdict)
         columns = None if call.screen.width is None else max(20, call.screen.width - 2)
@@ -300,7 +299,7 @@ def _evidence(each: RateSuggestion) -> str:
     if each.estimate is None:
         return ""
     low, high = each.estimate.low, each.estimate.high
-    age = f", half of the last uses within {_days(each.median_age_days)}" if each.median_age_days is not None else ""
+    age = f", half of the uses within {_days(each.median_age_days)}" if each.median_age_days is not None else ""
     return f" (use falls by {each.estimate.rate:.3g} per day, 95 % interval {low:.2g} to {high:.2g}{age})"
 
 

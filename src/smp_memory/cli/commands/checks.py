@@ -11,7 +11,9 @@ from smp_memory.cli.arguments import add_scope
 from smp_memory.cli.commands.status import host_line, host_states
 from smp_memory.cli.render import paint, plural, size_text, table, truncate, wrap
 from smp_memory.errors import StorageCorrupt, StoreNotFound, UserError
+from smp_memory.model.ids import scheme_of
 from smp_memory.model.times import system_clock, to_text
+from smp_memory.scope import file_features
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,12 +22,11 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
+    from smp_memory.health.examination import CheckResult, Examination, HealthIssue, HealthReport
     from smp_memory.memory import Memory
-    from smp_memory.model.health import CheckResult, HealthIssue, HealthReport
     from smp_memory.model.reports import Problem, Report
     from smp_memory.model.storage_reports import QuarantinedEntry
     from smp_memory.session import SessionMemory
-    from smp_memory.store.port import StoreExamination
 
 
 _COLORS = {"error": "red", "warning": "yellow", "note": "dim"}
@@ -66,11 +67,9 @@ def run_validate(call: Invocation) -> int:
 
 
 def _notify_missing_merge_driver(call: Invocation) -> None:
-    from smp_memory.git.repository import merges_without_driver
+    from smp_memory.git.repository import NO_DRIVER, merges_without_driver
 
-    if merges_without_driver(call.memory.root) is not None:
-        from smp_memory.health.upkeep import NO_DRIVER
-
+    if not scheme_of(call.memory.root) and merges_without_driver(call.memory.root) is not None:
         call.notify(f"{NO_DRIVER} Register it: smp git setup")
 
 
@@ -96,7 +95,7 @@ def _problem_line(problem: Problem) -> str:
 
 
 def _relative_path(path: str) -> str:
-    """A path relative to the working directory if it is below it."""
+    """A path relative to the working directory if it is below it; an address as it is."""
     relative = os.path.relpath(path) if os.path.isabs(path) else path
     return relative if not relative.startswith("..") else path
 
@@ -165,7 +164,7 @@ def run_quarantine(call: Invocation) -> None:
       smp quarantine decisions.jsonl.repair.20260131T143000Z
       smp quarantine decisions.jsonl.repair.20260131T143000Z --put-back
     """
-    options, store = call.options, call.memory.store
+    options, store = call.options, file_features(call.memory.store)
     items = store.quarantined()
     if options.session:
         items = [item for item in items if item.session == options.session]
@@ -261,7 +260,7 @@ def run_doctor(call: Invocation) -> int:
     session = call.session_name if not options.all else None
     progress = call.progress_line()
 
-    def examine() -> StoreExamination:
+    def examine() -> Examination:
         return examine_store(root, system_clock(), environ=os.environ, quick=options.quick)
 
     report = doctor(
@@ -289,10 +288,12 @@ def _open_for_fix(call: Invocation, root: str) -> Memory:
 
 
 def _find_root(call: Invocation) -> str:
-    """The store's folder; also of a store with a broken config.json, which no other command recognises."""
-    from smp_memory.discovery import find_root
+    """The store's address; also the folder of a store with a broken config.json, which no other command recognises."""
+    from smp_memory.discovery import absolute, find_root
 
-    root = os.path.abspath(call.root) if call.root else find_root(None)
+    root = absolute(call.root) if call.root else find_root(None)
+    if scheme_of(root):
+        return root
     if call.root is None and not os.path.isfile(os.path.join(root, "config.json")):
         root = _find_damaged_store(root) or root
     if not os.path.isdir(root) or not os.listdir(root):
@@ -302,7 +303,7 @@ def _find_root(call: Invocation) -> str:
 
 def _find_damaged_store(root: str) -> str | None:
     """Another default folder of the project that contains files of a store."""
-    from smp_memory.config import DEFAULT_ROOTS
+    from smp_memory.config.settings import DEFAULT_ROOTS
 
     project = os.path.dirname(os.path.dirname(root))
     for name in dict.fromkeys(DEFAULT_ROOTS.values()):
@@ -317,9 +318,7 @@ def doctor_lines(
 ) -> Iterator[str]:
     """A report as text: each check with issues, their advice, and the totals. Checks without issues are only counted, or listed too."""
     what = session or plural(report.sessions, "session")
-    relative = os.path.relpath(report.root)
-    root = report.root if relative.startswith("..") else relative
-    yield f"{paint('bold', root)}  {report.layout}, {what}, {plural(report.memories, 'memory')}"
+    yield f"{paint('bold', _relative_path(report.root))}  {report.layout}, {what}, {plural(report.memories, 'memory')}"
     yield ""
     for fixed in report.fixed:
         mark, verb = (paint("green", "✓"), "fixed") if fixed.ok else (paint("red", "✗"), "not fixed")
@@ -378,7 +377,7 @@ def _location(issue: HealthIssue, root: str) -> str:
     """Session and file in brackets; without the session if the message names it."""
     parts = [issue.session] if issue.session and issue.session not in issue.message else []
     if issue.path:
-        path = os.path.relpath(issue.path, root) if issue.path.startswith(root) else issue.path
+        path = os.path.relpath(issue.path, root) if os.path.isabs(root) and issue.path.startswith(root) else issue.path
         parts.append(f"{path}:{issue.line}" if issue.line else path)
     return f" ({', '.join(parts)})" if parts else ""
 

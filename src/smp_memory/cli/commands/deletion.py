@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smp_memory.cli.arguments import ID_HELP, add_filters, positive_int, query_from
-from smp_memory.cli.record_text import display_text
+from smp_memory.cli.hit_output import display_text
 from smp_memory.cli.render import fields, paint, plural, size_text, table, time_text
 from smp_memory.errors import StorageCorrupt, UserError
 

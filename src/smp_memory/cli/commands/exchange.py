@@ -286,7 +286,7 @@ _MAX_UNREAD = 20
 
 def _import_project(call: Invocation) -> None:
     """Import what BMAD's workflows and agents wrote, for `smp import --from bmad`."""
-    from smp_memory.importers.bmad_files import find_memory_files
+    from smp_memory.importers.bmad import find_memory_files
     from smp_memory.importers.ingest import ingest_files
     from smp_memory.integrations.bmad.project import find_project
 

@@ -8,6 +8,7 @@ from smp_memory.cli.render import color_diff, paint, plural
 from smp_memory.discovery import find_root
 from smp_memory.errors import SMPError, StoreNotFound, UserError
 from smp_memory.git.repository import Repository
+from smp_memory.model.ids import scheme_of, without_password
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.integrations.git.setup import Setup, SetupChange
+    from smp_memory.integrations.git import Setup, SetupChange
 
 
 # -- setup
@@ -43,7 +44,7 @@ def run_git_setup(call: Invocation) -> None:
       smp git setup --pre-commit
       smp git setup --undo
     """
-    from smp_memory.integrations.git.setup import Setup
+    from smp_memory.integrations.git import Setup
 
     options = call.options
     repository, root = _find_repository(call)
@@ -95,7 +96,11 @@ def _next_steps(setup: Setup, changes: list[SetupChange]) -> Iterator[str]:
 
 def _find_repository(call: Invocation) -> tuple[Repository, str]:
     """The work tree, and the folder of the store in it."""
-    root = os.path.realpath(call.root or find_root(None))
+    root = call.root or find_root(None)
+    if scheme_of(root):
+        shown = without_password(root)
+        raise UserError(f"{shown} is not in a git work tree: it is not a folder.", path=shown)
+    root = os.path.realpath(root)
     if not os.path.isdir(root):
         raise StoreNotFound(f"There is no store in {root}. Create one: smp init", path=root)
     repository = Repository.find(root)
@@ -106,7 +111,7 @@ def _find_repository(call: Invocation) -> tuple[Repository, str]:
 
 def set_up_new_store(call: Invocation, root: str) -> dict[str, object] | None:
     """Do for `smp init` what `smp git setup` does, if the store is in a work tree. A failure is only reported."""
-    from smp_memory.integrations.git.setup import Setup
+    from smp_memory.integrations.git import Setup
 
     try:
         repository = Repository.find(root)
@@ -142,7 +147,7 @@ def run_git_merge_driver(call: Invocation) -> int:
     Examples:
       smp git merge-driver base ours theirs .bmad/memory/sessions/shop/findings.jsonl
     """
-    from smp_memory.integrations.git.merge_driver import main
+    from smp_memory.git.merge_driver import main
 
     return main(call.options.files)
 
@@ -163,7 +168,7 @@ def run_git_check(call: Invocation) -> int:
     Examples:
       smp git check
     """
-    from smp_memory.integrations.git.staged_check import check_staged
+    from smp_memory.integrations.git import check_staged
 
     repository, root = _find_repository(call)
     count, problems = check_staged(repository, root)

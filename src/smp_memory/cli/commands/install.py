@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.config import HeldSetting
+    from smp_memory.config.settings import HeldSetting
     from smp_memory.integrations.hooks.hosts import Host
 
 HOSTS = (*AGENTS, "bmad")
@@ -219,9 +219,9 @@ def _result_lines(
         from importlib.util import find_spec
 
         if any("MCP" in edit.about for edit, _, _ in changes) and find_spec("mcp") is None:
-            from smp_memory.cli.commands.agents import HOW_TO_INSTALL
+            from smp_memory.cli.commands.servers import MCP_INSTALL
 
-            yield f"The MCP server needs one more package: {HOW_TO_INSTALL}. The hooks do not."
+            yield f"The MCP server needs one more package: {MCP_INSTALL}. The hooks do not."
         from smp_memory.integrations.hooks.entry_point import find_store
 
         if find_store(os.getcwd(), os.environ) is None:
@@ -363,9 +363,10 @@ def _accepts(call: Invocation, changes: list[HeldSetting]) -> bool:
 
 
 def _trusted_stores() -> list[dict[str, Any]]:
+    from smp_memory.model.ids import scheme_of
     from smp_memory.store.opening import trusted_stores
 
-    return [{"root": root, "exists": os.path.isdir(root)} for root in trusted_stores()]
+    return [{"root": root, "exists": bool(scheme_of(root)) or os.path.isdir(root)} for root in trusted_stores()]
 
 
 def _store_lines(stores: list[dict[str, Any]]) -> Iterator[str]:

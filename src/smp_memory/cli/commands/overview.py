@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smp_memory.cli.arguments import add_alias, add_scope
-from smp_memory.cli.record_text import display_text
+from smp_memory.cli.hit_output import display_text
 from smp_memory.cli.render import bar, one_line, paint, plural, safe, table, time_text, truncate, value_text, wrap
 
 TYPE_CHECKING = False
@@ -34,7 +34,7 @@ def _answer(call: Invocation, overview: Any, lines: Iterable[str]) -> None:
 
 
 def _with_scope(call: Invocation, lines: Iterable[str]) -> Iterator[str]:
-    if not call.memory.store.session_ids():
+    if not call.memory.store.sessions(limit=1):
         yield call.no_session_message()
         return
     yield from lines

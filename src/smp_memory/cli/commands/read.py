@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smp_memory.cli.arguments import ID_HELP, add_alias, add_scope, positive_int
-from smp_memory.cli.record_text import display_text, status_text
+from smp_memory.cli.hit_output import display_text, status_text
 from smp_memory.cli.render import fields, paint, plural, table, text_lines, time_text, value_text
 from smp_memory.model.history import overlaid_problems
 from smp_memory.model.times import to_text
@@ -97,7 +97,7 @@ def _memory_table(call: Invocation, records: list[Record], total: int | None) ->
     if not records:
         options = call.options
         is_filtered = options.type or options.tags or options.deleted
-        if not call.memory.store.session_ids():
+        if not call.memory.store.sessions(limit=1):
             yield call.no_session_message()
         elif is_filtered:
             yield f"No memory matches in {call.scope_text}."
@@ -178,9 +178,7 @@ def run_show(call: Invocation) -> None:
 
 def _warn_of_overlaid_edits(call: Invocation, record: Record) -> None:
     """Print the hand edits of this memory that have no effect, because a later change overrides them."""
-    history = call.memory.store.session(record.session).view(
-        lambda session_history: session_history.histories.get(record.id)
-    )
+    history = call.memory.store.session(record.session).history([record.id]).histories.get(record.id)
     for problem in overlaid_problems(history) if history is not None and not call.options.json else ():
         call.screen.line(paint("yellow", problem.message))
 

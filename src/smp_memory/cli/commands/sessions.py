@@ -96,11 +96,11 @@ def run_session_list(call: Invocation) -> None:
       smp session list --json
     """
     sessions = call.memory.sessions_by_time()
-    states = {each.session: each.to_dict() for each in call.memory.standings()}
+    states = {each.session: each.to_dict() for each in call.memory.session_states()}
     counts = call.memory.query(count_by="session", limit=1, include_expired=True, track_access=False).counts["session"]
     rows = [{**_summary(session, counts, written), **states.get(session.id, {})} for written, session in sessions]
     if call.options.all:
-        others = (each for each in call.memory.standings(away=True) if each.archived is not None)
+        others = (each for each in call.memory.session_states(include_archived=True) if each.archived is not None)
         rows += [{**each.archived.to_dict(), **each.to_dict()} for each in others if each.archived is not None]
     call.answer(rows, _session_table(call, rows))
 

@@ -10,12 +10,14 @@ import sys
 import time
 
 from smp_memory.cli.commands import COMMANDS
-from smp_memory.cli.record_text import display_text, status_text
+from smp_memory.cli.hit_output import display_text, status_text
 from smp_memory.cli.render import Screen, age_text, one_line, pad, paint, plural, safe, truncate, value_text, width_of
-from smp_memory.discovery import find_root, is_store
+from smp_memory.discovery import absolute, find_root, is_named, is_store
 from smp_memory.errors import SMPError, StoreNotFound
 from smp_memory.integrations.hooks.last_calls import TITLES, hosts_with_hooks, last_calls
-from smp_memory.model.times import EPOCH, to_moment, to_text
+from smp_memory.model.ids import scheme_of, without_password
+from smp_memory.model.reports import StoreStatus
+from smp_memory.model.times import EPOCH, to_microseconds, to_moment, to_text
 from smp_memory.model.types import KINDS, SEVERITIES
 from smp_memory.store.opening import store_status, user_state
 
@@ -26,10 +28,13 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.model.store_status import StoreStatus
+    from smp_memory.model.reports import StoreStatus
     from smp_memory.store.port import StateFiles
 
 _PIPE_COLUMNS = 240
+_NEWEST = 5
+_MOST_FINDINGS = 10_000
+WITHOUT_MAINTENANCE = {"maintenance": {"auto": False}}  # settings for a store that is opened for a look only
 
 
 def status_arguments(parser: Parser) -> None:
@@ -73,12 +78,9 @@ def collect_status(named_root: str | None) -> dict[str, Any]:
     """The status as plain values. A store that is missing or cannot be read is part of the answer, not an error."""
     data: dict[str, Any] = {"root": None, "layout": None, "trusted": None, "problem": None, "notices": []}
     try:
-        root = os.path.abspath(named_root) if named_root else find_root(None)
-        data["root"] = root
-        if not is_store(root) and not os.path.lexists(os.path.join(root, "config.json")):
-            raise StoreNotFound(f"There is no store in {root}.", path=root)
-        status = store_status(root, os.environ)
-        data |= _figures(status)
+        root = absolute(named_root) if named_root else find_root(None)
+        data["root"] = without_password(root)
+        data |= _figures(_status_by_address(root) if scheme_of(root) else _status_of_folder(root))
         data["hosts"] = host_states(root, user_state(root))
     except StoreNotFound as error:
         data |= {"root": None, "problem": error.message}
@@ -86,6 +88,37 @@ def collect_status(named_root: str | None) -> dict[str, Any]:
         data |= {"problem": error.message}
     data["next"] = [{"command": command, "why": why} for command, why in _next_steps(data)]
     return data
+
+
+def _status_of_folder(root: str) -> StoreStatus:
+    if not is_store(root) and not os.path.lexists(os.path.join(root, "config.json")):
+        raise StoreNotFound(f"There is no store in {root}.", path=root)
+    return store_status(root, os.environ)
+
+
+def _status_by_address(address: str) -> StoreStatus:
+    """The status of a store that is not in files; it is opened for it."""
+    from smp_memory.memory import open_memory
+    from smp_memory.model.statuses import is_open
+
+    with open_memory(address, create=False, trust=False, config=WITHOUT_MAINTENANCE) as memory:
+        status = StoreStatus(memory.root, memory.layout, is_named(address, os.environ) or memory.is_trusted)
+        hits = memory.query(sort="newest", limit=_NEWEST, count_by="type", include_expired=True, track_access=False)
+        times = memory.sessions_by_time()
+        status.sessions, status.is_indexed, status.unreadable = len(times), True, len(hits.problems)
+        status.counts = {name: hits.counts["type"][name] for name in KINDS if name in hits.counts["type"]}
+        status.newest, status.notices = hits.records, memory.config.notices()
+        if times:
+            written, session = times[-1]
+            status.last_session = (session.id, to_microseconds(written))
+        kinds = [name for name, kind in KINDS.items() if kind.is_open_until_closed]
+        for finding in memory.query(
+            types=kinds, limit=_MOST_FINDINGS, include_expired=True, track_access=False
+        ).records:
+            if is_open(finding):
+                severity = str(finding.get("severity") or "").lower()
+                status.open_findings[severity] = status.open_findings.get(severity, 0) + 1
+    return status
 
 
 def host_states(root: str, state: StateFiles) -> list[dict[str, Any]]:

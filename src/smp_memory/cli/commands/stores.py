@@ -6,9 +6,12 @@ import os
 
 from smp_memory.cli.arguments import parse_assignment
 from smp_memory.cli.render import paint, plural, safe, table, value_text
-from smp_memory.config import DEFAULT_ROOTS, SETTINGS
-from smp_memory.config_source import BY_PATH
-from smp_memory.discovery import is_store, reject_linked_root, store_in
+from smp_memory.config.schema import DEFAULT_ROOTS, SETTINGS
+from smp_memory.config.sources import BY_PATH
+from smp_memory.discovery import reject_linked_root, store_in
+from smp_memory.model.ids import scheme_of
+from smp_memory.scope import file_features
+from smp_memory.store.opening import exists
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.memory import Memory
 
 LAYOUTS = tuple(DEFAULT_ROOTS)
@@ -52,17 +55,17 @@ def run_init(call: Invocation) -> None:
     from smp_memory.memory import open_memory
 
     root = call.root or reject_linked_root(_root_below(call.options.folder, call.options.layout))
-    exists = is_store(root)
+    existed = exists(root)
     call.use_store(open_memory(root, layout=call.options.layout))
     memory = call.memory
-    data: dict[str, Any] = {"root": memory.root, "layout": memory.layout, "created": not exists}
-    if not call.options.no_git:
+    data: dict[str, Any] = {"root": memory.root, "layout": memory.layout, "created": not existed}
+    if not call.options.no_git and not scheme_of(memory.root):
         from smp_memory.cli.commands.git import set_up_new_store
 
         git = set_up_new_store(call, memory.root)
         if git is not None:
             data["git"] = git
-    call.answer(data, _init_lines(call, memory, exists))
+    call.answer(data, _init_lines(call, memory, existed))
 
 
 def _root_below(folder: str, layout: str | None) -> str:
@@ -73,8 +76,8 @@ def _root_below(folder: str, layout: str | None) -> str:
     return os.path.join(folder, DEFAULT_ROOTS[layout or "jsonl"])
 
 
-def _init_lines(call: Invocation, memory: Memory, exists: bool) -> Iterator[str]:
-    if exists:
+def _init_lines(call: Invocation, memory: Memory, existed: bool) -> Iterator[str]:
+    if existed:
         yield f"There is already a {memory.layout} store in {paint('bold', memory.root)}; it was not changed."
         return
     yield f"Created a {memory.layout} store in {paint('bold', memory.root)}"
@@ -119,7 +122,7 @@ def run_convert(call: Invocation) -> None:
     """
     memory = call.memory
     before, sessions = memory.layout, memory.sessions()
-    imported = {each.session for each in memory.store.unread_sessions()}
+    imported = {each.session for each in file_features(memory.store).unread_sessions()}
     count = sum(len(session.records(include_deleted=True)) for session in sessions)
     if call.screen.is_terminal and not call.options.json:
         call.notify(

@@ -6,6 +6,8 @@ import os
 import time
 
 from smp_memory.cli.render import fields, paint, plural, size_text, table, time_text
+from smp_memory.model.ids import scheme_of
+from smp_memory.model.storage_reports import names_of
 from smp_memory.model.times import to_text
 
 TYPE_CHECKING = False
@@ -115,7 +117,9 @@ def run_reindex(call: Invocation) -> None:
 
 
 def _sizes(root: str, index: str) -> tuple[int, int]:
-    """Bytes of the index, and of the files that it is built from."""
+    """Bytes of the index, and of the files that it is built from; 0 for what is not in files."""
+    if scheme_of(root):
+        return _tree_size(index) if index else 0, 0
     return _tree_size(index), sum(_tree_size(os.path.join(root, name)) for name in os.listdir(root) if name != ".smp")
 
 
@@ -139,6 +143,8 @@ def _reindex_lines(data: dict[str, Any]) -> Iterator[str]:
     rate = f", {data['memories'] / data['seconds']:,.0f} a second" if data["seconds"] > 1 else ""
     yield f"{paint('green', '✓')} {plural(data['memories'], 'memory')} indexed in {data['seconds']:.2f} s{rate}"
     ratio = f" ({data['index_bytes'] / data['file_bytes']:.2f} ×)" if data["file_bytes"] >= _MIN_COMPARED_BYTES else ""
+    if not data["file_bytes"]:
+        return
     yield f"  index {size_text(data['index_bytes'])}, files {size_text(data['file_bytes'])}{ratio}"
 
 
@@ -161,7 +167,7 @@ def run_tidy(call: Invocation) -> None:
       smp tidy --all --dry-run
     """
     options = call.options
-    names = call.memory.store.session_ids() if options.all else [call.session().id]
+    names = names_of(call.memory.store.sessions()) if options.all else [call.session().id]
     reports = [call.memory.session(name).tidy(dry_run=options.dry_run) for name in names]
     call.answer([each.to_dict() for each in reports], [_tidy_line(each, options.dry_run) for each in reports])
 

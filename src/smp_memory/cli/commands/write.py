@@ -212,9 +212,7 @@ def run_edit(call: Invocation) -> None:
 
 def _overlaid_edits(call: Invocation, session: SessionMemory, memory_id: str) -> dict[str, Any]:
     """The values that a person edited in the file and that a later change overrides."""
-    history = call.memory.store.session(session.id).view(
-        lambda session_history: session_history.histories.get(memory_id)
-    )
+    history = call.memory.store.session(session.id).history([memory_id]).histories.get(memory_id)
     return {each.field: each.value for each in overlaid_in(history)} if history is not None else {}
 
 

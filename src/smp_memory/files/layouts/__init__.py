@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from smp_memory.errors import InvalidConfig
 
 TYPE_CHECKING = False
@@ -9,6 +11,7 @@ if TYPE_CHECKING:
     from smp_memory.files.layouts.layout import Layout
 
 NAMES = ("jsonl", "markdown", "single", "log")
+JOURNAL = os.path.join(".smp", "journal.json")  # plan of a conversion to another layout
 
 
 def layout_named(name: str) -> Layout:

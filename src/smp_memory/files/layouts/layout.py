@@ -17,7 +17,7 @@ import json
 import os
 from stat import S_ISDIR
 
-from smp_memory.config_source import CONVERTING
+from smp_memory.config.sources import CONVERTING
 from smp_memory.errors import InvalidFormat
 from smp_memory.files.codec import JsonLines
 from smp_memory.files.entry_fields import FieldNames, fold_entries
@@ -41,7 +41,7 @@ PRIVATE = ".smp"  # SMP's own folder: locks, journal, quarantine. It holds no me
 QUARANTINE = "quarantine"  # in that folder: what could not be read, or was set aside
 CONFIG_FILE = "config.json"  # in the root of a store
 STAGING = os.path.join(PRIVATE, CONVERTING)  # new files of a conversion
-ARCHIVED = "archived"  # the folder of archived sessions
+ARCHIVE_FOLDERS = ("archive", "archived")  # of archived sessions, one of them by layout
 # Figures that the designs keep in a session's metadata. Those of SMP say as of when they are; others are not kept.
 DERIVED_FIELDS = frozenset((
     "updated_at", "last_accessed", "statistics", "storage", "decay", "total_entries", "total_size_bytes",
@@ -49,8 +49,10 @@ DERIVED_FIELDS = frozenset((
 ))  # fmt: skip
 AS_OF = "as_of"  # beside the figures that SMP writes
 OVERRIDES = ("decay_config", "compaction_config", "privacy_config")  # names of a session's settings in the designs
+COLD_FILE = "cold.jsonl.gz"  # memories that compaction moved away, see `smp_memory.files.cold_segment`
 OVERVIEWS = "indexes"  # overviews for people, made from the memories; see `smp_memory.store.tidy`
 NOTICE = "# Made by SMP from the memories of this session. Edits here are not read and will be overwritten.\n"
+OVERVIEWS_IGNORED = ".gitignore"  # in that folder: clones make their own overviews
 OVERVIEW_FILES = ("topics.yaml", "timeline.yaml", "agents.yaml")  # in that folder, see `store.tidy`
 
 
@@ -107,7 +109,12 @@ class Layout:
 
     def may_hold_entries(self, file: str) -> bool:
         """Whether a file that a plan moves into place is one of `files`, not metadata, an overview or one of SMP's own."""
-        return file != self.info_file and file.partition("/")[0] not in (PRIVATE, OVERVIEWS)
+        folder = file.partition("/")[0]
+        return file != self.info_file and not file.endswith(COLD_FILE) and folder not in (PRIVATE, OVERVIEWS)
+
+    def cold_file(self, session: str) -> str:
+        """The file with the cold segment."""
+        return COLD_FILE
 
     def is_session_file(self, name: str, session: str) -> bool:
         """Whether a name that was read from a file can be one of `files`."""
@@ -411,6 +418,9 @@ class SingleLayout(_JsonLinesLayout):
 
     def is_session_file(self, name: str, session: str) -> bool:
         return name == session + _ENDING
+
+    def cold_file(self, session: str) -> str:
+        return f"{session}.{COLD_FILE}"
 
     def encode_info(self, info: SessionInfo) -> bytes:
         metadata = json.loads(_encode_metadata({"created_at": info.created_text}, info, "context", "agent_ids"))

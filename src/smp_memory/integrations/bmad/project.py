@@ -20,7 +20,7 @@ import os
 import re
 
 from smp_memory.errors import UserError
-from smp_memory.ownership import plain_bytes
+from smp_memory.files.ownership import plain_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ import os
 import sys
 
 from smp_memory.errors import UserError
+from smp_memory.files.ownership import plain_bytes
 from smp_memory.integrations.hooks import json_edit
 from smp_memory.integrations.hooks.json_edit import NotPlainJson
-from smp_memory.ownership import plain_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 
 from smp_memory.errors import SMPError
-from smp_memory.ownership import plain_bytes
+from smp_memory.files.ownership import plain_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

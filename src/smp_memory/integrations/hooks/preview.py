@@ -23,6 +23,7 @@ from smp_memory.integrations.hooks.events import CLAUDE, HookEvent
 from smp_memory.integrations.hooks.recall import Reader, recall_in_state, visible_sessions
 from smp_memory.integrations.hooks.session_state import HookSession
 from smp_memory.model.previews import Preview
+from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 
@@ -111,7 +112,7 @@ def _preview(kind: str, reader: Reader, state: HookSession, recall: HookRecall, 
         return preview
     preview = Preview(kind, trace.max_tokens, reader.floor())
     preview.text, preview.tokens = recall.text, count_tokens(recall.text)
-    preview.archived_not_searched = reader.store.archived_count()
+    preview.archived_not_searched = sum(each.has_memories for each in reader.store.sessions(ARCHIVED))
     preview.warnings, preview.problems = trace.warnings, trace.problems
     complete(preview, recall.items, trace, OwnerSearch(owner, Viewer(None), visible, now, limit), {}, None)
     return preview

@@ -14,15 +14,16 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from smp_memory import incomplete, search
-from smp_memory.config import RECORD
+from smp_memory import search
+from smp_memory.config.settings import RECORD
 from smp_memory.discovery import folder_of_store
 from smp_memory.integrations.hooks import session_state
 from smp_memory.integrations.hooks.events import AGENT_START, PROMPT, START
 from smp_memory.model.ids import is_valid
+from smp_memory.model.statuses import is_settled
 from smp_memory.model.times import Clock
 from smp_memory.model.types import KINDS
-from smp_memory.policies.statuses import is_settled
+from smp_memory.observe import incomplete
 from smp_memory.privacy.fence import strip
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from typing import Any
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.context.budget import ContextItem
     from smp_memory.context.builder import Context
     from smp_memory.context.trace import ContextTrace
@@ -74,7 +75,7 @@ class Reader:
         if store is None:
             incomplete.caller_reports = True  # in the notice at the start of a session; a hook prints nothing else
             store = open_read_only(root, environ, {"track_access": False}, defers_file_checks=defers_file_checks)
-            if store.sessions_with_deletion_records():
+            if store.files is not None and store.files.sessions_with_deletion_records():
                 _hide_recorded_deletions(root)
         self.store = store
         self.scope = Scope(store, None, store.config, clock or Clock(), viewer=Viewer(None))
@@ -108,7 +109,7 @@ class Reader:
             self.scope.config = self.store.session(session).config
 
     def has(self, session: str) -> bool:
-        return bool(session) and self.store.has_session(session)
+        return bool(session and self.store.sessions(id=session))
 
 
 class HookRecall:
@@ -317,7 +318,7 @@ def _pages(reader: Reader, words: str, visible: VisibleSessions) -> Iterator[lis
                 return
             continue
         trace = reader.trace
-        yield search.succession.holding(hits, visible.allows, partial(_trace_replaced, trace) if trace else None)
+        yield search.succession.current_hits(hits, visible.allows, partial(_trace_replaced, trace) if trace else None)
         if not hits.more:
             return
         offset += _CANDIDATES

@@ -19,8 +19,7 @@ from __future__ import annotations
 import os
 import time
 
-from smp_memory import incomplete
-from smp_memory.config import RECORD
+from smp_memory.config.settings import RECORD
 from smp_memory.discovery import folder_of_store
 from smp_memory.errors import InvalidRecord, SessionExists, SessionNotFound
 from smp_memory.integrations.hooks import events, session_state
@@ -39,14 +38,16 @@ from smp_memory.integrations.hooks.transcripts import (
     transcript_size,
 )
 from smp_memory.memory import Memory, open_memory
+from smp_memory.model.storage_reports import names_of
 from smp_memory.model.types import names_where
+from smp_memory.observe import incomplete
 from smp_memory.privacy.settings import redaction_notice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from smp_memory.config import Config
+    from smp_memory.config.settings import Config
     from smp_memory.integrations.hooks.events import HookEvent
     from smp_memory.integrations.hooks.session_state import HookSession, SessionStates
     from smp_memory.model.record import Record
@@ -117,7 +118,7 @@ class _Recording:
     def _session_config(self, session: str) -> Config:
         """The settings of this conversation's session, or of the store as long as there is none."""
         store = self._memory.store
-        exists = session and store.has_session(session)
+        exists = session and store.sessions(id=session)
         return store.session(session).config if exists else self._memory.config
 
     def run(self) -> None:
@@ -354,7 +355,7 @@ class _Recording:
 
     def _find_session(self) -> SessionMemory | None:
         memory, state = self._memory, self._state
-        name = state.session or find_session_name(self._event, memory.store.session_ids())
+        name = state.session or find_session_name(self._event, names_of(memory.store.sessions()))
         try:
             return memory.session(name, author=self._event.client) if name else None
         except SessionNotFound:

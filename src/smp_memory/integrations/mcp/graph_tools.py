@@ -20,8 +20,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from smp_memory.integrations.mcp.graph import UnknownEntity
-from smp_memory.integrations.mcp.server import INVALID_PARAMS, Threads, error_result, error_text
-from smp_memory.integrations.mcp.tools import ADDS, CHANGES, READS
+from smp_memory.integrations.mcp.server import ADDS, CHANGES, INVALID_PARAMS, READS, Threads, error_result, error_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

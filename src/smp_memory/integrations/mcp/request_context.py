@@ -4,18 +4,18 @@ Guarantees: nothing is kept between calls but which unreadable entries were repo
 one that the server was started with, else the one written last; a write is refused if several were written in the last hour,
 and creates one if there is none. What a caller may not see (`smp_memory.privacy.visibility`) is not handed out, and the error for it
 is the same as for what does not exist. Every write goes through an `AgentMemory` of the caller, so that the rights are those of
-`smp_memory.agent_rights`.
+`smp_memory.agents.rights`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from smp_memory.agent_memory import AgentMemory
+from smp_memory.agents.agent_memory import AgentMemory
 from smp_memory.current_session import current_session
 from smp_memory.errors import InvalidRecord, SessionNotFound
-from smp_memory.incomplete import describe, each_existing
 from smp_memory.model.candidates import PROBLEMS, CandidateRequest
+from smp_memory.observe.incomplete import describe, each_existing, memory_not_found
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 
@@ -149,5 +149,5 @@ class Caller:
         opened = self.session(name or session, writes=writes)
         record = opened.find(memory_id)
         if record is None or not self.sees(record):
-            raise opened.opened.files.memory_not_found(memory_id)
+            raise memory_not_found(opened.opened.files, memory_id)
         return record if include_deleted else opened.get(memory_id)

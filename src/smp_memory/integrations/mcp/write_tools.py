@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.agent_rights import AgentRights
+from smp_memory.agents.rights import AgentRights
 from smp_memory.context.budget import one_line
 from smp_memory.errors import InvalidRecord, NotAllowed, UserError
 from smp_memory.integrations.mcp.answers import Reply, fenced_reply, plain_reply

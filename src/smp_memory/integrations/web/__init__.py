@@ -3,11 +3,14 @@
     server          the listening socket, the one-time link, the loop that serves
     access          who may ask: Host, Origin, the link, the cookie, the token of forms; headers of every answer
     app             routes; a request becomes a `PageRequest`, an error a page
-    html, layout    elements that escape their text; the frame of every page
-    parts           what several pages show: a memory in a line, its score as bars, times, differences
-    pages/          one module for each page
-    actions         changes with a preview and a way back
+    renderer        pages from Jinja2 templates, which escape every value
+    parts           values as templates show them: times and sizes in words, scores, differences
+    forms           changes with a preview and a way back
+    lookup          one memory, wherever it is, and its relations
+    timeline        the memories of a session in the order of their times
+    pages/          what each page shows and does
     live            what any process writes, as events
+    templates/      the pages; `layout.html` is the frame of all of them, `parts.html` what several show
     static/         style sheet and scripts
 
 Guarantees: the server listens on loopback only. Nothing is answered without the cookie that a one-time link gives. All text of a store is

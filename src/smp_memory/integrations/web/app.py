@@ -16,15 +16,27 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
-from smp_memory import event_log
 from smp_memory.errors import SMPError
 from smp_memory.integrations.prometheus import PATH as METRICS_PATH
 from smp_memory.integrations.prometheus import MetricsApp
-from smp_memory.integrations.web import actions, live
+from smp_memory.integrations.web import live
 from smp_memory.integrations.web.access import FORM_FIELD, FORM_HEADER, AccessGuard
-from smp_memory.integrations.web.failures import error_page, status_of
-from smp_memory.integrations.web.pages import agent, analytics, health, memory, search, session, sessions, trash
+from smp_memory.integrations.web.forms import error_page, result_page, status_of, undo
+from smp_memory.integrations.web.pages import (
+    agent,
+    analytics,
+    export,
+    health,
+    memory,
+    memory_actions,
+    search,
+    session,
+    session_actions,
+    sessions,
+    trash,
+)
 from smp_memory.integrations.web.request import Inspector, PageRequest
+from smp_memory.observe import event_log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -42,24 +54,24 @@ _GET: tuple[tuple[str, Page], ...] = (
     ("/session/{session}", session.session_page),
     ("/timeline", session.timeline_page),
     ("/memory/{session}/{id}", memory.memory_page),
-    ("/memory/{session}/{id}/{action}", actions.form_page),
+    ("/memory/{session}/{id}/{action}", memory_actions.form_page),
     ("/analytics", analytics.analytics_page),
     ("/trash", trash.trash_page),
     ("/health", health.health_page),
-    ("/session/{session}/{action}", actions.session_form_page),
-    ("/export", actions.export_form_page),
-    ("/maintain", actions.maintain_page),
-    ("/result/{name}", actions.result_page),
+    ("/session/{session}/{action}", session_actions.form_page),
+    ("/export", export.form_page),
+    ("/maintain", health.maintain_page),
+    ("/result/{name}", result_page),
 )
 _POST: tuple[tuple[str, Page], ...] = (
-    ("/memory/{session}/{id}/{action}", actions.run),
-    ("/session/{session}/{action}", actions.run_session),
-    ("/health/fix", actions.run_fix),
+    ("/memory/{session}/{id}/{action}", memory_actions.run),
+    ("/session/{session}/{action}", session_actions.run),
+    ("/health/fix", health.run_fix),
     ("/health/quarantine", health.put_back),
     ("/trash/restore", trash.restore_selected),
-    ("/maintain", actions.run_maintain),
-    ("/export", actions.export),
-    ("/undo/{name}", actions.undo),
+    ("/maintain", health.run_maintain),
+    ("/export", export.download),
+    ("/undo/{name}", undo),
 )
 
 

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import StreamingResponse
 
 from smp_memory.errors import SMPError
-from smp_memory.integrations.web.html import visible
-from smp_memory.integrations.web.words import line_of
+from smp_memory.integrations.web.parts import line_of, visible
 from smp_memory.model.types import KINDS
 
 if TYPE_CHECKING:

@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 from math import isnan
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
 from smp_memory.errors import StoreNotFound
+from smp_memory.integrations.web.parts import url
 from smp_memory.model.candidates import CandidateRequest
 
 if TYPE_CHECKING:
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from starlette.datastructures import QueryParams
 
     from smp_memory.integrations.web.access import Access
-    from smp_memory.integrations.web.html import Html
     from smp_memory.memory import Memory
 
 _MOST_NOTICES = 200
@@ -30,7 +31,7 @@ class Notice(NamedTuple):
     text: str
     undo: Callable[[], str] | None = None  # takes the action back and says so
     back: str = "/"  # the page to show after the undo
-    detail: Html | None = None  # the whole result, for a page of its own
+    detail: tuple[str, Any] | None = None  # the whole result: the template of a page of its own, and what it shows
 
 
 class Notices:
@@ -140,3 +141,18 @@ class PageRequest(NamedTuple):
         except ValueError:
             return default
         return default if isnan(value) else min(max(value, low), high)
+
+    def page_number(self, name: str, total: int) -> int:
+        """The place in a list of so many at which its page begins."""
+        return int(self.number(name, 0, 0, max(total - 1, 0)))
+
+    def address(self, **changes: Any) -> str:
+        """The address of this page with some values changed; without its offset unless that is given."""
+        given = {name: self.all(name) for name in self.query if name not in ("offset", "done")}
+        return url(quote(self.path), **{**given, **changes})
+
+    def neighbours(self, name: str, offset: int, size: int, total: int) -> tuple[str | None, str | None]:
+        """The addresses of the page before and of the page after this one; `name` is the place in the address."""
+        back = self.address(**{name: max(offset - size, 0) or None}) if offset else None
+        on = self.address(**{name: offset + size}) if offset + size < total else None
+        return back, on

@@ -133,10 +133,11 @@ def timeline(memory: Memory, query: TimelineQuery, memo: dict[str, Any] | None =
 
 def _state(memory: Memory, query: TimelineQuery) -> object:
     """A value that changes whenever something is written to the session; None if there is none for all sessions."""
-    if query.session is None or not memory.store.has_session(query.session):
+    heads = [] if query.session is None else memory.store.sessions(id=query.session)
+    if query.session is None or not heads:
         return None
     files = memory.store.session(query.session)
-    return sorted(files.sizes().items()), memory.store.written_at(query.session), query.include_deleted
+    return sorted(files.sizes().items()), heads[0].written, query.include_deleted
 
 
 def _counts(

@@ -7,34 +7,21 @@ looking at it counts as no use. The budget and the floor of relevance can be mov
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.context.trace import BELOW_FLOOR
 from smp_memory.discovery import folder_of_store
 from smp_memory.errors import SMPError
 from smp_memory.integrations.hooks.preview import preview_hook
-from smp_memory.integrations.web.html import Child, Html, el, join, url
-from smp_memory.integrations.web.layout import heading, page, panel, problems_banner
-from smp_memory.integrations.web.parts import (
-    item,
-    options,
-    pairs,
-    score_bar,
-    score_legend,
-    score_text,
-    stacked_meter,
-    tag,
-    words_of,
-)
-from smp_memory.integrations.web.words import ago, counted, shortened, size_text
+from smp_memory.integrations.web.parts import TextPiece, ago, counted, sentence, size_text, words_of
+from smp_memory.integrations.web.renderer import page
 from smp_memory.model.types import KINDS
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
     from smp_memory.integrations.web.request import PageRequest
-    from smp_memory.model.previews import Preview, PreviewItem
-    from smp_memory.session import SessionMemory
+    from smp_memory.model.previews import Preview
 
 KINDS_OF_CALL = (
     ("prompt", "a prompt (hook)"),
@@ -75,24 +62,27 @@ class AgentRequest(NamedTuple):
 def agent_page(request: PageRequest) -> Response:
     asked = _asked(request)
     shown = _preview(request, asked)
+    has_folder = asked.kind != "context" and not folder_of_store(request.memory.root)
     return page(
         request,
+        "agent.html",
         "Agent view",
         "agent",
-        el(
-            "div",
-            el(
-                "div",
-                heading("Agent view", "Exactly what an agent is told now, and why."),
-                _form(request, asked, shown),
-                el("div", _budget(shown), _session(request, asked), id="figures", data_live=True),
-                class_="column",
-            ),
-            el("div", _results(request, asked, shown), class_="column", id="told", data_live=True),
-            el("aside", _empty_aside(), id="aside", class_="column", aria_label="Selected memory"),
-            class_="grid three",
-        ),
-        wide=True,
+        asked=asked,
+        shown=shown,
+        calls=KINDS_OF_CALL,
+        has_folder=has_folder,
+        store_floor=request.memory.config["recall.min_relevance"],
+        names=request.inspector.store_names(),
+        shares=_shares(shown),
+        session=_session(request, asked) if asked.session else None,
+        words=words_of(asked.task) if asked.task else frozenset(),
+        nothing=_nothing(shown),
+        text=_fenced(shown.text),
+        left_out=sorted(shown.left_out, key=lambda each: -(each.relevance or 0.0)),
+        most_left_out=_SHOWN_LEFT_OUT,
+        reason_kinds=_REASON_KINDS,
+        BELOW_FLOOR=BELOW_FLOOR,
     )
 
 
@@ -100,22 +90,15 @@ def _asked(request: PageRequest) -> AgentRequest:
     config = request.memory.config
     kind = request.get("kind") or ("context" if request.get("agent") else "prompt")
     kind = kind if kind in dict(KINDS_OF_CALL) else "prompt"
-    budget = (
-        1500
-        if kind == "context"
-        else config["hooks.start_tokens"]
-        if kind == "start"
-        else config["hooks.prompt_tokens"]
-    )
-    tokens = int(request.number("tokens", budget, 0, 8000))
+    budgets = {"context": 1500, "start": config["hooks.start_tokens"]}
+    tokens = int(request.number("tokens", budgets.get(kind, config["hooks.prompt_tokens"]), 0, 8000))
     floor = request.number("floor", config["recall.min_relevance"], 0.0, 1.0)
-    return AgentRequest(
-        kind, request.get("agent"), request.get("task"), request.get("session"), request.get("folder"), tokens, floor
-    )
+    agent, task, session, folder = (request.get(name) for name in ("agent", "task", "session", "folder"))
+    return AgentRequest(kind, agent, task, session, folder, tokens, floor)
 
 
 def _preview(request: PageRequest, asked: AgentRequest) -> Preview:
-    session = asked.session if asked.session in request.memory.store.session_ids() else None
+    session = asked.session if request.memory.store.sessions(id=asked.session) else None
     if asked.kind == "context":
         return request.memory.preview(
             asked.agent or None,
@@ -139,228 +122,47 @@ def _preview(request: PageRequest, asked: AgentRequest) -> Preview:
     )
 
 
-# -- the form
-
-
-def _form(request: PageRequest, asked: AgentRequest, shown: Preview) -> Html:
-    names = request.inspector.store_names()
-    is_start = asked.kind == "start"
-    return el(
-        "form",
-        el("label", "When", for_="kind"),
-        el("select", options(KINDS_OF_CALL, asked.kind), id="kind", name="kind"),
-        el("label", "Prompt" if asked.kind == "prompt" else "Task", for_="task"),
-        el(
-            "textarea",
-            asked.task,
-            id="task",
-            name="task",
-            rows=3,
-            maxlength=8000,
-            disabled=is_start,
-            placeholder="Nothing is asked at the start of a session." if is_start else "make the sign-in safer",
-        ),
-        el("label", "Agent", for_="agent"),
-        el(
-            "input",
-            id="agent",
-            name="agent",
-            value=asked.agent,
-            list="agents",
-            placeholder="any agent: sees what is shared",
-            autocomplete="off",
-        ),
-        el("datalist", options(names.agents, ""), id="agents"),
-        el("label", "In session", for_="session"),
-        el(
-            "input",
-            id="session",
-            name="session",
-            value=asked.session,
-            list="sessions",
-            placeholder="a new session",
-            autocomplete="off",
-        ),
-        el("datalist", options(names.sessions, ""), id="sessions"),
-        _folder(request, asked),
-        _slider("tokens", "Budget", asked.max_tokens, 0, 4000, 50, f"{asked.max_tokens:,} tokens"),
-        _slider("floor", "Relevance floor", asked.floor, 0, 1, 0.01, f"{asked.floor:.2f}"),
-        el(
-            "p",
-            join(
-                "Set in this store: ",
-                el("code", f"recall.min_relevance = {request.memory.config['recall.min_relevance']}"),
-                ". Moving the slider changes only this page.",
-            ),
-            class_="hint",
-        ),
-        el("noscript", el("button", "Show", class_="primary")),
-        action="/",
-        class_="panel",
-        data_instant="told figures",
-        id="question",
-    )
-
-
-def _folder(request: PageRequest, asked: AgentRequest) -> Html | None:
-    """The folder in which the host works: it tells the project, unless the store belongs to one."""
-    if asked.kind == "context" or folder_of_store(request.memory.root):
-        return None
-    field = el(
-        "input", id="folder", name="folder", value=asked.folder, placeholder=request.memory.root, autocomplete="off"
-    )
-    return join(el("label", "Working folder of the agent", for_="folder"), field)
-
-
-def _slider(name: str, label: str, value: float, low: float, high: float, step: float, text: str) -> Html:
-    given = f"{value:.2f}" if step < 1 else f"{value:.0f}"
-    return join(
-        el("label", label, for_=name),
-        el(
-            "div",
-            el(
-                "input",
-                type="range",
-                id=name,
-                name=name,
-                min=low,
-                max=high,
-                step=step,
-                value=given,
-                data_unit=" tokens" if step >= 1 else "",
-            ),
-            el("output", text, for_=name),
-            class_="range",
-        ),
-    )
-
-
-def _budget(shown: Preview) -> Html:
+def _shares(shown: Preview) -> list[tuple[str, str, float]]:
+    """What the budget is spent on: class, title, tokens."""
     known = list(_SHARE_TITLES)
     shares = sorted(shown.shares.items(), key=lambda each: known.index(each[0]) if each[0] in known else 99)
-    legend = [
-        (f"share-{name}", _SHARE_TITLES.get(name, _section_title(name)), value) for name, value in shares if value
-    ]
-    title = f"Budget: {shown.tokens:,} of {shown.max_tokens:,} tokens"
-    return panel(title, stacked_meter(legend, max(shown.max_tokens, 1), title))
+    titles = {name: kind.plural for name, kind in KINDS.items()} | _SHARE_TITLES
+    return [(f"share-{name}", titles.get(name, name), value) for name, value in shares if value]
 
 
-def _section_title(name: str) -> str:
-    return KINDS[name].plural if name in KINDS else name
-
-
-def _session(request: PageRequest, asked: AgentRequest) -> Html | None:
-    if not asked.session:
-        return None
+def _session(request: PageRequest, asked: AgentRequest) -> dict[str, Any]:
+    """State and size of the session, or the error why there are none."""
     try:
         session = request.memory.opened_session(asked.session)
-        return _standing(request, session)
+        standing, size = session.session_state, session.size_report()
+        writers = ", ".join(session.info.agents)
     except SMPError as error:
-        is_there = asked.session in request.memory.store.session_ids()
-        instead = None if is_there else el("p", "Shown here is what an agent in a new session is told.", class_="note")
-        return panel(f"Session {shortened(asked.session, 64)}", el("p", error.message, class_="note"), instead)
-
-
-def _standing(request: PageRequest, session: SessionMemory) -> Html:
-    standing, size = session.standing, session.size_report()
-    follows = f"{standing.next.state} {ago(standing.next.when, request.now)}" if standing.next.when else ""
+        return {"error": error.message, "is_there": bool(request.memory.store.sessions(id=asked.session))}
+    follows = f", {standing.next.state} {ago(standing.next.when, request.now)}" if standing.next.when else ""
     days = size.predicted_days_to_quota
     full = f", full in about {counted(round(days), 'day')}" if days is not None and days < _SOON_DAYS else ""
     rows = [
-        ("State", f"{standing.state}, {follows}" if follows else standing.state),
+        ("State", f"{standing.state}{follows}"),
         ("Size", f"{size_text(size.total_bytes)} of {size_text(size.quota_bytes)}{full}"),
-        ("Writers", ", ".join(session.info.agents)),
+        ("Writers", writers),
     ]
-    link = el("a", session.id, href=url("/session/{}", session.id))
-    return panel(join("Session ", link), pairs(rows))
-
-
-# -- the answer
-
-
-def _results(request: PageRequest, asked: AgentRequest, shown: Preview) -> list[Child]:
-    words = words_of(asked.task) if asked.task else frozenset()
-    return [
-        problems_banner(list(shown.problems), shown.archived_not_searched),
-        [el("p", each, class_="note") for each in (*shown.notes, *shown.warnings)],
-        _included(request, shown, words),
-        _text(shown),
-        _left_out(request, shown, words),
-    ]
-
-
-def _included(request: PageRequest, shown: Preview, words: frozenset[str]) -> Html:
-    if not shown.included:
-        return panel("The agent is told nothing", el("p", _nothing(shown), class_="empty"))
-    rows = [_told(request, each, words) for each in shown.included]
-    return panel(f"Told: {counted(len(rows), 'memory', 'memories')}", rows, _guide())
-
-
-def _guide() -> Html:
-    return el(
-        "div",
-        "The number is the probability that the memory answers the task (relevance). The bar shows what its place in the order comes from.",
-        score_legend(),
-        class_="guide",
-    )
+    return {"error": "", "rows": rows}
 
 
 def _nothing(shown: Preview) -> str:
     if shown.nothing_because:
-        return shown.nothing_because[:1].upper() + shown.nothing_because[1:].rstrip(".") + "."
+        return sentence(shown.nothing_because).rstrip(".") + "."
     if shown.left_out:
         return f"No memory reaches the floor of {shown.min_relevance:.2f}. What came close is below."
     return "No memory has anything to do with it."
 
 
-def _told(request: PageRequest, each: PreviewItem, words: frozenset[str]) -> Html:
-    side = join(el("span", each.why), score_bar(each.explain) if each.explain else None)
-    return item(each.record, request.now, score=score_text(each.relevance), side=side, words=words)
-
-
-def _left_out(request: PageRequest, shown: Preview, words: frozenset[str]) -> Html | None:
-    if not shown.left_out:
-        return None
-    near = sorted(shown.left_out, key=lambda each: -(each.relevance or 0.0))
-    rows = [_omitted(request, each, words, shown.min_relevance) for each in near]
-    count = max(shown.left_out_count, len(rows))
-    more = rows[_SHOWN_LEFT_OUT:]
-    missing = count - len(rows)
-    rest = f" and {missing:,} that are not listed" if missing else ""
-    folded = el("details", el("summary", f"{len(more):,} more{rest}"), more) if more else None
-    return panel(f"Left out: {counted(count, 'candidate')}", rows[:_SHOWN_LEFT_OUT], folded, class_="out")
-
-
-def _omitted(request: PageRequest, each: PreviewItem, words: frozenset[str], floor: float) -> Html:
-    if each.reason == BELOW_FLOOR:
-        side = join(tag(f"below {floor:.2f}"), score_bar(each.explain) if each.explain else None)
-    else:
-        side = join(tag(each.reason, _REASON_KINDS.get(each.reason, "")), el("small", each.detail))
-    return item(each.record, request.now, score=score_text(each.relevance), side=side, words=words)
-
-
-def _text(shown: Preview) -> Html | None:
-    if not shown.text:
-        return None
-    pieces: list[Child] = []
+def _fenced(text: str) -> list[TextPiece]:
+    """The text that the agent gets, in pieces; the lines of its frame and its headings have a class."""
+    pieces: list[TextPiece] = []
     at = 0
-    for found in _FENCE.finditer(shown.text):
+    for found in _FENCE.finditer(text):
         kind = "fence" if found[0].startswith("<") else "h"
-        pieces += [shown.text[at : found.start()], el("span", found[0], class_=kind)]
+        pieces += [TextPiece("", text[at : found.start()]), TextPiece(kind, found[0])]
         at = found.end()
-    pieces.append(shown.text[at:])
-    return panel(
-        join(
-            "As the agent reads it ",
-            el("small", f"{shown.tokens:,} tokens, {len(shown.text):,} characters", class_="side"),
-        ),
-        el("pre", *pieces, dir="auto", tabindex=0, aria_label="The text that the agent gets"),
-    )
-
-
-def _empty_aside() -> Html:
-    return el(
-        "div",
-        el("p", "Choose a memory to see it here: its history, how it fades, what it is connected with."),
-        class_="panel empty",
-    )
+    return [*pieces, TextPiece("", text[at:])]

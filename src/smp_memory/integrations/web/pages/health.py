@@ -1,44 +1,42 @@
 """The page Health: `doctor` with a verdict first, what each issue means and what to do, safe fixes; storage, maintenance, quarantine, audit.
 
 The checks read every memory, so a large store is checked only when asked for. The last report is kept and shown with its time; `?check=quick`
-and `?check=full` run the checks again. Looking changes nothing.
+and `?check=full` run the checks again. Looking changes nothing. Maintenance has a preview.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.errors import UserError
-from smp_memory.integrations.web.actions.frame import done
-from smp_memory.integrations.web.html import Child, Html, el, join, url
-from smp_memory.integrations.web.icons import icon
-from smp_memory.integrations.web.layout import form, heading, page, panel
-from smp_memory.integrations.web.pages.health_lists import (
-    audit_panel,
-    known_figures,
-    maintenance_panel,
-    quarantine_panel,
-    storage_panel,
-)
-from smp_memory.integrations.web.parts import memory_link, tag, when
-from smp_memory.integrations.web.words import counted
-from smp_memory.model.health import NOTE, OK, PROBLEM, WARNING
-from smp_memory.model.times import to_text
+from smp_memory.errors import SMPError, UserError
+from smp_memory.health.examination import NOTE, OK, PROBLEM, WARNING
+from smp_memory.integrations.web.forms import Form, done, form_response
+from smp_memory.integrations.web.parts import ago, counted, memories, plain, sentence, shortened, size_text
+from smp_memory.integrations.web.renderer import page
+from smp_memory.lifecycle.maintenance import EVERY
+from smp_memory.model.candidates import PROBLEMS, CandidateRequest
+from smp_memory.model.times import EPOCH, to_moment, to_text
+from smp_memory.scope import file_features
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from starlette.responses import Response
 
+    from smp_memory.health.examination import CheckResult, HealthReport
     from smp_memory.integrations.web.request import PageRequest
-    from smp_memory.lifecycle.maintenance import MaintenanceReport
-    from smp_memory.model.health import CheckResult, HealthIssue, HealthReport
+    from smp_memory.lifecycle.maintenance import MaintenanceReport, Task
+    from smp_memory.memory import Memory
     from smp_memory.model.reports import Problem
+    from smp_memory.model.storage_reports import QuarantinedEntry
 
 MOST_CHECKED_AT_ONCE = 5000  # memories: a larger store is checked when asked for
 MOST_SESSIONS_AT_ONCE = 200
-_MOST_ISSUES = 20  # of one check; the others are counted
-_MOST_IDS = 12
+AUDIT_ENTRIES = 50
+MOST_QUARANTINED = 20
+_PREVIEW_BYTES = 1500
+_MOST_IDS = 8  # of an entry of the audit log
 _MEMO = "health"
 _SEVERITY_KINDS = {PROBLEM: "crit", WARNING: "warn", NOTE: ""}
 _FIXES = {
@@ -47,6 +45,16 @@ _FIXES = {
     "index": "Rebuild the index",
     "access": "Write the access log into the files",
     "maintenance": "Run the overdue tasks that remove nothing",
+}
+_TASKS = {
+    "quota": "compact sessions that are nearly full",
+    "decay": "count uses in the index",
+    "index": "check the index",
+    "archive": "archive unused sessions",
+    "access": "write uses into the files",
+    "tidy": "fold changes into entries",
+    "retention": "move old memories to the trash",
+    "purge": "remove what was deleted long ago",
 }
 
 
@@ -60,45 +68,54 @@ class Checked(NamedTuple):
 
 
 def health_page(request: PageRequest) -> Response:
-    memories, unreadable = known_figures(request.memory)
-    sessions = len(request.memory.store.session_ids())
-    checked = _checked(request, memories, sessions)
+    known, unreadable = known_figures(request.memory)
+    sessions = len(request.memory.store.sessions())
+    checked = _checked(request, known, sessions)
+    has_quarantine = sessions <= MOST_SESSIONS_AT_ONCE or bool(request.get("check"))
+    features = request.memory.store.files
+    quarantined = features.quarantined() if has_quarantine and features is not None else []
+    log = request.memory.store.audit
+    entries = log.entries()
     return page(
         request,
+        "health.html",
         "Health",
         "health",
-        heading("Health", "Whether every memory can be read, kept and found; what to do if not."),
-        el(
-            "div",
-            el(
-                "div",
-                _verdict(request, checked) if checked else _unchecked(unreadable, memories, sessions),
-                _issues(request, checked.report) if checked else None,
-                quarantine_panel(request) if sessions <= MOST_SESSIONS_AT_ONCE or request.get("check") else None,
-                audit_panel(request),
-                class_="column",
-            ),
-            el(
-                "aside",
-                storage_panel(request, memories, sessions),
-                maintenance_panel(request, checked.maintenance if checked else None),
-                _passed(checked) if checked else None,
-                aria_label="Storage and maintenance",
-            ),
-            class_="grid side",
-        ),
-        wide=True,
+        checked=checked,
+        size=f"{memories(known)} in {counted(sessions, 'session')}",
+        unreadable=unreadable,
+        verdict=_verdict(checked.report) if checked else None,
+        checks=_failed(checked.report, (PROBLEM, WARNING, NOTE)) if checked else [],
+        passed=[each for each in checked.report.checks if each.severity == OK and not each.skipped] if checked else [],
+        severity_kinds=_SEVERITY_KINDS,
+        fixes=_FIXES,
+        quarantine_count=len(quarantined),
+        quarantined=[(each, _content(request, each)) for each in quarantined[:MOST_QUARANTINED]],
+        audit_count=len(entries),
+        audit=[_audited(each) for each in entries[-AUDIT_ENTRIES:][::-1]],
+        audit_problems=log.problems()[:5],
+        storage=_storage(request.memory, known, sessions),
+        maintained_at=_moment(request.memory.store.state.modified_at("maintenance.json")),
+        tasks=_tasks(checked.maintenance, request.now) if checked else None,
     )
 
 
-def _checked(request: PageRequest, memories: int, sessions: int) -> Checked | None:
+def known_figures(memory: Memory) -> tuple[int, list[Problem]]:
+    """How many memories the live sessions hold, and the entries that the index could not read; no session is read for it."""
+    index = memory.store.indexer
+    counts = index.facets(CandidateRequest(), ["type"]).counts
+    problems = index.candidates(CandidateRequest(limit=0, fetch=[PROBLEMS])).every_problem
+    return sum(counts["type"].values()), problems
+
+
+def _checked(request: PageRequest, known: int, sessions: int) -> Checked | None:
     """A new report if one is asked for or the store is small, else the last one, if any."""
     asked, memo = request.get("check"), request.inspector.memo
     is_full = asked == "full" or bool(request.get("full"))
-    is_small = memories <= MOST_CHECKED_AT_ONCE and sessions <= MOST_SESSIONS_AT_ONCE
+    is_small = known <= MOST_CHECKED_AT_ONCE and sessions <= MOST_SESSIONS_AT_ONCE
     if not (asked or is_full or is_small):
-        known: Checked | None = memo[_MEMO][1] if _MEMO in memo else None
-        return known
+        last: Checked | None = memo[_MEMO][1] if _MEMO in memo else None
+        return last
     report = request.memory.doctor(quick=not is_full)
     found = Checked(report, request.memory.maintain(dry_run=True), request.now, is_full)
     memo[_MEMO] = (None, found)
@@ -108,179 +125,179 @@ def _checked(request: PageRequest, memories: int, sessions: int) -> Checked | No
 # -- the verdict
 
 
-def _unchecked(unreadable: list[Problem], memories: int, sessions: int) -> Html:
-    """Before the first check of a large store: what is known without reading it."""
-    size = f"{counted(memories, 'memory', 'memories')} in {counted(sessions, 'session')}"
-    text = f"The checks read all {size} and list what is in quarantine; that takes seconds to minutes, and writers are not held up."
-    title = f"{counted(len(unreadable), 'entry', 'entries')} cannot be read" if unreadable else "Not checked yet"
-    rows = [
-        el("li", el("p", each.message, class_="said", dir="auto"), el("code", f"{each.path}:{each.line}"))
-        for each in unreadable[:_MOST_ISSUES]
-    ]
-    return el(
-        "section",
-        el(
-            "p",
-            icon("warn") if unreadable else None,
-            el("b", title),
-            class_="verdict crit" if unreadable else "verdict",
-        ),
-        el("p", text, class_="note"),
-        el("ul", rows, class_="issues") if rows else None,
-        _buttons("Check now"),
-        class_="panel",
-        id="verdict",
-    )
+class Verdict(NamedTuple):
+    """What the checks say in a line: its class, the line, and what was left out."""
+
+    kind: str
+    title: str
+    notes: int
+    skipped: list[str]
 
 
-def _verdict(request: PageRequest, checked: Checked) -> Html:
-    report = checked.report
-    failed = [each for each in report.checks if each.severity in (PROBLEM, WARNING)]
-    failed.sort(key=lambda each: each.severity != PROBLEM)
-    ran = sum(not each.skipped for each in report.checks)
-    kind = "fine" if not failed else "crit" if failed[0].severity == PROBLEM else "warn"
-    title = _titles(failed) if failed else f"All is well: {counted(ran, 'check')} passed"
-    notes = report.count(NOTE)
-    skipped = len(report.checks) - ran
-    said = join(
-        "Checked ",
-        when(checked.at, request.now),
-        f" in {report.seconds:.1f} s: {counted(report.memories, 'memory', 'memories')} in {counted(report.sessions, 'session')}. ",
-        f"{counted(notes, 'note')} below. " if notes else None,
-        f"The quick check left out {counted(skipped, 'check')} that take longer: {', '.join(each.name for each in report.checks if each.skipped)}."
-        if skipped
-        else None,
-    )
-    return el(
-        "section",
-        el("p", icon("warn" if failed else "check"), el("b", title), class_=f"verdict {kind}"),
-        el("p", said, class_="note"),
-        _fixed(report),
-        _buttons(),
-        class_="panel",
-        id="verdict",
-    )
-
-
-def _titles(failed: list[CheckResult]) -> str:
-    shown = "; ".join(each.title for each in failed[:3])
+def _verdict(report: HealthReport) -> Verdict:
+    failed = _failed(report, (PROBLEM, WARNING))
+    skipped = [each.name for each in report.checks if each.skipped]
+    if not failed:
+        title = f"All is well: {counted(len(report.checks) - len(skipped), 'check')} passed"
+        return Verdict("fine", title, report.count(NOTE), skipped)
     more = f"; and {counted(len(failed) - 3, 'more thing')}" if len(failed) > 3 else ""
-    return f"{shown[:1].upper()}{shown[1:]}{more}"
+    title = sentence("; ".join(each.title for each in failed[:3])) + more
+    return Verdict("crit" if failed[0].severity == PROBLEM else "warn", title, report.count(NOTE), skipped)
 
 
-def _fixed(report: HealthReport) -> Html | None:
-    rows = [el("li", f"{each.name}: {'; '.join(each.did)}") for each in report.fixed]
-    return el("ul", rows) if rows else None
+def _failed(report: HealthReport, severities: tuple[str, ...]) -> list[CheckResult]:
+    """The checks of these severities, in their order."""
+    found = [each for each in report.checks if each.severity in severities]
+    return sorted(found, key=lambda each: severities.index(each.severity))
 
 
-def _buttons(again: str = "Check again") -> Html:
-    return el(
-        "div",
-        el("a", again, href="/health?check=quick", class_="button small"),
-        el(
-            "a",
-            "Full check",
-            href="/health?check=full",
-            class_="button small",
-            title="also reads archives and searches for secrets and duplicates",
-        ),
-        class_="actions",
+# -- storage and maintenance
+
+
+def _storage(memory: Memory, known: int, sessions: int) -> list[tuple[str, str]]:
+    """What the store holds, and whether hooks may use it."""
+    archived, deleted = (
+        f"{counted(len(found), 'session')}, {size_text(sum(each.bytes for each in found))}" if found else ""
+        for found in (memory.archived_sessions(), memory.deleted_sessions())
     )
-
-
-# -- issues
-
-
-def _issues(request: PageRequest, report: HealthReport) -> list[Html]:
-    order = {PROBLEM: 0, WARNING: 1, NOTE: 2}
-    found = sorted((each for each in report.checks if each.findings), key=lambda each: order.get(each.severity, 3))
-    return [_check(request, each) for each in found]
-
-
-def _check(request: PageRequest, check: CheckResult) -> Html:
-    title = check.title[:1].upper() + check.title[1:]
-    rows = [_issue(request, each) for each in check.findings[:_MOST_ISSUES]]
-    rest = len(check.findings) - _MOST_ISSUES
-    more = el("p", f"And {rest:,} more; smp doctor lists all of them.", class_="note") if rest > 0 else None
-    fixes = list(dict.fromkeys(each.fix for each in check.findings if each.fix))
-    buttons = [_fix(request, name) for name in fixes]
-    severity = tag(check.severity, _SEVERITY_KINDS.get(check.severity, ""))
-    count = el("small", check.said, class_="side") if check.said else None
-    content = [el("ul", rows, class_="issues"), more, el("div", buttons, class_="actions") if buttons else None]
-    if check.severity == NOTE:
-        summary = el("summary", join(tag("note"), " ", title, f" ({len(check.findings):,})"))
-        return el("section", el("details", summary, content), class_="panel")
-    return panel(join(severity, " ", el("span", title, class_="name"), count), content)
-
-
-def _issue(request: PageRequest, issue: HealthIssue) -> Html:
-    where = [
-        join("session ", el("a", issue.session, href=url("/session/{}", issue.session))) if issue.session else None
+    is_used = "yes: hooks recall from it and record to it"
+    is_not_used = "no: hooks do not use it. `smp trust` changes that."
+    return [
+        ("Layout", memory.layout),
+        ("Sessions", f"{sessions:,}"),
+        ("Memories", f"{known:,}"),
+        ("Archived", archived),
+        ("In the trash", deleted),
+        ("Trusted", is_used if memory.is_trusted else is_not_used),
+        ("Durability", plain(memory.config["durability"])),
     ]
-    if issue.path:
-        where.append(el("code", f"{issue.path}:{issue.line}" if issue.line else issue.path))
-    ids: Child = None
-    if issue.ids and issue.session:
-        shown = [
-            join(memory_link(f"{issue.session}/{id}" if "/" not in id else id, issue.session), " ")
-            for id in issue.ids[:_MOST_IDS]
-        ]
-        rest = len(issue.ids) - _MOST_IDS
-        ids = el("div", shown, f"and {rest:,} more" if rest > 0 else None, class_="meta")
-    return el(
-        "li",
-        el("p", issue.message[:1].upper() + issue.message[1:], class_="said", dir="auto"),
-        el("p", f"What to do: {issue.advice}", class_="note advice") if issue.advice else None,
-        el("div", [join(each, " ") for each in where if each is not None], class_="meta") if any(where) else None,
-        ids,
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else EPOCH + timedelta(seconds=seconds)
+
+
+def _tasks(report: MaintenanceReport, now: datetime) -> dict[str, Any]:
+    """Which tasks are due and what they would do, and when the others run."""
+    due = [task for task in report.tasks if task.ran and (task.did or task.problem)]
+    idle = [(_TASKS.get(task.name, task.name), _idle(task, now)) for task in report.tasks if task not in due]
+    named = [(_TASKS.get(task.name, task.name), task) for task in due]
+    return {"due": named, "idle": idle, "refused": report.refused}
+
+
+def _idle(task: Task, now: datetime) -> str:
+    return "nothing to do" if task.ran else f"ran {ago(task.next - EVERY[task.name], now)}, next {ago(task.next, now)}"
+
+
+def maintain_page(request: PageRequest) -> Response:
+    """What maintenance would do now."""
+    shown = _task_rows(request.memory.maintain(dry_run=True), request.now)
+    note = "These tasks run by themselves now and then. This runs those that are due, now."
+    form = Form(
+        "Maintenance",
+        "/maintain",
+        "/health",
+        "Run what is due",
+        notes=[note],
+        template="maintain.html",
+        values={"shown": shown},
     )
+    return form_response(request, form)
 
 
-def _fix(request: PageRequest, name: str) -> Html:
-    field = el("input", type="hidden", name="fix", value=name)
-    return form(
-        request,
-        "/health/fix",
-        field,
-        el(
-            "button",
-            _FIXES.get(name, name),
-            class_="primary",
-            title="A safe fix: the memories are the same before and after.",
-        ),
-    )
+def run_maintain(request: PageRequest) -> Response:
+    report = request.memory.maintain()
+    text = "Maintenance ran." if report.ok else "Maintenance ran; some tasks failed."
+    shown = _task_rows(report, request.now) | {"title": "Maintenance"}
+    return done(request, "/health", text, detail=("tasks_result.html", shown))
 
 
-def _passed(checked: Checked) -> Html:
-    passed = [each for each in checked.report.checks if each.severity == OK and not each.skipped]
+def _task_rows(report: MaintenanceReport, now: datetime) -> dict[str, Any]:
     rows = [
-        el("li", icon("check"), f" {each.title}", el("small", f" {each.said}") if each.said else None)
-        for each in passed
+        (task.name, task.did or ["nothing to do" if task.ran else f"due {ago(task.next, now)}"], task.problem)
+        for task in report.tasks
     ]
-    return el(
-        "section",
-        el(
-            "details",
-            el("summary", f"{counted(len(rows), 'check')} without any issue"),
-            el("ul", rows, class_="passed"),
-        ),
-        class_="panel",
-    )
+    return {"refused": report.refused, "rows": rows}
+
+
+def run_fix(request: PageRequest) -> Response:
+    """Apply the named safe fixes; the memories are the same before and after."""
+    names = [name for name in request.form.get("fix", "").replace(",", " ").split() if name]
+    unknown = [name for name in names if name not in _FIXES]
+    if unknown or not names:
+        raise UserError(f"fix: name one or several of {', '.join(_FIXES)}.", field="fix")
+    report = request.memory.doctor(fix=names, quick=True)
+    failed = [each.name for each in report.fixed if not each.ok]
+    text = f"Failed: {', '.join(failed)}." if failed else f"Done: {', '.join(names)}."
+    rows = [
+        (
+            each.name,
+            [] if not each.ok else each.did or ["nothing was to be done"],
+            "" if each.ok else "; ".join(each.did),
+        )
+        for each in report.fixed
+    ]
+    return done(request, "/health", text, detail=("tasks_result.html", {"title": "Fixes", "refused": "", "rows": rows}))
 
 
 # -- quarantine
 
 
+def _content(request: PageRequest, each: QuarantinedEntry) -> str:
+    """The beginning of what was put aside."""
+    try:
+        data = file_features(request.memory.store).quarantined_data(each)
+    except SMPError as error:
+        return error.message
+    return data[:_PREVIEW_BYTES].decode("utf-8", "replace") + ("…" if len(data) > _PREVIEW_BYTES else "")
+
+
 def put_back(request: PageRequest) -> Response:
     """POST: append the entries of a file in quarantine to their session again."""
     session, name = request.form.get("session", ""), request.form.get("name", "")
-    store = request.memory.store
-    found = [each for each in store.quarantined() if (each.session, each.name) == (session, name)]
+    features = file_features(request.memory.store)
+    found = [each for each in features.quarantined() if (each.session, each.name) == (session, name)]
     if not found:
         raise UserError(f"{name}: there is no such file in quarantine.", field="name")
-    ids = store.restore_quarantined(found[0], to_text(request.now))
+    ids = features.restore_quarantined(found[0], to_text(request.now))
     return done(
         request,
         "/health",
         f"Put back into session {session}: {', '.join(ids[:20])}{' and more' if len(ids) > 20 else ''}.",
     )
+
+
+# -- audit log
+
+
+class AuditRow(NamedTuple):
+    """An entry of the audit log, in which anybody may have written anything."""
+
+    at: datetime | str
+    action: str
+    session: str
+    ids: list[tuple[str, str]]  # with `session/ID`, which is empty if the session is not known
+    more: str
+    why: str
+
+
+def _audited(each: dict[str, Any]) -> AuditRow:
+    session, ids, by, reason, count = (each.get(name) for name in ("session", "ids", "by", "reason", "count"))
+    name = session if isinstance(session, str) else ""
+    known = [id for id in ids if isinstance(id, str)] if isinstance(ids, list) else []
+    refs = [(id, id if "/" in id else f"{name}/{id}" if name else "") for id in known[:_MOST_IDS]]
+    rest = (count if isinstance(count, int) else len(known)) - len(refs)
+    more = ""
+    if rest > 0 and known:
+        more = f" and {rest:,} more"
+    elif isinstance(count, int) and not known and count != 1:
+        more = f" {count:,}"
+    why = ": ".join(filter(None, (plain(by), shortened(plain(reason), 200))))
+    return AuditRow(_time(each.get("at")), plain(each.get("action")).replace("_", " "), name, refs, more, why)
+
+
+def _time(at: object) -> datetime | str:
+    try:
+        return to_moment(at) if isinstance(at, str) else ""
+    except (SMPError, ValueError, OverflowError):
+        return plain(at)

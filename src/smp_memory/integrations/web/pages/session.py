@@ -1,35 +1,52 @@
 """The page of a session: what it is, how full, what happens next, and its memories as a conversation; and the same of all sessions.
 
-The timeline is paged from its end: the last page is shown first, and each page is read from top to bottom. Looking at an archived session
+The timeline is paged from its end: the last page is shown first, and each page is read from top to bottom. Long texts are folded. What followed
+from what is a line of text with a link; a memory on the same page is linked by its anchor. Looking at an archived session
 leaves it archived: the page shows its summary.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import SessionArchived, SessionNotFound, SMPError
-from smp_memory.integrations.web.html import Child, Html, el, join, url
-from smp_memory.integrations.web.layout import heading, page, panel, problems_banner, settings_banner
-from smp_memory.integrations.web.pages.away import archived_item, deleted_item
-from smp_memory.integrations.web.pages.sessions import STATE_KINDS
-from smp_memory.integrations.web.parts import options, pager, pairs, quota_meter, same_page, stacked_meter, tag, when
-from smp_memory.integrations.web.timeline import PAGE_RECORDS, TimelineQuery, day_of, timeline
-from smp_memory.integrations.web.timeline_view import activity, days
-from smp_memory.integrations.web.words import counted, date_text, next_step_text, plain, shortened, size_text
+from smp_memory.integrations.web.pages.sessions import STATE_KINDS, archived_item, deleted_item
+from smp_memory.integrations.web.parts import (
+    counted,
+    date_text,
+    memories,
+    memory_url,
+    next_step_text,
+    plain,
+    plural_of,
+    shortened,
+    size_text,
+    visible,
+)
+from smp_memory.integrations.web.renderer import page
+from smp_memory.integrations.web.timeline import PAGE_RECORDS, TimelineQuery, day_of, spans, timeline
+from smp_memory.model.history import COLD
+from smp_memory.model.record import name_and_content
 from smp_memory.model.types import KINDS
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
     from smp_memory.integrations.web.request import PageRequest
-    from smp_memory.integrations.web.timeline import TimelinePage
-    from smp_memory.model.session_info import SessionInfo
+    from smp_memory.integrations.web.timeline import RelatedLine, TimelinePage
+    from smp_memory.model.record import Record
     from smp_memory.session import SessionMemory
 
 MOST_FOR_SIZE_REPORT = (
-    3000  # memories; of a larger session the breakdown is shown when asked for, because it reads all of it
+    3000  # memories; of a larger session the breakdown, which reads all of it, is shown when asked for
 )
+FOLDED_FROM = 900  # characters; a longer text shows its beginning
+SHOWN_CHARACTERS = 600
+ROOM = 60_000  # characters of all texts on a page; beyond it the longest are cut, and a link leads to all of it
+_DETAILS = ("rationale", "recommendation", "evidence", "resolution", "context", "impact", "location")
+_MOST_TAGS, _TAG_CHARACTERS, _MOST_WRITERS = 12, 64, 12
+_CHART_WIDTH, _CHART_HEIGHT = 720, 44
 _COMPONENT_CLASSES = ("matches", "written", "turns", "state", "recent", "wishes", "critical", "weak")
 _FULL_FROM = 0.8  # of the quota: what compaction could free is said from here on
 _FEW = 8  # memories that fit on a screen
@@ -48,45 +65,23 @@ def session_page(request: PageRequest) -> Response:
     shown = timeline(request.memory, _query(request, name), request.inspector.memo)
     return page(
         request,
+        "session.html",
         name,
         "sessions",
-        heading(name, _lead(request, session, shown), _actions(session)),
-        settings_banner(session.config.notices(session_only=True)),
-        el(
-            "div",
-            el("div", _timeline(request, shown, name), class_="column"),
-            el(
-                "aside",
-                _filters(request, shown),
-                _about(request, session, shown),
-                aria_label="About this session",
-                class_="follow",
-            ),
-            class_="grid side",
-        ),
-        wide=True,
+        session=session,
+        standing=session.session_state,
+        state_kinds=STATE_KINDS,
+        session_notices=session.config.notices(session_only=True),
+        about=_about(session, shown, request),
+        size=_size(request, session, shown),
+        **_timeline(request, shown, name),
     )
 
 
 def timeline_page(request: PageRequest) -> Response:
     """The memories of all live sessions."""
     shown = timeline(request.memory, _query(request, None), request.inspector.memo)
-    return page(
-        request,
-        "Timeline",
-        "sessions",
-        heading(
-            "Timeline of all sessions",
-            "What was said, decided and found, by whom and when. Archived sessions are not in it.",
-        ),
-        el(
-            "div",
-            el("div", _timeline(request, shown, None), class_="column"),
-            el("aside", _filters(request, shown), aria_label="Filters", class_="follow"),
-            class_="grid side",
-        ),
-        wide=True,
-    )
+    return page(request, "timeline.html", "Timeline", "sessions", **_timeline(request, shown, None))
 
 
 def _query(request: PageRequest, session: str | None) -> TimelineQuery:
@@ -101,196 +96,218 @@ def _query(request: PageRequest, session: str | None) -> TimelineQuery:
     )
 
 
-# -- the head
+# -- about the session
 
 
-def _lead(request: PageRequest, session: SessionMemory, shown: TimelinePage) -> Html:
-    standing = session.standing
-    return join(
-        tag(standing.state, STATE_KINDS.get(standing.state, "")),
-        " ",
-        counted(sum(shown.types.values()), "memory", "memories"),
-        ", ",
-        join("last used ", when(standing.last_used, request.now)) if standing.last_used else "never used",
-        ", ",
-        el("span", next_step_text(standing.next, request.now), title=standing.next.why),
-    )
-
-
-def _actions(session: SessionMemory) -> Html:
-    links = (
-        ("What agents are told here", url("/", session=session.id), False, ""),
-        ("Search in it", url("/search", session=session.id), False, ""),
-        ("Export", url("/export", session=session.id), False, ""),
-        ("Compact", url("/session/{}/compact", session.id), True, ""),
-        ("Archive", url("/session/{}/archive", session.id), True, ""),
-        ("Delete", url("/session/{}/delete", session.id), True, "danger"),
-    )
-    return el(
-        "div",
-        [
-            el("a", text, href=href, class_=f"button small {kind}".strip(), data_dialog=is_dialog)
-            for text, href, is_dialog, kind in links
-        ],
-        class_="actions",
-    )
-
-
-def _about(request: PageRequest, session: SessionMemory, shown: TimelinePage) -> Html:
-    return el("div", _metadata(request, session, shown), _size(request, session, shown), id="about", data_live=True)
-
-
-def _metadata(request: PageRequest, session: SessionMemory, shown: TimelinePage) -> Html:
+def _about(session: SessionMemory, shown: TimelinePage, request: PageRequest) -> dict[str, Any]:
+    """Its metadata, or the error why they cannot be read."""
     try:
-        info: SessionInfo = session.info
+        info = session.info
     except SMPError as error:
-        return panel("About", el("p", error.message, class_="error-text"))
+        return {"error": error.message}
     writers = [name for name in shown.authors if name]
-    more = len(writers) - 12
-    standing = session.standing
-    rows: list[tuple[Child, Child]] = [
+    more = len(writers) - _MOST_WRITERS
+    step = session.session_state.next
+    follows = f"{next_step_text(step, request.now)} ({step.why})" if step.when else step.why
+    people = [
         ("With", info.user or ""),
         ("Project", info.project or ""),
         ("Agents", ", ".join(map(str, info.agents))),
-        ("Writers", ", ".join(writers[:12]) + (f" and {more:,} more" if more > 0 else "")),
-        ("Tags", [join(tag(str(each)), " ") for each in info.tags] or None),
-        ("Began", when(info.created, request.now)),
-        (
-            "Next",
-            f"{next_step_text(standing.next, request.now)} ({standing.next.why})"
-            if standing.next.when
-            else standing.next.why,
-        ),
+        ("Writers", ", ".join(writers[:_MOST_WRITERS]) + (f" and {more:,} more" if more > 0 else "")),
     ]
-    rows += [(str(name), shortened(plain(value), 400)) for name, value in info.context.items()]
+    rest = [("Next", follows), *((str(name), shortened(plain(value), 400)) for name, value in info.context.items())]
     if info.config:
-        rows.append(("Settings", shortened(plain(info.config), 400)))
-    rows.append(("Folder", el("code", session.folder)))
-    return panel("About", pairs(rows))
+        rest.append(("Settings", shortened(plain(info.config), 400)))
+    return {
+        "error": "",
+        "people": people,
+        "tags": [str(each) for each in info.tags],
+        "created": info.created,
+        "rest": rest,
+    }
 
 
-def _size(request: PageRequest, session: SessionMemory, shown: TimelinePage) -> Html:
+def _size(request: PageRequest, session: SessionMemory, shown: TimelinePage) -> dict[str, Any]:
+    """How full it is; and what takes the room, unless finding that out takes long and was not asked for."""
     files = session.opened.files
-    used, quota = sum(files.sizes().values()), files.config.quota_bytes
-    cold = files.cold_bytes()
-    title = join("Size ", el("small", f"{size_text(used)} of {size_text(quota)}", class_="side"))
-    beside = el(
-        "p", f"{size_text(cold)} more in the cold segment, where compaction puts what has faded.", class_="hint"
-    )
+    size = {
+        "used": sum(files.sizes().values()),
+        "quota": files.config.quota_bytes,
+        "cold": sum(files.sizes(COLD).values()),
+        "offer": "",
+        "error": "",
+        "shares": None,
+        "said": "",
+    }
     count = sum(shown.types.values())
     if count > MOST_FOR_SIZE_REPORT and not request.get("sizes"):
-        more = el("a", f"Show what takes the room (reads {count:,} memories)", href=same_page(request, sizes="1"))
-        return panel(title, quota_meter(used, quota), el("p", more, class_="hint"), beside if cold else None)
-    return panel(title, _breakdown(session, used, quota), beside if cold else None)
-
-
-def _breakdown(session: SessionMemory, used: int, quota: int) -> Html:
+        return size | {"offer": f"Show what takes the room (reads {count:,} memories)"}
     try:
         report = session.size_report()
     except SMPError as error:  # its settings are invalid: what is stored is shown all the same
-        return join(quota_meter(used, quota), el("p", error.message, class_="error-text"))
-    parts = sorted(((name, size) for name, size in report.components.items() if size), key=lambda each: -each[1])
+        return size | {"error": error.message}
+    components = sorted(((name, each) for name, each in report.components.items() if each), key=lambda each: -each[1])
     shares = [
-        (f"share-{_COMPONENT_CLASSES[min(at, 7)]}", f"{name.replace('_', ' ')} {size_text(size)}", float(size))
-        for at, (name, size) in enumerate(parts)
+        (f"share-{_COMPONENT_CLASSES[min(at, 7)]}", f"{name.replace('_', ' ')} {size_text(each)}", float(each))
+        for at, (name, each) in enumerate(components)
     ]
     said = []
     if report.predicted_days_to_quota is not None and report.predicted_days_to_quota < 3650:
         said.append(f"Full in about {counted(round(report.predicted_days_to_quota), 'day')} at the present growth.")
     if report.estimated_gain_bytes and report.utilization >= _FULL_FROM:
         said.append(f"Compaction could free about {size_text(report.estimated_gain_bytes)}.")
-    whole = float(max(used, 1))
-    return join(
-        quota_meter(used, quota),
-        stacked_meter(shares, whole, f"What takes the room of {size_text(used)}"),
-        el("p", " ".join(said), class_="hint") if said else None,
-    )
+    return size | {"shares": shares, "said": " ".join(said)}
 
 
 # -- the timeline
 
 
-def _filters(request: PageRequest, shown: TimelinePage) -> Html:
-    types = [
-        ("", "all types"),
-        *(
-            (name, f"{KINDS[name].plural.replace('_', ' ')} ({count:,})")
-            for name, count in shown.types.items()
-            if name in KINDS
-        ),
-    ]
-    authors = [
-        ("", "everyone"),
-        *((name, f"{name} ({count:,})") for name, count in list(shown.authors.items())[:200] if name),
-    ]
+class Folded(NamedTuple):
+    """A text with its line breaks: its beginning, the rest when asked for, and how much of it is on the page of the memory only."""
+
+    shown: str
+    rest: str
+    beyond: int
+    href: str
+
+
+class TimelineItem(NamedTuple):
+    """A turn or a card."""
+
+    record: Record
+    is_turn: bool
+    role: str
+    name: str
+    text: Folded
+    details: list[tuple[str, Folded]]
+    tags: list[str]
+    more_tags: int
+    links: list[tuple[RelatedLine, str, str]]  # with its label, and the anchor on this page, if it is there
+
+
+class Bar(NamedTuple):
+    """Some days of the activity chart."""
+
+    x: float
+    width: float
+    height: float
+    day: str
+    title: str
+    href: str
+
+
+def _timeline(request: PageRequest, shown: TimelinePage, session: str | None) -> dict[str, Any]:
+    authors = [(name, f"{name} ({count:,})") for name, count in list(shown.authors.items())[:200] if name]
     chosen = request.get("author")
     if chosen and chosen not in dict(authors):
         authors.append((chosen, chosen))
-    checks = (("open", "only open findings"), ("deleted", "deleted ones, too"))
-    return el(
-        "form",
-        el("h2", "Show"),
-        el("label", "Type", for_="type"),
-        el("select", options(types, request.get("type")), id="type", name="type"),
-        el("label", "Author", for_="author"),
-        el("select", options(authors, chosen), id="author", name="author"),
-        el("label", "From this day on", for_="day"),
-        el("input", id="day", type="date", name="day", value=request.get("day")),
-        el(
-            "fieldset",
-            el("legend", "Also", class_="quiet"),
+    bars, unit, most = _activity(request, shown)
+    older = request.address(offset=shown.offset + PAGE_RECORDS, day=None) if shown.older else None
+    newer = request.address(offset=max(shown.offset - PAGE_RECORDS, 0) or None, day=None) if shown.offset else None
+    return {
+        "shown": shown,
+        "session_id": session,
+        "memory_count": sum(shown.types.values()),
+        "types": [(name, f"{plural_of(name)} ({count:,})") for name, count in shown.types.items() if name in KINDS],
+        "authors": authors,
+        "days": _days(shown),
+        "bars": bars,
+        "activity_label": f"{memories(shown.total)} by {unit}, at most {most:,}",
+        "older": older,
+        "end": "#end" if len(shown.records) > _FEW else None,
+        "newer": newer,
+        "newest": request.address(day=None) if shown.offset > PAGE_RECORDS else None,
+    }
+
+
+def _activity(request: PageRequest, shown: TimelinePage) -> tuple[list[Bar], str, int]:
+    """Memories by day as bars, each with a link to its day; the unit of the bars, and the most memories of one."""
+    found = spans(shown.days)
+    if len(found) < 2:
+        return [], "", 0
+    most = max(each.memories for each in found)
+    width = _CHART_WIDTH / len(found)
+    bars = []
+    for at, each in enumerate(found):
+        height = max(_CHART_HEIGHT * each.memories / most, 2.0) if each.memories else 1.0
+        day = str(each.first)
+        href = f"{request.address(day=day)}#day-{day}" if each.memories else ""
+        bars.append(Bar(at * width, width, height, day, f"{day}: {memories(each.memories)}", href))
+    return bars, "day" if found[0].days == 1 else f"{found[0].days} days", most
+
+
+def _days(shown: TimelinePage) -> list[tuple[Any, list[TimelineItem]]]:
+    """The memories of the page by day."""
+    on_page = {record.ref for record in shown.records}
+    texts = {record.ref: _texts(record) for record in shown.records}
+    most = fair_limit([len(text) for each in texts.values() for _, text in each], ROOM)
+    return [
+        (
+            day,
             [
-                el(
-                    "label",
-                    el("input", type="checkbox", name=name, value="1", checked=bool(request.get(name))),
-                    f" {label}",
-                    class_="check",
-                )
-                for name, label in checks
+                _item(record, texts[record.ref], shown.connections.get(record.ref, []), on_page, most)
+                for record in records
             ],
-        ),
-        el("noscript", el("button", "Show", class_="primary")),
-        action=request.path,
-        class_="panel",
-        data_instant="timeline",
+        )
+        for day, records in groupby(shown.records, key=lambda record: record.created.date())
+    ]
+
+
+def fair_limit(lengths: list[int], room: int) -> int:
+    """The largest length to which all texts can be cut so that together they fit; at least `SHOWN_CHARACTERS`."""
+    left = room
+    for place, length in enumerate(sorted(lengths)):
+        share = left // (len(lengths) - place)
+        if length > share:
+            return max(share, SHOWN_CHARACTERS)
+        left -= length
+    return max(room, SHOWN_CHARACTERS)
+
+
+def _texts(record: Record) -> list[tuple[str, str]]:
+    """What a memory says on this page: its content, then why a decision was made, what a finding recommends, and the like."""
+    given = record.given
+    if KINDS[record.type].is_turn:
+        return [("", record.text)]
+    found = [("", plain(name_and_content(record)[1]))]
+    return found + [(name, text) for name in _DETAILS if (text := plain(given.get(name)))]
+
+
+def _item(
+    record: Record, texts: list[tuple[str, str]], lines: list[RelatedLine], on_page: set[str], most: int
+) -> TimelineItem:
+    href = memory_url(record.ref)
+    name = name_and_content(record)[0] or (record.given.get("name") if record.type == "artifact" else None)
+    named = record.given.get("tags")
+    named = named if isinstance(named, list) else []  # a person may have typed anything
+    return TimelineItem(
+        record,
+        KINDS[record.type].is_turn,
+        str(record.given.get("role") or ""),
+        plain(name) if name else "",
+        folded(texts[0][1], most, href),
+        [(label, folded(text, most, href)) for label, text in texts[1:]],
+        [shortened(plain(each), _TAG_CHARACTERS) for each in named[:_MOST_TAGS]],
+        max(len(named) - _MOST_TAGS, 0),
+        [(each, *_link(each, record.session, on_page)) for each in lines],
     )
 
 
-def _timeline(request: PageRequest, shown: TimelinePage, session: str | None) -> Html:
-    notes = []
-    if shown.is_open_cut:
-        notes.append("There are so many findings that only the newest were looked at; older ones may be open, too.")
-    return el(
-        "div",
-        problems_banner(list(shown.problems)),
-        [el("p", each, class_="note") for each in notes],
-        activity(request, shown),
-        _neighbours(request, shown, is_top=True),
-        days(request, shown, session) if shown.records else _empty(request, shown),
-        el("div", id="end"),
-        _neighbours(request, shown, is_top=False),
-        id="timeline",
-        data_live=True,
-    )
+def folded(text: str, most: int, href: str) -> Folded:
+    beyond = max(len(text) - most, 0)
+    text = visible(text[:most])
+    if len(text) <= FOLDED_FROM:
+        return Folded(text, "", beyond, href)
+    cut = text.rfind(" ", SHOWN_CHARACTERS - 80, SHOWN_CHARACTERS)
+    cut = cut if cut > 0 else SHOWN_CHARACTERS
+    return Folded(text[:cut], text[cut:], beyond, href)
 
 
-def _empty(request: PageRequest, shown: TimelinePage) -> Html:
-    if sum(shown.types.values()):
-        more = el("a", "Show all", href=url(request.path))
-        return el("p", "No memory meets these filters. ", more, class_="panel empty")
-    return el("p", "Nothing was remembered here yet. New memories appear as they are written.", class_="panel empty")
-
-
-def _neighbours(request: PageRequest, shown: TimelinePage, *, is_top: bool) -> Html | None:
-    """Above the page a link to what came before, below it to what came after."""
-    if is_top:
-        older = same_page(request, offset=shown.offset + PAGE_RECORDS, day=None) if shown.older else None
-        label = f"↑ {shown.older:,} earlier" if shown.older else ""
-        end = "#end" if len(shown.records) > _FEW else None
-        return pager(older, end, "Earlier memories", (label, "↓ To the end" if shown.offset else "↓ To the newest"))
-    newer = same_page(request, offset=max(shown.offset - PAGE_RECORDS, 0) or None, day=None) if shown.offset else None
-    newest = same_page(request, day=None) if shown.offset > PAGE_RECORDS else None
-    return pager(newer, newest, "Later memories", (f"↓ {shown.offset:,} later", "To the newest"))
+def _link(each: RelatedLine, session: str, on_page: set[str]) -> tuple[str, str]:
+    """How a related memory is named, and its anchor if it is on the page."""
+    name, _, id = each.ref.rpartition("/")
+    is_short = not each.exists or name == session or (each.is_turn and each.ref not in on_page)
+    return id if is_short else each.ref, f"#m-{name}-{id}" if each.exists and each.ref in on_page else ""
 
 
 # -- sessions that are not live
@@ -302,16 +319,11 @@ def _archived_page(request: PageRequest, name: str) -> Response:
         raise SessionNotFound(f"No session {name} in {request.memory.root}.", session=name)
     since = f" on {date_text(found.when, request.now)}" if found.when else ""
     lead = f"Archived{since}. It stays archived while you look; restore it to read its memories here."
-    item = archived_item(request, found, is_open=True)
-    return page(request, name, "sessions", heading(name, lead), panel("What it held", item))
+    shown = [archived_item(request, found)]
+    return page(request, "archived_session.html", name, "sessions", lead=lead, archived=shown, deleted=[])
 
 
 def _deleted_page(request: PageRequest, name: str) -> Response:
-    found = [each for each in request.memory.deleted_sessions() if each.session == name]
-    return page(
-        request,
-        name,
-        "sessions",
-        heading(name, "Deleted. It is in the trash."),
-        panel("Trash", [deleted_item(request, each) for each in found]),
-    )
+    found = [deleted_item(request, each) for each in request.memory.deleted_sessions() if each.session == name]
+    lead = "Deleted. It is in the trash."
+    return page(request, "archived_session.html", name, "sessions", lead=lead, archived=[], deleted=found)

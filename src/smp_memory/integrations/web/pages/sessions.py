@@ -1,23 +1,22 @@
 """The page Sessions: live sessions with state, figures and next step; archived and deleted ones with a way back.
 
 The list is filtered and sorted by what the index knows of all sessions; only the sessions of the page are looked at more closely.
+The summary of an archived session may have been edited by hand or by another program: whatever is not as expected is left out.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import SessionArchived, SessionNotFound, SMPError
-from smp_memory.integrations.web.html import Child, Html, el, url
-from smp_memory.integrations.web.layout import heading, page, panel, problems_banner
-from smp_memory.integrations.web.pages.away import archived_item, deleted_item
-from smp_memory.integrations.web.parts import options, pager, quota_meter, same_page, tag, when
+from smp_memory.integrations.web.parts import counted, date_text, memories, plain, shortened, size_text
+from smp_memory.integrations.web.renderer import page
 from smp_memory.integrations.web.timeline import is_open_finding
-from smp_memory.integrations.web.words import counted, next_step_text
 from smp_memory.lifecycle.session_states import SessionState, SessionUsage, lifecycle_times, session_states, usage
+from smp_memory.lifecycle.transitions import StateMarks, next_transition, state_of
 from smp_memory.model.candidates import PROBLEMS, CandidateRequest
+from smp_memory.model.times import to_moment
 from smp_memory.model.types import KINDS
-from smp_memory.policies.session_states import StateMarks, next_transition, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.model.reports import Problem
     from smp_memory.model.session_info import SessionInfo
+    from smp_memory.model.storage_reports import SessionHead
     from smp_memory.search.port import SearchIndex
 
 PAGE_SESSIONS = 40
@@ -42,6 +42,8 @@ _SORTS = (
     ("next", "next change first"),
 )
 _MOST_WRITERS = 3
+_MOST_PROJECTS = 500
+_MOST_DELETED = 10  # the others are in the trash
 
 
 class Listed(NamedTuple):
@@ -61,6 +63,18 @@ class Listed(NamedTuple):
         return moment.timestamp() if moment else 0.0
 
 
+class SessionRow(NamedTuple):
+    """One session of the list."""
+
+    name: str
+    who: str
+    state: SessionState
+    counts: str
+    open_findings: str
+    size: tuple[int, int] | None  # used and allowed bytes; None: its settings cannot be read
+    size_error: str
+
+
 class Figures(NamedTuple):
     """What the index knows of the memories of one session."""
 
@@ -73,20 +87,32 @@ class Figures(NamedTuple):
 def sessions_page(request: PageRequest) -> Response:
     every = _listed(request)
     shown, states = _chosen(request, every)
-    offset = int(request.number("offset", 0, 0, max(len(shown) - 1, 0)))
+    offset = request.page_number("offset", len(shown))
+    rows, problems = _rows(request, shown[offset : offset + PAGE_SESSIONS], states)
+    total = counted(len(every), "session")
+    archived = request.memory.archived_sessions()
+    archived.sort(key=lambda each: each.when.timestamp() if each.when else 0.0, reverse=True)
+    at = request.page_number("archived", len(archived))
+    deleted = request.memory.deleted_sessions()
     return page(
         request,
+        "sessions.html",
         "Sessions",
         "sessions",
-        heading(
-            "Sessions",
-            "A session holds the memories of one piece of work. One that is not used becomes idle, fades, and is archived; nothing is lost by that.",
-        ),
-        _form(request, every),
-        _live(request, every, shown, states, offset),
-        _archived(request),
-        _deleted(request),
-        wide=True,
+        every=every,
+        rows=rows,
+        problems=problems,
+        total=total if len(shown) == len(every) else f"{len(shown):,} of {total}",
+        states=[(name, name) for name in STATES],
+        sorts=_SORTS,
+        projects=sorted({each.project for each in every if each.project})[:_MOST_PROJECTS],
+        state_kinds=STATE_KINDS,
+        pages=request.neighbours("offset", offset, PAGE_SESSIONS, len(shown)),
+        archived_count=len(archived),
+        archived=[archived_item(request, each) for each in archived[at : at + PAGE_SESSIONS]],
+        archived_pages=request.neighbours("archived", at, PAGE_SESSIONS, len(archived)),
+        deleted_count=len(deleted),
+        deleted=[deleted_item(request, each) for each in deleted[-_MOST_DELETED:][::-1]],
     )
 
 
@@ -95,13 +121,14 @@ def sessions_page(request: PageRequest) -> Response:
 
 def _listed(request: PageRequest) -> list[Listed]:
     store = request.memory.store
+    heads = {each.session: each for each in store.sessions()}
     used: dict[str, SessionUsage] = usage(store)
     activity = store.indexer.activity()
     saved = store.indexer.saved_metadata()
     found = []
     for name, each in used.items():
         known = saved.get(name)
-        is_valid = known is not None and known[0] == store.metadata_version(name)
+        is_valid = known is not None and name in heads and known[0] == heads[name].version
         info = known[1] if known is not None and is_valid else _info(request, name)
         user, project = (str(info.user or ""), str(info.project or "")) if info else ("", "")
         memories = activity[name].memories if name in activity else 0
@@ -162,141 +189,26 @@ def _moment(state: SessionState) -> float:
 # -- the list
 
 
-def _form(request: PageRequest, every: list[Listed]) -> Html:
-    projects = sorted({each.project for each in every if each.project})
-    return el(
-        "form",
-        el(
-            "div",
-            el("label", "Name, person or project", for_="q"),
-            el("input", id="q", type="search", name="q", value=request.get("q"), autocomplete="off", maxlength=200),
-        ),
-        el(
-            "div",
-            el("label", "State", for_="state"),
-            el("select", options([("", "any"), *STATES], request.get("state")), id="state", name="state"),
-        ),
-        el(
-            "div",
-            el("label", "Project", for_="project"),
-            el(
-                "select",
-                options([("", "any"), *projects[:500]], request.get("project")),
-                id="project",
-                name="project",
-            ),
-        ),
-        el(
-            "div",
-            el("label", "Order", for_="sort"),
-            el("select", options(_SORTS, request.get("sort")), id="sort", name="sort"),
-        ),
-        el("noscript", el("button", "Show", class_="primary")),
-        action="/sessions",
-        class_="panel filters",
-        data_instant="sessions",
-    )
-
-
-def _live(
-    request: PageRequest, every: list[Listed], shown: list[Listed], states: dict[str, SessionState], offset: int
-) -> Html:
-    part = shown[offset : offset + PAGE_SESSIONS]
+def _rows(
+    request: PageRequest, part: list[Listed], states: dict[str, SessionState]
+) -> tuple[list[SessionRow], list[Problem]]:
     figures, problems = _figures(request, [each.name for each in part])
     missing = [each.name for each in part if each.name not in states and each.name in figures]
     states = states | _states(request, missing)
     known = [each for each in part if each.name in figures and each.name in states]
-    rows = [_row(request, each, states[each.name], figures[each.name]) for each in known]
-    total = counted(len(every), "session")
-    if len(shown) != len(every):
-        total = f"{len(shown):,} of {total}"
-    link = el("a", "Timeline of all sessions", href="/timeline", class_="side")
-    return el(
-        "section",
-        el("h2", total, link if every else None),
-        problems_banner(list(problems)),
-        _table(rows) if rows else _empty(every),
-        _pager(request, len(shown), offset),
-        id="sessions",
-        class_="panel",
-        data_live=True,
-    )
+    return [_row(request, each, states[each.name], figures[each.name]) for each in known], problems
 
 
-def _states(request: PageRequest, names: list[str]) -> dict[str, SessionState]:
+def _row(request: PageRequest, each: Listed, state: SessionState, figures: Figures) -> SessionRow:
+    size, size_error = None, ""
     try:
-        found = session_states(request.memory.store, request.now, names)
-    except (SessionNotFound, SessionArchived):  # one of them was archived or deleted just now
-        found = request.memory.standings()
-    return {each.session: each for each in found}
-
-
-def _empty(every: list[Listed]) -> Html:
-    if every:
-        return el("p", "No session meets these filters. ", el("a", "Show all", href="/sessions"), class_="empty")
-    return el(
-        "p",
-        "No session yet. A session begins when an agent or a hook writes the first memory, or with ",
-        el("code", "smp session new"),
-        ".",
-        class_="empty",
-    )
-
-
-def _table(rows: list[Html]) -> Html:
-    titles = ("Session", "State", "Memories", "Size", "Last use", "What happens next")
-    head = el("thead", el("tr", [el("th", title, scope="col") for title in titles]))
-    return el(
-        "div",
-        el("table", head, el("tbody", rows), class_="sessions"),
-        class_="scroll",
-        tabindex=0,
-        role="region",
-        aria_label="Sessions",
-    )
-
-
-def _pager(request: PageRequest, total: int, offset: int) -> Html | None:
-    back = same_page(request, offset=max(offset - PAGE_SESSIONS, 0) or None) if offset else None
-    on = same_page(request, offset=offset + PAGE_SESSIONS) if offset + PAGE_SESSIONS < total else None
-    return pager(back, on, "Pages of sessions")
-
-
-def _figures(request: PageRequest, names: list[str]) -> tuple[dict[str, Figures], list[Problem]]:
-    index = request.memory.store.indexer
-    with index.snapshot(all_sessions=True):
-        figures = {name: _figures_of(index, name) for name in names}
-        problems = index.candidates(CandidateRequest(limit=0, fetch=[PROBLEMS])).every_problem
-    store = request.memory.store
-    return {name: each for name, each in figures.items() if store.has_session(name)}, problems
-
-
-def _figures_of(index: SearchIndex, name: str) -> Figures:
-    asked = CandidateRequest(sessions=[name], ignores_missing=True)
-    counts = index.facets(asked, ["type", "agent"]).counts
-    types, authors = counts["type"], counts["agent"]
-    kinds = [kind_name for kind_name, kind in KINDS.items() if kind.is_open_until_closed and types.get(kind_name)]
-    found = index.candidates(asked.with_changes(types=kinds, limit=MOST_FINDINGS + 1)).matches if kinds else []
-    opened = sum(map(is_open_finding, found[:MOST_FINDINGS]))
-    return Figures(types, authors, opened, len(found) > MOST_FINDINGS)
-
-
-def _row(request: PageRequest, each: Listed, state: SessionState, figures: Figures) -> Html:
-    address = url("/session/{}", each.name)
-    return el(
-        "tr",
-        el(
-            "th",
-            el("a", each.name, href=address, class_="name"),
-            el("div", _who(each, figures), class_="meta"),
-            scope="row",
-        ),
-        el("td", tag(state.state, STATE_KINDS.get(state.state, ""))),
-        el("td", counts_text(figures.types) or "none yet", _open(each.name, figures)),
-        el("td", _size(request, each.name)),
-        el("td", when(state.last_used, request.now) if state.last_used else "never"),
-        el("td", next_step_text(state.next, request.now), title=state.next.why),
-    )
+        files = request.memory.store.session(each.name)
+        size = sum(files.sizes().values()), files.config.quota_bytes
+    except SMPError as error:
+        size_error = error.message
+    least = "at least " if figures.is_open_cut else ""
+    opened = f"{least}{counted(figures.open_findings, 'open finding')}" if figures.open_findings else ""
+    return SessionRow(each.name, _who(each, figures), state, counts_text(figures.types), opened, size, size_error)
 
 
 def _who(each: Listed, figures: Figures) -> str:
@@ -313,47 +225,110 @@ def counts_text(types: Mapping[str, int]) -> str:
     return ", ".join(counted(count, KINDS[name].noun, KINDS[name].plural.replace("_", " ")) for _, name, count in named)
 
 
-def _open(name: str, figures: Figures) -> Html | None:
-    if not figures.open_findings:
-        return None
-    least = "at least " if figures.is_open_cut else ""
-    text = f"{least}{counted(figures.open_findings, 'open finding')}"
-    return el("div", el("a", text, href=url("/session/{}", name, open="1"), class_="tag warn"))
-
-
-def _size(request: PageRequest, name: str) -> Child:
+def _states(request: PageRequest, names: list[str]) -> dict[str, SessionState]:
     try:
-        files = request.memory.store.session(name)
-        return quota_meter(sum(files.sizes().values()), files.config.quota_bytes)
-    except SMPError as error:
-        return el("span", "unknown", title=error.message)
+        found = session_states(request.memory.store, request.now, names)
+    except (SessionNotFound, SessionArchived):  # one of them was archived or deleted just now
+        found = request.memory.session_states()
+    return {each.session: each for each in found}
+
+
+def _figures(request: PageRequest, names: list[str]) -> tuple[dict[str, Figures], list[Problem]]:
+    index = request.memory.store.indexer
+    with index.snapshot(all_sessions=True):
+        figures = {name: _figures_of(index, name) for name in names}
+        problems = index.candidates(CandidateRequest(limit=0, fetch=[PROBLEMS])).every_problem
+    store = request.memory.store
+    return {name: each for name, each in figures.items() if store.sessions(id=name)}, problems
+
+
+def _figures_of(index: SearchIndex, name: str) -> Figures:
+    asked = CandidateRequest(sessions=[name], ignores_missing=True)
+    counts = index.facets(asked, ["type", "agent"]).counts
+    types, authors = counts["type"], counts["agent"]
+    kinds = [kind_name for kind_name, kind in KINDS.items() if kind.is_open_until_closed and types.get(kind_name)]
+    found = index.candidates(asked.with_changes(types=kinds, limit=MOST_FINDINGS + 1)).matches if kinds else []
+    opened = sum(map(is_open_finding, found[:MOST_FINDINGS]))
+    return Figures(types, authors, opened, len(found) > MOST_FINDINGS)
 
 
 # -- archived and deleted sessions
 
 
-def _archived(request: PageRequest) -> Html:
-    found = request.memory.archived_sessions() if request.memory.store.archived_count() else []
-    found.sort(key=lambda each: each.when.timestamp() if each.when else 0.0, reverse=True)
-    offset = int(request.number("archived", 0, 0, max(len(found) - 1, 0)))
-    part = found[offset : offset + PAGE_SESSIONS]
-    about = "Packed away with a summary. Agents do not recall from them; opening one with a command or an agent restores it, looking here does not."
-    back = same_page(request, archived=max(offset - PAGE_SESSIONS, 0) or None) if offset else None
-    on = same_page(request, archived=offset + PAGE_SESSIONS) if offset + PAGE_SESSIONS < len(found) else None
-    return panel(
-        f"Archived: {counted(len(found), 'session')}" if found else "Archived",
-        el("p", about, class_="note"),
-        [archived_item(request, each) for each in part] or el("p", "No session is archived.", class_="empty"),
-        pager(back, on, "Pages of archived sessions"),
-        id="archived",
-        data_live=True,
+class ArchiveSummary(NamedTuple):
+    """The summary that an archive keeps: conversation in a few sentences, decisions, open findings, topics."""
+
+    said: str
+    lists: list[tuple[str, list[str]]]
+    topics: list[str]
+
+
+class ArchivedItem(NamedTuple):
+    """An archived or deleted session in a list."""
+
+    session: str
+    facts: str
+    kept: str = ""  # until when a deleted session is kept
+    summary: ArchiveSummary | None = None
+
+
+def archived_item(request: PageRequest, each: SessionHead) -> ArchivedItem:
+    """An archived session: when, why, how large, and its summary."""
+    count = each.metadata.get("memories")
+    facts = [
+        f"archived {date_text(each.when, request.now)}" if each.when else "archived",
+        size_text(each.bytes),
+        memories(count) if isinstance(count, int) else "",
+        f"because: {each.reason}" if each.reason else "",
+    ]
+    return ArchivedItem(each.session, " · ".join(filter(None, facts)), summary=_summary(each.metadata))
+
+
+def _summary(metadata: Mapping[str, Any]) -> ArchiveSummary | None:
+    said = metadata.get("conversation") or metadata.get("summary")
+    if isinstance(said, dict):
+        said = said.get("summary") or said.get("text")
+    if isinstance(said, list):
+        said = " ".join(plain(each) for each in said)
+    text = shortened(said, 1200) if isinstance(said, str) else ""
+    opened = metadata.get("open_findings")
+    groups = list(opened.values()) if isinstance(opened, dict) else [opened]
+    lists = [
+        ("Decisions", _texts(metadata.get("key_decisions"), "decision")),
+        ("Open findings", [text for each in groups for text in _texts(each, "finding")]),
+    ]
+    found = ArchiveSummary(
+        text, [(title, texts) for title, texts in lists if texts], _texts(metadata.get("topics"), "topic")
     )
+    return found if any(found) else None
 
 
-def _deleted(request: PageRequest) -> Html | None:
-    found = request.memory.deleted_sessions()
-    if not found:
+def _texts(rows: Any, name: str) -> list[str]:
+    rows = rows if isinstance(rows, list) else []
+    return [plain(row[name]) for row in rows if isinstance(row, dict) and row.get(name)]
+
+
+def deleted_item(request: PageRequest, each: SessionHead) -> ArchivedItem:
+    """A deleted session: by whom, when, why, and until when it can be restored."""
+    by, deadline = each.metadata.get("deleted_by"), recovery_deadline(each)
+    facts = [
+        f"deleted {date_text(each.when, request.now)}" if each.when else "deleted",
+        f"by {by}" if isinstance(by, str) and by else "",
+        size_text(each.bytes),
+        f"because: {each.reason}" if each.reason else "",
+    ]
+    kept = "It stays until somebody purges it."
+    if deadline is not None:
+        kept = f"Can be restored until {deadline:%Y-%m-%d} at least."
+    if each.is_foreign:
+        kept = "Another program deleted it; SMP does not purge it."
+    return ArchivedItem(each.session, " · ".join(filter(None, facts)), kept)
+
+
+def recovery_deadline(each: SessionHead) -> datetime | None:
+    """Until when a deleted session can be restored at least; None if its deletion record does not say so."""
+    until = each.metadata.get("recovery_deadline")
+    try:
+        return to_moment(until) if isinstance(until, str) else None
+    except (ValueError, OverflowError):
         return None
-    text = f"{counted(len(found), 'deleted session')} in the trash"
-    link = el("p", el("a", text, href="/trash#sessions"), " can still be restored.", class_="note")
-    return panel("Deleted", link, [deleted_item(request, each) for each in found[-10:][::-1]], id="deleted")

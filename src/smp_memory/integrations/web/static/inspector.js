@@ -1,7 +1,6 @@
 // Adds to the pages, which work without it: search as you type, live updates, dialogs, the memory beside a list, keys.
 // One mechanism serves all of them: fetch a page, and swap the regions that it and this page have in common.
 import { listen } from "./live.js";
-import { setUpKeys } from "./keys.js";
 
 const parser = new DOMParser();
 let newest = 0;
@@ -83,8 +82,12 @@ function rangeText(range) {
 
 const isWide = () => matchMedia("(min-width: 1101px)").matches;
 
+let newestAside = 0;
+
 async function showAside(link, mayLeave = true) {
+  const mine = ++newestAside;
   const page = await fetchPage(link.href);
+  if (mine !== newestAside) return; // another one was chosen meanwhile
   const [there, here] = [page.getElementById("memory"), document.getElementById("aside")];
   if (!there || !here) { if (mayLeave) location.href = link.href; return; }
   here.replaceChildren(...document.importNode(there, true).childNodes);
@@ -100,8 +103,12 @@ if (best && isWide() && document.getElementById("aside")) showAside(best.querySe
 
 const dialog = document.getElementById("dialog");
 
+let newestDialog = 0;
+
 async function showDialog(address) {
+  const mine = ++newestDialog;
   const page = await fetchPage(address);
+  if (mine !== newestDialog) return;
   const there = page.getElementById("action");
   if (!there) { location.href = address; return; }
   dialog.replaceChildren(document.importNode(there, true));
@@ -184,4 +191,3 @@ listen({
   },
   onReconnect: refresh,
 });
-setUpKeys({ showDialog });

@@ -1,19 +1,21 @@
 // Keys: g and a letter open a page, / searches, j and k walk through a list, ? lists the keys.
-const isTyping = (element) => element.closest("input, textarea, select, [contenteditable]") && !element.matches("input[type=range], input[type=checkbox]");
-
-function walk(step) {
-  const items = [...document.querySelectorAll("main .item")].filter((each) => each.offsetParent);
-  if (!items.length) return;
-  const at = items.indexOf(document.activeElement.closest?.(".item"));
-  const next = items[Math.min(Math.max(at + step, 0), items.length - 1)];
-  next.focus();
-  next.scrollIntoView({ block: "nearest" });
-}
-
-export function setUpKeys({ showDialog }) {
-  const help = document.getElementById("help");
-  document.getElementById("keys").addEventListener("click", () => help.showModal());
+// Loaded in the head, before anything is shown, so that no key is lost while the page and its modules load. What a key does is looked up when it is
+// pressed; an action is a click on its link, which is a page of its own until the modules make it a dialog.
+{
+  // A dialog that was just closed keeps the focus until the next frame: nobody types there any more.
+  const isTyping = (element) => element.closest?.("input, textarea, select, [contenteditable]") && !element.matches("input[type=range], input[type=checkbox], dialog:not([open]) *");
+  const showHelp = () => document.getElementById("help")?.showModal();
   let isGoing = false;
+
+  const walk = (step) => {
+    const items = [...document.querySelectorAll("main .item")].filter((each) => each.offsetParent);
+    if (!items.length) return;
+    const at = items.indexOf(document.activeElement.closest?.(".item"));
+    const next = items[Math.min(Math.max(at + step, 0), items.length - 1)];
+    next.focus();
+    next.scrollIntoView({ block: "nearest" });
+  };
+
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
     if (event.key === "Escape" && isTyping(event.target)) { event.target.blur(); return; }
@@ -27,16 +29,17 @@ export function setUpKeys({ showDialog }) {
       isGoing = true;
     } else if (event.key === "/") {
       event.preventDefault();
-      (document.getElementById("q") ?? document.querySelector("[data-focus-key]")).focus();
+      (document.getElementById("q") ?? document.querySelector("[data-focus-key]"))?.focus();
     } else if (event.key === "?") {
-      help.showModal();
+      showHelp();
     } else if (event.key === "j" || event.key === "k") {
       walk(event.key === "j" ? 1 : -1);
     } else if (event.key === "Enter" && event.target.matches?.(".item")) {
       event.target.querySelector("a.id")?.click();
     } else {
       const action = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
-      if (action) { event.preventDefault(); if (action.dataset.dialog !== undefined) showDialog(action.href); else action.click(); }
+      if (action) { event.preventDefault(); action.click(); }
     }
   });
+  document.addEventListener("click", (event) => { if (event.target.closest?.("#keys")) showHelp(); });
 }

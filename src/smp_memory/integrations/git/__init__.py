@@ -1,1 +1,0 @@
-"""SMP as a tool of git: the merge driver, `smp git setup`, and the check of staged files."""
