@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from smp_memory.agents.agent_memory import AgentMemory
     from smp_memory.memory import Memory
-    from smp_memory.model.hits import Hits, Related
+    from smp_memory.model.candidates import Hits, Related
     from smp_memory.model.record import Record
 
 MemoryPersistenceError = SMPError  # 003 §10.4

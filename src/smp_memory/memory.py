@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.lifecycle.maintenance import MaintenanceReport
     from smp_memory.lifecycle.session_states import SessionState
+    from smp_memory.model.candidates import Hit, Hits, Related
     from smp_memory.model.deletions import Purged, Receipt, Trashed
-    from smp_memory.model.hits import Hit, Hits, Related
     from smp_memory.model.options import Criteria, QueryOptions, RelatedOptions, TopicOptions, WatchOptions
     from smp_memory.model.previews import Preview
     from smp_memory.model.reports import Problem, Report

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from smp_memory.analytics.forecast import KnownUse
+    from smp_memory.model.candidates import Related
     from smp_memory.model.decay import Policy
     from smp_memory.model.history import RecordHistory
-    from smp_memory.model.hits import Related
 
 SERIES_COLORS = (
     svg.ACCENT, "var(--series-2, #c9722b)", "var(--series-3, #2f9e73)", "var(--series-4, #8a63d2)", "var(--series-5, #b8479b)",

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from smp_memory.context.budget import ContextItem
     from smp_memory.context.builder import Context
-    from smp_memory.model.hits import Hit, Hits
+    from smp_memory.model.candidates import Hit, Hits
     from smp_memory.model.record import Record
     from smp_memory.store.port import Store
 

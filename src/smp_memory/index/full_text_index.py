@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from smp_memory.index.access_counts import PendingAccesses
     from smp_memory.index.index import Index
     from smp_memory.index.rows import PlacedRow
-    from smp_memory.model.candidates import Candidate, CandidateRequest
-    from smp_memory.model.hits import LeftOut
+    from smp_memory.model.candidates import Candidate, CandidateRequest, LeftOut
     from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.privacy.visibility import Viewer

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import TypeVar
 
-    from smp_memory.model.hits import LeftOut
+    from smp_memory.model.candidates import LeftOut
     from smp_memory.store.port import SessionStore, StateFiles
 
     Name = TypeVar("Name")
@@ -163,7 +163,7 @@ SESSION_GONE = (SessionArchived, SessionNotFound)
 
 def left_out(session: str, error: SMPError) -> LeftOut:
     """Log that a session was left out."""
-    from smp_memory.model.hits import LeftOut
+    from smp_memory.model.candidates import LeftOut
 
     reason = "archived" if isinstance(error, SessionArchived) else "deleted"
     text = f"Session {session} was left out: it was {reason} meanwhile."

@@ -118,7 +118,7 @@ def _priority_of(scope: Scope) -> Callable[[Record], float]:
     request = CandidateRequest(sessions=scope.sessions, include_deleted=True)
     used = {
         each.ref: (each.access_count, each.last_access)
-        for each in scope.store.indexer.candidates(request).matches
+        for each in scope.index.candidates(request).matches
         if each.access_count
     }
 

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
     from smp_memory.search.filters import Condition
     from smp_memory.search.query import Query
-    from smp_memory.search.ranking import Ranked
-    from smp_memory.search.record_check import RecordCheck
+    from smp_memory.search.ranking import Ranked, RecordCheck
 
 _MOST_SHOWN = 80  # characters of a value
 

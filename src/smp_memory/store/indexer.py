@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.index.rows import IndexedSession, PlacedRow
+    from smp_memory.model.candidates import LeftOut
     from smp_memory.model.entry import Entry
-    from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.store.file_store import FileStore

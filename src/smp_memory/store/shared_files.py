@@ -41,8 +41,7 @@ from smp_memory.files.disk import identity
 from smp_memory.files.journal import write_to_quarantine
 from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_fields
-from smp_memory.model.entry import PUT, Entry
-from smp_memory.model.field_rules import check_fields
+from smp_memory.model.entry import PUT, Entry, check_fields
 from smp_memory.model.history import RecordHistory
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.times import parse, to_text

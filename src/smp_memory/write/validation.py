@@ -16,7 +16,7 @@ from math import isfinite
 from smp_memory.errors import InvalidRecord, SizeLimitExceeded
 from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_fields, unwrap_fields
-from smp_memory.model.field_rules import DEPTH_LIMIT, INTEGER_BITS_LIMIT, RULES
+from smp_memory.model.entry import DEPTH_LIMIT, INTEGER_BITS_LIMIT, RULES
 from smp_memory.model.times import VALID_FROM, VALID_UNTIL, check_validity, day_or_time, parse
 from smp_memory.model.types import CONFIDENCE_WORDS, KINDS, RELATIONS, ROLES, SEVERITIES, Kind, PerKind, kind_of
 

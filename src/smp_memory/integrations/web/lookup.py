@@ -19,8 +19,8 @@ from smp_memory.model.times import to_microseconds
 if TYPE_CHECKING:
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.memory import Memory
+    from smp_memory.model.candidates import Hit
     from smp_memory.model.history import RecordHistory
-    from smp_memory.model.hits import Hit
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
     from smp_memory.model.storage_reports import ColdMemory, SessionHead
