@@ -250,12 +250,22 @@ def _without_numbers(text: str) -> str:
 
 def _differs_in_values(older: str, newer: str) -> bool:
     """Whether two texts of one form differ in numbers that are values."""
-    if older == newer or _pattern(_TIMES, True).search(older) or _pattern(_TIMES, True).search(newer):
+    if older == newer:
         return False
-    number = _pattern(_NUMBER)
-    pairs = zip(number.finditer(older), number.finditer(newer), strict=False)
-    others = [one for one, two in pairs if one.group() != two.group()]
-    return bool(others) and all(_pattern(_VALUE_BEFORE, True).search(older[: each.start()]) for each in others)
+    before, after = _numbers(older), _numbers(newer)
+    if before is None or after is None:
+        return False
+    others = [is_value for (one, is_value), (two, _) in zip(before, after, strict=False) if one != two]
+    return bool(others) and all(others)
+
+
+@lru_cache(4000)  # each text is compared with many
+def _numbers(text: str) -> list[tuple[str, bool]] | None:
+    """The numbers in a text, and whether each is a value; None if the text names times."""
+    if _pattern(_TIMES, True).search(text):
+        return None
+    value, found = _pattern(_VALUE_BEFORE, True), _pattern(_NUMBER).finditer(text)
+    return [(each.group(), value.search(text[: each.start()]) is not None) for each in found]
 
 
 def _changed(facts: list[Fact]) -> Iterator[tuple[Record, Record]]:
