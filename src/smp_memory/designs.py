@@ -22,7 +22,7 @@ from smp_memory.errors import Corrupt, InvalidRecord, LockTimeout, MemoryNotFoun
 from smp_memory.memory import open_memory
 from smp_memory.model.ids import scheme_of
 from smp_memory.model.reports import Stats
-from smp_memory.model.storage_reports import ARCHIVED, LIVE
+from smp_memory.model.session_info import ARCHIVED, LIVE
 from smp_memory.session import SessionMemory
 
 if TYPE_CHECKING:

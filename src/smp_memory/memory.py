@@ -24,8 +24,7 @@ from smp_memory.import_lock import loading
 from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_arguments
-from smp_memory.model.session_info import GLOBAL_SESSION, SessionInfo
-from smp_memory.model.storage_reports import ARCHIVED, DELETED, names_of
+from smp_memory.model.session_info import ARCHIVED, DELETED, GLOBAL_SESSION, SessionInfo, names_of
 from smp_memory.model.times import Clock, parse, to_moment, to_text
 from smp_memory.observe.incomplete import each_existing, report_once, report_settings
 from smp_memory.observe.telemetry import observed
@@ -60,7 +59,8 @@ if TYPE_CHECKING:
     from smp_memory.model.options import Criteria, QueryOptions, RelatedOptions, TopicOptions, WatchOptions
     from smp_memory.model.previews import Preview
     from smp_memory.model.reports import Problem, Report
-    from smp_memory.model.storage_reports import RedactionReport, SessionHead
+    from smp_memory.model.session_info import SessionHead
+    from smp_memory.model.storage_reports import RedactionReport
     from smp_memory.overview.activity import Participants, Timeline
     from smp_memory.overview.summary import SessionSummary
     from smp_memory.overview.topics import Topics

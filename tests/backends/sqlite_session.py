@@ -18,12 +18,8 @@ from smp_memory.model.entry import Entry
 from smp_memory.model.history import COLD, HOT, IdAllocator, RecordHistory, SessionHistory
 from smp_memory.model.reports import Problem, Report
 from smp_memory.model.rewrite_plan import RewritePlan, RewriteReport
-from smp_memory.model.session_info import SessionInfo
-from smp_memory.model.storage_reports import (
-    LIVE,
-    ColdMemory,
-    RedactionReport,
-)
+from smp_memory.model.session_info import LIVE, SessionInfo
+from smp_memory.model.storage_reports import ColdMemory, RedactionReport
 from smp_memory.observe import incomplete
 from smp_memory.privacy.redaction import Redactor
 from smp_memory.privacy.settings import session_settings

@@ -51,8 +51,7 @@ from smp_memory.model.entry import Entry
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.ids import without_password
 from smp_memory.model.reports import Problem
-from smp_memory.model.session_info import SessionInfo
-from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, PURGED, SessionHead, names_of
+from smp_memory.model.session_info import ARCHIVED, DELETED, LIVE, PURGED, SessionHead, SessionInfo, names_of
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.observe.incomplete import memory_not_found
 from smp_memory.privacy.audit import Audit

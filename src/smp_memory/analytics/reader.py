@@ -9,7 +9,7 @@ from smp_memory.analytics.facts import MemoryFacts, Periods, brief, number_of_da
 from smp_memory.errors import InvalidQuery
 from smp_memory.model.candidates import LABELS, OLDEST, PROBLEMS, CandidateRequest
 from smp_memory.model.history import COLD
-from smp_memory.model.storage_reports import ARCHIVED, names_of
+from smp_memory.model.session_info import ARCHIVED, names_of
 from smp_memory.model.times import to_microseconds
 from smp_memory.observe.incomplete import each_existing, memory_not_found
 

@@ -38,7 +38,7 @@ from smp_memory.model.entry import CHANGE, PUT, Entry
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.ids import new_uid
 from smp_memory.model.rewrite_plan import RewritePlan
-from smp_memory.model.storage_reports import names_of
+from smp_memory.model.session_info import names_of
 from smp_memory.model.times import to_text
 from smp_memory.observe.incomplete import SESSION_GONE, each_existing, left_out
 from smp_memory.observe.telemetry import observed

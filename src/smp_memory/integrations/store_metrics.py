@@ -26,7 +26,7 @@ from smp_memory.lifecycle.maintenance import EVERY, last_runs
 from smp_memory.lifecycle.transitions import ACTIVE, ARCHIVED, CREATED, DECAYING, DELETED, IDLE
 from smp_memory.model.candidates import PROBLEMS, CandidateRequest
 from smp_memory.model.history import COLD
-from smp_memory.model.storage_reports import names_of
+from smp_memory.model.session_info import names_of
 from smp_memory.model.types import KINDS, SEVERITIES, names_where
 from smp_memory.observe import telemetry
 from smp_memory.observe.incomplete import SESSION_GONE

@@ -17,7 +17,7 @@ from smp_memory.lifecycle.compaction import cold_ids_among, cold_records, missin
 from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.lifecycle.purge import PurgeNotes, purge_due, trashed
 from smp_memory.model.deletions import Deletion, Purged, Receipt, Restoration
-from smp_memory.model.storage_reports import names_of
+from smp_memory.model.session_info import names_of
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.observe.incomplete import each_existing
 from smp_memory.observe.telemetry import observed

@@ -10,7 +10,7 @@ from smp_memory.lifecycle import session_states as states
 from smp_memory.lifecycle.session_states import lifecycle_times
 from smp_memory.lifecycle.summaries import session_summary
 from smp_memory.lifecycle.transitions import ACTIVE
-from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, PURGED
+from smp_memory.model.session_info import ARCHIVED, DELETED, LIVE, PURGED
 from smp_memory.model.times import to_text
 from smp_memory.observe import telemetry
 from smp_memory.observe.telemetry import observed
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from smp_memory.lifecycle.session_states import SessionState
     from smp_memory.model.record import Record
-    from smp_memory.model.session_info import SessionInfo
-    from smp_memory.model.storage_reports import SessionHead
+    from smp_memory.model.session_info import SessionHead, SessionInfo
     from smp_memory.scope import Scope
     from smp_memory.store.port import Note
 

@@ -19,8 +19,8 @@ from copy import copy
 from smp_memory.errors import InvalidQuery
 from smp_memory.model.candidates import LATEST, NEAR_ENOUGH, NEWER, CandidateRequest
 from smp_memory.model.history import COLD
+from smp_memory.model.session_info import ARCHIVED
 from smp_memory.model.statuses import last_successors
-from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.observe.incomplete import memory_not_found
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope

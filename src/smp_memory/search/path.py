@@ -30,8 +30,8 @@ from smp_memory.model.candidates import (
     Hit,
     Hits,
 )
+from smp_memory.model.session_info import ARCHIVED
 from smp_memory.model.statuses import last_successors
-from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.observe.telemetry import QUERY, observes
 from smp_memory.scope import unindexed_memories
 from smp_memory.search.field_values import aggregate, with_computed

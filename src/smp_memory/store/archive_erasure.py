@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from smp_memory.lifecycle.clock_trust import Evidence
-    from smp_memory.model.storage_reports import SessionHead
+    from smp_memory.model.session_info import SessionHead
     from smp_memory.store.archive import SessionCopy
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.session_edits import ErasedEntries

@@ -34,7 +34,7 @@ from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.files.lock import SessionLock
 from smp_memory.model import ids
-from smp_memory.model.storage_reports import ARCHIVED, DELETED, SessionHead
+from smp_memory.model.session_info import ARCHIVED, DELETED, SessionHead
 from smp_memory.observe import telemetry
 from smp_memory.store import archive_names
 from smp_memory.store.archive_names import layout_in, names_below

@@ -28,7 +28,7 @@ from smp_memory.index.index import discard_all
 from smp_memory.index.inspection import scrub
 from smp_memory.lifecycle.purge import PurgeNotes
 from smp_memory.model.ids import check
-from smp_memory.model.storage_reports import DELETED
+from smp_memory.model.session_info import DELETED
 from smp_memory.observe import telemetry
 from smp_memory.privacy.audit import AuditFile
 from smp_memory.store import archive_erasure, session_edits

@@ -16,7 +16,7 @@ from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, PRIVATE
 from smp_memory.files.reader import SessionReader
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.ids import new_uid
-from smp_memory.model.storage_reports import ARCHIVED, DELETED
+from smp_memory.model.session_info import ARCHIVED, DELETED
 from smp_memory.observe import telemetry
 
 if TYPE_CHECKING:

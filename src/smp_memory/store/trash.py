@@ -16,7 +16,7 @@ import os
 from smp_memory.errors import SessionExists, SessionNotFound
 from smp_memory.files.archive import read_archive
 from smp_memory.files.lock import SessionLock
-from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, SessionHead
+from smp_memory.model.session_info import ARCHIVED, DELETED, LIVE, SessionHead
 from smp_memory.store.archive import in_store_layout
 from smp_memory.store.archive_index import CONTENT, PACKED, ArchiveIndex
 from smp_memory.store.archive_names import is_own_summary
