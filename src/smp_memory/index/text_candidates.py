@@ -112,7 +112,7 @@ class TextCandidates:
             if (
                 known is not None
                 and known not in text.words
-                and searcher.search(ParsedText((known,)), self._conditions, 1)
+                and searcher.search(ParsedText((known,)), self._conditions, 1, self._not_valid)
             ):
                 self._corrected[word] = known
         if self._corrected:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from smp_memory.store.file_store import FileStore
 
 CONTENT, PACKED = "session", "session.tar.gz"
+_LOCKS = (f"{PRIVATE}/lock", f"{PRIVATE}/queue")
 _BACKUP = "backup.tar.gz"  # of a session that another program deleted
 _REMOVAL, _STAGING = "leaving-", "coming-"  # prefixes of names in the root's private folder
 
@@ -399,11 +400,11 @@ class ArchiveIndex:
             self.move(os.path.join(prepared, name), os.path.join(target, name))
 
     def _clear(self, folder: str) -> None:
-        """Make room for a session where a conversion left files of this layout's folder: those of other programs are kept beside it."""
-        left = list(names_below(self.disk, folder)) if self.disk.is_folder(folder) else []
-        if not left or any(name.startswith(f"{PRIVATE}/") for name in left):
+        """Make room for a session where a conversion or a crash left files: locks and new overviews go, all others are kept beside it."""
+        if not self.disk.is_folder(folder):
             return
-        if {name for name, _ in self.store.layout.first_files}.issuperset(left):
+        removable = {*_LOCKS, *(name for name, _ in self.store.layout.first_files)}
+        if removable.issuperset(names_below(self.disk, folder)):
             self.remove(folder)
         else:
             self.rename_as_kept(folder)

@@ -380,3 +380,12 @@ def test_facts_about_two_names_both_stay(memory: Memory, session: SessionMemory)
 def test_include_expired_must_be_true_or_false(session: SessionMemory) -> None:
     with pytest.raises(InvalidQuery):
         session.query("x", include_expired="yes")  # type: ignore[arg-type]
+
+
+def test_expired_memory_that_a_mistyped_word_would_find_is_counted_as_left_out() -> None:
+    with smp_memory.open(":memory:") as memory:
+        session = memory.create_session("s")
+        session.add_learning("Use postgres for orders", valid_until="2020-01-20")
+        session.add_decision("Nothing else here")
+        assert memory.query("postgers").not_valid == memory.query("postgres").not_valid == 1
+        assert memory.query("postgers", include_expired=True).ids == ["LEARN-0001"]

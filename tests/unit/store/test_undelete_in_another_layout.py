@@ -226,3 +226,19 @@ def test_session_comes_back_after_a_conversion_there_and_back(
             memory.undelete_session("s")
         assert [record.decision for record in memory.session("s").records()] == [TEXT]
     assert len([*tmp_path.rglob("notes.txt")]) == note
+
+
+@pytest.mark.parametrize("put_away", ["delete_session", "archive_session"])
+@pytest.mark.parametrize("left", [".smp/lock", ".smp/journal.json", "notes.txt"])
+def test_files_left_in_the_folder_of_a_session_do_not_stop_its_return(tmp_path: Path, put_away: str, left: str) -> None:
+    """A crash, or a process that still had the session open, left a folder in its place, and undeleting failed."""
+    with smp_memory.open(tmp_path / "store", layout="jsonl") as memory:
+        memory.create_session("s").add_decision(TEXT)
+        getattr(memory, put_away)("s")
+        path = tmp_path / "store" / "sessions" / "s" / left
+        path.parent.mkdir(parents=True)
+        path.write_text("x")
+        (memory.undelete_session if put_away == "delete_session" else memory.restore_session)("s")
+        assert memory.session("s").get("DEC-0001").decision == TEXT
+    kept = [each for each in (tmp_path / "store").rglob(path.name) if ".kept-" in str(each)]
+    assert len(kept) == (left != ".smp/lock")
