@@ -22,7 +22,7 @@ import smp_memory  # noqa: E402
 from smp_memory import errors  # noqa: E402
 from smp_memory.global_memory import GlobalMemory  # noqa: E402
 from smp_memory.model import options  # noqa: E402
-from smp_memory.model.hits import Hit, Hits  # noqa: E402
+from smp_memory.model.candidates import Hit, Hits  # noqa: E402
 from smp_memory.model.record import Records  # noqa: E402
 from smp_memory.search.records import Snapshot  # noqa: E402
 

@@ -53,13 +53,19 @@ MAY_BE_LONGER = {
     "store/rewrite.py": 480,  # the engine of every change of what is stored, with its verification
     "files/layouts/layout.py": 465,  # the interface, and three layouts of JSON lines
     "git/merge.py": 465,
-    "model/history.py": 500,  # histories, their snapshots, ids and hand edits
+    "model/history.py": 505,  # histories, their snapshots, ids and hand edits
     "designs.py": 465,  # every method of five designs
     "memory.py": 780,  # one facade with every method of a store
     "session.py": 585,  # and of a session
     "lifecycle/deletion.py": 500,
     "search/filters.py": 470,
     "privacy/redaction.py": 470,
+    "context/budget.py": 545,  # lines, their passages, and the choice of those that fit
+    "model/candidates.py": 460,  # every value of a search
+    "search/ranking.py": 475,  # ranking, and the check of records
+    "text/tokenizer.py": 460,
+    "observe/telemetry.py": 470,  # metrics, log events and spans of one operation
+    "write/validation.py": 530,  # the checks of every field, and the warnings about typing errors
 }
 
 
@@ -260,7 +266,7 @@ def test_modules_do_not_import_each_other_in_cycles() -> None:
 
 # Both counts only become smaller: whoever removes some lowers the number. `python benchmarks/house.py --list late` shows them.
 LATE_IMPORTS_INSIDE_PACKAGES = 38
-MODULES_IN_CYCLES = 2  # late imports included
+MODULES_IN_CYCLES = 0  # late imports included
 
 
 def test_number_of_late_imports_inside_packages_does_not_grow() -> None:

@@ -22,7 +22,7 @@ from smp_memory.errors import Corrupt, InvalidRecord, LockTimeout, MemoryNotFoun
 from smp_memory.memory import open_memory
 from smp_memory.model.ids import scheme_of
 from smp_memory.model.reports import Stats
-from smp_memory.model.storage_reports import ARCHIVED, LIVE
+from smp_memory.model.session_info import ARCHIVED, LIVE
 from smp_memory.session import SessionMemory
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from smp_memory.agents.agent_memory import AgentMemory
     from smp_memory.memory import Memory
-    from smp_memory.model.hits import Hits, Related
+    from smp_memory.model.candidates import Hits, Related
     from smp_memory.model.record import Record
 
 MemoryPersistenceError = SMPError  # 003 §10.4

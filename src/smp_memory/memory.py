@@ -24,17 +24,16 @@ from smp_memory.import_lock import loading
 from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_arguments
-from smp_memory.model.session_info import GLOBAL_SESSION, SessionInfo
-from smp_memory.model.storage_reports import ARCHIVED, DELETED, names_of
+from smp_memory.model.session_info import ARCHIVED, DELETED, GLOBAL_SESSION, SessionInfo, names_of
 from smp_memory.model.times import Clock, parse, to_moment, to_text
 from smp_memory.observe.incomplete import each_existing, report_once, report_settings
-from smp_memory.observe.tracing import observed
+from smp_memory.observe.telemetry import observed
 from smp_memory.privacy.settings import checked, clean_metadata, log_metadata_redaction
 from smp_memory.scope import Scope, file_features, join_workers, start_worker, unindexed_memories
 from smp_memory.session import SessionMemory
 from smp_memory.store.opening import examine, open_store, ram
 from smp_memory.trust import note_setting, note_settings, trust_as_it_is, trust_named
-from smp_memory.write import typos, validation
+from smp_memory.write import validation
 from smp_memory.write.operations import admit
 
 TYPE_CHECKING = False
@@ -55,12 +54,13 @@ if TYPE_CHECKING:
     from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.lifecycle.maintenance import MaintenanceReport
     from smp_memory.lifecycle.session_states import SessionState
+    from smp_memory.model.candidates import Hit, Hits, Related
     from smp_memory.model.deletions import Purged, Receipt, Trashed
-    from smp_memory.model.hits import Hit, Hits, Related
     from smp_memory.model.options import Criteria, QueryOptions, RelatedOptions, TopicOptions, WatchOptions
     from smp_memory.model.previews import Preview
     from smp_memory.model.reports import Problem, Report
-    from smp_memory.model.storage_reports import RedactionReport, SessionHead
+    from smp_memory.model.session_info import SessionHead
+    from smp_memory.model.storage_reports import RedactionReport
     from smp_memory.overview.activity import Participants, Timeline
     from smp_memory.overview.summary import SessionSummary
     from smp_memory.overview.topics import Topics
@@ -265,7 +265,7 @@ class Memory:
         if config:
             note_settings(self._store, session_id, settings.stated_protection(session=True))
         session = SessionMemory(self, OpenSession(self.scope, files, author))
-        session.warnings = typos.session_warnings(context)
+        session.warnings = validation.session_warnings(context)
         session.redacted = log_metadata_redaction(self._store, to_text(now), session_id, author, removals)
         return session
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record, Records
     from smp_memory.model.times import Clock
     from smp_memory.privacy.visibility import Viewer
+    from smp_memory.search.port import SearchIndex
     from smp_memory.store.port import FileFeatures, Histories, Store
 
     class Opened(Protocol):
@@ -60,7 +61,8 @@ def file_features(store: Store) -> FileFeatures:
 
 
 def unindexed_memories(store: Store, sessions: list[str] | None = None) -> Histories:
-    """Memories in files that the index does not have (`FileFeatures.unindexed_memories`)."""
+    """Memories in files that the index does not have (`FileFeatures.unindexed_memories`). Raises StoreClosed after it was closed."""
+    store.check_open()
     return store.files.unindexed_memories(sessions) if store.files is not None else {}
 
 
@@ -93,6 +95,12 @@ class Scope:
         self.viewer = viewer
         self.author = author
         self.opened = opened
+
+    @property
+    def index(self) -> SearchIndex:
+        """The search index of the store. Raises StoreClosed after it was closed."""
+        self.store.check_open()
+        return self.store.indexer
 
     def now(self) -> datetime:
         return self.clock.now()

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from smp_memory.lifecycle.session_states import SessionState
     from smp_memory.lifecycle.transitions import Transition
     from smp_memory.memory import Memory
+    from smp_memory.model.candidates import Hit, Hits, Related
     from smp_memory.model.deletions import Purged, Receipt, Trashed
-    from smp_memory.model.hits import Hit, Hits, Related
     from smp_memory.model.options import (
         AnonymisationOptions,
         ArtifactFields,

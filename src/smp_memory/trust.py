@@ -9,7 +9,7 @@ from __future__ import annotations
 from smp_memory.config.config_file import set_session_config
 from smp_memory.config.schema import LOWERS
 from smp_memory.errors import SMPError
-from smp_memory.model.storage_reports import names_of
+from smp_memory.model.session_info import names_of
 from smp_memory.observe.incomplete import each_existing
 
 TYPE_CHECKING = False

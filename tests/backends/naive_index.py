@@ -32,12 +32,12 @@ from smp_memory.model.decay import impact_level
 from smp_memory.model.history import RecordHistory
 from smp_memory.model.record import Record
 from smp_memory.model.reports import Problem
+from smp_memory.model.session_info import names_of
 from smp_memory.model.statuses import last_successors, successions
-from smp_memory.model.storage_reports import names_of
 from smp_memory.model.times import is_valid, to_microseconds, to_moment, validity
 from smp_memory.model.types import CONFIDENCE_WORDS, KINDS
 from smp_memory.privacy.visibility import Viewer
-from smp_memory.search.record_check import count_records
+from smp_memory.search.ranking import count_records
 from smp_memory.text.memory_text import (
     as_list,
     index_terms,
@@ -50,8 +50,8 @@ from smp_memory.text.memory_text import (
 )
 from smp_memory.text.names import mistyped
 from smp_memory.text.spelling import LONG, MORE_THAN_ONE, REPLACED, SHORTEST, distance, simple_variants
-from smp_memory.text.tokenizer import STOP_WORDS, stem
-from smp_memory.text.wildcards import RARITY, inverse_frequency, matches_terms, term_matcher
+from smp_memory.text.tokenizer import STOP_WORDS, inverse_frequency, stem
+from smp_memory.text.wildcards import RARITY, matches_terms, term_matcher
 
 if TYPE_CHECKING:
     from smp_memory.search.port import SearchIndex

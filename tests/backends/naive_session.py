@@ -16,8 +16,8 @@ from smp_memory.model.entry import Entry
 from smp_memory.model.history import COLD, HOT, IdAllocator, SessionHistory
 from smp_memory.model.reports import Report
 from smp_memory.model.rewrite_plan import RewritePlan, RewriteReport
-from smp_memory.model.session_info import SessionInfo
-from smp_memory.model.storage_reports import LIVE, ColdMemory, RedactionReport, SessionHead
+from smp_memory.model.session_info import LIVE, SessionHead, SessionInfo
+from smp_memory.model.storage_reports import ColdMemory, RedactionReport
 from smp_memory.model.times import to_moment
 from smp_memory.privacy.redaction import Redactor
 from smp_memory.privacy.settings import session_settings

@@ -40,8 +40,7 @@ from smp_memory.model.deletions import PurgeNotes
 from smp_memory.model.entry import Entry
 from smp_memory.model.history import COLD, HOT
 from smp_memory.model.ids import without_password
-from smp_memory.model.session_info import SessionInfo
-from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, PURGED, SessionHead
+from smp_memory.model.session_info import ARCHIVED, DELETED, LIVE, PURGED, SessionHead, SessionInfo
 from smp_memory.observe.incomplete import memory_not_found
 from smp_memory.overview.extractive_summary import AUTHOR, covers, without_quotes
 from smp_memory.privacy.audit import Audit

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, TypeVar
 from smp_memory.errors import SessionArchived, SessionNotFound, SMPError
 from smp_memory.index.access_counts import PendingAccesses
 from smp_memory.index.history_index import HistoryFeed
-from smp_memory.model.storage_reports import names_of
+from smp_memory.model.session_info import names_of
 
 if TYPE_CHECKING:
     from smp_memory.index.full_text_index import IndexFeed
     from smp_memory.index.index import Index
     from smp_memory.index.rows import PlacedRow
-    from smp_memory.model.hits import LeftOut
+    from smp_memory.model.candidates import LeftOut
     from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.store.port import SessionStore, Store

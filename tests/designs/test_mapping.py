@@ -12,7 +12,7 @@ import pytest
 import smp_memory
 from smp_memory import designs, errors
 from smp_memory.integrations.store_metrics import STORE
-from smp_memory.observe import metrics
+from smp_memory.observe import telemetry
 
 DOCS = Path(__file__).parents[2] / "docs"
 DOCUMENT = (DOCS / "designs.md").read_text("utf-8")
@@ -178,7 +178,7 @@ def test_every_class_in_the_table_of_errors_exists() -> None:
 
 
 def test_every_metric_of_the_design_is_exported() -> None:
-    known = {each.instrument: each.name for each in (*STORE, *metrics.PROCESS)}
+    known = {each.instrument: each.name for each in (*STORE, *telemetry.PROCESS)}
     told = {codes(row[0])[0]: codes(row[1])[0] for row in rows("## Metrics") if codes(row[0])}
     assert told == {name: known[name] for name in METRICS.split()}
 

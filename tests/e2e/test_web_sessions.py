@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import smp_memory
-from smp_memory.model.storage_reports import ARCHIVED
+from smp_memory.model.session_info import ARCHIVED
 from tests.e2e.web_site import WAIT_SECONDS, Visitor, WebSite, chromium, violations
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ import smp_memory
 from smp_memory.errors import InvalidRecord
 from smp_memory.files.codec import SIGNED
 from smp_memory.files.layouts import NAMES, layout_named
-from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
-from smp_memory.model.field_rules import check_fields
+from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, check_fields
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.record import same
 from smp_memory.model.types import COMMON_ALIASES, COMMON_FIELDS, KINDS

@@ -18,7 +18,7 @@ import smp_memory
 from smp_memory.files.disk import Disk
 from smp_memory.files.lock import SessionLock
 from smp_memory.files.system import RealSystem
-from smp_memory.observe import event_log, metrics
+from smp_memory.observe import telemetry
 from smp_memory.observe.json_logging import JsonFormatter
 
 SECRET_WORD = "zebrafish"
@@ -175,10 +175,10 @@ def test_verbose_prints_events_on_stderr_as_text_or_json(tmp_path: Path) -> None
 
 
 def test_every_event_is_documented() -> None:
-    source = Path(event_log.__file__).parents[1]
+    source = Path(telemetry.__file__).parents[1]
     emitted: set[str] = set()
     for path in source.rglob("*.py"):
-        emitted.update(re.findall(r'event_log\.\w+,\s+"([a-z_]+)"', path.read_text(encoding="utf-8")))
+        emitted.update(re.findall(r'telemetry\.\w+,\s+"([a-z_]+)"', path.read_text(encoding="utf-8")))
     emitted.update(["session_archived", "session_restored", "session_deleted", "session_undeleted", "session_purged"])
     document = (source.parents[1] / "docs" / "observability.md").read_text(encoding="utf-8")
     assert len(emitted) >= 15
@@ -216,13 +216,13 @@ def test_each_operation_is_logged_at_level_debug_without_content(
 
 def test_no_operation_is_logged_below_level_debug(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "smp_memory")
-    before = dict(metrics.EVENTS.values)
+    before = dict(telemetry.EVENTS.values)
     with smp_memory.open(tmp_path / "store") as memory:
         session = memory.create_session("s1")
         session.add_decision("one")
         session.query("one")
     assert debug_events(caplog) == []
-    counted = {event for (_, event), _ in metrics.EVENTS.values.items() - before.items()}
+    counted = {event for (_, event), _ in telemetry.EVENTS.values.items() - before.items()}
     assert not any(event.endswith("_done") for event in counted)
 
 

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from smp_memory.errors import MemoryNotFound
     from smp_memory.lifecycle.consolidation import Duplicates
     from smp_memory.memory import Memory
+    from smp_memory.model.candidates import Hit, Hits, Related
     from smp_memory.model.deletions import Trashed
-    from smp_memory.model.hits import Hit, Hits, Related
     from smp_memory.model.options import (
         ArtifactFields,
         CommonFields,

@@ -19,7 +19,7 @@ from smp_memory.model.statuses import SUCCESSION_KINDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from smp_memory.model.hits import Related
+    from smp_memory.model.candidates import Related
 
 SERIES_COLORS = (
     svg.ACCENT, "var(--series-2, #c9722b)", "var(--series-3, #2f9e73)", "var(--series-4, #8a63d2)", "var(--series-5, #b8479b)",

@@ -33,8 +33,8 @@ from smp_memory.lifecycle.quota import days_to_quota, growth_per_day
 from smp_memory.model.candidates import LABELS, LATEST, NEWER, OLDEST, PROBLEMS, RELATIONS, VALIDITY, CandidateRequest
 from smp_memory.model.decay import inputs_of
 from smp_memory.model.history import COLD, PausedCollection
+from smp_memory.model.session_info import ARCHIVED, names_of
 from smp_memory.model.statuses import SUPERSEDES, last_successors
-from smp_memory.model.storage_reports import ARCHIVED, names_of
 from smp_memory.model.times import to_microseconds, to_text
 from smp_memory.observe.incomplete import each_existing, memory_not_found
 from smp_memory.scope import Scope

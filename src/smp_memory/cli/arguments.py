@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.invocation import Invocation
     from smp_memory.memory import Memory
-    from smp_memory.model.hits import Hits
+    from smp_memory.model.candidates import Hits
     from smp_memory.session import SessionMemory
 
     QueryOptions = dict[str, Any]  # keyword arguments of `query`

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
-    from smp_memory.model.hits import Hit, Related
+    from smp_memory.model.candidates import Hit, Related
     from smp_memory.model.record import Record
 
     Spans = list[tuple[int, int]]

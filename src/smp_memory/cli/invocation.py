@@ -7,7 +7,7 @@ import sys
 
 from smp_memory.cli.render import Screen
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SessionNotFound, UserError
-from smp_memory.model.storage_reports import names_of
+from smp_memory.model.session_info import names_of
 from smp_memory.scope import join_workers
 
 TYPE_CHECKING = False

@@ -26,9 +26,9 @@ from smp_memory.context.request import ContextRequest
 from smp_memory.context.visible_sessions import VisibleSessions
 from smp_memory.errors import InvalidQuery
 from smp_memory.model.candidates import PROBLEMS, CandidateRequest
-from smp_memory.model.storage_reports import ARCHIVED
+from smp_memory.model.session_info import ARCHIVED
 from smp_memory.model.times import parse, to_moment, to_text
-from smp_memory.observe.tracing import CONTEXT, observes
+from smp_memory.observe.telemetry import CONTEXT, observes
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope, unindexed_memories
 from smp_memory.search.path import repeated_once

@@ -13,18 +13,15 @@ from __future__ import annotations
 
 from itertools import chain
 
-from smp_memory.context.budget import Lane, context_item, line_text
-from smp_memory.context.excerpts import QuestionWords
+from smp_memory.context.budget import Lane, QuestionWords, context_item, line_text
 from smp_memory.context.trace import ALREADY_TOLD, NOT_FOR_AGENT, REPEATED_KEY, WEAK, describe_replaced
 from smp_memory.model.candidates import NEWER, CandidateRequest
 from smp_memory.model.statuses import is_settled, last_successors, status_of
 from smp_memory.model.times import is_valid
 from smp_memory.model.types import KINDS
-from smp_memory.search.outdated import outdated
-from smp_memory.search.succession import OUTDATED, SETTLED, SUPERSEDED
+from smp_memory.search.succession import OUTDATED, SETTLED, SUPERSEDED, outdated
 from smp_memory.text.memory_text import wish_of
-from smp_memory.text.tokenizer import STOP_WORDS
-from smp_memory.text.wildcards import inverse_frequency
+from smp_memory.text.tokenizer import STOP_WORDS, inverse_frequency
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ from smp_memory.context.trace import (
 from smp_memory.context.visible_sessions import VisibleSessions
 from smp_memory.errors import InvalidQuery, SMPError
 from smp_memory.model.previews import Preview, PreviewItem
-from smp_memory.model.storage_reports import names_of
+from smp_memory.model.session_info import names_of
 from smp_memory.model.times import is_valid, parse, to_microseconds, to_moment, validity, validity_text
 from smp_memory.model.types import KINDS
 from smp_memory.privacy import fence
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from smp_memory.context.budget import ContextItem
     from smp_memory.context.builder import Context
-    from smp_memory.model.hits import Hit, Hits
+    from smp_memory.model.candidates import Hit, Hits
     from smp_memory.model.record import Record
     from smp_memory.store.port import Store
 

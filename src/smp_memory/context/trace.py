@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.context.budget import ContextItem, Lane
-    from smp_memory.model.candidates import Candidate
-    from smp_memory.model.hits import Hit
+    from smp_memory.model.candidates import Candidate, Hit
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
     from smp_memory.privacy.visibility import Viewer

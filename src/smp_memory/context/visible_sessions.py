@@ -27,8 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from smp_memory.model.session_info import SessionInfo
-    from smp_memory.model.storage_reports import SessionHead
+    from smp_memory.model.session_info import SessionHead, SessionInfo
     from smp_memory.store.port import Store
 
 SETTING = "context.share_users"

@@ -38,10 +38,10 @@ from smp_memory.model.entry import CHANGE, PUT, Entry
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.ids import new_uid
 from smp_memory.model.rewrite_plan import RewritePlan
-from smp_memory.model.storage_reports import names_of
+from smp_memory.model.session_info import names_of
 from smp_memory.model.times import to_text
 from smp_memory.observe.incomplete import SESSION_GONE, each_existing, left_out
-from smp_memory.observe.tracing import observed
+from smp_memory.observe.telemetry import observed
 from smp_memory.privacy.settings import checked, clean_reason, count_kinds, redactor_even_if_off, redactor_of
 from smp_memory.privacy.visibility import entries_for
 from smp_memory.write import validation

@@ -21,7 +21,7 @@ import stat as modes
 import time
 
 from smp_memory.errors import DurabilityUnknown, StorageCorrupt, StoreNotFound, from_os_error
-from smp_memory.observe import event_log, metrics
+from smp_memory.observe import telemetry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class OpenFile:
         began = time.monotonic()
         try:
             self._system.sync(self._descriptor)
-            metrics.SYNC_SECONDS.observe((), time.monotonic() - began)
+            telemetry.SYNC_SECONDS.observe((), time.monotonic() - began)
             if self.created:
                 folder = os.path.dirname(self.path)
                 self._disk.sync_folder(folder)
@@ -539,7 +539,7 @@ def retry(error: OSError, path: str, call: Callable[[], Result]) -> Result:
             break
         name = errno.errorcode.get(error.errno or 0, str(error.errno))
         text = f"{path}: {error.strerror or name}; retrying the read ({number} of {len(PAUSES_SECONDS)})."
-        event_log.emit("storage", event_log.WARNING, "io_retry", text, path=path, errno=name, attempt=number)
+        telemetry.emit("storage", telemetry.WARNING, "io_retry", text, path=path, errno=name, attempt=number)
         time.sleep(pause)
         try:
             return call()

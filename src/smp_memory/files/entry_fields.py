@@ -31,8 +31,7 @@ from smp_memory.errors import InvalidRecord
 from smp_memory.files.codec import SIGNED, UNSIGNED
 from smp_memory.model import ids
 from smp_memory.model.design_fields import RELATED, translate_fields, unwrap_fields
-from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
-from smp_memory.model.field_rules import LARGEST_NUMBER, check_fields, text
+from smp_memory.model.entry import CHANGE, DELETE, LARGEST_NUMBER, PUT, RESTORE, Entry, check_fields, text
 from smp_memory.model.record import same
 from smp_memory.model.times import parse
 from smp_memory.model.types import COMMON_ALIASES, KINDS, SCHEMA, PerKind

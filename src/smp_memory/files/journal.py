@@ -27,7 +27,7 @@ from smp_memory.files.codec import signature
 from smp_memory.files.disk import TEMPORARY, Disk, identity
 from smp_memory.files.layouts.layout import QUARANTINE
 from smp_memory.model.ids import sha256_hex
-from smp_memory.observe import event_log
+from smp_memory.observe import telemetry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Journal:
         if plan is not None:
             self.apply(plan, is_applied)
             text = f"{self.path}: a change that a process had committed but not finished was applied."
-            event_log.emit("recovery", event_log.WARNING, "journal_completed", text, path=self.path)
+            telemetry.emit("recovery", telemetry.WARNING, "journal_completed", text, path=self.path)
         if self.is_rejected or self._unfinished:
             self._quarantine_unfinished()
         if self.exists() and not self._disk.is_folder(self.path):
@@ -151,7 +151,7 @@ class Journal:
         self._disk.sync_folder(quarantine)
         self._disk.sync_folder(os.path.dirname(self.path))
         text = f"{self.path}: a plan was not carried out, or not completely, because memories would have been lost; see quarantine."
-        event_log.emit("recovery", event_log.WARNING, "plan_set_aside", text, path=self.path)
+        telemetry.emit("recovery", telemetry.WARNING, "plan_set_aside", text, path=self.path)
 
     def apply(self, plan: Plan, is_applied: Callable[[str, bytes], bool]) -> None:
         """Apply a plan; repeating it changes nothing. `is_applied` finds appended entries after a hand edit.
@@ -201,7 +201,7 @@ class Journal:
     def _copy_to_quarantine(self, name: str, data: bytes) -> None:
         path = write_to_quarantine(self._disk, os.path.dirname(self.path), name + MISSING.rstrip("."), data)
         text = f"{self._path(name)} was changed by another program while SMP replaced it; that version was copied to {path}."
-        event_log.emit("corruption", event_log.WARNING, "changed_file_set_aside", text, path=self._path(name))
+        telemetry.emit("corruption", telemetry.WARNING, "changed_file_set_aside", text, path=self._path(name))
 
     def _sync(self, folders: set[str]) -> None:
         for folder in sorted(folders):

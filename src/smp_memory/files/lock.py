@@ -28,7 +28,7 @@ import zlib
 
 from smp_memory.errors import LockTimeout, SMPError, StorageCorrupt, from_os_error
 from smp_memory.files.codec import to_json
-from smp_memory.observe import event_log, metrics
+from smp_memory.observe import telemetry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -161,9 +161,9 @@ class SessionLock:
             if now >= deadline:
                 _count_wait("timeout", now - began)
                 error = self._timeout(timeout_seconds)
-                event_log.emit(
+                telemetry.emit(
                     "lock",
-                    event_log.WARNING if timeout_seconds else event_log.DEBUG,  # who does not wait expects it
+                    telemetry.WARNING if timeout_seconds else telemetry.DEBUG,  # who does not wait expects it
                     "lock_timeout",
                     error.message,
                     self._session,
@@ -179,8 +179,8 @@ class SessionLock:
         _count_wait("acquired", waited)
         if waited >= self._slow_seconds:
             text = f"Waited {waited:.1f} s for the lock of {self._name}."
-            event_log.emit(
-                "lock", event_log.WARNING, "lock_wait", text, self._session, duration_ms=round(waited * 1000)
+            telemetry.emit(
+                "lock", telemetry.WARNING, "lock_wait", text, self._session, duration_ms=round(waited * 1000)
             )
 
     def _timeout(self, timeout_seconds: float) -> LockTimeout:
@@ -220,8 +220,8 @@ class SessionLock:
 
 
 def _count_wait(outcome: str, seconds: float) -> None:
-    metrics.LOCK_CONTENTION.add((outcome,))
-    metrics.LOCK_SECONDS.observe((outcome,), seconds)
+    telemetry.LOCK_CONTENTION.add((outcome,))
+    telemetry.LOCK_SECONDS.observe((outcome,), seconds)
 
 
 # -- the writer state

@@ -44,7 +44,7 @@ from smp_memory.model.entry import PUT
 from smp_memory.model.ids import sha256_hex
 from smp_memory.model.record import same
 from smp_memory.model.types import KINDS
-from smp_memory.observe import event_log
+from smp_memory.observe import telemetry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ def cut_torn_end(reader: SessionReader, name: str) -> None:
         copy = write_to_quarantine(reader.disk, reader.private, f"{name}.{state.end}", tail)
         if reader.disk.truncate_tail(path, state.end, tail):
             text = f"{path}: {len(tail):,} bytes of an unfinished write were moved to {copy}."
-            event_log.emit(
-                "recovery", event_log.WARNING, "torn_end_set_aside", text, reader.session, path=path, bytes=len(tail)
+            telemetry.emit(
+                "recovery", telemetry.WARNING, "torn_end_set_aside", text, reader.session, path=path, bytes=len(tail)
             )
             return
         reader.disk.remove(copy)
@@ -109,7 +109,7 @@ def replace_suspect(reader: SessionReader, path: str, tries: int) -> None:
     if not any(reader.disk.recreate(path) for _ in range(tries)):
         raise concurrent_change(path)
     text = f"{path} was copied to a new file, because an earlier sync of it failed."
-    event_log.emit("recovery", event_log.WARNING, "file_renewed", text, reader.session, path=path)
+    telemetry.emit("recovery", telemetry.WARNING, "file_renewed", text, reader.session, path=path)
 
 
 def concurrent_change(path: str) -> ConcurrentFileChange:
@@ -181,7 +181,7 @@ def _keys_in_quarantine(reader: SessionReader, name: str) -> set[Key]:
 
 def _log_missing(path: str, count: int, kept: str) -> None:
     text = f"{path} was changed by another program and lacks {count} stored entries; they were copied to {kept}"
-    event_log.emit("corruption", event_log.WARNING, "entries_missing", text, path=path, entries=count)
+    telemetry.emit("corruption", telemetry.WARNING, "entries_missing", text, path=path, entries=count)
 
 
 # -- what this process knows

@@ -27,7 +27,7 @@ from types import ModuleType, SimpleNamespace
 
 from smp_memory.errors import StorageError
 from smp_memory.files.codec import Fields
-from smp_memory.observe import event_log
+from smp_memory.observe import telemetry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def _events(yaml: ModuleType) -> SimpleNamespace:
     """The parser, in C if there is one, and its events."""
     if not hasattr(yaml, "CSafeLoader"):
         text = "PyYAML has no C parser here; YAML files are read by its Python parser, which is slower."
-        event_log.emit("storage", event_log.INFO, "library_missing", text, library="libyaml")
+        telemetry.emit("storage", telemetry.INFO, "library_missing", text, library="libyaml")
     return SimpleNamespace(
         parser=getattr(yaml, "CSafeLoader", None) or yaml.SafeLoader,
         error=(yaml.YAMLError, UnicodeError),

@@ -37,8 +37,8 @@ from smp_memory.lifecycle.consolidation import find_duplicates
 from smp_memory.model import ids
 from smp_memory.model.content_checks import is_numbered_id
 from smp_memory.model.decay import DecayInputs, policy_of
+from smp_memory.model.session_info import ARCHIVED, DELETED
 from smp_memory.model.statuses import is_active_decision, is_unresolved, superseded_ids
-from smp_memory.model.storage_reports import ARCHIVED, DELETED
 from smp_memory.model.times import to_microseconds
 from smp_memory.model.types import KINDS
 

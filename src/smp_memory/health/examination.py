@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import SMPError
 from smp_memory.model.history import COLD as COLD_SEGMENT
-from smp_memory.model.storage_reports import names_of
+from smp_memory.model.session_info import names_of
 from smp_memory.privacy.settings import session_settings
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from smp_memory.lifecycle.quota import WARNING as FILLING
 from smp_memory.lifecycle.session_states import lifecycle_times, state_marks
 from smp_memory.lifecycle.transitions import PURGED, announces_purge, due_transition
 from smp_memory.model.ids import is_valid
-from smp_memory.model.storage_reports import DELETED
+from smp_memory.model.session_info import DELETED
 from smp_memory.model.times import to_moment
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from smp_memory.errors import InvalidRecord, SessionExists, SizeLimitExceeded
 from smp_memory.model.history import COLD
 from smp_memory.model.ids import sha256_hex
+from smp_memory.model.session_info import ARCHIVED, LIVE
 from smp_memory.model.statuses import is_settled
-from smp_memory.model.storage_reports import ARCHIVED, LIVE
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.model.types import KINDS
 

@@ -12,7 +12,7 @@ takes as long as reading the files.
 
 from __future__ import annotations
 
-from smp_memory.observe import event_log
+from smp_memory.observe import telemetry
 
 _reported: set[str] = set()
 
@@ -21,4 +21,4 @@ def report_meaning(event: str, text: str) -> None:
     """Log once in a process that memories are not searched by meaning: `model_failed` or `vectors_missing`."""
     if event not in _reported:
         _reported.add(event)
-        event_log.emit("query", event_log.WARNING, event, text)
+        telemetry.emit("query", telemetry.WARNING, event, text)

@@ -16,7 +16,7 @@ from smp_memory.import_lock import loading
 from smp_memory.index.query import MatchColumns, text_matches
 from smp_memory.index.rows import IndexUnusable
 from smp_memory.text.libraries import LibraryMissing, leave_disk, report_missing
-from smp_memory.text.wildcards import inverse_frequency
+from smp_memory.text.tokenizer import inverse_frequency
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

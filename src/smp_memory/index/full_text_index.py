@@ -10,6 +10,7 @@ between two calls of a snapshot does no harm.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 
 from smp_memory.index.counting import count_matches, count_rows, empty
@@ -33,15 +34,14 @@ from smp_memory.observe import incomplete
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Protocol, TypeVar
 
     from smp_memory.errors import SMPError
     from smp_memory.index.access_counts import PendingAccesses
     from smp_memory.index.index import Index
     from smp_memory.index.rows import PlacedRow
-    from smp_memory.model.candidates import Candidate, CandidateRequest
-    from smp_memory.model.hits import LeftOut
+    from smp_memory.model.candidates import Candidate, CandidateRequest, LeftOut
     from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.privacy.visibility import Viewer
@@ -114,10 +114,21 @@ class FullTextIndex:
     def folder(self) -> str:
         return self.feed.folder
 
-    def snapshot(self, *, all_sessions: bool = False, by_meaning: bool = False) -> _Snapshot:
-        return _Snapshot(self, all_sessions, by_meaning)
+    @contextmanager
+    def snapshot(self, *, all_sessions: bool = False, by_meaning: bool = False) -> Iterator[None]:
+        mutex = self._begin()
+        try:
+            if all_sessions:
+                self.answer(lambda searcher: None, by_meaning=by_meaning)
+            try:
+                yield
+            except BaseException as error:
+                self._distrust(error)
+                raise
+        finally:
+            self._end(mutex)
 
-    def begin(self) -> threading.RLock:
+    def _begin(self) -> threading.RLock:
         """Begin a snapshot, or another one inside of it; returns the mutex that it holds."""
         mutex = self.feed.mutex
         mutex.acquire()
@@ -126,7 +137,7 @@ class FullTextIndex:
         self._depth += 1
         return mutex
 
-    def end(self, mutex: threading.RLock) -> None:
+    def _end(self, mutex: threading.RLock) -> None:
         self._depth -= 1
         try:
             if not self._depth:
@@ -134,7 +145,7 @@ class FullTextIndex:
         finally:
             mutex.release()
 
-    def distrust(self, error: BaseException) -> None:
+    def _distrust(self, error: BaseException) -> None:
         """Discard the index if an error in a snapshot may come from values of a damaged one; the next call rebuilds it."""
         if self._index is not None and self.feed.recovers(self._index, error):
             self._index, self._searchers = None, {}  # it is closed
@@ -161,7 +172,7 @@ class FullTextIndex:
         is_follow_up: bool = False,
     ) -> T:
         """Run work on a searcher over these sessions (None: all); `is_follow_up`: the state of the snapshot will do, whatever it has."""
-        mutex = self.begin()
+        mutex = self._begin()
         try:
             for _ in range(2):
                 try:
@@ -174,7 +185,7 @@ class FullTextIndex:
             self._enter(self.feed.private(None if sessions is None else list(sessions)), sessions, True)
             return work(self._searcher(viewer))
         finally:
-            self.end(mutex)
+            self._end(mutex)
 
     def _catch_up(self, sessions: Sequence[str] | None, by_meaning: bool, is_follow_up: bool) -> None:
         if (
@@ -339,30 +350,3 @@ def _ids(searcher: Searcher, session: str, position: int, size: int) -> list[str
     number = searcher.rows.one("SELECT no FROM session WHERE id = ?", (session,))
     first = int(number) << POSITION_BITS
     return [id for (id,) in searcher.rows.each(_IDS, (first | position, first | size))]
-
-
-class _Snapshot:
-    """A block in which calls of one thread see one state of an index."""
-
-    __slots__ = ("_all_sessions", "_by_meaning", "_index", "_mutex")
-
-    def __init__(self, index: FullTextIndex, all_sessions: bool, by_meaning: bool) -> None:
-        self._index = index
-        self._all_sessions = all_sessions
-        self._by_meaning = by_meaning
-
-    def __enter__(self) -> None:
-        self._mutex = self._index.begin()
-        if self._all_sessions:
-            try:
-                self._index.answer(lambda searcher: None, by_meaning=self._by_meaning)
-            except BaseException:
-                self._index.end(self._mutex)
-                raise
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        try:
-            if error is not None:
-                self._index.distrust(error)
-        finally:
-            self._index.end(self._mutex)

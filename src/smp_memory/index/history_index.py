@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from smp_memory.errors import SMPError
     from smp_memory.files.activity import AccessLog
     from smp_memory.index.rows import PlacedRow
+    from smp_memory.model.candidates import LeftOut
     from smp_memory.model.history import RecordHistory
-    from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
     from smp_memory.model.session_info import SessionInfo

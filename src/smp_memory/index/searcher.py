@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from smp_memory.index.index import Index
     from smp_memory.index.query import MatchColumns
     from smp_memory.index.rows import PlacedRow
-    from smp_memory.model.candidates import CandidateRequest
-    from smp_memory.model.hits import LeftOut
+    from smp_memory.model.candidates import CandidateRequest, LeftOut
     from smp_memory.model.record import Record
     from smp_memory.privacy.visibility import Viewer
 
@@ -115,8 +114,11 @@ class Searcher:
         self._pending: dict[int, AccessCount] | None = None  # accesses that the index has not counted yet, by doc
         self._hidden: dict[int, bool] = {}  # by doc, of memories with a visibility of their own
         self._frequencies: dict[str, int] = {}
-        self.relations = RelationGraph(index.rows, self.refs, None if viewer is None else self.visible)
         self._known: dict[int, FoundRow] = {}  # rows of candidates, by doc
+
+    @property
+    def relations(self) -> RelationGraph:
+        return RelationGraph(self.rows, self.refs, None if self.viewer is None else self.visible)
 
     def has(self, table: str) -> bool:
         """Whether a table that is empty in most stores has rows."""

@@ -32,8 +32,8 @@ from smp_memory.text.spelling import (
     simple_variants,
     variants,
 )
-from smp_memory.text.tokenizer import STOP_WORDS, stem
-from smp_memory.text.wildcards import inverse_frequency, literal_prefix, term_matcher
+from smp_memory.text.tokenizer import STOP_WORDS, inverse_frequency, stem
+from smp_memory.text.wildcards import literal_prefix, term_matcher
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@
 
 Instruments have the names of the design where it has some (`memory.sessions.active`, durations in milliseconds), otherwise those of
 Prometheus with `smp.` in front. Gauges and counters are observable: they are computed when the application's reader collects, all
-of them once. Spans need no call; `smp_memory.observe.tracing` makes them.
+of them once. Spans need no call; `smp_memory.observe.telemetry` makes them.
 
 Guarantees: the same figures and labels as `smp_memory.integrations.store_metrics`. Nothing is exported after `close`, and nothing of the
 store once it is closed. Needs the package `opentelemetry-api`; without a configured provider nothing happens.
@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 import smp_memory
 from smp_memory.errors import SMPError
 from smp_memory.integrations.store_metrics import STORE, store_samples
-from smp_memory.observe.metrics import COUNTER, PROCESS, Histogram, process_samples
+from smp_memory.observe.telemetry import COUNTER, PROCESS, Histogram, process_samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from smp_memory.memory import Memory
-    from smp_memory.observe.metrics import Labels, Metric, MetricSamples, Sample
+    from smp_memory.observe.telemetry import Labels, Metric, MetricSamples, Sample
 
 _FRESH_SECONDS = 1.0  # one collection asks for each instrument; the figures are computed for the first
 

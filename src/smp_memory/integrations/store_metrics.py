@@ -1,6 +1,6 @@
 """Metrics of a store: sessions, memories, sizes, damage, maintenance, hooks, audited actions. Computed when they are asked for.
 
-They describe the store, whichever process asks; what this process did is in `smp_memory.observe.metrics`.
+They describe the store, whichever process asks; what this process did is in `smp_memory.observe.telemetry`.
 
 Guarantees: nothing in the store is changed; only the index catches up, as for a query. Labels are known words (types, states,
 severities, hosts, tasks, actions): anything else counts as `other`, so that no text of a store becomes a label and the number of
@@ -37,22 +37,22 @@ from smp_memory.lifecycle.maintenance import EVERY, last_runs
 from smp_memory.lifecycle.transitions import ACTIVE, ARCHIVED, CREATED, DECAYING, DELETED, IDLE
 from smp_memory.model.candidates import PROBLEMS, CandidateRequest
 from smp_memory.model.history import COLD
-from smp_memory.model.storage_reports import names_of
+from smp_memory.model.session_info import names_of
 from smp_memory.model.types import KINDS, SEVERITIES, names_where
-from smp_memory.observe import event_log
+from smp_memory.observe import telemetry
 from smp_memory.observe.incomplete import SESSION_GONE
-from smp_memory.observe.metrics import COUNTER, GAUGE, Metric, MetricSamples, process_samples
+from smp_memory.observe.telemetry import COUNTER, GAUGE, Metric, MetricSamples, process_samples
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
     from smp_memory.memory import Memory
-    from smp_memory.observe.metrics import MetricSamples
+    from smp_memory.observe.telemetry import MetricSamples
 
     Message = MutableMapping[str, Any]
     from collections.abc import Iterable, Iterator
 
-    from smp_memory.observe.metrics import Labels
+    from smp_memory.observe.telemetry import Labels
     from smp_memory.search.port import SearchIndex
 
     Values = dict[Labels, float]
@@ -267,7 +267,7 @@ def store_samples(memory: Memory) -> list[MetricSamples]:
             values = {}
             code = error.code if isinstance(error, SMPError) else type(error).__name__
             text = f"The part {name} of the metrics could not be computed: {code}."
-            event_log.emit("metrics", event_log.WARNING, "collector_failed", text, collector=name, code=code)
+            telemetry.emit("metrics", telemetry.WARNING, "collector_failed", text, collector=name, code=code)
         found.update(values)
         found[SUCCESS][name,] = float(bool(values))
         found[SECONDS][name,] = time.monotonic() - began

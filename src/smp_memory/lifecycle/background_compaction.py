@@ -22,10 +22,9 @@ from datetime import datetime, timedelta
 
 from smp_memory.errors import SMPError
 from smp_memory.lifecycle.compaction import compact
-from smp_memory.lifecycle.open_session import process_notes
 from smp_memory.lifecycle.quota import Thresholds, compaction_target
 from smp_memory.model.times import EPOCH, to_moment, to_text
-from smp_memory.observe import event_log
+from smp_memory.observe import telemetry
 from smp_memory.scope import start_worker
 
 TYPE_CHECKING = False
@@ -41,7 +40,7 @@ _NEXT = "next_compaction"  # in the notes of a session: when this process tries 
 
 def compact_later(session: OpenSession) -> None:
     """Compact in a thread, unless this or another process did so within the pause."""
-    now, memo = time.monotonic(), process_notes(session.files)
+    now, memo = time.monotonic(), session.notes
     if now < memo.get(_NEXT, 0.0):
         return
     left = backoff_seconds(session.store.state, session.id, session.now())
@@ -66,8 +65,8 @@ def _compact_in_background(session: OpenSession) -> None:
         has_freed = bool(compact(session, target[1]))
     except (SMPError, OSError) as error:
         text = f"Session {session.id} could not be compacted: {error}"
-        event_log.emit("compaction", event_log.WARNING, "compaction_failed", text, session.id)
-    process_notes(session.files)[_NEXT] = time.monotonic() + note_result(state, session.id, session.now(), has_freed)
+        telemetry.emit("compaction", telemetry.WARNING, "compaction_failed", text, session.id)
+    session.notes[_NEXT] = time.monotonic() + note_result(state, session.id, session.now(), has_freed)
 
 
 # -- the backoff

@@ -30,9 +30,9 @@ from smp_memory.model.rewrite_plan import ColdMove, RewritePlan
 from smp_memory.model.storage_reports import MovedEntries, TidyReport
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
-from smp_memory.observe import event_log
+from smp_memory.observe import telemetry
 from smp_memory.observe.incomplete import memory_not_found
-from smp_memory.observe.tracing import observed
+from smp_memory.observe.telemetry import observed
 from smp_memory.write.operations import Batch, Delete, Update, admit, id_of
 from smp_memory.write.path import Writer
 
@@ -118,9 +118,9 @@ def compact(
         session.store.audit.note(
             "compact", at=to_text(now), by=session.author, session=session.id, count=len(done.removed), target=name
         )
-        event_log.emit(
+        telemetry.emit(
             "compaction",
-            event_log.INFO,
+            telemetry.INFO,
             "session_compacted",
             f"Session {session.id} was compacted: {len(done.removed):,} memories went to the cold segment.",
             session.id,
@@ -164,7 +164,7 @@ def _move_entries(session: OpenSession, planned: CompactionPlan, revisions: dict
     if not planned:
         return MovedEntries([], [], [], 0, 0)
     text = f"Session {session.id} is being compacted."
-    event_log.emit("compaction", event_log.INFO, "compaction_started", text, session.id, entries_before=len(revisions))
+    telemetry.emit("compaction", telemetry.INFO, "compaction_started", text, session.id, entries_before=len(revisions))
     at, writer = to_text(session.now()), Writer(session, session.commit_one, session.author)
 
     def summaries(allocator: IdAllocator, moved: set[str]) -> list[Entry]:

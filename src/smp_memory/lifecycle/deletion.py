@@ -17,10 +17,10 @@ from smp_memory.lifecycle.compaction import cold_ids_among, cold_records, missin
 from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.lifecycle.purge import purge_archives, purge_due, trashed
 from smp_memory.model.deletions import Deletion, Purged, PurgeNotes, Receipt, Restoration
-from smp_memory.model.storage_reports import names_of
+from smp_memory.model.session_info import names_of
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.observe.incomplete import each_existing
-from smp_memory.observe.tracing import observed
+from smp_memory.observe.telemetry import observed
 from smp_memory.privacy.fence import strip_reason
 from smp_memory.privacy.settings import clean_reason
 from smp_memory.search.query import SORT_NAMES, Query

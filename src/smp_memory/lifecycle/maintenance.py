@@ -40,9 +40,9 @@ from smp_memory.lifecycle.sessions import archive_session, purge_record
 from smp_memory.lifecycle.transitions import PURGED, announces_purge, due_transition
 from smp_memory.model.candidates import CandidateRequest
 from smp_memory.model.entry import BY_MAINTENANCE
-from smp_memory.model.storage_reports import DELETED, names_of
+from smp_memory.model.session_info import DELETED, names_of
 from smp_memory.model.times import EPOCH, to_moment, to_text
-from smp_memory.observe.tracing import ObservedOperation, observe, observes
+from smp_memory.observe.telemetry import ObservedOperation, observe, observes
 from smp_memory.search.records import records as records_of
 from smp_memory.write.operations import Batch, Update
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from smp_memory.config.settings import Config
     from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.lifecycle.open_session import OpenSession
-    from smp_memory.model.storage_reports import SessionHead
+    from smp_memory.model.session_info import SessionHead
     from smp_memory.scope import Scope
     from smp_memory.store.port import Store
     from smp_memory.write.operations import Operation

@@ -12,9 +12,9 @@ from smp_memory.config.settings import REMOVE, WRITE
 from smp_memory.errors import SessionArchived, SessionCorrupt, SizeLimitExceeded, SMPError, StorageCorrupt
 from smp_memory.model.history import COLD
 from smp_memory.model.times import to_text
-from smp_memory.observe import event_log
+from smp_memory.observe import telemetry
 from smp_memory.observe.incomplete import report_settings
-from smp_memory.observe.tracing import observe, write_operation
+from smp_memory.observe.telemetry import observe, write_operation
 from smp_memory.privacy.settings import session_settings
 from smp_memory.scope import Scope
 from smp_memory.write.operations import Batch, Delete
@@ -46,11 +46,6 @@ else:  # `typing` takes a new process 5 ms to load
 _holders: WeakKeyDictionary[Store, dict[str, WeakSet[object]]] = WeakKeyDictionary()
 _WARNED = "warned_percent"  # in the notes of a session: the share of the quota that was logged last
 _notes: WeakKeyDictionary[SessionStore, dict[str, Any]] = WeakKeyDictionary()
-
-
-def process_notes(storage: SessionStore) -> dict[str, Any]:
-    """What this process knows of a session; all callers share it, as they share the object."""
-    return _notes.setdefault(storage, {})
 
 
 class _Once(Generic[T]):
@@ -117,6 +112,11 @@ class OpenSession:
     def store(self) -> Store:
         return self.store_scope.store
 
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What this process knows of the session; all callers share it, as they share the storage."""
+        return _notes.setdefault(self.files, {})
+
     def now(self) -> datetime:
         return self.store_scope.clock.now()
 
@@ -172,7 +172,7 @@ class OpenSession:
             return
         if found:
             text = f"Session {self.id}: memories that another program had deleted were hidden."
-            event_log.emit("session", event_log.INFO, "recorded_deletions_hidden", text, self.id, memories=len(found))
+            telemetry.emit("session", telemetry.INFO, "recorded_deletions_hidden", text, self.id, memories=len(found))
 
     def _recorded_delete(self, recorded: RecordedDeletion) -> Operation:
         if self.redactor is None or recorded.reason is None:
@@ -269,10 +269,10 @@ class OpenSession:
             if reached and operation.record is not None:
                 operation.record._add_notices((text,))
                 operation.warnings = (*operation.warnings, text)
-        notes = process_notes(files)
+        notes = self.notes
         if reached > notes.get(_WARNED, 0):
-            event_log.emit(
-                "quota", event_log.WARNING, "quota_near", text, self.id, percent=reached, bytes=used, quota_bytes=quota
+            telemetry.emit(
+                "quota", telemetry.WARNING, "quota_near", text, self.id, percent=reached, bytes=used, quota_bytes=quota
             )
         notes[_WARNED] = reached
 

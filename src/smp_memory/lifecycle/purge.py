@@ -28,7 +28,7 @@ from smp_memory.lifecycle.clock_trust import (
 from smp_memory.model.deletions import AnnouncedPurge, PurgeCheck, Purged, PurgeNotes, Trashed
 from smp_memory.model.history import COLD, HOT
 from smp_memory.model.rewrite_plan import RewritePlan
-from smp_memory.model.storage_reports import ARCHIVED
+from smp_memory.model.session_info import ARCHIVED
 from smp_memory.model.times import later, to_moment, to_text
 from smp_memory.overview.extractive_summary import DELETED_MEMORIES, may_hold_deleted
 

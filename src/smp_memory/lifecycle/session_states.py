@@ -26,7 +26,7 @@ from smp_memory.lifecycle.transitions import (
     next_transition,
     state_of,
 )
-from smp_memory.model.storage_reports import ARCHIVED, DELETED, SessionHead
+from smp_memory.model.session_info import ARCHIVED, DELETED, SessionHead
 from smp_memory.model.times import EPOCH, to_moment, to_text
 from smp_memory.observe.incomplete import each_existing
 

@@ -9,10 +9,10 @@ from smp_memory.errors import SessionCorrupt
 from smp_memory.lifecycle import session_states as states
 from smp_memory.lifecycle.session_states import lifecycle_times
 from smp_memory.lifecycle.transitions import ACTIVE
-from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, PURGED
+from smp_memory.model.session_info import ARCHIVED, DELETED, LIVE, PURGED
 from smp_memory.model.times import to_text
-from smp_memory.observe import event_log
-from smp_memory.observe.tracing import observed
+from smp_memory.observe import telemetry
+from smp_memory.observe.telemetry import observed
 from smp_memory.overview.extractive_summary import session_summary
 from smp_memory.privacy.settings import clean_reason, redaction_notice
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from smp_memory.lifecycle.session_states import SessionState
     from smp_memory.model.record import Record
-    from smp_memory.model.session_info import SessionInfo
-    from smp_memory.model.storage_reports import SessionHead
+    from smp_memory.model.session_info import SessionHead, SessionInfo
     from smp_memory.scope import Scope
     from smp_memory.store.port import Note
 
@@ -74,7 +73,7 @@ def restore_for_use(scope: Scope, id: str, by: str | None) -> str:
     """Restore an archived session because it is opened or written to; returns a warning that says so."""
     restore_session(scope, id, by)
     text = f"Session {id} was archived, and this use of it brought it back. `smp session archive {id}` packs it away again."
-    event_log.emit("session", event_log.WARNING, "session_brought_back", text, id)
+    telemetry.emit("session", telemetry.WARNING, "session_brought_back", text, id)
     return text
 
 
@@ -112,7 +111,7 @@ def undelete_session(scope: Scope, id: str, reason: str | None, by: str | None) 
     _record_change(scope, "undelete_session", id, by, reason)
     if redacted:  # the answer has no field for it
         text = f"Reason for bringing back session {id}: {redaction_notice(redacted)}"
-        event_log.emit("privacy", event_log.WARNING, "reason_redacted", text, id, kinds=redacted)
+        telemetry.emit("privacy", telemetry.WARNING, "reason_redacted", text, id, kinds=redacted)
     return ACTIVE if state == LIVE else state
 
 
@@ -134,5 +133,5 @@ def purge_record(at: str) -> Note:
 
 def _record_change(scope: Scope, action: str, session: str, by: str | None, reason: str | None = None) -> None:
     event, done = _EVENTS[action]
-    event_log.emit("session", event_log.INFO, event, f"Session {session} was {done}.", session)
+    telemetry.emit("session", telemetry.INFO, event, f"Session {session} was {done}.", session)
     scope.store.audit.note(action, at=to_text(scope.now()), by=by, session=session, count=1, reason=reason)

@@ -23,7 +23,7 @@ Arguments of `create_session`, which may also come as one object, `create_sessio
 from __future__ import annotations
 
 from smp_memory.errors import InvalidRecord
-from smp_memory.model.field_rules import LARGEST_NUMBER, is_time
+from smp_memory.model.entry import LARGEST_NUMBER, is_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

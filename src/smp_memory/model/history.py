@@ -22,8 +22,17 @@ from smp_memory.model.clone_merge import (
     names_of,
     only_ids,
 )
-from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_maintenance, is_revision, transaction_range
-from smp_memory.model.field_rules import set_type
+from smp_memory.model.entry import (
+    CHANGE,
+    DELETE,
+    PUT,
+    RESTORE,
+    Entry,
+    is_maintenance,
+    is_revision,
+    set_type,
+    transaction_range,
+)
 from smp_memory.model.record import CLASSES, Record, copied, same
 from smp_memory.model.reports import Problem
 from smp_memory.model.types import KINDS, PREFIXES

@@ -1,84 +1,13 @@
-"""Values that a storage backend returns about what it keeps: archived sessions, cold memories, quarantine, changes, status.
+"""Values that a storage backend returns about what it keeps: logs, cold memories, quarantine, changes, redactions.
 
 They hold texts, numbers and times only, and nothing of the backend that made them.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from smp_memory.model.reports import Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-
-LIVE, ARCHIVED, DELETED, PURGED = "live", "archived", "deleted", "purged"  # states of a session in a store
-
-
-class SessionHead:
-    """A session without its memories, as `Store.sessions` lists it.
-
-    What costs a look at every session (`LAZY`) is found out by the backend when it is first asked for.
-    """
-
-    session: str  # its id
-    state: str  # LIVE, ARCHIVED or DELETED
-    path: str  # where an archived or deleted session is, for people; unique in the store
-    has_memories: bool  # False: another program left only a summary of it
-    redacted: dict[str, int] | None  # what redaction removed from the reason that was just given
-    version: object  # of a live session: changes when its metadata does, None: the metadata is one of its entries
-    #                  of an archived one: changes when its content does, None: it is gone
-    written: datetime  # when a live session was last written, by the storage and not by its memories; not changed by maintenance
-    bytes: int
-    when: datetime | None  # when it was archived or deleted
-    reason: str | None
-    metadata: dict[str, Any]  # the summary or the deletion record
-
-    LAZY = ("version", "written", "bytes", "when", "reason", "metadata")
-    __slots__ = ("_read", "has_memories", "path", "redacted", "session", "state", *LAZY)
-
-    def __init__(
-        self,
-        session: str,
-        state: str,
-        path: str = "",
-        read: Callable[[SessionHead, str], object] | None = None,
-        *,
-        has_memories: bool = True,
-        **known: Any,
-    ) -> None:
-        """`read` gives the value of a field of `LAZY`, or fills in several; `known` are those that need no reading."""
-        self.session, self.state, self.path, self.has_memories = session, state, path, has_memories
-        self.redacted, self._read = None, read
-        for name, value in known.items():
-            setattr(self, name, value)
-
-    if not TYPE_CHECKING:  # so that mypy knows the fields
-
-        def __getattr__(self, name: str) -> Any:
-            if name not in self.LAZY or self._read is None:
-                raise AttributeError(name)
-            value = self._read(self, name)
-            setattr(self, name, value)
-            return value
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether another program deleted it. SMP does not purge it automatically, and keeps its record."""
-        return self.state == DELETED and bool(self.metadata) and "state" not in self.metadata
-
-    def to_dict(self) -> dict[str, Any]:
-        """As `smp session list` shows it."""
-        when = self.when.isoformat().replace("+00:00", "Z") if self.when else None
-        data = {"id": self.session, "state": self.state, "since": when, "reason": self.reason, "bytes": self.bytes}
-        return {**data, "redacted": self.redacted} if self.redacted else data
-
-
-def names_of(heads: Iterable[SessionHead]) -> list[str]:
-    """The ids of these sessions."""
-    return [head.session for head in heads]
 
 
 class AppendLog(Protocol):

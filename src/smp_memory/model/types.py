@@ -36,7 +36,7 @@ COMMON_ALIASES = {
 # In the order in which they are written after a type's own fields.
 COMMON_FIELDS = ("author_kind", "turn_ref", "topic", "aliases", "tags", "valid_from", "valid_until", "confidence", "importance", "pinned", "references", "relations", "access", "visibility", "trust", "idempotency_key")  # fmt: skip
 
-# Known values. Others are stored, too; one that looks mistyped gives a warning (`smp_memory.write.typos`).
+# Known values. Others are stored, too; one that looks mistyped gives a warning (`smp_memory.write.validation`).
 ROLES = ("user", "assistant", "system", "tool")
 RELATIONS = ("relates_to", "related_to", "resolves", "resolved_by", "supersedes", "superseded_by", "supports", "contradicts", "causes", "caused_by", "led_to", "influenced", "derived_from", "depends_on", "blocks", "duplicates", "implements", "references", "refines", "part_of")  # fmt: skip
 CONFIDENCE_WORDS = {"explicit": 1.0, "high": 0.9, "medium": 0.7, "inferred": 0.6, "low": 0.4, "uncertain": 0.3}

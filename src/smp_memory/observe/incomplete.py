@@ -15,7 +15,7 @@ import re
 
 from smp_memory.errors import MemoryNotFound, SessionArchived, SessionNotFound, SMPError
 from smp_memory.model.reports import Problem
-from smp_memory.observe import event_log, metrics
+from smp_memory.observe import telemetry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from smp_memory.files.user_state import UserState
-    from smp_memory.model.hits import LeftOut
+    from smp_memory.model.candidates import LeftOut
     from smp_memory.store.port import SessionStore
 
     Name = TypeVar("Name")
@@ -55,7 +55,7 @@ def report(problems: list[Problem]) -> list[Problem]:
             _logged.add(key)
             fresh.append(problem)
     if fresh:
-        metrics.CORRUPTION.add((UNREADABLE,), len(fresh))
+        telemetry.CORRUPTION.add((UNREADABLE,), len(fresh))
         _log(fresh)
     return problems
 
@@ -65,7 +65,7 @@ def report_settings(notices: list[str], session: str | None = None) -> None:
     for text in notices:
         if (text, 0, SETTINGS) not in _logged:
             _logged.add((text, 0, SETTINGS))
-            event_log.emit("settings", event_log.WARNING, SETTINGS, text, session, shown=not caller_reports)
+            telemetry.emit("settings", telemetry.WARNING, SETTINGS, text, session, shown=not caller_reports)
 
 
 def take_reported() -> list[Problem]:
@@ -164,11 +164,11 @@ SESSION_GONE = (SessionArchived, SessionNotFound)
 
 def left_out(session: str, error: SMPError) -> LeftOut:
     """Log that a session was left out."""
-    from smp_memory.model.hits import LeftOut
+    from smp_memory.model.candidates import LeftOut
 
     reason = "archived" if isinstance(error, SessionArchived) else "deleted"
     text = f"Session {session} was left out: it was {reason} meanwhile."
-    event_log.emit("session", event_log.WARNING, "session_left_out", text, session, reason=reason)
+    telemetry.emit("session", telemetry.WARNING, "session_left_out", text, session, reason=reason)
     return LeftOut(session, reason)
 
 

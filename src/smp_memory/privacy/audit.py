@@ -22,7 +22,7 @@ import time
 
 from smp_memory.errors import SMPError
 from smp_memory.model.times import system_clock, to_text
-from smp_memory.observe import event_log
+from smp_memory.observe import telemetry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Audit:
 
     def _report(self, action: str, error: Exception) -> None:
         self.failure = f"{action} was done but could not be logged in {self.path}: {error}"
-        event_log.emit("audit", event_log.WARNING, "audit_failed", self.failure, action=action)
+        telemetry.emit("audit", telemetry.WARNING, "audit_failed", self.failure, action=action)
 
     def entries(self) -> list[dict[str, Any]]:
         """All readable lines, oldest first."""

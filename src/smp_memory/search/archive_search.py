@@ -21,10 +21,10 @@ from types import SimpleNamespace
 from weakref import WeakKeyDictionary
 
 from smp_memory.errors import InvalidQuery, SMPError
+from smp_memory.model.candidates import Hits
 from smp_memory.model.entry import PUT, Entry
 from smp_memory.model.history import COLD, PausedCollection, SessionHistory
-from smp_memory.model.hits import Hits
-from smp_memory.model.storage_reports import ARCHIVED
+from smp_memory.model.session_info import ARCHIVED
 from smp_memory.model.times import EPOCH, to_text
 from smp_memory.observe.incomplete import archive_problem, each_existing
 from smp_memory.search.ranking import sort_key
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from smp_memory.model.candidates import Hit
     from smp_memory.model.history import RecordHistory
-    from smp_memory.model.hits import Hit
     from smp_memory.model.reports import Problem
-    from smp_memory.model.storage_reports import SessionHead
+    from smp_memory.model.session_info import SessionHead
     from smp_memory.scope import Scope
     from smp_memory.search.port import SearchIndex
     from smp_memory.search.query import Query

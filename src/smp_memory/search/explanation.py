@@ -19,8 +19,8 @@ from copy import copy
 from smp_memory.errors import InvalidQuery
 from smp_memory.model.candidates import LATEST, NEAR_ENOUGH, NEWER, CandidateRequest
 from smp_memory.model.history import COLD
+from smp_memory.model.session_info import ARCHIVED
 from smp_memory.model.statuses import last_successors
-from smp_memory.model.storage_reports import ARCHIVED
 from smp_memory.observe.incomplete import memory_not_found
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from smp_memory.model.candidates import Candidates
-    from smp_memory.model.hits import Hit
+    from smp_memory.model.candidates import Candidates, Hit
     from smp_memory.model.record import Record
     from smp_memory.search.query import Query
     from smp_memory.search.ranking import Ranked, Ranking
@@ -205,7 +204,7 @@ def _hits(explanation: Explanation, query: Query, scope: Scope) -> tuple[list[Hi
     """The hits up to the memory and the end of its page, and whether these are all; only the page if it does not meet the query."""
     end = query.offset + query.limit
     count = max(end, 1) if explanation.reasons else max(end, _FIRST)
-    index = scope.store.indexer
+    index = scope.index
     with index.snapshot():
         while True:
             run = SearchRun(query, index, scope.policy(), scope.viewer, None)
@@ -253,7 +252,7 @@ def _not_a_candidate(query: Query) -> str:
 
 
 def _explain_conditions(explanation: Explanation, scope: Scope, query: Query, record: Record) -> None:
-    index, viewer = scope.store.indexer, scope.viewer
+    index, viewer = scope.index, scope.viewer
     with index.snapshot():
         alone = CandidateRequest(
             refs=[record.ref], include_deleted=True, viewer=viewer, now=query.now, scope=query.scope, depth=query.depth,

@@ -6,7 +6,7 @@ from smp_memory.errors import SessionCorrupt, StorageCorrupt
 from smp_memory.model.candidates import CandidateRequest
 from smp_memory.model.decay import DecayInputs
 from smp_memory.model.record import Records
-from smp_memory.model.storage_reports import names_of
+from smp_memory.model.session_info import names_of
 from smp_memory.model.times import to_microseconds, to_text
 from smp_memory.observe.incomplete import each_existing
 from smp_memory.overview import activity, summary
@@ -118,7 +118,7 @@ def _priority_of(scope: Scope) -> Callable[[Record], float]:
     request = CandidateRequest(sessions=scope.sessions, include_deleted=True)
     used = {
         each.ref: (each.access_count, each.last_access)
-        for each in scope.store.indexer.candidates(request).matches
+        for each in scope.index.candidates(request).matches
         if each.access_count
     }
 

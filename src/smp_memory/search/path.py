@@ -19,16 +19,32 @@ import time
 from functools import partial
 
 from smp_memory.errors import QueryTimeout, SMPError
-from smp_memory.model.candidates import LATEST, NEWER, NOT_VALID, PROBLEMS, CandidateRequest, Candidates, FoundRecords
-from smp_memory.model.hits import Hit, Hits
+from smp_memory.model.candidates import (
+    LATEST,
+    NEWER,
+    NOT_VALID,
+    PROBLEMS,
+    CandidateRequest,
+    Candidates,
+    FoundRecords,
+    Hit,
+    Hits,
+)
+from smp_memory.model.session_info import ARCHIVED
 from smp_memory.model.statuses import last_successors
-from smp_memory.model.storage_reports import ARCHIVED
-from smp_memory.observe.tracing import QUERY, observes
+from smp_memory.observe.telemetry import QUERY, observes
 from smp_memory.scope import unindexed_memories
 from smp_memory.search.field_values import aggregate, with_computed
 from smp_memory.search.query import NEWEST, OLDEST, PRIORITY, RELEVANCE, SORT_NAMES, Query
-from smp_memory.search.ranking import SENTENCE_WORDS, Ranking, is_plain, sort_key, uses_embeddings
-from smp_memory.search.record_check import RecordCheck, count_records
+from smp_memory.search.ranking import (
+    SENTENCE_WORDS,
+    Ranking,
+    RecordCheck,
+    count_records,
+    is_plain,
+    sort_key,
+    uses_embeddings,
+)
 from smp_memory.search.scoring import CANDIDATES
 from smp_memory.search.succession import SuccessionOrder, newer_first
 from smp_memory.text.names import spelled
@@ -39,8 +55,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from typing import Any, TypeVar
 
+    from smp_memory.model.candidates import LeftOut
     from smp_memory.model.decay import Policy
-    from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
     from smp_memory.privacy.visibility import Viewer
@@ -91,7 +107,6 @@ def check(scope: Scope, options: Mapping[str, Any]) -> Query:
 def search(scope: Scope, query: Query) -> Hits:
     """Answer a checked query. Hidden memories are left out before the limit is applied, so they take nobody's place."""
     store = scope.store
-    store.check_open()
     others = unindexed_memories(store, query.sessions)
     if query.include_archived or others:
         from smp_memory.search.archive_search import search_with_archives  # a door: rare, and it unpacks archives
@@ -109,7 +124,7 @@ def search(scope: Scope, query: Query) -> Hits:
 
 def search_live(scope: Scope, query: Query) -> Hits:
     """Search the index of live sessions."""
-    return search_index(query, scope.store.indexer, scope.policy(), scope.viewer)
+    return search_index(query, scope.index, scope.policy(), scope.viewer)
 
 
 def search_index(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from smp_memory.errors import InvalidQuery, InvalidRecord, MemoryNotFound, SessionArchived, SessionNotFound
 from smp_memory.model import ids
-from smp_memory.model.candidates import LATEST, PROBLEMS, CandidateRequest
+from smp_memory.model.candidates import LATEST, PROBLEMS, CandidateRequest, Hits, Related
 from smp_memory.model.decay import inputs_of
-from smp_memory.model.hits import Hits, Related
 from smp_memory.observe.incomplete import with_unreadable
 from smp_memory.search.path import check, search, search_index
 from smp_memory.search.query import LIMIT, Query
@@ -86,8 +85,7 @@ def find_related(
     query = Query({**given, "related_to": [name], "depth": depth, "kinds": kinds}, scope.now())
     first, end = query.offset, query.offset + query.limit if "limit" in options else None
     query.offset, query.limit = 0, LIMIT
-    index, viewer = scope.store.indexer, scope.viewer
-    scope.store.check_open()
+    index, viewer = scope.index, scope.viewer
     with index.snapshot():
         near = index.related([name], query.depth, query.kinds, viewer).get(name)
         problems = _problems(index, query.sessions)  # logged: a list has no field for them
@@ -122,12 +120,11 @@ def priority(scope: Scope, id: Any, at: Any = None) -> float:
     if not session:
         raise InvalidQuery(f"id: say which session {name!r} is in: session/{name or 'ID'}.", field="id")
     policy = scope.policy()
-    scope.store.check_open()
     request = CandidateRequest(
         sessions=[session], refs=[f"{session}/{memory_id}"], include_deleted=True, viewer=scope.viewer, limit=1,
         fetch=[PROBLEMS, *([LATEST] if policy.is_joint else ())],
     )  # fmt: skip
-    found = scope.store.indexer.candidates(request)
+    found = scope.index.candidates(request)
     if not found.matches:
         error = MemoryNotFound(f"{memory_id} does not exist in session {session}.", id=memory_id, session=session)
         raise with_unreadable(error, found.every_problem)

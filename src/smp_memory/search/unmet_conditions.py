@@ -1,7 +1,7 @@
 """The conditions of a query that one memory does not meet, in words.
 
 Each condition is tested alone, on the candidate and its record: words by the rules of the search port (`text.wildcards.matches_terms`), what the index
-does not know by `search.record_check.RecordCheck`. So what is said here is what keeps the memory out of the answer. Pure.
+does not know by `search.ranking.RecordCheck`. So what is said here is what keeps the memory out of the answer. Pure.
 
 The order is: place, existence, fields, words, figures.
 """
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
     from smp_memory.search.filters import Condition
     from smp_memory.search.query import Query
-    from smp_memory.search.ranking import Ranked
-    from smp_memory.search.record_check import RecordCheck
+    from smp_memory.search.ranking import Ranked, RecordCheck
 
 _MOST_SHOWN = 80  # characters of a value
 

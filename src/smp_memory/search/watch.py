@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
-    from smp_memory.model.hits import Hit
+    from smp_memory.model.candidates import Hit
     from smp_memory.scope import Scope
     from smp_memory.search.port import SearchIndex
 
@@ -55,14 +55,14 @@ def watch(
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     query = _query(scope, given)
     known = _KnownMemories()
-    known.add_new(scope.store.indexer, query.sessions)
+    known.add_new(scope.index, query.sessions)
     return _follow(scope, given, known, deadline, pause_seconds)
 
 
 def _follow(
     scope: Scope, options: dict[str, Any], known: _KnownMemories, deadline: float | None, pause_seconds: float
 ) -> Iterator[Hit]:
-    policy, index = scope.policy(), scope.store.indexer
+    policy, index = scope.policy(), scope.index
     while deadline is None or time.monotonic() < deadline:
         query = _query(scope, options)
         with index.snapshot():

@@ -43,7 +43,7 @@ from smp_memory.files.reader import SessionReader
 from smp_memory.model.clone_merge import in_order
 from smp_memory.model.history import COLD
 from smp_memory.model.reports import Problem
-from smp_memory.model.storage_reports import SessionHead
+from smp_memory.model.session_info import SessionHead
 from smp_memory.model.times import to_text
 from smp_memory.observe import incomplete
 from smp_memory.store import archive_names

@@ -34,8 +34,8 @@ from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.files.lock import SessionLock
 from smp_memory.model import ids
-from smp_memory.model.storage_reports import ARCHIVED, DELETED, SessionHead
-from smp_memory.observe import event_log
+from smp_memory.model.session_info import ARCHIVED, DELETED, SessionHead
+from smp_memory.observe import telemetry
 from smp_memory.store import archive_names
 from smp_memory.store.archive_names import layout_in, names_below
 
@@ -318,7 +318,7 @@ class ArchiveIndex:
         self.remove_summary(pair.summary)
         self.kept[session] = kept
         text = f"{session}: its archive holds entries that the session lacks; kept as {kept}"
-        event_log.emit("recovery", event_log.WARNING, "archive_kept", text, session, path=kept)
+        telemetry.emit("recovery", telemetry.WARNING, "archive_kept", text, session, path=kept)
 
     def rename_as_kept(self, path: str) -> str:
         """Rename a file or folder so that no later step removes it; returns the new path."""

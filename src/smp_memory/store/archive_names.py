@@ -26,7 +26,7 @@ from smp_memory.errors import StorageCorrupt
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS
 from smp_memory.model import ids
-from smp_memory.model.storage_reports import DELETED
+from smp_memory.model.session_info import DELETED
 from smp_memory.model.times import to_moment
 
 TYPE_CHECKING = False

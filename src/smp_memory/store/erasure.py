@@ -35,8 +35,9 @@ from smp_memory.model.deletions import PurgeNotes
 from smp_memory.model.entry import Entry
 from smp_memory.model.ids import check
 from smp_memory.model.rewrite_plan import RewriteReport
-from smp_memory.model.storage_reports import DELETED, RedactionReport
-from smp_memory.observe import event_log
+from smp_memory.model.session_info import DELETED
+from smp_memory.model.storage_reports import RedactionReport
+from smp_memory.observe import telemetry
 from smp_memory.privacy.audit import AuditFile
 from smp_memory.store import inactive_sessions, session_edits
 from smp_memory.store.archive_index import ArchiveIndex
@@ -374,7 +375,7 @@ def intend(store: FileStore, targets: dict[str, list[str]], begun: str = "") -> 
         store.state.write(ERASING, (json.dumps({"ids": targets, "begun": begun}) + "\n").encode(), durable=True)
     except (OSError, SMPError) as error:
         text = f"The state folder cannot be written ({error}). If this process dies, repeat the erasure."
-        event_log.emit("erasure", event_log.WARNING, "intent_not_stored", text)
+        telemetry.emit("erasure", telemetry.WARNING, "intent_not_stored", text)
 
 
 # -- verification

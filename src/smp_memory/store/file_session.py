@@ -30,7 +30,7 @@ from smp_memory.files.user_state import PlanApproval
 from smp_memory.files.writer import SessionWriter
 from smp_memory.model.history import COLD, HOT, SessionHistory
 from smp_memory.model.session_info import FORMAT
-from smp_memory.observe import event_log, incomplete
+from smp_memory.observe import incomplete, telemetry
 from smp_memory.privacy.settings import session_settings
 from smp_memory.store import session_metadata
 from smp_memory.store.durability import GroupCommit
@@ -413,7 +413,7 @@ class FileSession:
         except (OSError, SMPError) as error:
             folder = self.reader.folder
             text = f"{folder} changed and could not be compared with what this process stored there ({error}); run validate"
-            event_log.emit("corruption", event_log.WARNING, "not_compared", text, self.session, path=folder)
+            telemetry.emit("corruption", telemetry.WARNING, "not_compared", text, self.session, path=folder)
         self.writer.forget_known()
 
     def _close_files(self) -> None:

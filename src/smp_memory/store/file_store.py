@@ -35,8 +35,7 @@ from smp_memory.files.lock import SessionLock
 from smp_memory.files.user_state import ERASING, open_user_state
 from smp_memory.import_lock import loading
 from smp_memory.model import ids
-from smp_memory.model.session_info import FORMAT, GLOBAL_SESSION
-from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, PURGED, SessionHead
+from smp_memory.model.session_info import ARCHIVED, DELETED, FORMAT, GLOBAL_SESSION, LIVE, PURGED, SessionHead
 from smp_memory.store.durability import IntervalSync
 from smp_memory.store.file_session import FileSession
 

@@ -25,7 +25,7 @@ from smp_memory.files import archive
 from smp_memory.files.archive import read_archive
 from smp_memory.files.disk import TEMPORARY
 from smp_memory.files.lock import SessionLock
-from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, SessionHead
+from smp_memory.model.session_info import ARCHIVED, DELETED, LIVE, SessionHead
 from smp_memory.overview.extractive_summary import session_summary
 from smp_memory.store.archive import (
     content_of,

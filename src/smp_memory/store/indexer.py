@@ -24,8 +24,8 @@ from smp_memory.index.index import Index, current_folder, discard, save_problems
 from smp_memory.index.rows import IndexBusy, IndexUnusable
 from smp_memory.model.clone_merge import ReadableIds
 from smp_memory.model.history import RecordHistory
-from smp_memory.observe import metrics
-from smp_memory.observe.tracing import INDEX, observe
+from smp_memory.observe import telemetry
+from smp_memory.observe.telemetry import INDEX, observe
 from smp_memory.store import missing_vectors
 from smp_memory.store.change_detection import ChangeDetector, are_settled
 from smp_memory.store.record_reader import MARK, RecordReader, SpanReader
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.index.rows import IndexedSession, PlacedRow
+    from smp_memory.model.candidates import LeftOut
     from smp_memory.model.entry import Entry
-    from smp_memory.model.hits import LeftOut
     from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.store.file_store import FileStore
@@ -220,7 +220,7 @@ class FileFeed:
 
     def _discard(self) -> None:
         """Discard the index, so that the next attempt builds a new one. Another process may still have it open."""
-        metrics.INDEX_REBUILDS.add()
+        telemetry.INDEX_REBUILDS.add()
         try:
             folder = self._index.folder if self._index is not None else current_folder(self.folder)
         except IndexUnusable:

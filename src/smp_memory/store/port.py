@@ -44,7 +44,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from smp_memory.model.history import HOT
-from smp_memory.model.storage_reports import LIVE
+from smp_memory.model.session_info import LIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -61,14 +61,8 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record, Records
     from smp_memory.model.reports import Problem, Report
     from smp_memory.model.rewrite_plan import RewritePlan, RewriteReport
-    from smp_memory.model.session_info import SessionInfo
-    from smp_memory.model.storage_reports import (
-        QuarantinedEntry,
-        RecordedDeletion,
-        SessionHead,
-        TidyReport,
-        UnreadSession,
-    )
+    from smp_memory.model.session_info import SessionHead, SessionInfo
+    from smp_memory.model.storage_reports import QuarantinedEntry, RecordedDeletion, TidyReport, UnreadSession
     from smp_memory.privacy.audit import Audit
     from smp_memory.search.port import SearchIndex
 

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from smp_memory.index.index import Index
     from smp_memory.index.rows import IndexedSession, PlacedRow
     from smp_memory.index.searcher import Searcher
-    from smp_memory.model.hits import LeftOut
+    from smp_memory.model.candidates import LeftOut
     from smp_memory.model.record import Record
     from smp_memory.store.file_store import FileStore
 

@@ -16,8 +16,8 @@ from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, PRIVATE
 from smp_memory.files.reader import SessionReader
 from smp_memory.model.history import SessionHistory
 from smp_memory.model.ids import new_uid
-from smp_memory.model.storage_reports import ARCHIVED, DELETED
-from smp_memory.observe import event_log
+from smp_memory.model.session_info import ARCHIVED, DELETED
+from smp_memory.observe import telemetry
 
 if TYPE_CHECKING:
     from smp_memory.files.layouts.layout import Layout
@@ -38,7 +38,7 @@ def create_session(store: FileStore, info: SessionInfo) -> FileSession:
         (_create_folder if store.layout.info_file else _create_file)(store, info)
     except OSError as error:
         raise from_os_error(error, store.layout.folder(store.root, info.id), "creating a session") from error
-    event_log.emit("session", event_log.INFO, "session_created", f"Session {info.id} was created.", info.id)
+    telemetry.emit("session", telemetry.INFO, "session_created", f"Session {info.id} was created.", info.id)
     return _opened(store, info.id)
 
 
@@ -157,7 +157,7 @@ def _remove_staging(store: FileStore, staging: str) -> None:
             store.disk.remove_tree(path)
     except (OSError, StorageError) as error:
         text = f"{staging} could not be removed ({error}); `smp doctor --fix` removes it."
-        event_log.emit("storage", event_log.WARNING, "leftover", text, path=staging)
+        telemetry.emit("storage", telemetry.WARNING, "leftover", text, path=staging)
 
 
 def _check_free(store: FileStore, session: str) -> None:

@@ -13,7 +13,7 @@ from smp_memory.files.disk import TICK_NS
 from smp_memory.git.metadata_conflicts import decode_metadata, find_conflict, last_metadata_line
 from smp_memory.model.session_info import FORMAT, SessionInfo
 from smp_memory.model.times import parse
-from smp_memory.observe import event_log
+from smp_memory.observe import telemetry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _report_conflict(session: MetadataOwner, path: str, line: int) -> None:
     if path not in _reported_conflicts:
         _reported_conflicts.add(path)
         text = f"{path}:{line}: git left a merge conflict in the session's metadata; `smp validate` says what differs and what to do"
-        event_log.emit("corruption", event_log.WARNING, "head_conflict", text, session.session, path=path, line=line)
+        telemetry.emit("corruption", telemetry.WARNING, "head_conflict", text, session.session, path=path, line=line)
 
 
 def open_conflict(session: MetadataOwner) -> MetadataConflict | None:

@@ -41,13 +41,12 @@ from smp_memory.files.disk import identity
 from smp_memory.files.journal import write_to_quarantine
 from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_fields
-from smp_memory.model.entry import PUT, Entry
-from smp_memory.model.field_rules import check_fields
+from smp_memory.model.entry import PUT, Entry, check_fields
 from smp_memory.model.history import RecordHistory
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.times import parse, to_text
 from smp_memory.model.types import KINDS
-from smp_memory.observe import event_log
+from smp_memory.observe import telemetry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -346,7 +345,7 @@ def renew(store: FileStore) -> None:
             render(store, None)
     except (SMPError, OSError) as error:
         text = f"The files for all sessions do not show the last change ({error}); `smp maintain` renews them"
-        event_log.emit("storage", event_log.WARNING, "shared_files_stale", text, GLOBAL_SESSION)
+        telemetry.emit("storage", telemetry.WARNING, "shared_files_stale", text, GLOBAL_SESSION)
 
 
 def render(store: FileStore, session: FileSession | None) -> None:
@@ -362,7 +361,7 @@ def render(store: FileStore, session: FileSession | None) -> None:
         except _UNREADABLE as error:
             path = os.path.join(store.root, *name.split("/"))
             text = f"{path} does not show the memories for all sessions: {error}"
-            event_log.emit("storage", event_log.WARNING, "shared_files_stale", text, GLOBAL_SESSION, path=path)
+            telemetry.emit("storage", telemetry.WARNING, "shared_files_stale", text, GLOBAL_SESSION, path=path)
 
 
 def _parts(store: FileStore, session: FileSession, history: SessionHistory) -> dict[str, dict[str, Any]]:

@@ -24,7 +24,7 @@ from smp_memory.model.entry import PUT
 from smp_memory.model.history import overlaid_problems
 from smp_memory.model.reports import Problem, Report
 from smp_memory.model.session_info import SessionInfo
-from smp_memory.observe import event_log
+from smp_memory.observe import telemetry
 from smp_memory.privacy.settings import session_settings
 from smp_memory.store import unread_files
 from smp_memory.store.archive import archive_problems
@@ -79,8 +79,8 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
     if damaged:
         text = f"Session {session.session}: {len(damaged):,} places cannot be read; `smp validate` lists them."
         codes = sorted({problem.code for problem in damaged})
-        event_log.emit(
-            "corruption", event_log.ERROR, "damage_found", text, session.session, places=len(damaged), codes=codes
+        telemetry.emit(
+            "corruption", telemetry.ERROR, "damage_found", text, session.session, places=len(damaged), codes=codes
         )
     return Report(problems, len(session_history.histories))
 

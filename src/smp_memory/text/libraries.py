@@ -6,7 +6,7 @@ index on disk was built with does not touch that index: it builds one in RAM.
 
 from __future__ import annotations
 
-from smp_memory.observe import event_log
+from smp_memory.observe import telemetry
 
 _reported: set[str] = set()
 _missing: set[str] = set()  # libraries without which the index on disk cannot be used
@@ -36,7 +36,7 @@ def report_missing(library: str, error: Exception) -> None:
         f"{library} cannot be loaded ({type(error).__name__}: {error}). Queries work without it, but they are slower and may find less. "
         f"Install it: pip install {library}"
     )
-    event_log.emit("query", event_log.WARNING, "library_missing", text, library=library)
+    telemetry.emit("query", telemetry.WARNING, "library_missing", text, library=library)
 
 
 def leave_disk(library: str, error: Exception) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import namedtuple
 from functools import cache, lru_cache
 from itertools import chain, pairwise
+from math import log
 
 from smp_memory.text.libraries import leave_disk
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable
     from typing import NamedTuple
+
 
 LONGEST_WORD = 100  # characters; a longer word is cut into pieces of this length
 LONGEST_WHOLE = 300  # characters; longer addresses and paths are found by their parts
@@ -447,3 +449,8 @@ def _folded(text: str) -> str:
     from unicodedata import normalize
 
     return normalize("NFC", normalize("NFKD", text).translate(_folding))
+
+
+def inverse_frequency(documents: int, having: int) -> float:
+    """BM25's weight of a term that `having` of the documents have."""
+    return log(1 + (max(documents - having, 0) + 0.5) / (having + 0.5))

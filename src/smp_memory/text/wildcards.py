@@ -8,8 +8,6 @@ Non-guarantees: a loose pattern may miss a word whose stem has lost an ending th
 
 from __future__ import annotations
 
-from math import log
-
 from smp_memory.text.tokenizer import stem
 
 TYPE_CHECKING = False
@@ -20,11 +18,6 @@ if TYPE_CHECKING:
 
 
 RARITY = 0.3  # rare words count for more than BM25 says
-
-
-def inverse_frequency(documents: int, having: int) -> float:
-    """BM25's weight of a term that `having` of the documents have."""
-    return log(1 + (max(documents - having, 0) + 0.5) / (having + 0.5))
 
 
 _COMPLETIONS = ("", "e", "s", "es", "ed", "d", "ing", "ng", "g", "ion", "on", "tion", "ation", "ational", "ment", "ent",

@@ -16,7 +16,7 @@ from smp_memory.model.record import CLASSES, same
 from smp_memory.model.times import VALID_FROM, VALID_UNTIL
 from smp_memory.model.types import KINDS
 from smp_memory.privacy.fence import without_recalled
-from smp_memory.write import typos, validation
+from smp_memory.write import validation
 from smp_memory.write.batch_resolver import BatchResolver
 
 TYPE_CHECKING = False
@@ -236,7 +236,7 @@ class Update(Operation):
         if isinstance(checked.get("relations"), list):  # the earlier ones were checked when they were written
             known = before.get("relations") or []
             to_check = {**checked, "relations": [each for each in checked["relations"] if each not in known]}
-        self.warnings = typos.warnings(kind, to_check)
+        self.warnings = validation.typo_warnings(kind, to_check)
         if self.redactor is not None:
             checked, self.removals = self.redactor.redact_fields(checked)
         self._check_targets(resolver, checked, before)

@@ -14,7 +14,7 @@ from smp_memory.model.record import text_in
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS, kind_of, names_where
 from smp_memory.privacy.fence import strip_reason, without_recalled
-from smp_memory.write import typos, validation
+from smp_memory.write import validation
 from smp_memory.write.operations import Add, Delete, Operation, Relate, Restore, Unrelate, Update, id_of
 
 TYPE_CHECKING = False
@@ -71,7 +71,7 @@ class Writer:
         rules = self._rules
         draft = validation.draft(kind, given, rules.content_limit)
         data = self._with_author(kind, draft.data)
-        warnings = typos.warnings(kind, data)
+        warnings = validation.typo_warnings(kind, data)
         draft.data = without_recalled(kind, data)
         removals: list[RedactedSpan] = []
         if rules.redactor is not None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import smp_memory
-from smp_memory.context.excerpts import QuestionWords, excerpt
+from smp_memory.context.budget import QuestionWords, excerpt
 
 FILLER = "We talked about the weather and the traffic for a while. " * 20
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import smp_memory
 from smp_memory.cli.hit_output import Highlighter, explanation_lines, hit_lines, relation_tree, score_parts, watch_line
 from smp_memory.cli.render import Screen, bars, width_of
-from smp_memory.model.hits import Hit, Related
+from smp_memory.model.candidates import Hit, Related
 
 _MARKS = {chr(code) for code in range(0xFDD0, 0xFDF0)}
 

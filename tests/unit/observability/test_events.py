@@ -21,7 +21,7 @@ from smp_memory.files.disk import Disk
 from smp_memory.files.journal import Journal, Plan
 from smp_memory.files.system import RealSystem
 from smp_memory.lifecycle import background_compaction
-from smp_memory.observe import event_log
+from smp_memory.observe import telemetry
 from smp_memory.observe.incomplete import each_existing
 from smp_memory.observe.json_logging import JsonFormatter
 from smp_memory.text import libraries
@@ -266,7 +266,7 @@ def test_vectors_missing(emitted: Emitted, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_every_documented_event_is_named_in_a_test() -> None:
-    root = Path(event_log.__file__).parents[3]
+    root = Path(telemetry.__file__).parents[3]
     rows = [line for line in (root / "docs" / "observability.md").read_text("utf-8").splitlines() if line.startswith("| `smp_memory")]  # fmt: skip
     documented = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row.split("|")[2])}
     tests = "\n".join(path.read_text("utf-8") for path in (root / "tests").rglob("test_*.py"))

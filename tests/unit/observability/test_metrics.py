@@ -32,14 +32,14 @@ from smp_memory.integrations.store_metrics import (
     write_text_file,
 )
 from smp_memory.memory import Memory
-from smp_memory.observe import metrics
+from smp_memory.observe import telemetry
 
 
 @pytest.fixture(autouse=True)
 def counts_start_at_zero() -> Iterator[None]:
-    metrics.reset()
+    telemetry.reset()
     yield
-    metrics.reset()
+    telemetry.reset()
 
 
 @pytest.fixture
@@ -70,37 +70,37 @@ def names(memory: Memory) -> set[str]:
 def test_counts_of_many_threads_are_exact() -> None:
     def count() -> None:
         for _ in range(2000):
-            metrics.INDEX_REBUILDS.add()
-            metrics.SYNC_SECONDS.observe((), 0.003)
+            telemetry.INDEX_REBUILDS.add()
+            telemetry.SYNC_SECONDS.observe((), 0.003)
 
     threads = [threading.Thread(target=count) for _ in range(4)]
     for each in threads:
         each.start()
     for each in threads:
         each.join()
-    assert metrics.INDEX_REBUILDS.values == {(): 8000}
-    assert metrics.SYNC_SECONDS.samples()[-1] == ("_count", {}, 8000)
+    assert telemetry.INDEX_REBUILDS.values == {(): 8000}
+    assert telemetry.SYNC_SECONDS.samples()[-1] == ("_count", {}, 8000)
 
 
 def test_histogram_buckets_are_cumulative_and_end_with_all() -> None:
     for seconds in (0.0005, 0.001, 0.3, 60.0):
-        metrics.QUERY_SECONDS.observe((), seconds)
-        metrics.CONTEXT_SECONDS.observe((), seconds)
-    samples = metrics.QUERY_SECONDS.samples()
+        telemetry.QUERY_SECONDS.observe((), seconds)
+        telemetry.CONTEXT_SECONDS.observe((), seconds)
+    samples = telemetry.QUERY_SECONDS.samples()
     buckets = {labels["le"]: count for suffix, labels, count in samples if suffix == "_bucket"}
     assert (buckets["1.0"], buckets["250.0"], buckets["500.0"], buckets["10000.0"], buckets["+Inf"]) == (2, 2, 3, 3, 4)
     assert samples[-2] == ("_sum", {}, pytest.approx(60301.5))
-    assert metrics.CONTEXT_SECONDS.samples()[-2] == ("_sum", {}, pytest.approx(60.3015))
+    assert telemetry.CONTEXT_SECONDS.samples()[-2] == ("_sum", {}, pytest.approx(60.3015))
     assert samples[-1] == ("_count", {}, 4)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_forked_child_starts_at_zero_even_if_a_thread_of_the_parent_was_counting() -> None:
-    metrics.INDEX_REBUILDS.add()
+    telemetry.INDEX_REBUILDS.add()
     entered, release = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with metrics._mutex:
+        with telemetry._mutex:
             entered.set()
             release.wait(30)
 
@@ -111,12 +111,12 @@ def test_forked_child_starts_at_zero_even_if_a_thread_of_the_parent_was_counting
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of a fork while threads run
         child = os.fork()
     if child == 0:
-        metrics.INDEX_REBUILDS.add()
-        os._exit(0 if metrics.INDEX_REBUILDS.values == {(): 1} else 1)
+        telemetry.INDEX_REBUILDS.add()
+        os._exit(0 if telemetry.INDEX_REBUILDS.values == {(): 1} else 1)
     release.set()
     holder.join()
     assert os.waitpid(child, 0)[1] == 0
-    assert metrics.INDEX_REBUILDS.values == {(): 1}
+    assert telemetry.INDEX_REBUILDS.values == {(): 1}
 
 
 def test_operations_are_counted_by_kind(memory: Memory) -> None:
@@ -156,13 +156,13 @@ def test_contended_lock_is_counted(tmp_path: Path) -> None:
     holder.acquire(5)
     with pytest.raises(smp_memory.errors.LockTimeout):
         waiter.acquire(0.01)
-    assert metrics.LOCK_CONTENTION.values == {("timeout",): 1}
+    assert telemetry.LOCK_CONTENTION.values == {("timeout",): 1}
     released = threading.Timer(0.05, holder.release)
     released.start()
     waiter.acquire(5)
     released.join()
-    assert metrics.LOCK_CONTENTION.values == {("timeout",): 1, ("acquired",): 1}
-    assert sum(metrics.LOCK_SECONDS.values["acquired",][:-1]) == 1
+    assert telemetry.LOCK_CONTENTION.values == {("timeout",): 1, ("acquired",): 1}
+    assert sum(telemetry.LOCK_SECONDS.values["acquired",][:-1]) == 1
     holder.close()
     waiter.close()
 
@@ -209,7 +209,7 @@ def test_compactions_of_all_processes_are_counted_from_the_audit_log(memory: Mem
     old = "2020-01-01T00:00:00Z"
     session.add_many([("turn", {"role": "user", "content": f"word {n} " * 50, "created": old}) for n in range(200)])
     assert session.compact("forced").removed
-    metrics.reset()  # as another process would see it
+    telemetry.reset()  # as another process would see it
     assert value(memory, "memory_compaction_count_total") == 1
     assert value(memory, "memory_size_bytes", part="cold") > 0
 
@@ -341,7 +341,7 @@ def test_text_is_valid_in_both_formats(memory: Memory) -> None:
 
 
 def test_names_follow_the_rules_of_prometheus() -> None:
-    for metric in (*STORE, *metrics.PROCESS):
+    for metric in (*STORE, *telemetry.PROCESS):
         assert metric.help.endswith("."), metric.name
         assert "le" not in metric.labels
         assert not {"session", "author", "user", "path", "id"} & set(metric.labels), metric.name
@@ -352,11 +352,11 @@ def test_names_follow_the_rules_of_prometheus() -> None:
         assert not re.search(r"_(ms|milliseconds|minutes|kb|mb|percent|gauge|counter)$", metric.name), metric.name
         if metric.kind == "histogram":
             assert metric.name.endswith("_seconds"), metric.name
-    assert len({metric.name for metric in (*STORE, *metrics.PROCESS)}) == len(STORE) + len(metrics.PROCESS)
+    assert len({metric.name for metric in (*STORE, *telemetry.PROCESS)}) == len(STORE) + len(telemetry.PROCESS)
 
 
 def test_every_metric_of_the_design_has_one_metric() -> None:
-    named = [metric for metric in (*STORE, *metrics.PROCESS) if metric.name.startswith("memory_")]
+    named = [metric for metric in (*STORE, *telemetry.PROCESS) if metric.name.startswith("memory_")]
     assert sorted(metric.instrument for metric in named) == [
         "memory.compaction.count",
         "memory.entries.total",

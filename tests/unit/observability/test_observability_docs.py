@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from smp_memory.integrations.store_metrics import STORE
-from smp_memory.observe import metrics
-from smp_memory.observe.metrics import Metric
+from smp_memory.observe import telemetry
+from smp_memory.observe.telemetry import Metric
 
 DOCS = Path(__file__).parents[3] / "docs"
 DOCUMENT = (DOCS / "observability.md").read_text("utf-8").partition("\n## Logs\n")[0]
 DASHBOARD: dict[str, Any] = json.loads((DOCS / "grafana-dashboard.json").read_text("utf-8"))
-ALL = {metric.name: metric for metric in (*STORE, *metrics.PROCESS)}
+ALL = {metric.name: metric for metric in (*STORE, *telemetry.PROCESS)}
 
 
 def series() -> dict[str, Metric]:
@@ -102,7 +102,7 @@ def test_example_for_opentelemetry_runs() -> None:
 
 
 def test_operations_of_the_document_are_those_of_the_code() -> None:
-    source = Path(metrics.__file__).parents[1]
+    source = Path(telemetry.__file__).parents[1]
     named = {
         name for path in source.rglob("*.py") for name in re.findall(r'@observed\("([a-z_]+)"', path.read_text("utf-8"))
     }

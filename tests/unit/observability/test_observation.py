@@ -23,9 +23,9 @@ import smp_memory
 from smp_memory.integrations.otel_metrics import OpenTelemetryMetrics
 from smp_memory.integrations.store_metrics import OPENMETRICS, metrics_text
 from smp_memory.memory import Memory
-from smp_memory.observe import metrics
+from smp_memory.observe import telemetry
 from smp_memory.observe.json_logging import JsonFormatter
-from smp_memory.observe.tracing import observed
+from smp_memory.observe.telemetry import observed
 
 ALL = {"observability.slow_ms": 0}
 MARK = "zebrafish"
@@ -106,10 +106,10 @@ def test_threshold_of_a_session_overrides_that_of_the_store(lines: list[str]) ->
 
 
 def test_slow_operations_are_counted_as_events(tmp_path: Path) -> None:
-    metrics.reset()
+    telemetry.reset()
     with smp_memory.open(":memory:", config=ALL) as memory:
         memory.create_session("s1").add_decision("one")
-    assert metrics.EVENTS.values["write", "slow_write"] == 1
+    assert telemetry.EVENTS.values["write", "slow_write"] == 1
 
 
 # -- spans
@@ -197,7 +197,7 @@ def test_imported_but_unconfigured_opentelemetry_makes_no_spans(monkeypatch: pyt
     def fail(*_: Any) -> Any:
         raise AssertionError("no span is made")
 
-    monkeypatch.setattr("smp_memory.observe.tracing._trace", fail)
+    monkeypatch.setattr("smp_memory.observe.telemetry._trace", fail)
     assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
     with smp_memory.open(":memory:") as memory:
         memory.create_session("s1").add_decision("one")
@@ -218,7 +218,7 @@ def collected(reader: InMemoryMetricReader) -> dict[str, Any]:
 
 
 def test_opentelemetry_gets_the_names_of_the_design(tmp_path: Path) -> None:
-    metrics.reset()
+    telemetry.reset()
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader])
     with smp_memory.open(tmp_path / "store") as memory:
@@ -233,8 +233,8 @@ def test_opentelemetry_gets_the_names_of_the_design(tmp_path: Path) -> None:
     write = found["memory.operations.write.duration_ms"]
     (point,) = write.data.data_points
     assert (write.unit, point.count, dict(point.attributes)) == ("ms", 1, {"operation": "add"})
-    assert point.sum == pytest.approx(1000 * metrics.WRITE_SECONDS.values["add",][-1])
-    assert metrics.QUERY_SECONDS.listeners == []
+    assert point.sum == pytest.approx(1000 * telemetry.WRITE_SECONDS.values["add",][-1])
+    assert telemetry.QUERY_SECONDS.listeners == []
     provider.shutdown()
 
 
@@ -257,7 +257,7 @@ def test_no_log_metric_or_span_contains_content(
     tmp_path: Path, layout: str, lines: list[str], spans: InMemorySpanExporter
 ) -> None:
     """Every text that a caller can give contains the mark; session names and paths may be in logs, and have none."""
-    metrics.reset()
+    telemetry.reset()
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader])
     old = datetime(2026, 1, 1, tzinfo=UTC)

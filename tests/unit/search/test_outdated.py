@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smp_memory.search.outdated import outdated
+from smp_memory.search.succession import outdated
 from tests.unit.lifecycle.records import record
 
 

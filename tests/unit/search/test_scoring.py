@@ -18,7 +18,7 @@ from smp_memory.model.candidates import ASKS, NAMES_TIME, ROLES, traits_number
 from smp_memory.search import scoring
 from smp_memory.search.scoring import CandidateScore
 from smp_memory.text.memory_text import questions_in
-from smp_memory.text.wildcards import inverse_frequency
+from smp_memory.text.tokenizer import inverse_frequency
 
 AUTHORS = [None, "joe", "ann", "eve"]
 SHIFT = 24  # of a place: number of the session << 24 | position in it

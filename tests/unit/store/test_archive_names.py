@@ -11,7 +11,7 @@ import yaml
 
 import smp_memory
 from smp_memory.files.layouts import NAMES
-from smp_memory.model.storage_reports import ARCHIVED
+from smp_memory.model.session_info import ARCHIVED
 from tests.archive_files import archive_files
 
 FILES = {

@@ -11,7 +11,7 @@ import pytest
 import smp_memory
 from smp_memory.errors import SessionNotFound
 from smp_memory.files.layouts import NAMES
-from smp_memory.model.storage_reports import ARCHIVED, DELETED, LIVE, PURGED, SessionHead, names_of
+from smp_memory.model.session_info import ARCHIVED, DELETED, LIVE, PURGED, SessionHead, names_of
 
 layouts = pytest.mark.parametrize("layout", NAMES)
 

@@ -9,8 +9,7 @@ import pytest
 import smp_memory
 from smp_memory.integrations.web.pages import health
 from smp_memory.memory import Memory
-from smp_memory.model.session_info import SessionInfo
-from smp_memory.model.storage_reports import ARCHIVED
+from smp_memory.model.session_info import ARCHIVED, SessionInfo
 from tests.unit.web.inspector_client import Clock, InspectorClient
 
 

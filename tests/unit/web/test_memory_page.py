@@ -9,7 +9,7 @@ import pytest
 
 import smp_memory
 from smp_memory.memory import Memory
-from smp_memory.model.storage_reports import ARCHIVED
+from smp_memory.model.session_info import ARCHIVED
 from tests.unit.web.inspector_client import Clock, InspectorClient
 
 EVIL = '<script>alert(1)</script> "quoted" \x1b[31mred \u202eright'

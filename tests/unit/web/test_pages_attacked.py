@@ -11,7 +11,7 @@ import pytest
 import smp_memory
 from smp_memory.integrations.web.pages.analytics import PARTS
 from smp_memory.memory import Memory
-from smp_memory.model.storage_reports import ARCHIVED
+from smp_memory.model.session_info import ARCHIVED
 from tests.unit.web.inspector_client import InspectorClient
 
 PATHS = (

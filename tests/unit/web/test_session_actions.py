@@ -10,7 +10,7 @@ import pytest
 
 import smp_memory
 from smp_memory.memory import Memory
-from smp_memory.model.storage_reports import names_of
+from smp_memory.model.session_info import names_of
 from smp_memory.session import SessionMemory
 from tests.unit.web.inspector_client import Clock, InspectorClient
 

@@ -12,7 +12,7 @@ from smp_memory.integrations.web.pages import sessions
 from smp_memory.integrations.web.pages.sessions import PAGE_SESSIONS
 from smp_memory.integrations.web.request import PageRequest
 from smp_memory.memory import Memory
-from smp_memory.model.storage_reports import ARCHIVED
+from smp_memory.model.session_info import ARCHIVED
 from tests.unit.web.inspector_client import Clock, InspectorClient
 
 

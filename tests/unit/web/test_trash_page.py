@@ -8,7 +8,7 @@ import pytest
 
 from smp_memory.integrations.web.pages import memory_removal
 from smp_memory.memory import Memory
-from smp_memory.model.storage_reports import ARCHIVED
+from smp_memory.model.session_info import ARCHIVED
 from tests.unit.web.inspector_client import Clock, InspectorClient
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
     from smp_memory.memory import Memory
-    from smp_memory.model.hits import Hit
+    from smp_memory.model.candidates import Hit
 
 SESSION, VICTIM = "checkout-review", "veritas"
 _WRITES, _SECONDS = 150, 2.0  # per agent, whichever comes first

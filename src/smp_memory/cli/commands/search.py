@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser, QueryOptions, Search
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.model.hits import Hit, Hits
+    from smp_memory.model.candidates import Hit, Hits
     from smp_memory.model.record import Record
     from smp_memory.search.explanation import Explanation
 

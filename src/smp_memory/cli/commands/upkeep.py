@@ -7,7 +7,7 @@ import time
 
 from smp_memory.cli.render import fields, paint, plural, size_text, table, time_text
 from smp_memory.model.ids import scheme_of
-from smp_memory.model.storage_reports import names_of
+from smp_memory.model.session_info import names_of
 from smp_memory.model.times import to_text
 
 TYPE_CHECKING = False

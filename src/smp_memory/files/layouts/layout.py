@@ -22,8 +22,7 @@ from smp_memory.errors import InvalidFormat
 from smp_memory.files.codec import JsonLines
 from smp_memory.files.entry_fields import FieldNames, fold_entries
 from smp_memory.model import ids
-from smp_memory.model.entry import DELETE, PUT, RESTORE
-from smp_memory.model.field_rules import LARGEST_NUMBER
+from smp_memory.model.entry import DELETE, LARGEST_NUMBER, PUT, RESTORE
 from smp_memory.model.session_info import SessionFigures, SessionInfo
 from smp_memory.model.times import parse
 from smp_memory.model.types import KINDS, STEMS

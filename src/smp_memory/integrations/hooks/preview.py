@@ -23,7 +23,7 @@ from smp_memory.integrations.hooks.events import CLAUDE, HookEvent
 from smp_memory.integrations.hooks.recall import Reader, recall_in_state, visible_sessions
 from smp_memory.integrations.hooks.session_state import HookSession
 from smp_memory.model.previews import Preview
-from smp_memory.model.storage_reports import ARCHIVED
+from smp_memory.model.session_info import ARCHIVED
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from smp_memory.context.visible_sessions import VisibleSessions
     from smp_memory.integrations.hooks.events import HookEvent
     from smp_memory.integrations.hooks.session_state import HookSession
-    from smp_memory.model.hits import Hit
+    from smp_memory.model.candidates import Hit
     from smp_memory.store.port import Store
 
 _CANDIDATES, _MOST = 20, 8  # hits that are judged at a prompt, and memories that are injected, at most
@@ -252,8 +252,7 @@ def _for_prompt(reader: Reader, event: HookEvent, state: HookSession, session: s
         if budget:
             reader.nothing_because(_TOO_FEW_WORDS if not words else "the prompt was not written by a person")
         return HookRecall()
-    from smp_memory.context.budget import context_item, section_of
-    from smp_memory.context.excerpts import QuestionWords
+    from smp_memory.context.budget import QuestionWords, context_item, section_of
 
     looked_for = QuestionWords(words)
     hits = _relevant_hits(reader, words, state, session)

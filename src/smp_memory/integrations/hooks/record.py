@@ -38,7 +38,7 @@ from smp_memory.integrations.hooks.transcripts import (
     transcript_size,
 )
 from smp_memory.memory import Memory, open_memory
-from smp_memory.model.storage_reports import names_of
+from smp_memory.model.session_info import names_of
 from smp_memory.model.types import names_where
 from smp_memory.observe import incomplete
 from smp_memory.privacy.settings import redaction_notice

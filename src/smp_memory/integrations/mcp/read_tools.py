@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from smp_memory.integrations.mcp import arguments
     from smp_memory.integrations.mcp.request_context import Caller
-    from smp_memory.model.hits import Hit, Hits
+    from smp_memory.model.candidates import Hit, Hits
     from smp_memory.model.record import Record
 
 _NOT_TEXTS = ("tags", "relevance")

@@ -49,7 +49,7 @@ from smp_memory.integrations.web.pages import (
 from smp_memory.integrations.web.parts import line_of, visible
 from smp_memory.integrations.web.request import Inspector, PageRequest
 from smp_memory.model.types import KINDS
-from smp_memory.observe import event_log
+from smp_memory.observe import telemetry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -313,7 +313,7 @@ def _answer(answer: Page, request: PageRequest) -> Response:
 
 def _fault_page(request: PageRequest, error: Exception) -> Response:
     kind = type(error).__name__
-    event_log.emit("web", event_log.ERROR, "page_failed", f"A page of the inspector failed: {kind}.")
+    telemetry.emit("web", telemetry.ERROR, "page_failed", f"A page of the inspector failed: {kind}.")
     if os.environ.get("SMP_DEBUG"):
         import traceback
 

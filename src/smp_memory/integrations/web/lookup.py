@@ -12,18 +12,19 @@ from smp_memory.errors import Corrupt, SessionArchived, SessionNotFound, Storage
 from smp_memory.model import ids
 from smp_memory.model.candidates import NEWER, CandidateRequest
 from smp_memory.model.history import COLD as SEGMENT
+from smp_memory.model.session_info import names_of
 from smp_memory.model.statuses import last_successors
-from smp_memory.model.storage_reports import names_of
 from smp_memory.model.times import to_microseconds
 
 if TYPE_CHECKING:
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.memory import Memory
+    from smp_memory.model.candidates import Hit
     from smp_memory.model.history import RecordHistory
-    from smp_memory.model.hits import Hit
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
-    from smp_memory.model.storage_reports import ColdMemory, SessionHead
+    from smp_memory.model.session_info import SessionHead
+    from smp_memory.model.storage_reports import ColdMemory
     from smp_memory.search.port import SearchIndex
     from smp_memory.session import SessionMemory
 

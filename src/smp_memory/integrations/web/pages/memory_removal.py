@@ -27,7 +27,7 @@ from smp_memory.integrations.web.renderer import page
 from smp_memory.lifecycle.purge import due_at
 from smp_memory.model.candidates import PROBLEMS, CandidateRequest
 from smp_memory.model.deletions import BEYOND_REACH, PurgeNotes
-from smp_memory.model.storage_reports import ARCHIVED
+from smp_memory.model.session_info import ARCHIVED
 from smp_memory.model.times import to_moment
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from smp_memory.integrations.web.request import PageRequest
-    from smp_memory.model.hits import Hits
+    from smp_memory.model.candidates import Hits
     from smp_memory.search.explanation import Explanation
 
 _FORMATS = (("markdown", "Markdown"), ("json", "JSON"), ("jsonl", "JSONL"), ("yaml", "YAML"))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.memory import Memory
-    from smp_memory.model.storage_reports import SessionHead
+    from smp_memory.model.session_info import SessionHead
     from smp_memory.session import SessionMemory
 
 LIVE, ARCHIVED, DELETED = "live", "archived", "deleted"

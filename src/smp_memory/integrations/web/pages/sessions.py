@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.model.reports import Problem
-    from smp_memory.model.session_info import SessionInfo
-    from smp_memory.model.storage_reports import SessionHead
+    from smp_memory.model.session_info import SessionHead, SessionInfo
     from smp_memory.search.port import SearchIndex
 
 PAGE_SESSIONS = 40
