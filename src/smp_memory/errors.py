@@ -331,7 +331,7 @@ def _mapped(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 def _mapped_error(error: Exception, instance: Any, activity: str) -> SMPError | None:
     """The error to raise instead; None for one that passes unchanged."""
-    files = getattr(instance, "_files", None)
+    files = getattr(instance, "_storage", None)
     path = str(getattr(instance, "root", "") or (files.location if files is not None else ""))
     if isinstance(error, OSError):
         return from_os_error(error, error.filename or path, activity)

@@ -113,18 +113,18 @@ class SessionMemory:
         return self._session.scope
 
     @property
-    def _files(self) -> SessionStore:
-        return self._session.files
+    def _storage(self) -> SessionStore:
+        return self._session.storage
 
     @property
     def info(self) -> SessionInfo:
         """Who takes part, in which project, since when."""
-        return self._session.files.info()
+        return self._session.storage.info()
 
     @property
     def folder(self) -> str:
         """Where the session is stored: its folder, for a store in files."""
-        return self._session.files.location
+        return self._session.storage.location
 
     @property
     def written(self) -> datetime:
@@ -138,7 +138,7 @@ class SessionMemory:
 
     def set_config(self, name: str, value: Any) -> None:
         """Change a setting of this session, checked first; None removes it. It holds for whoever opens the store next."""
-        set_session_setting(self._session.store, self._files, name, value)
+        set_session_setting(self._session.store, self._storage, name, value)
 
     def change_info(self, **changes: Any) -> SessionInfo:
         """Change the session's metadata: user, agents, project, tags, context."""
@@ -157,7 +157,7 @@ class SessionMemory:
             for name, value in fields.items():
                 setattr(info, name, value)
 
-        info = self._files.update_info(change)
+        info = self._storage.update_info(change)
         at = to_text(self._session.now())
         self.redacted = log_metadata_redaction(self._session.store, at, self.id, self._session.author, removals)
         return info
@@ -254,7 +254,7 @@ class SessionMemory:
 
     def get(self, id: Any) -> Record:
         """The memory with this id. Raises MemoryNotFound, also for a deleted one. It counts as use; `find` does not."""
-        record = records.find(self._files, id)
+        record = records.find(self._storage, id)
         if record is None:
             raise self.missing(id_of(id))
         if record.deleted:
@@ -266,29 +266,29 @@ class SessionMemory:
 
     def find(self, id: Any) -> Record | None:
         """The memory with this id, deleted ones too; None if there never was one."""
-        return records.find(self._files, id)
+        return records.find(self._storage, id)
 
     def records(self, type: str | None = None, *, last: int | None = None, include_deleted: bool = False) -> Records:
         """All memories, or those of one type, oldest first; `last=20` gives the newest 20 without reading a large session."""
-        return records.records(self._files, type, last=last, include_deleted=include_deleted)
+        return records.records(self._storage, type, last=last, include_deleted=include_deleted)
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self.records())
 
     def history(self, id: Any) -> list[dict[str, Any]]:
         """What happened to a memory, oldest first: revision, op, at, by, and each field's value before and after."""
-        steps = records.history(self._files, id)
+        steps = records.history(self._storage, id)
         if steps is None:
             raise self.missing(id_of(id))
         return steps
 
     def as_of(self, time: datetime | str) -> Snapshot:
         """The session as it was at a time, from the files alone."""
-        return records.as_of(self._files, time)
+        return records.as_of(self._storage, time)
 
     def stats(self) -> Stats:
         """Figures: counts by type, bytes by file, how full it is, first and last write."""
-        return records.stats(self._files)
+        return records.stats(self._storage)
 
     def missing(self, id: str) -> MemoryNotFound:
         """The error for an id that is not there, with the way to get it back if there is one."""
@@ -501,7 +501,7 @@ class SessionMemory:
 
     def archived(self) -> list[ColdMemory]:
         """The memories in the cold segment: id, type, when they were written and moved, and why."""
-        return self._files.history(segment=COLD).moved
+        return self._storage.history(segment=COLD).moved
 
     def restore_archived(self, *ids: Any) -> Record | None:
         """Bring memories back from the cold segment, with their ids and histories; the last one is returned."""
@@ -529,13 +529,13 @@ class SessionMemory:
 
     def validate(self) -> Report:
         """Read everything, check every signature, id and reference; change nothing."""
-        report = self._files.validate()
+        report = self._storage.validate()
         report.actions += self._session.take_warnings()
         return report
 
     def repair(self) -> Report:
         """Repair what can be repaired, quarantine the rest, and report what was done."""
-        return self._files.repair()
+        return self._storage.repair()
 
     # -- exporting
 

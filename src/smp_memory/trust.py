@@ -50,10 +50,10 @@ def held_settings(store: Store) -> list[HeldSetting]:
     return [*store.config.held, *(each for config in own for each in config.held if each.session)]
 
 
-def set_session_setting(store: Store, files: SessionStore, name: str, value: Any) -> None:
+def set_session_setting(store: Store, storage: SessionStore, name: str, value: Any) -> None:
     """Set or, for None, remove an own setting of a session. Raises InvalidConfig, and then changes nothing."""
-    set_session_config(files, name, value)
-    note_setting(store, files.session, name, value)
+    set_session_config(storage, name, value)
+    note_setting(store, storage.session, name, value)
 
 
 def note_setting(store: Store, session: str, name: str, value: Any) -> None:

@@ -242,7 +242,7 @@ def _rewrite(session: SessionMemory) -> None:
         wanted.files = {private_name(reader, "quarantine/put-aside"): b"\xff\x00"}
         return wanted
 
-    rewrite(session._files, "rewriting", edit)
+    rewrite(session._storage, "rewriting", edit)
 
 
 def _purge(session: SessionMemory) -> None:

@@ -140,7 +140,7 @@ class Worker:
         """The newest state of every memory, in the files or in the cold segment; in both is an error."""
         live = {record.id: record for record in self.session.records(include_deleted=True) if record.type != "summary"}
         cold = {
-            id: history.record(SESSION) for id, history in self.session._files.history(segment=COLD).histories.items()
+            id: history.record(SESSION) for id, history in self.session._storage.history(segment=COLD).histories.items()
         }
         both = {id for id in live.keys() & cold.keys() if live[id].revision < cold[id].revision}
         if both or any("-dup" in id for id in (*live, *cold)):
@@ -211,11 +211,11 @@ def test_copies_of_an_older_version_in_the_segment_are_ignored(layout: str, sequ
     """Older versions took entries out of the segment after they had put them into the files: a crash left both."""
     system = MemorySystem(disk=base_of(layout, "bring back"))
     worker = Worker(system)
-    path = cold_path(worker.session._files)
+    path = cold_path(worker.session._storage)
     before = read(system, path)
     bring_back_all(worker.session)
     worker.known = worker.found()
-    worker.session._files.store.disk.replace(path, before)
+    worker.session._storage.store.disk.replace(path, before)
     for step in sequence.split():
         worker.step(step)
     worker.step("restore")
@@ -226,7 +226,7 @@ def test_restore_refuses_a_memory_of_which_a_part_cannot_be_read(layout: str) ->
     """The parts that could be read came back alone, and the segment lost the others."""
     system = MemorySystem(disk=base_of(layout, "bring back"))
     worker = Worker(system)
-    path = cold_path(worker.session._files)
+    path = cold_path(worker.session._storage)
     patch(system, path, lambda data: data[:60] + bytes(8) + data[68:])
     before, seen = read(system, path), view_of(worker.session)
     with pytest.raises(SMPError):

@@ -205,7 +205,7 @@ def memory_files(layout: str) -> tuple[str, ...]:
     known = layout_named(layout)
     folder = known.folder(ROOT, SESSION)
     session = open_on(MemorySystem(disk=whole(layout))).session(SESSION)
-    return tuple(f"{folder}/{name}" for name in sorted(session._files.sizes()))
+    return tuple(f"{folder}/{name}" for name in sorted(session._storage.sizes()))
 
 
 def check_corrupt(layout: str, path: str, mutation: Mutation) -> None:

@@ -135,7 +135,7 @@ def test_purge_is_always_in_the_audit_log(layout: str) -> None:
         for state in (crash.machine.kill_state(), *crash.machine.crash_states(limit=depth(1, 8), seed=crash.call)):
             with open_on(state) as memory:
                 session = memory.session(SESSION)
-                files = session._files
+                files = session._storage
                 there = session.find("DEC-0004") is not None
                 files.run_locked("finishing what was under way", lambda: None)
                 told = {*named(memory, "purge"), *purged_ids(files, PurgeNotes(memory.store.state, SESSION))}

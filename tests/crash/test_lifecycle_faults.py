@@ -92,7 +92,7 @@ def state_of(memory: Memory) -> dict[str, Any]:
     for session in memory.sessions():
         cold = {
             id: (record.revision, record.given)
-            for id, history in session._files.history(segment=COLD).histories.items()
+            for id, history in session._storage.history(segment=COLD).histories.items()
             if (record := history.record(session.id)) is not None
         }
         archived = sorted((each.id, each.entries) for each in session.archived())

@@ -88,7 +88,7 @@ class AgentMemory:
         self.id = session.id
         self._session = session
         self._viewer = Viewer(agent)
-        self._rights = AgentRights(opened.files, agent, self._viewer, guard)
+        self._rights = AgentRights(opened.storage, agent, self._viewer, guard)
         self._writer = Writer(opened, self._commit, agent)
 
     @property
@@ -181,7 +181,7 @@ class AgentMemory:
         if self.find(id) is None:
             raise self._missing(id_of(id))
         name = id_of(id)
-        return history_for(self._session.opened.files.history([name]).histories[name], self._viewer)
+        return history_for(self._session.opened.storage.history([name]).histories[name], self._viewer)
 
     def as_of(self, time: datetime | str) -> Snapshot:
         """The session as it was at a time: what the agent may see of it now and could see then."""
@@ -214,7 +214,7 @@ class AgentMemory:
         return f"AgentMemory({self.agent} in {self.id})"
 
     def _missing(self, id: str) -> MemoryNotFound:
-        return memory_not_found(self._session.opened.files, id)
+        return memory_not_found(self._session.opened.storage, id)
 
     # -- searching, as `SessionMemory` does it
 

@@ -38,8 +38,8 @@ _OWNER_FIELDS = frozenset(("author", "visibility", "agent"))
 class AgentRights:
     """The checks of one agent's operations. Operations refer to it, because some checks need the session's lock."""
 
-    def __init__(self, files: SessionStore, agent: str | None, viewer: Viewer, guard: Guard | None = None) -> None:
-        self._files = files
+    def __init__(self, storage: SessionStore, agent: str | None, viewer: Viewer, guard: Guard | None = None) -> None:
+        self._storage = storage
         self.agent = agent  # None: a caller without a name, which writes without an author
         self._viewer = viewer
         self._guard = guard
@@ -83,7 +83,7 @@ class AgentRights:
             raise self._no_memory(name)
 
     def _no_memory(self, id: str) -> MemoryNotFound:
-        return memory_not_found(self._files, id)
+        return memory_not_found(self._storage, id)
 
     def _check_new(self, operation: Add) -> None:
         type, data = operation.draft.kind, operation.draft.data
@@ -116,9 +116,9 @@ class AgentRights:
     def _find_visible(self, target: str) -> Record | None:
         """The memory of a reference; it must exist and be visible. None: it is in another session, which a relation may name."""
         session, slash, id = target.rpartition("/")
-        if slash and session != self._files.session:
+        if slash and session != self._storage.session:
             return None
-        record = find(self._files, id)
+        record = find(self._storage, id)
         self._check_target(id, record)
         return record
 

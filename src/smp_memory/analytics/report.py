@@ -140,11 +140,11 @@ def decay_curve(
     if not session or not memory_id:
         raise InvalidQuery(f"id: give session/ID, such as review/DEC-0001, not {repr(id)[:80]}.", field="id")
     least = scope.config.section("compaction")["faded_below"] if threshold is None else threshold
-    files = scope.store.session(session)
-    history = files.history([memory_id]).histories.get(memory_id)
+    storage = scope.store.session(session)
+    history = storage.history([memory_id]).histories.get(memory_id)
     record = None if history is None else history.record(session)
     if record is None or not scope.sees(record):
-        raise memory_not_found(files, memory_id)
+        raise memory_not_found(storage, memory_id)
     assert history is not None  # the record is made of it
     uses = forecast.known_uses(history) + _counted_uses(scope, session, memory_id)
     return forecast.decay_points(
@@ -385,9 +385,9 @@ def _read_forecast(reader: FactReader) -> forecast.Forecast:
 
 
 def _session_forecast(reader: FactReader, state: SessionState, created: list[int]) -> forecast.SessionForecast:
-    files = reader.scope.store.session(state.session)
-    config = files.config
-    size = sum(files.sizes().values())
+    storage = reader.scope.store.session(state.session)
+    config = storage.config
+    size = sum(storage.sizes().values())
     full_in = _days_until_full(reader, state.session, size, config, created)
     move = state.next
     return forecast.SessionForecast(
@@ -428,8 +428,8 @@ def _trash(reader: FactReader) -> list[forecast.PurgeForecast]:
     wanted = [name for name, known in activity.items() if known.has_deleted]
 
     def trash_of(name: str) -> list[Trashed]:
-        files = scope.store.session(name)
-        return lifecycle.deletion.session_trash(scope.store, files, files.config)
+        storage = scope.store.session(name)
+        return lifecycle.deletion.session_trash(scope.store, storage, storage.config)
 
     found = [
         forecast.PurgeForecast(each.record.ref, each.at, each.purged_from)

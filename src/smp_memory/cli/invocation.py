@@ -119,7 +119,7 @@ class Invocation:
         name = name or self.session_name or self._find_default_session()
         if name is not None:
             session = self.memory.session(name, author=self.author)
-            self._notify_settings(session.opened.files.config.notices(session_only=True))
+            self._notify_settings(session.opened.storage.config.notices(session_only=True))
             return session
         if not create:
             raise SessionNotFound(self.no_session_message())

@@ -122,10 +122,10 @@ class VisibleSessions:
 
     def _metadata_among_entries(self, session: str) -> SessionInfo:
         """Metadata that is an entry of a log. If there is none and a line cannot be read, that line may be it."""
-        files = self._store.session(session)
-        info = files.info()
+        storage = self._store.session(session)
+        info = storage.info()
         if info.user is None and info.is_assumed:
-            if not files.history().unreadable:
+            if not storage.history().unreadable:
                 return info
             raise SessionCorrupt(
                 f"The metadata of session {session} may be an entry that cannot be read.", session=session

@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 _LARGEST_SEQ = 10**15
 
 
-def exported_session(files: SessionStore) -> Exported:
+def exported_session(storage: SessionStore) -> Exported:
     """A session for an export: every entry of every memory, in the order of writing."""
     while True:  # repeated if compaction moved memories meanwhile
-        before = files.version(COLD)
-        exported = _collect(files, files.history(segment=COLD))
-        if files.version(COLD) == before:
+        before = storage.version(COLD)
+        exported = _collect(storage, storage.history(segment=COLD))
+        if storage.version(COLD) == before:
             return exported
 
 
-def _collect(files: SessionStore, cold: SessionHistory) -> Exported:
-    session_history, info = files.history(), files.info()
+def _collect(storage: SessionStore, cold: SessionHistory) -> Exported:
+    session_history, info = storage.history(), storage.info()
     damaged = next(iter(errors([*session_history.unreadable, *session_history.problems])), None)
     if damaged is not None:
         raise SessionCorrupt(
-            f"{damaged}. Repair the session first; nothing was exported.", session=files.session, path=damaged.path
+            f"{damaged}. Repair the session first; nothing was exported.", session=storage.session, path=damaged.path
         )
     for numbers in (session_history.numbers, cold.numbers):
         info.numbers.update({key: max(number, info.numbers.get(key, 0)) for key, number in numbers.items()})

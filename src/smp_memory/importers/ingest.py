@@ -179,7 +179,7 @@ class _Ingest:
         self._target: SessionMemory | None = None
         self._known: dict[str, Record] = {}
         self._cold: dict[str, str] = {}  # keys of compacted memories, which count as known
-        files = self._files(session)
+        files = self._storage(session)
         if files is not None:
             histories = files.history().histories.values()
             records = [record for history in histories if (record := history.record(session)) is not None]
@@ -188,7 +188,7 @@ class _Ingest:
         self._new: set[str] = set()
         self._pending: list[tuple[str, dict[str, Any]]] = []
 
-    def _files(self, session: str) -> SessionStore | None:
+    def _storage(self, session: str) -> SessionStore | None:
         """The existing session, or None. An archived session is restored, except in a dry run."""
         memory = self._memory
         heads = [each for each in memory.store.sessions(LIVE, ARCHIVED, id=session) if each.has_memories]

@@ -335,12 +335,12 @@ def _sizes(memory: Memory) -> Part:
     shares = [0.0]
     for name in names_of(store.sessions()):
         try:
-            files = store.session(name)
-            used = sum(files.sizes().values())
-            cold += sum(files.sizes(COLD).values())
+            storage = store.session(name)
+            used = sum(storage.sizes().values())
+            cold += sum(storage.sizes(COLD).values())
         except SESSION_GONE:
             continue  # archived or deleted meanwhile; it is counted there
-        config = files.config
+        config = storage.config
         live += used
         shares.append(used / config.quota_bytes)
         near += shares[-1] * 100 >= config["storage.warning_percent"]

@@ -57,7 +57,7 @@ def _compact_in_background(session: OpenSession) -> None:
     """Compact down to the target of the quota. A failure is logged and tried again later; the write before it is stored."""
     state, has_freed = session.store.state, False
     try:
-        used = sum(session.files.sizes().values())
+        used = sum(session.storage.sizes().values())
         target = compaction_target(used, session.config.quota_bytes, Thresholds.of(session.config.section("storage")))
         if target is None:
             return

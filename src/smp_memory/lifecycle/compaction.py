@@ -87,7 +87,7 @@ class CompactionReport:
 
 def size_report(session: OpenSession) -> SizeReport:
     """The size of the session by type, its quota, when it will be full, and what compaction could free."""
-    return report(session.store, session.files, session.config, session.scope.policy(), session.now())
+    return report(session.store, session.storage, session.config, session.scope.policy(), session.now())
 
 
 # -- compaction
@@ -133,7 +133,7 @@ def compact(
 
 
 def _failure(session: OpenSession, error: Exception) -> CompactionFailed:
-    cause = error if isinstance(error, SMPError) else from_os_error(error, session.files.location, "compacting")  # type: ignore[arg-type]
+    cause = error if isinstance(error, SMPError) else from_os_error(error, session.storage.location, "compacting")  # type: ignore[arg-type]
     return CompactionFailed(
         f"Session {session.id} could not be compacted; no memory is lost. {cause.message} [{cause.code}]",
         **{**cause.details, "session": session.id, "cause": cause.code, "recoverable": cause.recoverable},
@@ -144,7 +144,7 @@ def _plan(
     session: OpenSession, bytes_to_free: int, now: datetime, summariser: Summariser | None
 ) -> tuple[CompactionPlan, dict[str, int]]:
     """The plan, and the current revision of each memory. The memories and their sizes are released on return."""
-    memories = weighed_memories(session.store, session.files, session.scope.policy(), now)
+    memories = weighed_memories(session.store, session.storage, session.scope.policy(), now)
     rules = PreservationRules.of(session.config.section("compaction"))
     planned = plan(memories, bytes_to_free, now, rules, summariser)
     return planned, {weighed.record.id: weighed.record.revision for weighed in memories}
@@ -157,7 +157,7 @@ def _target_bytes(session: OpenSession, target: str | int | None) -> tuple[str, 
     if name not in (GENTLE, FORCED):
         raise InvalidRecord(f"target: {target!r} is not gentle, forced or a number of bytes.", field="target")
     share = session.config[f"storage.{name}_percent"] / 100
-    return str(name), round(share * sum(session.files.sizes().values()))
+    return str(name), round(share * sum(session.storage.sizes().values()))
 
 
 def _move_entries(session: OpenSession, planned: CompactionPlan, revisions: dict[str, int]) -> MovedEntries:
@@ -175,7 +175,7 @@ def _move_entries(session: OpenSession, planned: CompactionPlan, revisions: dict
 
     moves = {each.id: ColdMove(revisions[each.id], each.why) for each in planned.removed}
     moves |= {each.id: ColdMove(revisions[each.id], each.why, only_history=True) for each in planned.histories}
-    done = session.files.rewrite(RewritePlan("compacting", at, to_cold=moves, added=summaries))
+    done = session.storage.rewrite(RewritePlan("compacting", at, to_cold=moves, added=summaries))
     return MovedEntries(list(done.moved), list(done.histories), list(done.added), done.freed_bytes, done.cold_bytes)
 
 
@@ -197,7 +197,7 @@ def make_room(session: OpenSession, error: SizeLimitExceeded) -> None:
 
 def cold_ids_among(session: OpenSession, ids: list[str]) -> list[str]:
     """The ids among these whose memories are in the cold segment."""
-    cold = session.files.history(ids, segment=COLD).histories
+    cold = session.storage.history(ids, segment=COLD).histories
     return [id for id in ids if id in cold]
 
 
@@ -210,23 +210,23 @@ def restore_cold(session: OpenSession, ids: list[Any]) -> list[Record]:
         from_cold=names,
         admit=lambda used, new: admit(session.id, used, new, quota),
     )
-    session.files.rewrite(plan)
+    session.storage.rewrite(plan)
     store.audit.note("restore_archived", at=to_text(session.now()), by=session.author, session=session.id, ids=names)
-    histories = session.files.history(names).histories
+    histories = session.storage.history(names).histories
     return [record for name in names if (record := histories[name].record(session.id)) is not None]
 
 
 def cold_records(session: OpenSession, ids: list[str]) -> list[Record]:
     """Records of memories in the cold segment, without moving them."""
-    histories = session.files.history(ids, segment=COLD).histories
+    histories = session.storage.history(ids, segment=COLD).histories
     return [record for id in ids if (record := histories[id].record(session.id)) is not None]
 
 
 def missing_memory(session: OpenSession, id: str) -> MemoryNotFound:
     """The error for an id that is not in the session; it says so if the memory was compacted."""
-    cold = session.files.history([id], segment=COLD).histories.get(id)
+    cold = session.storage.history([id], segment=COLD).histories.get(id)
     if cold is None:
-        return memory_not_found(session.files, id)
+        return memory_not_found(session.storage, id)
     path = cold.first.file
     return MemoryNotFound(
         f"{id} was compacted: it is in the cold segment {path}. `smp restore {id}`, or restore({id!r}), brings it back.",
@@ -238,7 +238,7 @@ def missing_memory(session: OpenSession, id: str) -> MemoryNotFound:
 
 def tidy(session: OpenSession, *, dry_run: bool = False) -> TidyReport:
     """Fold changes into the entries that they change, if the session is in files that people read."""
-    files = session.files.files
+    files = session.storage.files
     return TidyReport(session.id, [], False) if files is None else files.tidy(dry_run=dry_run)
 
 

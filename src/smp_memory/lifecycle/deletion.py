@@ -181,17 +181,17 @@ def _clean_reason(session: OpenSession, reason: str | None) -> tuple[str | None,
 def deleted(scope: Scope) -> list[Trashed]:
     """The trash: who deleted what, when and why, and from when on it may be purged; the latest first."""
     trash: list[Trashed] = []
-    _for_each_session(scope, lambda each: trash.extend(session_trash(scope.store, each.files, each.config)))
+    _for_each_session(scope, lambda each: trash.extend(session_trash(scope.store, each.storage, each.config)))
     return sorted(trash, key=lambda each: each.at, reverse=True)
 
 
-def session_trash(store: Store, files: SessionStore, config: Config) -> list[Trashed]:
+def session_trash(store: Store, storage: SessionStore, config: Config) -> list[Trashed]:
     """The deleted memories of one session, by these settings."""
-    announced = PurgeNotes(store.state, files.session).announced()
+    announced = PurgeNotes(store.state, storage.session).announced()
     retention, auto = _retention(config), config["lifecycle.auto_purge"]
     return [
-        trashed(history, files.session, announced.get(name), retention, auto)
-        for name, history in files.history().histories.items()
+        trashed(history, storage.session, announced.get(name), retention, auto)
+        for name, history in storage.history().histories.items()
         if history.deletion is not None
     ]
 
@@ -228,7 +228,7 @@ def purge(
             return store.audit.note("purge", at=to_text(moment), by=by, session=session.id, ids=ids)
 
         notes = PurgeNotes(store.state, session.id)
-        report.add(purge_due(session.files, notes, moment, retention, evidence, audit))
+        report.add(purge_due(session.storage, notes, moment, retention, evidence, audit))
 
     _for_each_session(scope, purge_one)
     for _, purged in purge_archives(store, moment, evidence, by, min_age) if scope.sessions is None else ():
@@ -327,7 +327,7 @@ def _select(scope: Scope, id: Any, criteria: dict[str, Any], *, deleted: bool) -
     for name, ids in (_by_session(scope, id) if id is not None else {}).items():
         session = _open(scope, name)
         for memory_id in ids:
-            record = find(session.files, memory_id)
+            record = find(session.storage, memory_id)
             if record is None:
                 raise missing_memory(session, memory_id)
             if record.deleted is not deleted:

@@ -204,8 +204,8 @@ class _Maintenance:
 
     def _quota(self) -> Iterator[str]:
         for name, config in self._sessions_with_config():
-            files = self._store.session(name)
-            used = sum(files.sizes().values())
+            storage = self._store.session(name)
+            used = sum(storage.sizes().values())
             target = compaction_target(used, config.quota_bytes, Thresholds.of(config.section("storage")))
             if target is None or not config["compaction.enabled"]:
                 continue
@@ -278,7 +278,7 @@ class _Maintenance:
             if not config["retention.enabled"]:
                 continue
             session, days = open_session(self._scope, name), config.section("retention")["days"]
-            records = records_of(session.files)
+            records = records_of(session.storage)
             expired = retention_due(records, self._now, days, self._evidence)
             soon = upcoming(records, self._now, _NOTICE_PERIOD, days)
             if soon:
@@ -371,7 +371,7 @@ def _logged_accesses(store: Store) -> tuple[dict[str, list[Access]], int]:
 
 def _flush_access_counts(session: OpenSession, used: list[Access]) -> int:
     """Write access counts into a session; returns the number of memories. This creates no revision: `updated` stays."""
-    histories = session.files.history([id for id, _, _ in used]).histories
+    histories = session.storage.history([id for id, _, _ in used]).histories
     before = {id: history.data().get("access") for id, history in histories.items() if history.deletion is None}
     operations: list[Operation] = [
         Update(id, {"access": access}, None, None, session.content_limit, may_touch_turns=True)
@@ -381,7 +381,7 @@ def _flush_access_counts(session: OpenSession, used: list[Access]) -> int:
     if operations:
         batch = Batch(session.id, operations, to_text(session.now()), False, "noting what was used")
         batch.is_maintenance = True
-        session.files.commit(batch)
+        session.storage.commit(batch)
     return len(operations)
 
 

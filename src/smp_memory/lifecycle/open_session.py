@@ -95,10 +95,10 @@ def is_in_use(store: Store, session: str) -> bool:
 class OpenSession:
     """One session of a store, open for reading and writing."""
 
-    def __init__(self, scope: Scope, files: SessionStore, author: str | None = None) -> None:
+    def __init__(self, scope: Scope, storage: SessionStore, author: str | None = None) -> None:
         self.store_scope = scope
-        self.files = files
-        self.id = files.session
+        self.storage = storage
+        self.id = storage.session
         self.author = optional_text("author", author)
         self._is_writable = False  # until its settings are checked, at the first write
         self.warnings: list[str] = []  # for example that opening it restored it from its archive
@@ -115,7 +115,7 @@ class OpenSession:
     @property
     def notes(self) -> dict[str, Any]:
         """What this process knows of the session; all callers share it, as they share the storage."""
-        return _notes.setdefault(self.files, {})
+        return _notes.setdefault(self.storage, {})
 
     def now(self) -> datetime:
         return self.store_scope.clock.now()
@@ -123,7 +123,7 @@ class OpenSession:
     @_Once
     def user(self) -> str | None:
         try:
-            return self.files.info().user
+            return self.storage.info().user
         except (SessionCorrupt, StorageCorrupt):
             return None  # unreadable metadata must not prevent access to the memories
 
@@ -131,7 +131,7 @@ class OpenSession:
     def config(self) -> Config:
         """The settings of the session: the store's, overridden by the session's own."""
         try:
-            info = self.files.info()
+            info = self.storage.info()
         except (SessionCorrupt, StorageCorrupt):
             return self.store_scope.config
         if not info.config:
@@ -165,7 +165,7 @@ class OpenSession:
     def hide_recorded_deletions(self) -> None:
         """Delete the memories that another program's record names as deleted. A failure is left to the next opening; `doctor` names the record."""
         try:
-            found = self.files.files.recorded_deletions() if self.files.files is not None else []
+            found = self.storage.files.recorded_deletions() if self.storage.files is not None else []
             if found:
                 self.commit([self._recorded_delete(each) for each in found], "hiding deleted memories", atomic=True)
         except SMPError:
@@ -203,14 +203,14 @@ class OpenSession:
         if not self._is_writable:
             self.config.require(WRITE)
             self._is_writable = True
-        files = self.files
+        storage = self.storage
         try:
-            files.commit(self._batch(operations, name, atomic))
+            storage.commit(self._batch(operations, name, atomic))
         except SessionArchived:  # another process has archived it since it was opened
             from smp_memory.lifecycle.sessions import restore_for_use
 
             warning = restore_for_use(self.store_scope, self.id, self.author)
-            files.commit(self._batch(operations, name, atomic))
+            storage.commit(self._batch(operations, name, atomic))
             operations[0].warnings = (*operations[0].warnings, warning)
         except SizeLimitExceeded as error:
             if "used" not in error.details or not self._may_compact():
@@ -218,7 +218,7 @@ class OpenSession:
             from smp_memory.lifecycle.compaction import make_room
 
             make_room(self, error)
-            files.commit(self._batch(operations, name, atomic))
+            storage.commit(self._batch(operations, name, atomic))
         is_dated = False
         for operation in operations:
             is_dated = is_dated or operation.dated is not None
@@ -228,7 +228,7 @@ class OpenSession:
                 operation.record._add_notices(operation.warnings, count_kinds(operation.removals))
         if is_dated:
             self._note_use_after_import(operations)
-        if files.size_bytes >= self.warning_bytes:
+        if storage.size_bytes >= self.warning_bytes:
             self._warn_of_quota(operations)
             if self._may_compact():
                 from smp_memory.lifecycle.background_compaction import compact_later
@@ -246,7 +246,7 @@ class OpenSession:
 
     def _compacted_memory(self, key: str) -> Record | None:
         """The memory with this idempotency key in the cold segment, so that a repeated write still finds it."""
-        found = self.files.history(key=key, segment=COLD).histories.values()
+        found = self.storage.history(key=key, segment=COLD).histories.values()
         return next((history.record(self.id) for history in found), None)
 
     def _note_use_after_import(self, operations: list[Operation]) -> None:
@@ -261,9 +261,9 @@ class OpenSession:
         """Add a warning to the records of a write when the session is nearly full; each threshold is logged once."""
         from smp_memory.lifecycle.quota import near_quota
 
-        files, storage = self.files, self.config.section("storage")
-        percents = (storage["warning_percent"], storage["critical_percent"])
-        used, quota = files.size_bytes, self.config.quota_bytes
+        storage, settings = self.storage, self.config.section("storage")
+        percents = (settings["warning_percent"], settings["critical_percent"])
+        used, quota = storage.size_bytes, self.config.quota_bytes
         reached, text = near_quota(self.id, used, quota, percents)
         for operation in operations:
             if reached and operation.record is not None:
@@ -281,8 +281,8 @@ class OpenSession:
     def _audit(self, operations: list[Operation]) -> None:
         """Log deletions, restorations and redactions: ids and kinds, no content."""
         actions = dict.fromkeys(operation.forgets for operation in operations if operation.forgets)
-        if actions and self.files.files is not None:
-            self.files.files.write_deletion_record()
+        if actions and self.storage.files is not None:
+            self.storage.files.write_deletion_record()
         for action in actions:
             matching: list[Any] = [operation for operation in operations if operation.forgets == action]
             ids = [operation.id for operation in matching]

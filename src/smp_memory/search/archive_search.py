@@ -187,9 +187,9 @@ def _archived_histories(
     bytes_left = MAX_UNPACKED_BYTES
     for each in sorted(archived, key=lambda each: to_text(each.when or EPOCH), reverse=True):
         try:
-            files = store.session(each.session, ARCHIVED, max_bytes=bytes_left)
-            bytes_left -= sum(files.sizes().values())
-            cold, hot = files.history(segment=COLD), files.history()
+            storage = store.session(each.session, ARCHIVED, max_bytes=bytes_left)
+            bytes_left -= sum(storage.sizes().values())
+            cold, hot = storage.history(segment=COLD), storage.history()
             histories[each.session] = {**cold.histories, **hot.histories}
             problems[each.session] = [*hot.unreadable, *cold.unreadable]
         except (SMPError, OSError) as error:

@@ -138,8 +138,8 @@ def _as_viewer(scope: Scope, viewer: str) -> Scope:
 
 
 def _is_cold(scope: Scope, session: str, memory_id: str) -> bool:
-    files = scope.store.session(session)
-    return memory_id in files.history([memory_id], segment=COLD).histories
+    storage = scope.store.session(session)
+    return memory_id in storage.history([memory_id], segment=COLD).histories
 
 
 def _archived(scope: Scope, query: Query, ref: str, where: str) -> Explanation:

@@ -68,10 +68,10 @@ def summarize(scope: Scope) -> SessionSummary:
 
 def lookup_index(scope: Scope, session: str) -> dict[str, Any]:
     """The lookup index of one session, in the form of design 004 in its layout `log`, else of design 001."""
-    at, priority, files = to_text(scope.now()), _priority_of(scope), scope.store.session(session)
+    at, priority, storage = to_text(scope.now()), _priority_of(scope), scope.store.session(session)
     if scope.config.layout == "log":
-        return _entry_index(session, at, list(files.history().histories.values()), priority)
-    return _inverted_index(session, at, records(files), lambda record: sorted(spellings(text_of(record.given))))
+        return _entry_index(session, at, list(storage.history().histories.values()), priority)
+    return _inverted_index(session, at, records(storage), lambda record: sorted(spellings(text_of(record.given))))
 
 
 def _all_records(scope: Scope) -> Records:

@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from smp_memory.store.port import SessionStore
 
 
-def find(files: SessionStore, id: Any) -> Record | None:
+def find(storage: SessionStore, id: Any) -> Record | None:
     """The memory with this id, deleted ones too; None if there never was one."""
     name = id_of(id)
-    history = files.history([name]).histories.get(name)
-    return history.record(files.session) if history else None
+    history = storage.history([name]).histories.get(name)
+    return history.record(storage.session) if history else None
 
 
 def records(
-    files: SessionStore, type: str | None = None, *, last: int | None = None, include_deleted: bool = False
+    storage: SessionStore, type: str | None = None, *, last: int | None = None, include_deleted: bool = False
 ) -> Records:
     """All memories, or those of one type, oldest first; the last ones of a type without reading a large session."""
     kind = kind_of(type).name if type is not None else None
     if last is not None and not hasattr(last, "__index__"):
         raise InvalidRecord(f"last: must be a whole number, not {quoted(last)}.", field="last")
-    session_history = files.history() if include_deleted else files.history(kind=kind, last=last)
-    found = _selected(session_history, files.session, kind, include_deleted, last)
+    session_history = storage.history() if include_deleted else storage.history(kind=kind, last=last)
+    found = _selected(session_history, storage.session, kind, include_deleted, last)
     return Records(found, session_history.unreadable)
 
 
@@ -59,20 +59,20 @@ def _selected(
     return [record for record in records if record is not None]
 
 
-def history(files: SessionStore, id: Any) -> list[dict[str, Any]] | None:
+def history(storage: SessionStore, id: Any) -> list[dict[str, Any]] | None:
     """What happened to a memory, oldest first; None if there never was one."""
     name = id_of(id)
-    history = files.history([name]).histories.get(name)
+    history = storage.history([name]).histories.get(name)
     return history.steps() if history is not None else None
 
 
-def as_of(files: SessionStore, time: datetime | str) -> Snapshot:
+def as_of(storage: SessionStore, time: datetime | str) -> Snapshot:
     """The session as it was at a time, from the files alone."""
     until = parse(time, "time")
-    session_history = files.history()
-    records = [history.record(files.session, until) for history in session_history.histories.values()]
+    session_history = storage.history()
+    records = [history.record(storage.session, until) for history in session_history.histories.values()]
     found = [record for record in records if record is not None]
-    return Snapshot(files.session, until, found, session_history.unreadable)
+    return Snapshot(storage.session, until, found, session_history.unreadable)
 
 
 @maps_errors
@@ -107,15 +107,15 @@ class Snapshot:
         return f"Snapshot({self.session} at {to_text(self.time)}, {len(self)} memories)"
 
 
-def stats(files: SessionStore) -> Stats:
+def stats(storage: SessionStore) -> Stats:
     """Counts by type, bytes by file, how full it is, first and last write."""
-    session_history = files.history()
-    sizes = files.sizes()
-    quota = files.config.quota_bytes
+    session_history = storage.history()
+    sizes = storage.sizes()
+    quota = storage.config.quota_bytes
     total = sum(sizes.values())
     return Stats(
         {
-            "session": files.session,
+            "session": storage.session,
             **_figures(session_history),
             "bytes": total,
             "files": sizes,

@@ -186,12 +186,12 @@ def test_erasing_an_unknown_id_raises_memory_not_found(memory: Memory, session: 
 
 
 def test_erase_reaches_quarantine_and_damaged_lines(memory: Memory, session: SessionMemory) -> None:
-    reader = session._files.reader
+    reader = session._storage.reader
     quarantine = Path(reader.private, "quarantine")
     quarantine.mkdir(parents=True, exist_ok=True)
     (quarantine / "torn").write_bytes(b'{"id":"TURN-0002","content":"The zyxwombat account is quagg')
     (quarantine / "other").write_bytes(b"half of something else")
-    file = Path(session._files.reader.catch_up().histories["TURN-0002"].first.file)
+    file = Path(session._storage.reader.catch_up().histories["TURN-0002"].first.file)
     file.with_name(file.name + ".smp-new").write_bytes(b"The zyxwombat account is quaggaflute")
     Path(reader.private, "journal.json").write_bytes(b'{"appends":[["x",0,"The zyxwombat account is quaggaflute')
     receipt = session.erase("TURN-0002")
@@ -203,7 +203,7 @@ def test_erase_reaches_quarantine_and_damaged_lines(memory: Memory, session: Ses
 def test_erase_reaches_a_damaged_copy(memory: Memory, session: SessionMemory) -> None:
     if memory.layout not in ("jsonl", "log", "single"):
         return
-    file = Path(session._files.reader.catch_up().histories["TURN-0002"].first.file)
+    file = Path(session._storage.reader.catch_up().histories["TURN-0002"].first.file)
     with file.open("ab") as out:
         out.write(b'{"broken": The zyxwombat account is quaggaflute\n')
         out.write(b'{"broken": something else\n')
@@ -214,7 +214,7 @@ def test_erase_reaches_a_damaged_copy(memory: Memory, session: SessionMemory) ->
 
 
 def cold_path(session: SessionMemory) -> str:
-    reader = session._files.reader
+    reader = session._storage.reader
     return os.path.join(reader.folder, reader.layout.cold_file(session.id))
 
 
@@ -228,7 +228,7 @@ def put_into_cold(session: SessionMemory, *ids: str) -> None:
         wanted.files[os.path.basename(segment.path)] = segment.changed(lambda line: line, cold)
         return wanted
 
-    rewrite(session._files, "compacting", edit)
+    rewrite(session._storage, "compacting", edit)
 
 
 def test_erase_reaches_cold_segments(memory: Memory, session: SessionMemory) -> None:

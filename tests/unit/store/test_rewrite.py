@@ -50,7 +50,7 @@ def take_out(session: SessionMemory, *ids: str) -> Rewritten:
             wanted.remove(entry)
         return wanted
 
-    return rewrite(session._files, "taking out", edit)
+    return rewrite(session._storage, "taking out", edit)
 
 
 def everything(session: SessionMemory) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def test_entry_is_replaced(memory: Memory, session: SessionMemory) -> None:
                 wanted.replace(entry, new)
         return wanted
 
-    done = rewrite(session._files, "redacting", edit)
+    done = rewrite(session._storage, "redacting", edit)
     assert done.replaced == 6
     assert done.removed == 0
     after = everything(session)
@@ -130,25 +130,25 @@ def test_further_files_are_written_and_removed_in_the_same_plan(memory: Memory, 
 
         return made
 
-    path = os.path.join(session._files.reader.private, "beside.bin")
+    path = os.path.join(session._storage.reader.private, "beside.bin")
     before = everything(session)
-    rewrite(session._files, "adding", edit(b"\xff\x00"))
+    rewrite(session._storage, "adding", edit(b"\xff\x00"))
     assert Path(path).read_bytes() == b"\xff\x00"
-    rewrite(session._files, "taking away", edit(None))
+    rewrite(session._storage, "taking away", edit(None))
     assert not os.path.exists(path)
     assert everything(session) == before
 
 
 def test_empty_edit_writes_nothing(memory: Memory, session: SessionMemory) -> None:
-    assert rewrite(session._files, "nothing", lambda reader: None).names == []
-    assert rewrite(session._files, "nothing", lambda reader: SessionEdit()).names == []
+    assert rewrite(session._storage, "nothing", lambda reader: None).names == []
+    assert rewrite(session._storage, "nothing", lambda reader: SessionEdit()).names == []
     assert session.info.generation == 0
 
 
 def test_text_of_people_stays(memory: Memory, session: SessionMemory) -> None:
     if memory.config.layout != "markdown":
         return
-    path = Path(session._files.reader.folder, "decisions.yaml")
+    path = Path(session._storage.reader.folder, "decisions.yaml")
     text = path.read_text()
     place = text.index("\n  - id: DEC-0002")
     path.write_text(text[:place] + "\n  # a remark of mine\n" + text[place:])
@@ -164,7 +164,7 @@ def test_text_of_people_stays(memory: Memory, session: SessionMemory) -> None:
 def test_entry_typed_next_to_a_removed_one_stays(memory: Memory, session: SessionMemory) -> None:
     if memory.config.layout != "jsonl":
         return
-    path = Path(session._files.reader.folder, "decisions.jsonl")
+    path = Path(session._storage.reader.folder, "decisions.jsonl")
     lines = path.read_text().splitlines()
     lines.insert(2, '{"id":"DEC-0050","timestamp":"2026-01-01T00:00:00Z","decision":"mine"}')
     path.write_text("\n".join(lines))
@@ -175,7 +175,7 @@ def test_entry_typed_next_to_a_removed_one_stays(memory: Memory, session: Sessio
 
 
 def test_file_with_merge_markers_is_refused(memory: Memory, session: SessionMemory) -> None:
-    path = Path(next(iter(session._files.reader.states.values())).entries[0].file)
+    path = Path(next(iter(session._storage.reader.states.values())).entries[0].file)
     with path.open("a") as file:
         file.write("<<<<<<< HEAD\n=======\n>>>>>>> other\n")
     before = path.read_bytes()
@@ -188,7 +188,7 @@ def test_file_with_merge_markers_is_refused(memory: Memory, session: SessionMemo
 def test_only_the_copy_with_a_duplicate_id_is_removed(memory: Memory, session: SessionMemory) -> None:
     if memory.config.layout != "jsonl":
         return
-    path = Path(session._files.reader.folder, "decisions.jsonl")
+    path = Path(session._storage.reader.folder, "decisions.jsonl")
     with path.open("a") as file:
         file.write('{"id":"DEC-0001","timestamp":"2026-01-01T00:00:00Z","decision":"needle again"}\n')
     doubled = session.records("decision")[-1]
@@ -251,11 +251,11 @@ def test_adopted_state_equals_that_of_a_new_reader(memory: Memory, seed: int) ->
                     wanted.replace(first, new)
             return wanted
 
-        rewrite(session._files, "changing", edit)
-        store = session._files.store
+        rewrite(session._storage, "changing", edit)
+        store = session._storage.store
         fresh = SessionReader(store.disk, store.layout, store.root, "s")
         fresh.catch_up()
-        assert seen(session._files.reader) == seen(fresh)
+        assert seen(session._storage.reader) == seen(fresh)
         assert not set(gone) & set(everything(session))
         session.add_decision("in between")
     assert session.validate().ok

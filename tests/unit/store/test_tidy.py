@@ -84,13 +84,15 @@ def test_random_histories_are_equal_before_and_after_tidy(seed: int) -> None:
         before = everything(session)
         folded = session.tidy().ids
         assert everything(session, list(before["as_of"])) == before
-        session._files.reader.forget()
+        session._storage.reader.forget()
         assert everything(session, list(before["as_of"])) == before
         assert session.tidy().ids == []
         report = session.validate()
         assert report.problems == [], report.problems
         live = [
-            history for history in session._files.reader.session_history.histories.values() if history.deletion is None
+            history
+            for history in session._storage.reader.session_history.histories.values()
+            if history.deletion is None
         ]
         assert set(folded) <= {history.first.id for history in live}
         assert all(entry.place == history.first.place for history in live for entry in history.entries)
@@ -129,11 +131,11 @@ def session(memory: Memory) -> SessionMemory:
 
 
 def text_of(session: SessionMemory, name: str = "decisions.yaml") -> str:
-    return Path(session._files.reader.folder, name).read_text()
+    return Path(session._storage.reader.folder, name).read_text()
 
 
 def write(session: SessionMemory, text: str, name: str = "decisions.yaml") -> None:
-    Path(session._files.reader.folder, name).write_text(text)
+    Path(session._storage.reader.folder, name).write_text(text)
 
 
 def test_folded_file_shows_current_and_earlier_values(session: SessionMemory) -> None:
@@ -244,7 +246,7 @@ def test_purge_removes_a_folded_entry_that_was_deleted_later(session: SessionMem
     session.tidy()
     session.delete("DEC-0001", "wrong")
     deleted = session.find("DEC-0001").deletion.at
-    files = session._files
+    files = session._storage
     assert files.rewrite(RewritePlan("purging", drop={"DEC-0001": "2020-01-01T00:00:00Z"})).dropped == []
     assert files.rewrite(RewritePlan("purging", drop={"DEC-0001": deleted})).dropped == ["DEC-0001"]
     assert "needle" not in text_of(session)

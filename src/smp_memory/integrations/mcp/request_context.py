@@ -149,5 +149,5 @@ class Caller:
         opened = self.session(name or session, writes=writes)
         record = opened.find(memory_id)
         if record is None or not self.sees(record):
-            raise memory_not_found(opened.opened.files, memory_id)
+            raise memory_not_found(opened.opened.storage, memory_id)
         return record if include_deleted else opened.get(memory_id)

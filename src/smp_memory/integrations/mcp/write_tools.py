@@ -84,7 +84,7 @@ class AddWithOutcome(Add):
 def add_once(session: SessionMemory, agent: str | None, kind: Kind, fields: dict[str, Any]) -> tuple[Record, str]:
     """The stored memory, and whether it was added, updated or known. The rights are those of `AgentMemory`."""
     opened, viewer = session.opened, Viewer(agent)
-    rights = AgentRights(opened.files, agent, viewer)
+    rights = AgentRights(opened.storage, agent, viewer)
     drafted: Any = Writer(opened, opened.commit_one, agent).addition(kind, fields)
     operation = AddWithOutcome(drafted.draft)
     operation.removals, operation.warnings = drafted.removals, drafted.warnings

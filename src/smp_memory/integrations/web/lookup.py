@@ -82,13 +82,13 @@ def find(memory: Memory, session_id: str, id: str, author: str | None = None) ->
 
 
 def _in_session(session: SessionMemory, id: str) -> LocatedMemory:
-    files = session.opened.files
-    found = files.history([id])
+    storage = session.opened.storage
+    found = storage.history([id])
     history = found.histories.get(id)
     if history is not None:
         state = LIVE if history.deletion is None else DELETED
         return LocatedMemory(session.id, id, state, history, session, problems=_about(found.unreadable, id))
-    segment = files.history([id], segment=SEGMENT)
+    segment = storage.history([id], segment=SEGMENT)
     facts = next((each for each in segment.moved if each.id == id and not each.is_history), None)
     if facts is not None:
         cold, problems = segment.histories.get(id), _about(segment.unreadable, id)
@@ -109,9 +109,9 @@ def _in_archive(memory: Memory, session_id: str, id: str) -> LocatedMemory:
     archived = next((each for each in memory.archived_sessions() if each.session == session_id), None)
     place = archived.path if archived is not None else ""
     try:
-        files = memory.store.session(session_id, ARCHIVED, max_bytes=ARCHIVE_BYTES)
-        hot = files.history([id])
-        history = hot.histories.get(id) or files.history([id], segment=SEGMENT).histories.get(id)
+        storage = memory.store.session(session_id, ARCHIVED, max_bytes=ARCHIVE_BYTES)
+        hot = storage.history([id])
+        history = hot.histories.get(id) or storage.history([id], segment=SEGMENT).histories.get(id)
         problems = tuple(hot.unreadable)
     except (Corrupt, StorageError, SessionNotFound):
         return LocatedMemory(session_id, id, ARCHIVED, None, None, place, archived=archived)

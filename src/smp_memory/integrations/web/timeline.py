@@ -136,8 +136,8 @@ def _state(memory: Memory, query: TimelineQuery) -> object:
     heads = [] if query.session is None else memory.store.sessions(id=query.session)
     if query.session is None or not heads:
         return None
-    files = memory.store.session(query.session)
-    return sorted(files.sizes().items()), heads[0].written, query.include_deleted
+    storage = memory.store.session(query.session)
+    return sorted(storage.sizes().items()), heads[0].written, query.include_deleted
 
 
 def _counts(

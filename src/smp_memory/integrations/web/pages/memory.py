@@ -197,7 +197,7 @@ def _fading(request: PageRequest, found: LocatedMemory, record: Record) -> tuple
         record,
         request.memory.scope.policy(),
         request.now,
-        threshold=found.session.opened.files.config["compaction.faded_below"],
+        threshold=found.session.opened.storage.config["compaction.faded_below"],
         history=found.history if record.revision <= _DRAWN_REVISIONS else None,
         uses=uses,
     )

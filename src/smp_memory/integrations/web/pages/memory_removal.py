@@ -125,8 +125,8 @@ def _deadlines(memory: Memory) -> Callable[[Record], datetime | None]:
     by_session: dict[str, Callable[[Record], datetime | None]] = {}
 
     def of_session(name: str) -> Callable[[Record], datetime | None]:
-        files = memory.store.session(name)
-        config, announced = files.config, PurgeNotes(memory.store.state, files.session).announced()
+        storage = memory.store.session(name)
+        config, announced = storage.config, PurgeNotes(memory.store.state, storage.session).announced()
         kept = timedelta(days=float(config["lifecycle.purge_days"]))
         if not config["lifecycle.auto_purge"]:
             return lambda record: None

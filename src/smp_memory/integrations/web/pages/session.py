@@ -129,11 +129,11 @@ def _about(session: SessionMemory, shown: TimelinePage, request: PageRequest) ->
 
 def _size(request: PageRequest, session: SessionMemory, shown: TimelinePage) -> dict[str, Any]:
     """How full it is; and what takes the room, unless finding that out takes long and was not asked for."""
-    files = session.opened.files
+    storage = session.opened.storage
     size = {
-        "used": sum(files.sizes().values()),
-        "quota": files.config.quota_bytes,
-        "cold": sum(files.sizes(COLD).values()),
+        "used": sum(storage.sizes().values()),
+        "quota": storage.config.quota_bytes,
+        "cold": sum(storage.sizes(COLD).values()),
         "offer": "",
         "error": "",
         "shares": None,

@@ -201,8 +201,8 @@ def _rows(
 def _row(request: PageRequest, each: Listed, state: SessionState, figures: Figures) -> SessionRow:
     size, size_error = None, ""
     try:
-        files = request.memory.store.session(each.name)
-        size = sum(files.sizes().values()), files.config.quota_bytes
+        storage = request.memory.store.session(each.name)
+        size = sum(storage.sizes().values()), storage.config.quota_bytes
     except SMPError as error:
         size_error = error.message
     least = "at least " if figures.is_open_cut else ""
