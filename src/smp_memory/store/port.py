@@ -28,7 +28,10 @@ Guarantees of every backend
     threads    Threads may share a store and its sessions. A child made by `fork` may use them, too.
     values     What crosses the port is a plain value of `smp_memory.model`, or a callable. An `Entry`
                that a backend returns has `file` and `place` such that the pair is unique within the session and
-               `place[1] - place[0]` is the number of bytes that it takes; compaction plans with it.
+               `place[1] - place[0]` is the number of bytes that it takes; compaction plans with it. A database may take any
+               name and running numbers; they may differ after a rewrite.
+    callbacks  `note` and `audit` of `move`, and what a batch or a plan brings along, are called under the session's lock or inside the
+               transaction. If it is repeated, they are called again; `audit` may note what a failure then undoes, never the reverse.
     errors     Those of `smp_memory.errors`. A session that is not live is SessionNotFound or SessionArchived, a
                closed store StoreClosed. Errors of the operating system and of a database
                are mapped to StorageError and its kinds.
@@ -79,11 +82,12 @@ class BatchPort(Protocol):
     atomic: bool
     needs_histories: bool  # False: new memories only, which depend on no other
     is_maintenance: bool  # True: the batch does not count as activity of the session
-    read_version: int  # for the backend: which state of the session it had read before the lock; -1: none
-    error: SMPError | None
+    read_version: int  # set and read by the backend alone: which state it had read before the lock; -1: none
+    error: SMPError | None  # set by the backend if it was refused
 
     def resolve(self, allocator: IdAllocator) -> list[Entry]:
-        """Return the entries to write, with ids and numbers from the allocator. May be called again with another allocator.
+        """Return the entries to write, with ids and numbers from the allocator. May be called again with another allocator, for
+        instance after a transaction that must be repeated: nothing of an earlier call remains.
 
         The allocator has the session's history if `needs_histories`. Raises the error of the first operation that is refused.
         """
