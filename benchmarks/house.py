@@ -13,8 +13,8 @@ port calls      calls of functions of `store/` and `index/` by functions of `sea
 importers       modules that import a module: at the top, late or for annotations. A door that loads its modules by name is an importer.
 lines of code   lines with a token that is neither a comment nor part of a docstring.
 late imports    imports inside functions of modules of the same package (the root is none), those of DOORS excepted; pairs: each
-                module and what it imports, once.
-cycles          groups of modules that import each other at run time, late imports included.
+                module and what it imports, once. What a package loads by its door (`door(…)` in its `__init__`) is not counted.
+cycles          groups of modules that import each other at run time, late imports included; doors of packages are not followed.
 """
 
 from __future__ import annotations
@@ -124,10 +124,7 @@ def imports() -> tuple[Import, ...]:
 
 
 def _imports_of(name: str) -> Iterator[Import]:
-    is_door = modules()[name].name == "__init__.py"  # it names for annotations what it loads when it is used
     for node, when in _import_nodes(tree(name), TOP):
-        if is_door and when == ANNOTATION:
-            continue
         for target in _targets(node):
             yield Import(name, target, when, node.lineno)
 
@@ -171,7 +168,8 @@ def cycles(*kinds: str) -> list[list[str]]:
     """Groups of modules that import each other, the largest first; at run time, late imports included, unless kinds are given."""
     graph: dict[str, set[str]] = {name: set() for name in modules()}
     for each in imports():
-        if each.when in (kinds or (TOP, LATE)):
+        is_door = modules()[each.module].name == "__init__.py" and each.when == ANNOTATION
+        if each.when in (kinds or (TOP, LATE)) and not is_door:
             graph[each.module].add(each.target)
     return sorted((sorted(group) for group in _components(graph) if len(group) > 1), key=len, reverse=True)
 

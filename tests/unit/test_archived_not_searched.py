@@ -11,6 +11,8 @@ import pytest
 
 import smp_memory
 from smp_memory.files.layouts import NAMES
+from smp_memory.files.memory_system import MemoryStat, MemorySystem
+from smp_memory.memory import open_memory
 
 PLACES = [*NAMES, ":memory:"]
 
@@ -83,3 +85,25 @@ def test_mcp_says_how_many_archived_sessions_were_not_searched() -> None:
         for name, given in (("recall", {"query": "zebras"}), ("context", {"task": "zebras"})):
             assert TOOLS[name].call(caller, given).data["not_searched"] == 1
         assert "1 archived" in TOOLS["recall"].call(caller, {"query": "zebras"}).text
+
+
+class WatchedSystem(MemorySystem):
+    """Notes the paths that are looked at."""
+
+    seen: tuple[str, ...] = ()
+
+    def lstat(self, path: str, /) -> MemoryStat:
+        self.seen += (path,)
+        return super().lstat(path)
+
+
+def test_query_looks_at_no_archive_to_count_the_archived_sessions() -> None:
+    """Each archive was looked for in all places where it may be: eight times slower with 580 archived sessions."""
+    system = WatchedSystem()
+    with open_memory("/store", system=system) as memory:
+        filled(memory)
+        memory.query("zebras")
+        system.seen = ()
+        assert memory.query("zebras").archived_not_searched == 1
+        assert system.seen
+        assert [path for path in system.seen if path.endswith(".tar.gz")] == []

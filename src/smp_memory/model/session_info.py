@@ -126,21 +126,23 @@ class SessionHead:
     reason: str | None
     metadata: dict[str, Any]  # the summary or the deletion record
 
-    LAZY = ("version", "written", "bytes", "when", "reason", "metadata")
-    __slots__ = ("_read", "has_memories", "path", "redacted", "session", "state", *LAZY)
+    LAZY = ("path", "version", "written", "bytes", "when", "reason", "metadata")
+    __slots__ = ("_read", "has_memories", "redacted", "session", "state", *LAZY)
 
     def __init__(
         self,
         session: str,
         state: str,
-        path: str = "",
+        path: str | None = "",
         read: Callable[[SessionHead, str], object] | None = None,
         *,
         has_memories: bool = True,
         **known: Any,
     ) -> None:
         """`read` gives the value of a field of `LAZY`, or fills in several; `known` are those that need no reading."""
-        self.session, self.state, self.path, self.has_memories = session, state, path, has_memories
+        self.session, self.state, self.has_memories = session, state, has_memories
+        if path is not None:
+            self.path = path
         self.redacted, self._read = None, read
         for name, value in known.items():
             setattr(self, name, value)

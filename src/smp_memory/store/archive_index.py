@@ -109,13 +109,15 @@ class ArchiveIndex:
         )
 
     def archived_session(self, session: str) -> SessionHead:
-        return SessionHead(session, ARCHIVED, self.archive_path(session), self._read_archived)
+        return SessionHead(session, ARCHIVED, None, self._read_archived)  # every search counts the archived sessions
 
     def _summarised(self, session: str, path: str) -> SessionHead:
         return SessionHead(session, ARCHIVED, path, self._read_archived, has_memories=False, bytes=0, version=None)
 
     def _read_archived(self, head: SessionHead, name: str) -> Any:
-        """Read an archive's size or its summary. Another process may have restored it already; then its size is 0."""
+        """Find an archive, read its size or its summary. Another process may have restored it already; then its size is 0."""
+        if name == "path":
+            return self.archive_path(head.session)
         if name in ("version", "bytes"):
             found = self.disk.stat(head.path)
             head.version, head.bytes = (identity(found), found.st_size) if found else (None, 0)

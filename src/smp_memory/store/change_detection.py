@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from smp_memory.index.index import Index
     from smp_memory.index.rows import IndexedSession
     from smp_memory.store.file_store import FileStore
-    from smp_memory.store.record_reader import SessionFiles
+    from smp_memory.store.record_reader import PlacedFiles
 
     Stats = dict[str, tuple[int, ...]]  # by path: inode, size, modification and change time
 
@@ -52,7 +52,7 @@ _SEPARATOR = "\0"  # no file name contains it
 class StatCache:
     """Stat data by session: of its files, and of the folders in which new files may appear."""
 
-    def __init__(self, store: SessionFiles) -> None:
+    def __init__(self, store: PlacedFiles) -> None:
         self._store = store
         self._base = os.path.join(store.root, store.layout.sessions, "")
         self._seen: dict[str, tuple[str, bytes]] = {}  # paths below the base, joined, and their packed stat data

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
     from smp_memory.store.file_store import FileStore
 
-    class SessionFiles(Protocol):
+    class PlacedFiles(Protocol):
         """Where the files of sessions are."""
 
         @property
@@ -84,7 +84,7 @@ _MAX_FOLDERS = 1000  # cached folder paths
 class PlaceReader:
     """Reads histories at the positions of rows; needs no open store."""
 
-    def __init__(self, files: SessionFiles) -> None:
+    def __init__(self, files: PlacedFiles) -> None:
         self._files = files
         self._folders: dict[str, str] = {}
 
