@@ -46,8 +46,8 @@ BELIEFS = [
     belief("courier", "Parcels to the islands travel with the courier Brisk Gull."),
     belief("gull", "Brisk Gull is the smuggler whom the heroine meets in the harbour.", scope="novel"),
     belief("stranger", "Parcels to the islands travel with the courier Brisk Gull.", user_id="other-user"),
-    belief("press-old", "Labels are printed on the Heidelberg press.", superseded_by="press"),
-    belief("press", "Labels are printed on the Roland press instead of the Heidelberg press.", pinned=True),
+    belief("press-old", "Labels are printed on the Heidelberg press in the cellar.", superseded_by="press"),
+    belief("press", "Labels are printed on the Roland press.", pinned=True),
 ]
 ASKED = "What does the courier Brisk Gull carry to the islands?"
 
@@ -68,7 +68,9 @@ def test_answer_has_only_beliefs_of_own_scope_and_user(precision: Any, tmp_path:
 
 
 def test_superseded_belief_is_not_told_and_pinned_one_is_no_retrieval(precision: Any, tmp_path: Path) -> None:
-    (answer,) = precision.measure(write(tmp_path, case("On which Heidelberg press are labels printed?")), "told", "off")
+    (answer,) = precision.measure(
+        write(tmp_path, case("Are labels printed on the Heidelberg press in the cellar?")), "told", "off"
+    )
     assert (answer.pinned, answer.relevant, answer.failures) == (["press"], [], [])
 
 
