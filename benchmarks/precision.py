@@ -108,7 +108,7 @@ def told(memory: Any) -> Ask:
     def ask(session: str, prompt: str, limit: int) -> list[str]:
         folder = memory.session(session).info.project
         event = HookEvent(CLAUDE, "UserPromptSubmit", {"session_id": "precision", "cwd": folder, "prompt": prompt})
-        return recall_in_state(reader, event, session, HookSession({"session": session})).refs[:limit]
+        return recall_in_state(reader, event, session, HookSession({"session": session})).told[:limit]
 
     return ask
 

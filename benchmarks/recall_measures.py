@@ -62,7 +62,7 @@ class PromptHook:
         event = events.read(json.dumps(payload).encode(), "claude-code", {})
         assert event is not None
         recall = recall_for_event(self._reader, event, f"claude-code-recall-{self._count}")
-        return recall.refs, tokens(recall.text)
+        return recall.told, tokens(recall.text)
 
 
 @dataclass

@@ -106,8 +106,7 @@ class PromptAsker:
         event = events.read(json.dumps(payload).encode(), CLIENT, {})
         assert event is not None
         recall = recall_for_event(self._reader, event, f"{CLIENT}-{host_session}")
-        pointed = list(getattr(recall, "pointed", []))
-        told = [ref for ref in recall.refs if ref not in pointed]
+        told, pointed = recall.told, recall.pointed
         right = self._store.refs(prompt.keys) if prompt.kind in NEEDS else set()
         answer = Answer(
             self._name,

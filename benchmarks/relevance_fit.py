@@ -1,79 +1,82 @@
-"""Fit the coefficients of the relevance model (`smp_memory.search.relevance`) on the development projects, and check them.
+"""Fit the coefficients of the relevance (`smp_memory.search.relevance`) on the development stores, and check them.
 
-    python benchmarks/relevance_fit.py [--projects N] [--semantic off]
+    python benchmarks/relevance_fit.py
 
-The first hits of every prompt are labelled: 1 if the memory answers, 0 if not; stale and neutral memories are left out. Coefficients come from
-a logistic regression. One domain is left out at a time, its prompts are judged by the coefficients of the others, and the output
-gives false injection, miss and precision for several floors, and how many memories of each relevance answered. The held-out part
-is never read. The output has the constants for the module.
+`ANSWERS` is fitted on the first hits of every prompt: 1 if the memory answers, 0 if not. Hits of prompts that need no memory count in full, wrong
+hits of other prompts less: for an agent a memory about the same subject does no harm, an unrelated one does. `near` prompts and stale facts are
+left out. `ABOUT` is fitted on prompts: 1 if they need a memory of this project, 0 if they have nothing to do with it.
+
+One store is left out at a time, and its prompts are judged by the coefficients of the others: the output says for several floors how many
+prompts of each kind reach them. The held-out part is never read. The output has the constants for the module.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import sys
 import tempfile
 from dataclasses import dataclass
 
-import recall_measures as measures
-import recall_sets
-from recall_projects import DEVELOPMENT
+import recall_stores as stores
 
-import smp_memory
+from smp_memory.search.relevance import ABOUT, ANSWERS
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from recall_sets import Case, LabelledStore
-
-_HITS = 20
-_MOST_INJECTED = 8
-_PENALTY = 1.0  # of large coefficients
-_STEPS = 12
-_FLOORS = tuple(round(0.3 + 0.05 * step, 2) for step in range(14))
+_HITS = 30
+_PENALTY = 0.5  # of large coefficients
+_STEPS = 15
+_WRONG_OF_NEEDED = 0.3  # the weight of a wrong hit of a prompt that needs another memory
+_RIGHT = 2.0  # the weight of the hits that answer one prompt, together more than one
+_UNRELATED = ("general", "smalltalk")
+_SHARES = (0.02, 0.05)  # of unrelated prompts above a floor
 
 
 @dataclass
 class Sample:
-    """One hit of a prompt."""
+    """A hit of a prompt, or a prompt."""
 
-    case: int
-    ref: str
+    store: str
+    kind: str
     features: list[float]  # a 1 for the bias, then the model's features
-    label: int | None
+    label: int
+    weight: float = 1.0
+    estimate: float = 0.0
 
 
-@dataclass
-class Prompts:
-    """The prompts of one store with their samples."""
-
-    domain: str
-    cases: list[Case]
-    samples: list[Sample]
-
-
-def collect(store: LabelledStore, semantic: str) -> tuple[Prompts, list[str]]:
-    samples: list[Sample] = []
-    names: list[str] = []
+def collect(store: stores.LabelledStore) -> tuple[list[list[Sample]], list[Sample]]:
+    """The hits of each prompt, and the prompts."""
+    hits: list[list[Sample]] = []
+    prompts: list[Sample] = []
+    config = {"durability": "os", "hooks": {"record": False}}
     with tempfile.TemporaryDirectory(prefix="smp-relevance-") as folder:
-        config = {"durability": "os", "search.semantic": semantic}
-        with smp_memory.open(os.path.join(folder, "store"), config=config) as memory:
-            cases = store.write(memory)
-            for place, case in enumerate(cases):
-                for hit in memory.query(case.text, limit=_HITS, at=case.at, track_access=False):
-                    features = hit.explain.get("relevance", {})
-                    names = list(features) or names
-                    samples.append(
-                        Sample(place, hit.record.ref, [1.0, *features.values()], _label(case, hit.record.ref))
-                    )
-    return Prompts(store.name.split("-")[0], cases, samples), names
+        written = stores.write(store, os.path.join(folder, "store"), config)
+        with written.memory as memory:
+            stale = written.stale_refs()
+            for prompt in store.prompts:
+                right = written.refs(prompt.keys) - stale
+                found = memory.query(prompt.text, limit=_HITS, track_access=False)
+                rows = [(hit.record.ref, hit.explain.get("relevance")) for hit in found if not hit.superseded_by]
+                usable = [(ref, row) for ref, row in rows if row and (ref in right or ref not in stale)]
+                if usable:
+                    hits.append(_samples(store.name, prompt.kind, usable, right))
+                    about = [1.0, *(usable[0][1][name] for name in ABOUT if name != "bias")]
+                    prompts.append(Sample(store.name, prompt.kind, about, int(prompt.kind in stores.NEEDS)))
+    return hits, prompts
 
 
-def _label(case: Case, ref: str) -> int | None:
-    if ref in case.gold:
-        return 1
-    return None if ref in case.neutral or ref in case.stale else 0
+def _samples(store: str, kind: str, rows: list[tuple[str, dict[str, float]]], right: set[str]) -> list[Sample]:
+    answering = sum(ref in right for ref, _ in rows) or 1
+    wrong = 1.0 if kind in _UNRELATED else _WRONG_OF_NEEDED if kind in stores.NEEDS else 0.0
+    return [
+        Sample(
+            store,
+            kind,
+            [1.0, *(row[name] for name in ANSWERS if name != "bias")],
+            int(ref in right),
+            _RIGHT / math.sqrt(answering) if ref in right else wrong,
+        )
+        for ref, row in rows
+    ]
 
 
 # --- Logistic regression -------------------------------------------------------------------------------------------
@@ -81,24 +84,20 @@ def _label(case: Case, ref: str) -> int | None:
 
 def fit(samples: list[Sample]) -> list[float]:
     """Coefficients by Newton's method, with a penalty on their squares."""
-    rows = [(each.features, each.label) for each in samples if each.label is not None]
-    size = len(rows[0][0])
+    rows = [each for each in samples if each.weight]
+    size = len(rows[0].features)
     found = [0.0] * size
     for _ in range(_STEPS):
         gradient = [-_PENALTY * value if place else 0.0 for place, value in enumerate(found)]
-        curvature = [
-            [_PENALTY if row == column and row else 0.0 for column in range(size)] for row in range(size)
-        ]  # the bias is not penalised
-        for features, label in rows:
-            expected = probability(found, features)
-            spread = expected * (1 - expected)
-            for row, value in enumerate(features):
+        curvature = [[_PENALTY if row == column and row else 0.0 for column in range(size)] for row in range(size)]
+        for each in rows:
+            expected = probability(found, each.features)
+            spread = each.weight * expected * (1 - expected)
+            for row, value in enumerate(each.features):
                 if value:
-                    gradient[row] += value * (label - expected)
-                    weight = value * spread
-                    line = curvature[row]
-                    for column, other in enumerate(features):
-                        line[column] += weight * other
+                    gradient[row] += each.weight * value * (each.label - expected)
+                    for column, other in enumerate(each.features):
+                        curvature[row][column] += value * spread * other
         found = [value + step for value, step in zip(found, _solve(curvature, gradient), strict=True)]
     return found
 
@@ -125,71 +124,58 @@ def probability(coefficients: list[float], features: list[float]) -> float:
 # --- Checking ------------------------------------------------------------------------------------------------------
 
 
-def judged(stores: list[Prompts]) -> list[tuple[Prompts, list[float]]]:
-    """Each store with the probabilities of its samples, by coefficients fitted without its domain."""
-    found = []
-    for domain in dict.fromkeys(store.domain for store in stores):
-        others = [sample for store in stores if store.domain != domain for sample in store.samples]
-        coefficients = fit(others)
-        for store in stores:
-            if store.domain == domain:
-                found.append((store, [probability(coefficients, each.features) for each in store.samples]))
-    return found
+def estimate_left_out(samples: list[Sample]) -> None:
+    """Set the estimate of each sample, by coefficients fitted without its store."""
+    for name in dict.fromkeys(each.store for each in samples):
+        coefficients = fit([each for each in samples if each.store != name])
+        for each in samples:
+            if each.store == name:
+                each.estimate = probability(coefficients, each.features)
 
 
-def figures(found: list[tuple[Prompts, list[float]]], floor: float) -> dict[str, float | None]:
-    answers = []
-    for store, relevances in found:
-        injected: dict[int, list[tuple[float, str]]] = {}
-        for sample, relevance in zip(store.samples, relevances, strict=True):
-            if relevance >= floor and sample.ref not in store.cases[sample.case].stale:
-                injected.setdefault(sample.case, []).append((relevance, sample.ref))
-        for place, case in enumerate(store.cases):
-            refs = [ref for _, ref in sorted(injected.get(place, []), reverse=True)[:_MOST_INJECTED]]
-            answers.append(measures.Answer(case, refs, 0, []))
-    return measures.injection(answers, lambda answer: answer.injected)
+def report(title: str, best: list[tuple[str, float]]) -> None:
+    """For the floors that some unrelated prompts reach: how many prompts of each kind do, given kind and best estimate."""
+    unrelated = sorted((value for kind, value in best if kind in _UNRELATED), reverse=True)
+    for share in _SHARES:
+        floor = unrelated[int(share * len(unrelated))]
+        shares = []
+        for kind in stores.KINDS:
+            values = [value for each, value in best if each == kind]
+            if values:
+                shares.append(f"{kind} {sum(value > floor for value in values) / len(values):.2f}")
+        print(f"{title}: floor {floor:.2f} ({share:.0%} of unrelated prompts): {', '.join(shares)}")
 
 
-def calibration(found: list[tuple[Prompts, list[float]]]) -> list[tuple[float, int, float]]:
-    """For each tenth of relevance: how many memories, and the share of them that answered."""
-    tenths: dict[int, list[int]] = {}
-    for store, relevances in found:
-        for sample, relevance in zip(store.samples, relevances, strict=True):
-            if sample.label is not None:
-                tenths.setdefault(min(int(relevance * 10), 9), []).append(sample.label)
-    return [(tenth / 10, len(labels), sum(labels) / len(labels)) for tenth, labels in sorted(tenths.items())]
+def show(name: str, constants: dict[str, float], coefficients: list[float]) -> None:
+    rounded = {key: round(value, 2) for key, value in zip(constants, coefficients, strict=True)}
+    print(f"{name} = {rounded}")
 
 
-def main(words: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--projects", type=int, metavar="N", help="only the first N projects")
-    parser.add_argument("--semantic", default="off", choices=("auto", "off"), help="off: words alone")
-    given = parser.parse_args(words)
-    stores, names = [], []
+def main() -> int:
+    hits: list[list[Sample]] = []
+    prompts: list[Sample] = []
     with tempfile.TemporaryDirectory(prefix="smp-relevance-state-") as state:
         os.environ["SMP_STATE_DIR"] = state  # nothing is left in the user's state
-        for store in recall_sets.generated(DEVELOPMENT, given.projects):
-            prompts, found = collect(store, given.semantic)
-            names = found or names
-            stores.append(prompts)
-            print(f"  {store.name}", file=sys.stderr)
-    checked = judged(stores)
-    print("floor  false   miss  words  precision")
-    for floor in _FLOORS:
-        row = figures(checked, floor)
-        values = (row[name] or 0.0 for name in ("false injection", "miss", "miss, names or words shared", "precision"))
-        print(f"{floor:5.2f}" + "".join(f"{value:7.3f}" for value in values))
-    print("relevance from, memories, share that answers")
-    for start, count, answering in calibration(checked):
-        print(f"{start:5.1f}{count:8,}{answering:7.3f}")
-    bias, *others = fit([sample for store in stores for sample in store.samples])
-    print(f"BIAS = {bias:.3f}")
-    print("COEFFICIENTS = {")
-    for name, value in zip(names, others, strict=True):
-        print(f'    "{name}": {value:.3f},')
-    print("}")
+        for store in stores.read_part(stores.DEVELOPMENT):
+            found, asked = collect(store)
+            hits += found
+            prompts += asked
+    prompts = [each for each in prompts if each.kind in (*stores.NEEDS, *_UNRELATED)]
+    every = [each for group in hits for each in group]
+    estimate_left_out(every)
+    estimate_left_out(prompts)
+    answering = [(group[0].kind, max(_best(group))) for group in hits if _best(group)]
+    report("a hit that answers (of prompts that need none: any hit)", answering)
+    report("the prompt is about the project", [(each.kind, each.estimate) for each in prompts])
+    show("ANSWERS", ANSWERS, fit(every))
+    show("ABOUT", ABOUT, fit(prompts))
     return 0
 
 
+def _best(group: list[Sample]) -> list[float]:
+    needs = group[0].kind in stores.NEEDS
+    return [each.estimate for each in group if each.label or not needs] or [0.0]
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -7,7 +7,7 @@ import sys
 
 from smp_memory.cli.render import Screen
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SessionNotFound, UserError
-from smp_memory.model.session_info import names_of
+from smp_memory.model.session_info import full_session_name, names_of
 from smp_memory.scope import join_workers
 
 TYPE_CHECKING = False
@@ -148,7 +148,7 @@ class Invocation:
         """The session and the id of a memory: `session/ID`, or `ID` of the default session, else of the only session that has it."""
         name, slash, memory_id = reference.rpartition("/")
         if slash and name:
-            return self.session(name), memory_id
+            return self.session(full_session_name(name, self.memory.store.sessions())), memory_id
         if self.session_name is not None:
             return self.session(), reference
         return self.session(self._session_with(reference)), reference

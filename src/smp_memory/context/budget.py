@@ -16,6 +16,7 @@ between words where it can, and shows by an ellipsis on which side something was
 
 from __future__ import annotations
 
+from smp_memory.model.session_info import short_session_name
 from smp_memory.model.times import validity_text
 from smp_memory.model.types import KINDS, in_order
 from smp_memory.privacy import fence
@@ -42,12 +43,14 @@ _JOINERS = "\u200c\u200d"  # not printable, but parts of words and of emoji
 _REST = 1 / 6  # of the budget, for what did not fit into the share of its lane, if others left so much
 _SESSION_MARK = "### "
 _SAID = ("turn", "earlier")  # sections
+POINTER = "pointer"  # the section of memories that are only pointed at
+POINTER_TITLE = "May help; `smp show ID` reads it"
 
 
 def section_titles() -> dict[str, str]:
     """Titles of the sections, in the order of the text. Turns come last and oldest first: the conversation continues after them."""
     own = {kind.name: kind.context_title for kind in in_order("context_place") if section_of(kind.name) == kind.name}
-    return {"state": "Your own state", **own, "earlier": "Said earlier", "turn": "Last turns"}
+    return {"state": "Your own state", **own, "earlier": "Said earlier", "turn": "Last turns", POINTER: POINTER_TITLE}
 
 
 def section_of(type: str) -> str:
@@ -107,6 +110,11 @@ class ContextItem:
         return self.text != self._whole
 
     @property
+    def is_pointer(self) -> bool:
+        """Whether the memory is only pointed at."""
+        return self.section == POINTER
+
+    @property
     def line(self) -> str:
         """The line, with the session if it has to be named."""
         prefix = self.prefix if self.names_session else one_line(line_prefix(self.record, None))
@@ -147,6 +155,12 @@ def context_item(
     """A memory as an item of a context; `text` instead of the memory's own."""
     prefix = line_prefix(record, record.session)
     return ContextItem(record, section, score, why, prefix, text or line_text(record), words, names_session=False)
+
+
+def pointer_item(record: Record, score: float, words: QuestionWords | None = None) -> ContextItem:
+    """A memory that is only pointed at: its id, and the beginning of its text or the passage with these words."""
+    prefix = f"{short_session_name(record.session)}/{record.id}:"
+    return ContextItem(record, POINTER, score, "may help", prefix, line_text(record), words)
 
 
 def one_line(text: str) -> str:
@@ -313,7 +327,8 @@ def fit_lanes(
     given = list(lanes)
     for rank in sorted({lane.rank for lane in given}):
         selection.add([lane for lane in given if lane.rank == rank])
-    left_out = [item for item in selection.left_out if item.section != "turn" or not selection.chosen]
+    others = [item for item in selection.left_out if not item.is_pointer]
+    left_out = [item for item in others if item.section != "turn" or not selection.chosen]
     selection.add([Lane(left_out, most=_REST if selection.chosen else 1.0)])  # better more of one kind than nothing
     chosen = selection.chosen
     while chosen:

@@ -138,7 +138,7 @@ def context(
     turns        the number of last turns, at most.
     exclude      refs of memories to leave out, which the agent has already.
     visible_sessions  instead of those that session, user and project say.
-    min_relevance  the floor for matches, instead of the setting `recall.min_relevance`.
+    min_relevance  the floor for matches, instead of the setting `recall.min_pointer`.
     trace        gets what was considered and left out.
     """
     given = (("agent", agent), ("task", task), ("topic", topic), ("project", project), ("user", user))
@@ -161,7 +161,7 @@ def context(
         max_tokens,
         checked_tags,
         exclude,
-        scope.config["recall.min_relevance"] if min_relevance is None else min_relevance,
+        scope.config["recall.min_pointer"] if min_relevance is None else min_relevance,
         trace,
     )
     if checked["project"] and not visible.has_project():

@@ -6,7 +6,6 @@
     state       the agent's own state, here or in the last session where it had one
     wishes      preferences, and standing instructions that the user only said (`smp_memory.model.standing_instructions`)
     critical    with a task: open critical findings
-    recent      with a task: what was written down last in the session, and what holds in all sessions
     <type>      without one: the newest of each type that is written down, findings by severity
 
 Guarantees: all come from one state of the index; their sessions are visible (`smp_memory.context.visible_sessions`). The same store,
@@ -109,7 +108,6 @@ class CandidateSearch:
             "matches": matches,
             "written": self._written(matches),
             "critical": self._critical(),
-            "recent": self._recent(),
         }
 
     # -- queries to the index
@@ -352,16 +350,6 @@ class CandidateSearch:
             ContextCandidate(row, row.type, _BELOW_MATCHES / (1 + rank), _open_why(row, "of the store"))
             for rank, row in enumerate(sorted(found, key=_newest_first))
         ]
-
-    def _recent(self) -> list[ContextCandidate]:
-        """What was written down last in the session, and in `global`."""
-        types = _curated_without_key()
-        rows = self._newest_of_types(types, _NEWEST, self.default_session) if self.default_session else []
-        found = _by_rank(self._unsettled(rows, "recent"), _BELOW_MATCHES, "new in this session")
-        if self.default_session != GLOBAL:
-            rows = self._unsettled(self._newest_of_types(types, _NEWEST, GLOBAL), "recent")
-            found += _by_rank(rows, _BELOW_MATCHES / 2, "holds in all sessions")
-        return found
 
     def _unsettled(self, rows: Iterable[Candidate], lane: str) -> list[Candidate]:
         """Those of these rows that are not settled."""

@@ -1,8 +1,8 @@
 """The lanes of a context: candidates as items, with the share of the budget that each kind of them has.
 
 With a task, what matches it has all that the others leave, and each of these has a small share that it cannot exceed: the agent's state,
-wishes, open critical findings, the last turns, what is new in the session. A small budget goes to the matches first. Matches below the
-floor of relevance (`ContextRequest.min_relevance`) come after all others.
+wishes, open critical findings, the last turns. A small budget goes to the matches first. Matches below the
+floor of relevance (`ContextRequest.min_relevance`) are left out, so a context ends where relevance ends.
 Without a task (a digest) all kinds have the same weight, and what one does not use is left to the others.
 
 Guarantees: memories are read as they are drawn, as the files hold them, and only those that the agent may see. Superseded memories and
@@ -14,7 +14,17 @@ from __future__ import annotations
 from itertools import chain
 
 from smp_memory.context.budget import Lane, QuestionWords, context_item, line_text
-from smp_memory.context.trace import ALREADY_TOLD, NOT_FOR_AGENT, REPEATED_KEY, WEAK, describe_replaced
+from smp_memory.context.trace import (
+    ALREADY_TOLD,
+    BELOW_FLOOR,
+    CUT,
+    MATCHES,
+    NOT_FOR_AGENT,
+    OTHER_LABELS,
+    REPEATED_KEY,
+    below_floor,
+    describe_replaced,
+)
 from smp_memory.model.candidates import NEWER, CandidateRequest
 from smp_memory.model.statuses import is_settled, last_successors, status_of
 from smp_memory.model.times import is_valid
@@ -43,10 +53,10 @@ SHARES = {
     "critical": 1 / 8,
     "written": 1 / 8,
     "turns": 1 / 12,
-    "recent": 1 / 12,
 }  # beside the matches
 _SMALL_BUDGET = 200  # tokens
-_MOST_JUDGED, _TOKENS_PER_JUDGED = 8, 40  # of the first matches so many are compared with the floor
+_MOST_JUDGED, _TOKENS_PER_JUDGED = 30, 40  # of the first matches so many are compared with the floor
+_SHARE_OF_BEST, _LEAST_RELEVANCE = 0.5, 0.1  # where even the best match is weak, the floor is lower, down to the second
 _BEST = 3  # so many of the first matches are in no other lane
 _HARD_CUT = 160  # characters of a turn that is there for continuity
 _TOKENS_PER_LINE = (
@@ -90,11 +100,11 @@ class ContextLanes:
         matches = [each.ref for each in candidates.get("matches", ())]
         best = set(matches[:_BEST])  # they come as matches, with more room
         self._matching = {*matches, *(each.ref for each in candidates.get("written", ()))}
-        if "matches" in candidates:
-            strong, weak = self._by_floor(candidates["matches"])
-            candidates = {**candidates, "matches": strong, WEAK: weak}
+        for name in MATCHES:
+            if name in candidates:
+                candidates = {**candidates, name: self._relevant(name, candidates[name])}
         items = {
-            name: self._items(name, [each for each in found if name in ("matches", WEAK) or each.ref not in best])
+            name: self._items(name, [each for each in found if name == "matches" or each.ref not in best])
             for name, found in candidates.items()
         }
         shared = {name: self._from_shared_files(name) for name in dict.fromkeys(each.type for each in self._shared)}
@@ -120,7 +130,7 @@ class ContextLanes:
 
     def _task_lanes(self, items: dict[str, Iterator[ContextItem]], shared: dict[str, Iterator[ContextItem]]) -> list[Lane]:  # fmt: skip
         is_small = self._request.max_tokens < _SMALL_BUDGET
-        items["recent"] = chain(items["recent"], *shared.values())
+        items["written"] = chain(items["written"], *shared.values())
         others = [
             Lane(
                 items[name],
@@ -132,24 +142,28 @@ class ContextLanes:
         ]
         if self._request.trace is not None and not is_small:
             self._request.trace.shares = dict(SHARES)
-        return [*others, Lane(items["matches"], rank=1), Lane(items[WEAK], rank=3)]
+        return [*others, Lane(items["matches"], rank=1)]
 
-    def _by_floor(self, candidates: list[ContextCandidate]) -> tuple[list[ContextCandidate], list[ContextCandidate]]:
-        """The matches that are relevant enough, and the others, both in the order of the search.
+    def _relevant(self, lane: str, candidates: list[ContextCandidate]) -> list[ContextCandidate]:
+        """The matches that are relevant enough, in the order of the search.
 
-        Only the first are judged, which takes reading them; a hit behind them is hardly ever relevant.
+        Only the first are judged, which takes reading them; a hit behind them is hardly ever relevant. What has the topic or the tags
+        that were asked for has no relevance, and stays.
         """
         first = candidates[: min(_MOST_JUDGED, self._request.max_tokens // _TOKENS_PER_JUDGED)]
-        records = self._read([each.candidate for each in first])
-        strong = [
-            each
-            for each, record in zip(first, records, strict=True)
-            if record is not None
-            and each.relevance is not None
-            and self._relevance(each, record) >= self._request.min_relevance
-        ]
-        known = {each.ref for each in strong}
-        return strong, [each for each in candidates if each.ref not in known]
+        records = zip(first, self._read([each.candidate for each in first]), strict=True)
+        judged = {each.ref: self._relevance(each, record) for each, record in records if record is not None}
+        best = max(judged.values(), default=0.0)
+        floor = min(self._request.min_relevance, max(best * _SHARE_OF_BEST, _LEAST_RELEVANCE))
+        found, trace = [], self._request.trace
+        for each in candidates:
+            if each.relevance is None or judged.get(each.ref, -1.0) >= floor:
+                found.append(each)
+            elif trace is not None and each.ref in judged:
+                trace.drop(lane, each, BELOW_FLOOR, below_floor(judged[each.ref], floor))
+            elif trace is not None:
+                trace.drop(lane, each, CUT, f"not among the first {len(first)} matches, which alone are judged")
+        return found
 
     def _relevance(self, candidate: ContextCandidate, record: Record) -> float:
         relevance = candidate.relevance(record) if candidate.relevance is not None else 0.0
@@ -187,6 +201,8 @@ class ContextLanes:
         if record.ref in self._outdated:
             return OUTDATED
         reason = self._reason_to_exclude(record)
+        if known is not None and self._search.is_for_task and record.given.get("topic"):
+            return OTHER_LABELS  # it is about a subject; if the task is, too, the preference matches
         if not reason and KINDS[record.type].is_named_by_key:
             holds = _is_new(record, known) if known is not None else self._holds(record)
             return "" if holds else REPEATED_KEY
@@ -202,6 +218,8 @@ class ContextLanes:
             self._holds(record)
             other = (self._first_of_key or {}).get(_key(record), "")
             return f"{other or 'another preference'} holds for the key {_key(record)}"
+        if reason == OTHER_LABELS:
+            return f"it is about {record.given.get('topic')}"
         if reason == NOT_FOR_AGENT:
             return f"applies to {record.applies_to if isinstance(record.applies_to, str) else ', '.join(map(str, record.applies_to))}"
         return "it is in the conversation already"
@@ -250,7 +268,8 @@ class ContextLanes:
             scored.append((fit - 0.001 * rank, record))
         for score, record in sorted(scored, key=lambda each: -each[0]):
             if (
-                is_valid(record.given, self._search.at)
+                (score > 0 or KINDS[type].is_named_by_key)
+                and is_valid(record.given, self._search.at)
                 and not self._reason_to_exclude(record)
                 and (not KINDS[type].is_named_by_key or self._holds(record))
             ):

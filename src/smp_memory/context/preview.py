@@ -33,10 +33,8 @@ from smp_memory.context.trace import (
     OTHER_USER,
     REPEATED_TEXT,
     SHARE_USED,
-    WEAK,
     ContextTrace,
     TracedMemory,
-    relevance_text,
 )
 from smp_memory.context.visible_sessions import VisibleSessions
 from smp_memory.errors import InvalidQuery, SMPError
@@ -84,7 +82,7 @@ def preview_context(
 ) -> Preview:
     """What `context` with these arguments gives, and what it leaves out.
 
-    min_relevance  the floor for matches; default: the setting `recall.min_relevance`.
+    min_relevance  the floor for matches; default: the setting `recall.min_pointer`.
     limit          how many matches are looked at, and how many memories are listed as left out.
     """
     check_floor(min_relevance)
@@ -217,7 +215,7 @@ def _included(traced: TracedMemory) -> PreviewItem:
     return item
 
 
-_WHY = {"matches": "matches the task", "written": "matches the task, and was written down", WEAK: "matches the task, below the floor", "state": "its own state"}  # fmt: skip
+_WHY = {"matches": "matches the task", "written": "matches the task, and was written down", "state": "its own state", "pointers": "may help; only pointed at"}  # fmt: skip
 
 
 def _left_out(traced: TracedMemory, trace: ContextTrace, preview: Preview, chosen: list[ContextItem]) -> PreviewItem:
@@ -228,15 +226,9 @@ def _left_out(traced: TracedMemory, trace: ContextTrace, preview: Preview, chose
     repeats = traced.item.repeats or _same_text(traced.item, chosen) if traced.item is not None else ""
     if repeats:
         item.reason, item.detail = REPEATED_TEXT, f"{repeats} says the same"
-    elif traced.lane == WEAK and item.relevance is not None and item.relevance < trace.floor:
-        item.reason, item.detail = BELOW_FLOOR, below_floor(item.relevance, trace.floor)
     else:
         item.reason, item.detail = _no_room(traced, trace.shares.get(traced.lane), preview)
     return item
-
-
-def below_floor(relevance: float, floor: float) -> str:
-    return f"relevance {relevance_text(relevance, floor)}, the floor is {floor:g}"
 
 
 def _same_text(item: ContextItem, chosen: list[ContextItem]) -> str:

@@ -44,8 +44,7 @@ REASONS = (
     REPEATED_TEXT, NOT_FOR_AGENT, OTHER_LABELS, CUT,
 )  # fmt: skip
 
-WEAK = "weak"  # the lane of matches below the floor
-MATCHES = ("matches", "written", WEAK)  # lanes of memories that match the task
+MATCHES = ("matches", "written")  # lanes of memories that match the task
 
 
 class ContextCandidate:
@@ -160,6 +159,7 @@ class ContextTrace:
 
     def offer_hit(self, hit: Hit, item: ContextItem) -> None:
         traced = _of_hit(hit, item.section, item.why)
+        traced.lane = "pointers" if item.is_pointer else traced.lane
         traced.item = item
         self.offered.append(traced)
 
@@ -180,6 +180,10 @@ def _of_hit(hit: Hit, section: str, why: str) -> TracedMemory:
     traced = TracedMemory("matches", section, hit.score, why, hit.record)
     traced.relevance, traced.explain = hit.relevance, hit.explain
     return traced
+
+
+def below_floor(relevance: float, floor: float) -> str:
+    return f"relevance {relevance_text(relevance, floor)}, the floor is {floor:g}"
 
 
 def relevance_text(relevance: float, floor: float) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import namedtuple
 
 from smp_memory.model.record import html_table
+from smp_memory.model.statuses import is_settled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -414,8 +415,9 @@ class Hits(list[Hit]):
 
     @property
     def confident(self) -> list[Hit]:
-        """The hits that are relevant enough for hooks and contexts to hand them on unasked (`recall.min_relevance`)."""
-        return [hit for hit in self if hit.relevance >= self.min_relevance]
+        """The hits that a hook would tell: relevant enough (`recall.min_relevance`), and neither superseded, outdated nor settled."""
+        current = [hit for hit in self if not (hit.superseded_by or hit.outdated_by or is_settled(hit.record))]
+        return [hit for hit in current if hit.relevance >= self.min_relevance]
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """One flat dictionary for each hit, as a DataFrame takes them: the fields of the record, score, relevance and priority."""

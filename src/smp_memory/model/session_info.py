@@ -171,3 +171,24 @@ class SessionHead:
 def names_of(heads: Iterable[SessionHead]) -> list[str]:
     """The ids of these sessions."""
     return [head.session for head in heads]
+
+
+_DIGEST = 8  # characters of the digest at the end of the names that hooks give sessions
+
+
+def short_session_name(session: str) -> str:
+    """The digest at the end of a session's name if hooks gave it: `5f0c1a7e` of `claude-code-2026-01-31-5f0c1a7e`; else the name."""
+    digest = session.rpartition("-")[2]
+    return digest if len(digest) == _DIGEST < len(session) and _HEX.issuperset(digest) else session
+
+
+def full_session_name(name: str, heads: Iterable[SessionHead]) -> str:
+    """The name of the session that is meant: this one, or the only one with this short name; the given name if there is none."""
+    names = names_of(heads)
+    if name in names or len(name) != _DIGEST:
+        return name
+    found = [each for each in names if short_session_name(each) == name]
+    return found[0] if len(found) == 1 else name
+
+
+_HEX = frozenset("0123456789abcdef")

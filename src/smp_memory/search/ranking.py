@@ -8,7 +8,6 @@ The score itself is in `smp_memory.search.scoring`, decay in `smp_memory.model.d
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from functools import lru_cache, partial
 from math import prod
@@ -30,7 +29,7 @@ from smp_memory.search.query import (
     SEVERITY,
     UNIMPORTANT_FIRST,
 )
-from smp_memory.search.relevance import RIVAL_SHARE, RelevanceModel
+from smp_memory.search.relevance import RelevanceModel, near_score
 from smp_memory.search.time_ranges import find_ranges
 from smp_memory.text.memory_text import as_list, label_key, text_of
 from smp_memory.text.tokenizer import inverse_frequency, joined_terms, parse, spellings, terms
@@ -103,9 +102,11 @@ class Ranking:
         self._frequencies: dict[str, int] = {}  # of the query's words
         self._ranges: list[tuple[int | None, int | None]] = []  # the times that the query names
         self._documents = 0
+        self._has_meanings = False
         self._model: RelevanceModel | None = None  # made when a relevance is asked for
         self._idle_factors: dict[int, float] = {}  # by the last write of a session
-        self._matches: list[float] = []  # the text scores of the candidates, ascending
+        self._scores: scoring.CandidateScores | None = None
+        self._best_near: float | None = None  # of all candidates, computed when a relevance is asked for
 
     def rank_by_time(self, candidates: Iterable[Candidate]) -> Iterator[Ranked]:
         """Rank candidates of a query without text: the score is the priority."""
@@ -124,8 +125,8 @@ class Ranking:
         front = found.matches[: scoring.CANDIDATES] if by_default else found.matches
         candidates = [*front, *found.others]
         signals = self._signals(candidates, found)
-        self._matches = sorted([each.match for each in candidates])
-        scores = scoring.CandidateScores(candidates, signals)
+        scores = self._scores = scoring.CandidateScores(candidates, signals)
+        self._best_near = None
         ranked: list[Ranked] = []
         size = enough + spare if by_default else len(scores)
         for start in range(0, len(scores), max(size, 1)):
@@ -205,6 +206,7 @@ class Ranking:
     def _signals(self, candidates: Sequence[Candidate], found: Candidates) -> scoring.QuerySignals:
         query = self._query
         self._frequencies, self._documents = found.frequencies, found.documents
+        self._has_meanings = found.has_meanings
         named = _named_authors(candidates, found.frequencies)
         self._ranges = [(each.start, each.end) for each in find_ranges(query.text, query.now)]
         about_assistant, about_time = scoring.addresses_assistant(query.text), scoring.asks_for_time(query.text)
@@ -231,36 +233,33 @@ class Ranking:
     # -- what a hit tells
 
     def relevance(self, ranked: Ranked, record: Record) -> float:
-        """The probability that a memory, or the one that it superseded, answers the query; the score if the query has no words."""
+        """How probable it is that a memory, or the one that it superseded, answers the query; the score if the query has no words."""
         model = self._relevance_model()
         if model is None:
             return ranked.score
-        own = model.of(record, ranked.candidate.created, self._rivals(ranked))
+        own = model.of(record, ranked.candidate, self._nearness(ranked))
         old, old_record = ranked.predecessor or (None, None)
         return own if old is None or old_record is None else max(own, self.relevance(old, old_record))
 
     def _relevance_model(self) -> RelevanceModel | None:
         if self._model is None and self._frequencies:
-            past = [each for each in self._ranges if each[1] is not None and each[1] <= self._query.now]  # not `today`
-            self._model = RelevanceModel(self._query.text, self._frequencies, self._documents, past)
+            self._model = RelevanceModel(self._query.text, self._frequencies, self._documents, self._has_meanings)
         return self._model
 
-    def _rivals(self, ranked: Ranked) -> int:
-        """The number of other candidates that match the text almost as well."""
-        return max(len(self._matches) - bisect_left(self._matches, RIVAL_SHARE * ranked.match) - 1, 0)
-
-    def remove_rival(self, ranked: Ranked) -> None:
-        """Do not count a superseded memory as a rival: its successor answers in its place."""
-        place = bisect_left(self._matches, ranked.match)
-        if place < len(self._matches) and self._matches[place] == ranked.match:
-            del self._matches[place]
+    def _nearness(self, ranked: Ranked) -> float:
+        """The score of a candidate relative to the best one, 0 to 1."""
+        if self._best_near is None:
+            found = self._scores or ()
+            self._best_near = max((near_score(each.relevance, each.candidate) for each in found), default=0.0)
+        own = near_score(ranked.score, ranked.candidate)
+        return min(own / self._best_near, 1.0) if self._best_near else 0.0
 
     def explain(self, ranked: Ranked, record: Record) -> dict[str, Any]:
         """The parts of a hit's score, the features of its relevance, and the parts of its priority."""
         parts: dict[str, Any] = {name: round(value, 4) for name, value in ranked.explain().items()}
         model = self._relevance_model()
         if model is not None:
-            features = model.features(record, ranked.candidate.created, self._rivals(ranked))
+            features = model.features(record, ranked.candidate, self._nearness(ranked))
             parts["relevance"] = {name: round(value, 3) for name, value in features.items()}
         parts["priority"] = self._policy.explain(ranked.inputs, self._query.now)
         return parts

@@ -1,122 +1,137 @@
-"""Relevance: the probability that a memory answers a query. Pure.
+"""Relevance: how probable it is that a memory answers a query, or is needed for it. Pure.
 
-The score of a hit orders the candidates of one query; it says little across queries and stores. The relevance does: of memories with
-a relevance from 0.5 to 0.6, 61 % answered in the projects of `benchmarks/recall_projects.py`. It is a logistic model over a few features:
+The score of a hit orders the candidates of one query; it says little across queries and stores. The relevance does: hooks, contexts, MCP and the
+inspector compare it with two floors. It is the larger of two estimates, each logistic over a few features.
 
-    surplus    the summed weight of the query's terms in the memory's best passage, less the logarithm of the number of memories:
-               among many memories, some share terms with any query by chance
-    missing    the weight of the heaviest term that the passage lacks
-    named      the passage has a name of the query
-    name       the weight of the names in the query that it lacks
-    rivals     how many other candidates match almost as well
-    in_time    the query names the time when the memory was written
-    only_asks  the memory is a turn that only asks
-    request    the query is no question; a preference or a standing instruction is worth more then
+`answers`: this memory says what the query asks for.
 
-The weight of a term is its surprise in the store, mixed with how common it is in ordinary text (`common_share`): in a store
-of sixty memories `time` and `page` are as rare as `idempotency`. Words that frame a question (`how many`, `wrong`, `thanks`) weigh
-little, and so do numbers of one or two digits. Topic and tags count half. A term that no memory has matches a word of the memory that differs by one typing error.
+    words      the summed weight of the query's terms in the memory's best passage, less the logarithm of the number of memories: among many
+               memories, some share terms with any query by chance
+    meaning    similarity of the embeddings, 0 to 1; without embeddings, half the share of the query's weight that the passage has
+    lasting    it was written down, not only said
+    only_asks  it is a turn that only asks
+    short      it is a turn of a few words
+    asked      the query asks for memory: "what did we decide …", "remind me …"
+    general    the query asks for general knowledge: "how do I …", "explain …"
 
-The coefficients are fitted by `benchmarks/relevance_fit.py` on its development projects; docs/adr/0025-relevance-of-recall.md.
+`about`: the query is about this project, and the memory is the nearest that there is. It counts half: such a memory may help, but need not
+answer. Its first part has the same value for all memories of a query.
+
+    known      the weight of the query's words that some memory has
+    project    how much more often the memories have them than ordinary text
+    us         it speaks of us ("we", "our"), or asks for memory
+    refers     it refers to something known ("the", "this")
+    general    as above
+    nearness   the score of the memory relative to the best one; what was written down counts twice, questions and short turns nothing
+
+The weight of a term is its surprise in the store, mixed with how common it is in ordinary text (`common_share`): in a store of sixty memories
+`time` and `page` are as rare as `idempotency`. Words that frame a question weigh little. Topic and tags count half. A term that no memory has
+matches a word of the memory that differs by one typing error.
+
+The coefficients are fitted by `benchmarks/relevance_fit.py` on its development stores; docs/adr/0025-recall.md.
 """
 
 from __future__ import annotations
 
-from math import exp, log, log1p
+from math import exp, log, sqrt
 
-from smp_memory.model.standing_instructions import instructions_in
+from smp_memory.model.candidates import ASKS, ROLE, STATED_SHIFT, WORDS_SHIFT
 from smp_memory.model.types import KINDS
 from smp_memory.text.memory_text import text_of
-from smp_memory.text.names import common_share, names_in
+from smp_memory.text.names import common_share
+from smp_memory.text.prompt_cues import cues_in, is_frame
 from smp_memory.text.spelling import MORE_THAN_ONE, distance, is_correctable
 from smp_memory.text.tokenizer import terms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from typing import Any
 
+    from smp_memory.model.candidates import Candidate
     from smp_memory.model.record import Record
 
-BIAS = 0.628
-COEFFICIENTS = {
-    "surplus": 0.437,
-    "missing": -0.330,
-    "named": 0.941,
-    "name": -0.202,
-    "rivals": -1.425,
-    "in_time": 2.737,
-    "only_asks": -8.0,  # these two by hand: in the labels a turn that asks the same, and a wish that does not apply,
-    "request": 0.077,
-    "wish": 2.5,  # are neither right nor wrong, so the fit gives -3.2 and 3.9
+ANSWERS = {
+    "bias": -4.2,
+    "words": 0.6,
+    "meaning": 6.6,
+    "lasting": 1.2,
+    "only_asks": -3.3,
+    "short": -6.0,
+    "asked": 2.4,
+    "general": -5.8,
 }
-RIVAL_SHARE = 0.85  # a candidate whose text score is at least this share of another's is its rival
+ABOUT = {"bias": -2.9, "known": 0.17, "project": 0.19, "us": 2.3, "refers": 0.67, "general": -2.2}
+ABOUT_SHARE = 0.5  # what `about` counts
+_LASTING_FACTOR = 2.0  # of the score of what was written down, for `nearness`
+_MEANING_OF_SHARE = 0.5  # all words of a query in a memory are as good as this similarity
+_SHORT_WORDS = 6  # a turn of fewer words is short
+_MOST_KNOWN, _MOST_PROJECT = 25.0, 8.0
 _MOST_UNKNOWN = 8  # unknown words that are compared with those of a memory
-_MOST_RIVALS = 10  # more make no difference
 _PASSAGE_TERMS = 40
-_MOST_EXPONENT = 700.0  # hundreds of missing names go beyond what a float can hold
+_MOST_EXPONENT = 700.0
 _BACKGROUND = 1000  # ordinary passages that the store's memories are mixed with
+_PRIOR = 30  # memories by which a word's share in the store is smoothed
+_RAREST_SHARE = 0.0006  # of a word that ordinary text does not have
 _LEAST_WEIGHT = 0.05
 _FRAME_FACTOR, _LABEL_FACTOR, _TYPO_FACTOR = 0.3, 0.5, 0.7
-_MANY, _FEW = 500, 2  # memories
-_SHORT_NUMBER = 2  # digits
 _LONGEST = 50_000  # characters of a memory that are compared
 _NOT_BODY = frozenset(["author", "status", "severity", "topic", "tags", "valid_from", "valid_until"])
-_FRAME = frozenset(  # as terms
-    """mani much often long kind type sort wrong odd happen mean differ way reason may must might should would use take rememb
-    exact actual current alreadi usual general today now someon somebodi anyon anybodi everyth anyth noth problem known know question answer
-    recent ani thank hello hi hey good morn afternoon even night bye lot great nice cool welcom sorri glad hope sure ok okay yes
-    help work look find tri undo continu next step""".split()  # noqa: SIM905
-)
-_TIME_WORDS = frozenset(
-    """januari februari march april may june juli august septemb octob novemb decemb monday tuesday wednesday thursday friday
-    saturday sunday yesterday week month year ago last day""".split()  # noqa: SIM905
-)
 
 
 class RelevanceModel:
     """The relevance of memories to one query."""
 
-    def __init__(
-        self,
-        text: str,
-        frequencies: Mapping[str, int],
-        documents: int,
-        ranges: Iterable[tuple[int | None, int | None]] = (),
-    ) -> None:
-        """`frequencies`: in how many of the `documents` each word of the query is; `ranges`: the times that it names."""
-        self._ranges = list(ranges)
+    def __init__(self, text: str, frequencies: Mapping[str, int], documents: int, has_meanings: bool = True) -> None:
+        """`frequencies`: in how many of the `documents` each word of the query is; `has_meanings`: candidates have similarities."""
+        self._has_meanings = has_meanings
         documents = 1 << documents.bit_length()  # rounded, so that one hidden memory makes no difference
-        words = [word for word in frequencies if not (self._ranges and _is_time(word))] or list(frequencies)
-        self._weights = {word: term_weight(word, frequencies[word], documents) for word in words}
+        self._weights = {word: term_weight(word, count, documents) for word, count in frequencies.items()}
         self._chance = log(documents + 1)
-        self._names = set(names_in(text) & self._weights.keys())
-        if documents > _MANY:
-            self._names |= {word for word in words if _is_as_good_as_a_name(word, frequencies[word])}
-        unknown = [word for word in words if not frequencies[word] and is_correctable(word)]
+        unknown = [word for word, count in frequencies.items() if not count and is_correctable(word)]
         self._unknown = unknown[:_MOST_UNKNOWN]
-        self._is_request = not text.rstrip().endswith(("?", "？", "؟", "か。"))
+        self._cues = cues_in(text)
+        self.about_features = self._about(frequencies, documents)
+        self.about = _logistic(ABOUT, self.about_features)
 
-    def of(self, record: Record, created: int, rivals: int) -> float:
-        """The relevance of a memory, given its time in microseconds and the number of its rivals."""
-        features = self.features(record, created, rivals)
-        total = BIAS + sum(COEFFICIENTS[name] * value for name, value in features.items())
-        return 1 / (1 + exp(min(-total, _MOST_EXPONENT)))
-
-    def features(self, record: Record, created: int, rivals: int) -> dict[str, float]:
-        weights = self._weights
-        matched = self._best_passage(record)
-        total = sum(matched.values())
+    def _about(self, frequencies: Mapping[str, int], documents: int) -> dict[str, float]:
+        cues = self._cues
+        content = {word: count for word, count in frequencies.items() if not is_frame(word)}
+        known = sum(term_weight(word, 0, 0) for word, count in content.items() if count)
+        project = sum(max(_belonging(word, count, documents), 0.0) for word, count in content.items())
         return {
-            "surplus": total - self._chance,
-            "missing": max((weight for word, weight in weights.items() if word not in matched), default=0.0),
-            "named": float(any(name in matched for name in self._names)),
-            "name": sum(weights[name] for name in self._names if name not in matched),
-            "rivals": log1p(min(rivals, _MOST_RIVALS)),
-            "in_time": float(any((start or 0) <= created < (end or 1 << 63) for start, end in self._ranges)),
-            "only_asks": float(_only_asks(record)),
-            "request": float(self._is_request),
-            "wish": float(self._is_request and _is_wish(record)),
+            "known": min(known, _MOST_KNOWN),
+            "project": min(project, _MOST_PROJECT),
+            "us": float(cues.speaks_of_us or cues.asks_for_memory),
+            "refers": float(cues.refers),
+            "general": float(cues.is_general),
+        }
+
+    def of(self, record: Record, candidate: Candidate, nearness: float) -> float:
+        """The relevance of a memory; `nearness`: its `near_score` relative to the best one, 0 to 1."""
+        answers = _logistic(ANSWERS, self.answer_features(record, candidate))
+        return max(answers, self._about_share(nearness))
+
+    def _about_share(self, nearness: float) -> float:
+        return ABOUT_SHARE * self.about * sqrt(nearness)
+
+    def features(self, record: Record, candidate: Candidate, nearness: float) -> dict[str, float]:
+        """The features of both estimates, and the estimates."""
+        answers, about = self.answer_features(record, candidate), self.about_features
+        shares = {"answers": _logistic(ANSWERS, answers), "about": self._about_share(nearness)}
+        return {**shares, **answers, **about, "nearness": nearness}
+
+    def answer_features(self, record: Record, candidate: Candidate) -> dict[str, float]:
+        matched = sum(self._best_passage(record).values())
+        share = matched / (sum(self._weights.values()) or 1.0)
+        return {
+            "words": matched - self._chance,
+            "meaning": candidate.meaning if self._has_meanings else _MEANING_OF_SHARE * share,
+            "lasting": float(KINDS[record.type].is_written_down),
+            "only_asks": float(_only_asks(candidate)),
+            "short": float(_is_short(candidate)),
+            "asked": float(self._cues.asks_for_memory),
+            "general": float(self._cues.is_general),
         }
 
     def _best_passage(self, record: Record) -> dict[str, float]:
@@ -147,36 +162,43 @@ class RelevanceModel:
         return sorted(known) if self._unknown else known
 
 
+def near_score(score: float, candidate: Candidate) -> float:
+    """The score of a candidate as `nearness` compares it: what lasts counts more; questions and short turns do not help."""
+    if KINDS[candidate.type].is_written_down:
+        return score * _LASTING_FACTOR
+    return 0.0 if _only_asks(candidate) or _is_short(candidate) else score
+
+
 def term_weight(term: str, frequency: int, documents: int) -> float:
     """How much a term says: its surprise in the store, mixed with `_BACKGROUND` ordinary passages."""
     expected = frequency + _BACKGROUND * common_share(term) + 0.5
     weight = max(_LEAST_WEIGHT, log((documents + _BACKGROUND) / expected))
-    return weight * _FRAME_FACTOR if term in _FRAME or (term.isdigit() and len(term) <= _SHORT_NUMBER) else weight
+    return weight * _FRAME_FACTOR if is_frame(term) else weight
 
 
-def _is_as_good_as_a_name(word: str, frequency: int) -> bool:
-    """Whether a word of a large store is in one or two of its memories, and not in ordinary text."""
-    return 0 < frequency <= _FEW and not common_share(word)
+def _belonging(term: str, frequency: int, documents: int) -> float:
+    """How much more often memories have a term than ordinary text, as a logarithm."""
+    ordinary = max(common_share(term), _RAREST_SHARE)
+    return log((frequency + _PRIOR * ordinary) / (documents + _PRIOR) / ordinary)
+
+
+def _logistic(coefficients: Mapping[str, float], features: Mapping[str, float]) -> float:
+    total = coefficients["bias"] + sum(coefficients[name] * value for name, value in features.items())
+    return 1 / (1 + exp(min(-total, _MOST_EXPONENT)))
 
 
 def _is_typo(word: str, known: str) -> bool:
     return word[0] == known[0] and 0 < distance(word, known) < MORE_THAN_ONE
 
 
-def _is_time(word: str) -> bool:
-    return word in _TIME_WORDS or (word.isdigit() and len(word) in (1, 2, 4))
+def _only_asks(candidate: Candidate) -> bool:
+    """Whether it is a turn that ends with a question and states almost nothing besides."""
+    return bool(candidate.traits & ASKS) and candidate.traits >> STATED_SHIFT & 255 < _SHORT_WORDS
 
 
-def _only_asks(record: Record) -> bool:
-    return KINDS[record.type].is_said and record.text.rstrip().endswith(("?", "？"))
-
-
-def _is_wish(record: Record) -> bool:
-    """Whether it is a preference, or a turn of a user that tells one."""
-    kind = KINDS[record.type]
-    return kind.is_named_by_key or (
-        kind.is_turn and record.given.get("role") == "user" and instructions_in(record.text) != ""
-    )
+def _is_short(candidate: Candidate) -> bool:
+    """Whether it is a turn of a few words: "OK, done." """
+    return bool(candidate.traits & ROLE) and candidate.traits >> WORDS_SHIFT & 255 < _SHORT_WORDS
 
 
 def _body(record: Record) -> str:

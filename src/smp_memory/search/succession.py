@@ -61,7 +61,6 @@ class SuccessionOrder:
         """`allows` tells from which sessions a successor may come (None: all)."""
         self._ranking = ranking
         self._allows = allows
-        self._has_admitted = False
 
     def ordered(
         self, ranked: list[Ranked], newer: Mapping[str, Sequence[Candidate]], emitted: Iterable[str] = ()
@@ -78,11 +77,6 @@ class SuccessionOrder:
         for start in range(0, len(ranked), _BLOCK):
             block = [(each, each.ref) for each in ranked[start : start + _BLOCK]]
             known = {ref: found for _, ref in block if (found := last_successors(ref, newer, self._allows))}
-
-            self._has_admitted |= any(each.meets for found in known.values() for each in found)
-            for each, ref in block if self._has_admitted else ():
-                if ref in known:
-                    self._ranking.remove_rival(each)
             for each, ref in block:
                 for successor in known.get(ref, ()):
                     if successor.meets and successor.ref not in done:

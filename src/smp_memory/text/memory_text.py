@@ -64,6 +64,8 @@ def text_of(data: dict[str, Any]) -> str:
                 parts.append(value)
             else:
                 parts += _texts(name, value)
+        elif name == "references":
+            parts += [each for each in as_list(value) if type(each) is str and "." in each]  # files: no id has a dot
     return "\n".join(parts)
 
 

@@ -48,7 +48,12 @@ KINDS = {
     "sessionEnd": END,
 }
 ANSWERED = (START, PROMPT, AGENT_START)  # the others are only recorded
-_HOST_BLOCKS = (("<system-reminder>", "</system-reminder>"), ("<hook_context>", "</hook_context>"))
+_EDITOR_BLOCKS = (
+    ("<ide_opened_file>", "</ide_opened_file>"),
+    ("<ide_selection>", "</ide_selection>"),
+)  # of Claude Code
+_HOST_BLOCKS = (("<system-reminder>", "</system-reminder>"), ("<hook_context>", "</hook_context>"), *_EDITOR_BLOCKS)
+_EDITOR_CHARACTERS = 1000  # of an editor's block, in which the path is looked for
 _GEMINI_EVENTS = frozenset(("BeforeAgent", "AfterAgent", "PreCompress"))
 _GEMINI_VARIABLES = ("GEMINI_SESSION_ID", "GEMINI_PROJECT_DIR", "GEMINI_CWD")
 _PERSON_SOURCES = (
@@ -67,6 +72,7 @@ class HookEvent:
         "client",
         "cwd",
         "description",
+        "files",
         "is_client_certain",
         "kind",
         "name",
@@ -95,7 +101,9 @@ class HookEvent:
         self.cwd = text("cwd") or _first(payload.get("workspace_roots"))
         self.transcript = text("transcript_path")
         self.source = text("source", "trigger")
-        self.prompt = strip_host_blocks(text("prompt"))
+        prompt = text("prompt")
+        self.prompt = strip_host_blocks(prompt)
+        self.files = open_files(prompt)
         self.description = text(
             "description", "task", "task_description"
         )  # of the work of an agent that the host starts
@@ -124,6 +132,17 @@ def strip_host_blocks(text: str) -> str:
         if begin in text:
             text = _remove_between(text, begin, end)
     return text
+
+
+def open_files(prompt: str) -> list[str]:
+    """The paths in the blocks by which an editor tells what is open or selected: "The user opened the file /a/b.py in the IDE." """
+    found: list[str] = []
+    for begin, end in _EDITOR_BLOCKS:
+        if begin in prompt:
+            block = prompt.partition(begin)[2].partition(end)[0][:_EDITOR_CHARACTERS]
+            words = (word.rstrip(".,;:") for word in block.split())
+            found += [word for word in words if "." in word and ("/" in word or "\\" in word)][:1]
+    return found
 
 
 def _remove_between(text: str, begin: str, end: str) -> str:

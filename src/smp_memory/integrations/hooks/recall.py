@@ -1,11 +1,14 @@
 """Memories to inject at the start of a session, at a prompt and for an agent that the host starts.
 
-At the start it is what `context` gives: where the last session stopped, what was decided, what is open. For a prompt it is
-what is relevant enough (`recall.min_relevance`), most relevant first and within the budget.
+At the start it is what `context` gives: where the last session stopped, what was decided, what is open. At a prompt a memory is
+
+    told         in full, if its relevance reaches `recall.min_relevance`; at most eight, most relevant first, within the budget
+    pointed at   on one short line with its id, if it reaches `recall.min_pointer`, or was written down about a file that is open or was
+                 used last; at most three, in at most 60 tokens
 
 Guarantees: all of it is fenced (`smp_memory.privacy.fence`), and nothing comes from other users' sessions
-(`smp_memory.context.visible_sessions`). What was injected into this conversation already is left out, unless the conversation was
-cleared or compacted since, and so are turns of the conversation itself. Reads only: no maintenance is run, nothing counts as
+(`smp_memory.context.visible_sessions`). What was told in this conversation already is left out, unless it was changed, or the conversation
+was cleared or compacted since, and so are turns of the conversation itself. Reads only: no maintenance is run, nothing counts as
 used, no lock is taken.
 """
 
@@ -20,14 +23,14 @@ from smp_memory.discovery import folder_of_store
 from smp_memory.integrations.hooks import session_state
 from smp_memory.integrations.hooks.events import AGENT_START, PROMPT, START
 from smp_memory.model.ids import is_valid
-from smp_memory.model.statuses import is_settled
 from smp_memory.model.times import Clock
-from smp_memory.model.types import KINDS
+from smp_memory.model.types import KINDS, names_where
 from smp_memory.observe import incomplete
 from smp_memory.privacy.fence import strip
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 from smp_memory.store.opening import open_read_only
+from smp_memory.text.memory_text import text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,15 +47,11 @@ if TYPE_CHECKING:
     from smp_memory.model.candidates import Hit
     from smp_memory.store.port import Store
 
-_CANDIDATES, _MOST = 20, 8  # hits that are judged at a prompt, and memories that are injected, at most
-_MIN_WORDS = 2
-_TOO_FEW_WORDS = f"the prompt has fewer than {_MIN_WORDS} content words"
-_MOST_MATCHES = 200  # hits that are read at a prompt, at most: some may have been injected before
-_STOP_WORDS = (  # words of prompts that carry no content
-    " yes yeah yep no nope not ok okay sure fine good great nice perfect cool thanks thank you please hello hey hi there go "
-    "ahead on and do it that this again continue proceed next more now just keep going try let lets us we the a "
-)
+_CANDIDATES, _MOST = 30, 8  # hits that are judged at a prompt, and memories that are told, at most
+_MOST_MATCHES = 210  # hits that are read at a prompt, at most: some may have been told before
+_MOST_POINTERS, _POINTER_TOKENS, _POINTER_CHARACTERS = 3, 60, 48  # of each a few words
 _MOST_WORDS, _MOST_CHARACTERS = 48, 4000
+_NO_CONTENT = "the prompt has no content words"
 _NOTICE_TOKENS = 60
 _START_TURNS = 8  # of the last session, at the start
 
@@ -97,7 +96,12 @@ class Reader:
         return tokens
 
     def floor(self) -> float:
+        """The relevance from which a memory is told."""
         return float(self.config["recall.min_relevance"]) if self.min_relevance is None else self.min_relevance
+
+    def pointer_floor(self) -> float:
+        """The relevance from which a memory is pointed at."""
+        return min(float(self.config["recall.min_pointer"]), self.floor())
 
     def nothing_because(self, reason: str) -> None:
         if self.trace is not None:
@@ -115,12 +119,26 @@ class Reader:
 class HookRecall:
     """The text to inject, the memories in it, and the notices in it about what was recorded."""
 
-    def __init__(self, text: str = "", refs: list[str] | None = None, context: Context | None = None) -> None:
+    def __init__(self, text: str = "", items: list[ContextItem] | None = None, context: Context | None = None) -> None:
         self.text = text
-        self.refs = refs or []
         self.notices: list[str] = []
         self.context = context  # that the text is made of; at a prompt there is none
-        self.items: list[ContextItem] = context.items if context is not None else []
+        self.items = items or []
+
+    @property
+    def told(self) -> list[str]:
+        """The refs of the memories that are told."""
+        return [item.ref for item in self.items if not item.is_pointer]
+
+    @property
+    def pointed(self) -> list[str]:
+        """The refs of the memories that are only pointed at."""
+        return [item.ref for item in self.items if item.is_pointer]
+
+    @property
+    def marks(self) -> list[str]:
+        """What the state of the conversation notes about these memories (`HookSession.injected`)."""
+        return [session_state.injection_mark(item.record, is_told=not item.is_pointer) for item in self.items]
 
     def with_notices(self, texts: list[str]) -> HookRecall:
         self.notices = texts
@@ -158,8 +176,8 @@ def _at_start(reader: Reader, event: HookEvent, state: HookSession, session: str
         return HookRecall()
     is_resumed = event.source == "resume"  # the conversation with its injected memories is in the host's context again
     tokens = max(budget - _NOTICE_TOKENS, 0)
-    injected = set(state.injected) if is_resumed else set()
-    context = _context(reader, state, tokens, turns=0 if is_resumed else _START_TURNS, exclude=injected)
+    told = state.told_refs() if is_resumed else set()
+    context = _context(reader, state, tokens, turns=0 if is_resumed else _START_TURNS, exclude=told)
     notices = (
         []
         if is_resumed
@@ -171,7 +189,7 @@ def _at_start(reader: Reader, event: HookEvent, state: HookSession, session: str
         notices += [f"SMP: {text}" for text in reader.config.notices(to_agent=True)]
     if event.source in ("", "startup", "clear"):
         notices.append(_without_memories_notice(reader))
-    return HookRecall("\n\n".join(part for part in (context.text, *notices) if part), context.ids, context)
+    return HookRecall("\n\n".join(part for part in (context.text, *notices) if part), context.items, context)
 
 
 def _recording_notice(session: str) -> str:
@@ -230,97 +248,133 @@ def visible_sessions(reader: Reader, state: HookSession) -> VisibleSessions:
     return VisibleSessions(reader.store, session, project=reader.project)
 
 
-def _within_budget(items: list[ContextItem], tokens: int) -> HookRecall:
-    """The text of the best items that fit a budget, and these items."""
-    from smp_memory.context.budget import count_tokens, fit_to_budget
-
-    if not items or tokens <= 0:
-        return HookRecall()
-    text, chosen = fit_to_budget(sorted(items, key=lambda item: -item.score), "", tokens, count_tokens)
-    recall = HookRecall(text, [item.record.ref for item in chosen])
-    recall.items = chosen
-    return recall
-
-
 # -- a prompt
 
 
 def _for_prompt(reader: Reader, event: HookEvent, state: HookSession, session: str) -> HookRecall:
     budget = reader.budget("hooks.prompt_tokens")
     words = query_words(event.prompt)
-    if not budget or not words or not event.is_from_a_person:
+    files = _named_files([*event.files, *state.files], event.cwd)
+    if not budget or not event.is_from_a_person or not (words or files):
         if budget:
-            reader.nothing_because(_TOO_FEW_WORDS if not words else "the prompt was not written by a person")
+            reader.nothing_because(_NO_CONTENT if event.is_from_a_person else "the prompt was not written by a person")
         return HookRecall()
-    from smp_memory.context.budget import QuestionWords, context_item, section_of
-
-    looked_for = QuestionWords(words)
-    hits = _relevant_hits(reader, words, state, session)
-    items = [
-        context_item(hit.record, section_of(hit.record.type), hit.relevance, "matches the prompt", looked_for)
-        for hit in hits
-    ]
-    if reader.trace is not None:
-        reader.trace.words, reader.trace.floor = words, reader.floor()
-        for hit, item in zip(hits, items, strict=True):
-            reader.trace.offer_hit(hit, item)
-    return _within_budget(items, budget)
+    prompt = _Prompt(reader, state, session)
+    told, near = prompt.judge(words) if words else ([], [])
+    about_files = prompt.about(files) if files else []
+    pointed = list({hit.record.ref: hit for hit in (*about_files, *near) if hit not in told}.values())
+    return prompt.injected(told, pointed[:_MOST_POINTERS], words, budget)
 
 
-def _relevant_hits(reader: Reader, words: str, state: HookSession, session: str) -> list[Hit]:
-    """The most relevant of the first hits that are relevant enough and not in the conversation already."""
-    least, injected = reader.floor(), set(state.injected)
-    found: list[Hit] = []
-    for page in _pages(reader, words, visible_sessions(reader, state)):
-        new = [hit for hit in page if not _is_in_conversation(hit, injected, session) and not is_settled(hit.record)]
-        relevant = [hit for hit in new if hit.relevance >= least]
-        found += relevant
-        if reader.trace is not None:
-            _trace_page(reader.trace, page, injected, session, least)
-        if len(found) >= _MOST or len(relevant) < len(new) or not new:
-            break
-    found.sort(key=lambda hit: -hit.relevance)
-    if reader.trace is not None:
-        for hit in found[_MOST:]:
-            reader.trace.drop_hit(hit, "cut by limit", f"a prompt gets {_MOST} memories at most")
-    return found[:_MOST]
+class _Prompt:
+    """The search for one prompt."""
 
+    def __init__(self, reader: Reader, state: HookSession, session: str) -> None:
+        self._reader = reader
+        self._trace = reader.trace
+        self._injected = set(state.injected)
+        self._session = session
+        self._visible = visible_sessions(reader, state)
 
-def _trace_page(trace: ContextTrace, page: list[Hit], injected: set[str], session: str, least: float) -> None:
-    from smp_memory.context.trace import ALREADY_TOLD, BELOW_FLOOR, SAID_HERE
+    def judge(self, words: str) -> tuple[list[Hit], list[Hit]]:
+        """The hits to tell and those to point at, most relevant first; none that is in the conversation already."""
+        least, least_pointer = self._reader.floor(), self._reader.pointer_floor()
+        found: list[Hit] = []
+        for page in self._pages(words, _recalled_types()):
+            new = [hit for hit in page if not self._is_known(hit)]
+            relevant = [hit for hit in new if hit.relevance >= least_pointer]
+            found += relevant
+            if self._trace is not None:
+                self._trace_page(page, least_pointer)
+            if len(found) >= _MOST + _MOST_POINTERS or len(relevant) < len(new) or not new:
+                break
+        found.sort(key=lambda hit: -hit.relevance)
+        told = [hit for hit in found if hit.relevance >= least]
+        near = [hit for hit in found if hit.relevance < least and not self._was_pointed_at(hit)]
+        if self._trace is not None:
+            for hit in told[_MOST:]:
+                self._trace.drop_hit(hit, "cut by limit", f"a prompt gets {_MOST} memories at most")
+            for hit in near[_MOST_POINTERS:]:
+                self._trace.drop_hit(hit, "cut by limit", f"a prompt gets {_MOST_POINTERS} pointers at most")
+        return told[:_MOST], near
 
-    for hit in page:
-        if hit.record.ref in injected:
-            trace.drop_hit(hit, ALREADY_TOLD, "it is in the conversation already")
-        elif _is_in_conversation(hit, injected, session):
-            trace.drop_hit(hit, SAID_HERE, f"a turn of {session}")
-        elif hit.relevance < least:
-            trace.drop_hit(hit, BELOW_FLOOR, f"relevance {hit.relevance:.2f}, the floor is {least:g}")
+    def about(self, files: list[str]) -> list[Hit]:
+        """What was written down about one of these files, as far as it names them."""
+        names = [file.rpartition("/")[2].casefold() for file in files]
+        page = next(self._pages(" ".join(files), names_where("is_written_down")), [])
+        texts = [(hit, text_of(hit.record.given).casefold()) for hit in page]
+        found = [hit for hit, text in texts if any(name in text for name in names)]
+        return [hit for hit in found if not self._is_known(hit) and not self._was_pointed_at(hit)]
 
+    def injected(self, told: list[Hit], pointed: list[Hit], words: str, budget: int) -> HookRecall:
+        """The text of the memories that fit the budget."""
+        from smp_memory.context.budget import (
+            Lane,
+            QuestionWords,
+            context_item,
+            count_tokens,
+            fit_lanes,
+            pointer_item,
+            section_of,
+        )
 
-def _is_in_conversation(hit: Hit, injected: set[str], session: str) -> bool:
-    record = hit.record
-    return record.ref in injected or (KINDS[record.type].is_said and record.session == session)
+        looked_for = QuestionWords(words)
+        items = [
+            context_item(hit.record, section_of(hit.record.type), hit.relevance, "matches the prompt", looked_for)
+            for hit in told
+        ]
+        pointers = [pointer_item(hit.record, hit.relevance, looked_for) for hit in pointed]
+        if self._trace is not None:
+            self._trace.words, self._trace.floor = words, self._reader.pointer_floor()
+            for hit, item in zip([*told, *pointed], [*items, *pointers], strict=True):
+                self._trace.offer_hit(hit, item)
+        if not items and not pointers:
+            return HookRecall()
+        share = min(_POINTER_TOKENS / budget, 1.0)
+        lanes = [Lane(items), Lane(pointers, most=share, rank=1, longest=_POINTER_CHARACTERS)]
+        text, chosen = fit_lanes(lanes, "", budget, count_tokens)
+        return HookRecall(text, chosen)
 
+    def _trace_page(self, page: list[Hit], least: float) -> None:
+        from smp_memory.context.trace import ALREADY_TOLD, BELOW_FLOOR, SAID_HERE
 
-def _pages(reader: Reader, words: str, visible: VisibleSessions) -> Iterator[list[Hit]]:
-    """Pages of matching memories of visible sessions, best first. The next one is read when the caller asks for it."""
-    options: dict[str, Any] = {"types": list(_recalled_types()), "limit": _CANDIDATES, "track_access": False}
-    offset = 0
-    while offset < _MOST_MATCHES:
-        hits = search.path.query(reader.scope, words, {**options, "offset": offset})
-        if reader.trace is not None:
-            reader.trace.warnings, reader.trace.problems = hits.warnings, hits.problems
-        if "sessions" not in options and not all(visible.allows(hit.record.session) for hit in hits):
-            options["sessions"], offset = visible.sessions(), 0
-            if not options["sessions"]:
+        assert self._trace is not None
+        for hit in page:
+            if self._is_said_here(hit):
+                self._trace.drop_hit(hit, SAID_HERE, f"a turn of {self._session}")
+            elif self._is_known(hit):
+                self._trace.drop_hit(hit, ALREADY_TOLD, "it is in the conversation already")
+            elif hit.relevance < least:
+                self._trace.drop_hit(hit, BELOW_FLOOR, f"relevance {hit.relevance:.2f}, the floor is {least:g}")
+
+    def _is_known(self, hit: Hit) -> bool:
+        """Whether the memory is in the conversation: it was said there, or told and not changed since."""
+        return self._is_said_here(hit) or session_state.injection_mark(hit.record) in self._injected
+
+    def _was_pointed_at(self, hit: Hit) -> bool:
+        return session_state.injection_mark(hit.record, is_told=False) in self._injected
+
+    def _is_said_here(self, hit: Hit) -> bool:
+        return KINDS[hit.record.type].is_said and hit.record.session == self._session
+
+    def _pages(self, words: str, types: tuple[str, ...]) -> Iterator[list[Hit]]:
+        """Pages of matching memories of visible sessions, best first. The next one is read when the caller asks for it."""
+        options: dict[str, Any] = {"types": list(types), "limit": _CANDIDATES, "track_access": False}
+        trace, allows = self._trace, self._visible.allows
+        offset = 0
+        while offset < _MOST_MATCHES:
+            hits = search.path.query(self._reader.scope, words, {**options, "offset": offset})
+            if trace is not None:
+                trace.warnings, trace.problems = hits.warnings, hits.problems
+            if "sessions" not in options and not all(allows(hit.record.session) for hit in hits):
+                options["sessions"], offset = self._visible.sessions(), 0
+                if not options["sessions"]:
+                    return
+                continue
+            yield search.succession.current_hits(hits, allows, partial(_trace_replaced, trace) if trace else None)
+            if not hits.more:
                 return
-            continue
-        trace = reader.trace
-        yield search.succession.current_hits(hits, visible.allows, partial(_trace_replaced, trace) if trace else None)
-        if not hits.more:
-            return
-        offset += _CANDIDATES
+            offset += _CANDIDATES
 
 
 def _trace_replaced(trace: ContextTrace, hit: Hit, reason: str, other: str) -> None:
@@ -335,9 +389,8 @@ def _recalled_types() -> tuple[str, ...]:
 
 
 def query_words(prompt: str) -> str:
-    """The words of a prompt to search for; empty if it has too few content words."""
-    if len(prompt) < 8:
-        return ""
+    """The words of a prompt to search for; empty if none of them has content: "yes, go on"."""
+    from smp_memory.text.prompt_cues import is_frame
     from smp_memory.text.tokenizer import parse, without_signs
 
     text = without_signs(_beginning_and_end(strip(prompt)))
@@ -345,10 +398,15 @@ def query_words(prompt: str) -> str:
     if len(words) > _MOST_WORDS:
         words = words[: _MOST_WORDS // 2] + words[-_MOST_WORDS // 2 :]
     query = " ".join(words)
-    content_words = sum(f" {word.strip('.,;:!?').lower()} " not in _STOP_WORDS for word in words)
-    if not query.isascii() and len(words) < _MIN_WORDS:  # a script without spaces
-        content_words = _MIN_WORDS
-    return query if content_words >= _MIN_WORDS and len(set(parse(query).words)) >= _MIN_WORDS else ""
+    parsed = parse(query)
+    return query if parsed.characters or not all(map(is_frame, parsed.words)) else ""
+
+
+def _named_files(paths: list[str], cwd: str) -> list[str]:
+    """The names of files as a memory would name them: relative to the folder of the project, if they are in it."""
+    base = cwd.replace("\\", "/").rstrip("/") + "/"
+    found = (path.replace("\\", "/").removeprefix(base) for path in paths)
+    return list(dict.fromkeys(file for file in found if file.rpartition("/")[2]))
 
 
 def _beginning_and_end(prompt: str) -> str:

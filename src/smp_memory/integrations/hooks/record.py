@@ -36,6 +36,7 @@ from smp_memory.integrations.hooks.transcripts import (
     keep_final_replies,
     read_lines,
     transcript_size,
+    used_files,
 )
 from smp_memory.memory import Memory, open_memory
 from smp_memory.model.session_info import names_of
@@ -71,7 +72,7 @@ def record(
 ) -> None:
     """Record the turns of an event, and save the state of its session.
 
-    injected       the memories that were injected, None if that failed.
+    injected       marks of the memories that were injected (`session_state.injection_mark`), None if that failed.
     notices        the notices of the state that were delivered.
     is_background  nobody waits for this process.
     is_awaited     the caller asked to wait (`--wait`). Without both the host waits, because there is no fork.
@@ -166,6 +167,8 @@ class _Recording:
                 state.injected = []
             if self._injected is not None and event.source in ("", "startup", "clear"):
                 self._states.clear_session_without_memories()
+        if event.kind in (events.COMPACT, events.COMPACTED):
+            state.injected = []
         if event.kind in (events.START, events.PROMPT):
             state.injected += self._injected or []
 
@@ -255,6 +258,7 @@ class _Recording:
         if parse_turns is None or transcript_size(self._path) < 0:
             return []
         lines, state.offset = read_lines(self._path, state.offset)
+        state.files = used_files(lines) or state.files
         turns: list[TranscriptTurn] = []
         for turn in parse_turns(lines):
             if turn.role == SUMMARY and state.summaries > 0:

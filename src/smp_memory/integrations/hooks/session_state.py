@@ -1,7 +1,7 @@
 """What hooks know about each session of a host, and the log of their failures, in the user's state of a store.
 
 Each session of a host has one small JSON file; one lock is for all. A file says which SMP session it belongs to, which memories
-were injected, up to which offset the transcript was read, and whether recording was off. It holds ids, offsets and digests, no
+were injected, which files the agent used last, up to which offset the transcript was read, and whether recording was off. It holds ids, offsets and digests, no
 text of the conversation.
 
 Guarantees: a file that is missing, damaged or written by a newer version counts as empty: memories are injected once more,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from smp_memory.files.user_state import UserState
     from smp_memory.integrations.hooks.events import HookEvent
+    from smp_memory.model.record import Record
 
 FOLDER = "hooks"
 WITHOUT_MEMORIES = "left-nothing"  # the file that names the last session that ended without a memory
@@ -47,6 +48,8 @@ _MOST_INJECTED = 400
 _MOST_PENDING = 50
 _PROMPT_CHARACTERS = 40
 _MOST_NOTICES = 50
+_MOST_FILES = 3
+_POINTED_AT = "?"  # at the end of a mark
 
 
 class HookSession:
@@ -66,7 +69,10 @@ class HookSession:
         self.since = text("since")
         self.transcript = text("transcript")
         self.offset = _int(known.get("offset"))  # of the transcript, up to which it was read; -1: never
-        self.injected = [ref for ref in _list(known.get("given")) if isinstance(ref, str)]
+        self.injected = [mark for mark in _list(known.get("given")) if isinstance(mark, str)]  # see `injection_mark`
+        self.files = [
+            path for path in _list(known.get("files")) if isinstance(path, str)
+        ]  # used by the last tool calls
         self._pending: list[list[str]] = [pair for pair in _list(known.get("ahead")) if _is_pair(pair)]
         self.last_reply_digest = text("last")  # empty if a prompt came after it
         self.last_reply_key = text("replied")  # of its event
@@ -103,7 +109,12 @@ class HookSession:
             "told": self.delivered[-_MOST_NOTICES:],
             "ahead": self._pending[-_MOST_PENDING:],
             "given": self.injected[-_MOST_INJECTED:],
+            "files": self.files[:_MOST_FILES],
         }
+
+    def told_refs(self) -> set[str]:
+        """The refs of the memories that were told in this conversation."""
+        return {mark.rpartition("@")[0] for mark in self.injected if not mark.endswith(_POINTED_AT)}
 
     def skip_to(self, end: int) -> None:
         """Switch recording off until the next prompt, and never record the transcript before offset `end`."""
@@ -142,6 +153,11 @@ class HookSession:
                 del self._pending[position]
                 return key
         return ""
+
+
+def injection_mark(record: Record, *, is_told: bool = True) -> str:
+    """What is noted about a memory that was told or pointed at: its ref and revision, because it is told again when it was changed."""
+    return f"{record.ref}@{record.revision}" if is_told else f"{record.ref}@{record.revision}{_POINTED_AT}"
 
 
 def file_name(host_session: str) -> str:

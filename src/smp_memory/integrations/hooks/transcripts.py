@@ -123,6 +123,25 @@ def message_text(content: Any, part_types: tuple[str, ...]) -> str:
     return "\n\n".join(parts)
 
 
+_FILE_FIELDS = ("file_path", "notebook_path", "path")  # of the input of a tool
+
+
+def used_files(lines: list[Line]) -> list[str]:
+    """The files that tool calls in these lines name, the last one first."""
+    found: list[str] = []
+    for line in lines:
+        message = line.get("message")
+        content = message.get("content") if isinstance(message, dict) else None
+        for part in content if isinstance(content, list) else ():
+            given = part.get("input") if isinstance(part, dict) and part.get("type") == "tool_use" else None
+            if isinstance(given, dict):
+                values = [
+                    replace_surrogates(value) for name in _FILE_FIELDS if isinstance(value := given.get(name), str)
+                ]
+                found += [value for value in values if "." in value]
+    return list(dict.fromkeys(reversed(found)))
+
+
 # -- Claude Code
 #
 # Every line of the conversation has a `uuid` and names the one before it, `parentUuid`. Where a person went back and edited a

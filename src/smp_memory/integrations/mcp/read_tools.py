@@ -58,7 +58,7 @@ def recall(caller: Caller, given: arguments.RecallArguments) -> Reply:
     }
     scope = caller.scope(given.session, all_by_default=True)
     hits = search.path.query(scope, None, {**options, "limit": given.limit, "offset": given.offset})
-    found = _relevant(hits, given)
+    found = _relevant(hits, given, scope.config["recall.min_pointer"])
     weak = len(hits) - len(found)
     matches = [
         _item(
@@ -95,11 +95,11 @@ def recall(caller: Caller, given: arguments.RecallArguments) -> Reply:
     return fenced_reply({**data, "problems": problems}, "\n".join([*lines, *notices]))
 
 
-def _relevant(hits: Hits, given: arguments.RecallArguments) -> list[Hit]:
+def _relevant(hits: Hits, given: arguments.RecallArguments, floor: float) -> list[Hit]:
     """The hits that are relevant enough. Without an explicit floor, keywords and other sort orders ask for every match."""
     least = given.min_relevance
     if least is None and given.query and given.sort in (None, "relevance") and search.ranking.is_sentence(given.query):
-        least = hits.min_relevance
+        least = floor
     return list(hits) if least is None else [hit for hit in hits if hit.relevance >= least]
 
 

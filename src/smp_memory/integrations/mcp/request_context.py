@@ -15,6 +15,7 @@ from smp_memory.agents.agent_memory import AgentMemory
 from smp_memory.current_session import current_session
 from smp_memory.errors import InvalidRecord, SessionNotFound
 from smp_memory.model.candidates import PROBLEMS, CandidateRequest
+from smp_memory.model.session_info import full_session_name
 from smp_memory.observe.incomplete import describe, each_existing, memory_not_found
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
@@ -146,7 +147,8 @@ class Caller:
     ) -> Record:
         """The memory of a reference, `ID` or `session/ID`; it must exist and be visible."""
         name, _, memory_id = ref.strip().rpartition("/")
-        opened = self.session(name or session, writes=writes)
+        full_name = full_session_name(name, self.memory.store.sessions()) if name else session
+        opened = self.session(full_name, writes=writes)
         record = opened.find(memory_id)
         if record is None or not self.sees(record):
             raise memory_not_found(opened.opened.storage, memory_id)

@@ -31,13 +31,12 @@ KINDS_OF_CALL = (
 )
 _SHARE_TITLES = {
     "matches": "matches the task",
-    "weak": "weak matches",
+    "pointers": "pointed at",
     "written": "matches written down",
     "turns": "last turns",
     "wishes": "preferences",
     "critical": "critical findings",
     "state": "the agent's state",
-    "recent": "new here",
     "frame": "marks and headings",
 }
 _SHOWN_LEFT_OUT = 12
@@ -72,7 +71,10 @@ def agent_page(request: PageRequest) -> Response:
         shown=shown,
         calls=KINDS_OF_CALL,
         has_folder=has_folder,
-        store_floor=request.memory.config["recall.min_relevance"],
+        floor_setting=_floor_setting(asked.kind),
+        store_floor=request.memory.config[_floor_setting(asked.kind)],
+        told=[each for each in shown.included if each.lane != "pointers"],
+        pointed=[each for each in shown.included if each.lane == "pointers"],
         names=request.inspector.store_names(),
         shares=_shares(shown),
         session=_session(request, asked) if asked.session else None,
@@ -92,9 +94,14 @@ def _asked(request: PageRequest) -> AgentRequest:
     kind = kind if kind in dict(KINDS_OF_CALL) else "prompt"
     budgets = {"context": 1500, "start": config["hooks.start_tokens"]}
     tokens = int(request.number("tokens", budgets.get(kind, config["hooks.prompt_tokens"]), 0, 8000))
-    floor = request.number("floor", config["recall.min_relevance"], 0.0, 1.0)
+    floor = request.number("floor", config[_floor_setting(kind)], 0.0, 1.0)
     agent, task, session, folder = (request.get(name) for name in ("agent", "task", "session", "folder"))
     return AgentRequest(kind, agent, task, session, folder, tokens, floor)
+
+
+def _floor_setting(kind: str) -> str:
+    """The setting with the floor for what is told: of a context it is the lower one, because somebody asks for it."""
+    return "recall.min_relevance" if kind == "prompt" else "recall.min_pointer"
 
 
 def _preview(request: PageRequest, asked: AgentRequest) -> Preview:

@@ -47,7 +47,7 @@ ROOM = 60_000  # characters of all texts on a page; beyond it the longest are cu
 _DETAILS = ("rationale", "recommendation", "evidence", "resolution", "context", "impact", "location")
 _MOST_TAGS, _TAG_CHARACTERS, _MOST_WRITERS = 12, 64, 12
 _CHART_WIDTH, _CHART_HEIGHT = 720, 44
-_COMPONENT_CLASSES = ("matches", "written", "turns", "state", "recent", "wishes", "critical", "weak")
+_COMPONENT_CLASSES = ("matches", "written", "turns", "state", "recent", "wishes", "critical", "pointers")
 _FULL_FROM = 0.8  # of the quota: what compaction could free is said from here on
 _FEW = 8  # memories that fit on a screen
 
