@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from smp_memory.model.standing_instructions import OPENING, is_instruction, pattern, sentences_of
+from smp_memory.model.standing_instructions import OPENING_WORDS, is_instruction, pattern, sentences_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _LEAST_WORDS = 2
 
 # A guess, a condition or a negation: the sentence states nothing that lasts.
 _DOUBTS = (
-    r"\b(?:maybe|perhaps|might|could(?!n['’]t| not)|may(?: be| want| need)|would|should|suppose|wonder\w*|whether|if (?:we|you|i)\b"
+    r"\b(?:maybe|perhaps|might|could(?!n['’]t| not)|may(?: be| want| need)|would|should|suppose|wonder\w*|whether|(?<!works )(?<!work )if (?:we|you|i|your|the|it|this|that|there)\b"
     r"|(?:not|n['’]t) (?:yet|sure|decided?|agreed?|known?|found)|yet to|unclear|unknown|unsure|suggest\w*|recommend\w*|to find|let me"
     r"|vielleicht|könnten?|sollten?|würden?|falls|wenn wir|noch nicht|nicht entschieden|peut-être|pourr\w+|devr\w+|si (?:on|nous)"
     r"|quizás?|tal vez|podr[ií]a\w*|deber[ií]a\w*|todavía no|aún no)\b"
@@ -37,38 +37,34 @@ _DOUBTS = (
 # Verbs with which something is chosen, and what makes a step of the work of it.
 _CHOOSE = (
     r"(?:use|go (?:with|for)|stick (?:with|to)|keep|drop|switch|move|migrate|adopt|support|build|store|split|stay|replace|remove|deprecate|host"
-    r"|stream|standardi[sz]e|target|require|allow|write|introduce|limit|rely|ship|release|call|name|leave out|get rid|make)"
+    r"|stream|standardi[sz]e|target|require|allow|write|introduce|limit|rely|ship|release|call|name|leave out|get rid)"
 )
-_STEP = r"(?!\w* ?(?:it|that|this|these|those|them|the (?:same|other|second|first|existing|debugger|following|old file|plan))\b)"
+_STEP = r"(?!(?:on|it|that|this|these|those|them|the (?:same|other|second|first|existing|debugger|following|old file|plan))\b)"
 _ERROR = (
     r"(?:bug|error|leak|crash|timeout|problem|issue|failure|exception|slowdown|delay|warning|mismatch|deadlock|flak\w+|[45]\d\ds?|fehler|absturz|probl[eè]me?a?"
     r"|erreur|fallo|bloqueo)"
 )
 _FAILS = (
-    r"(?:fail|break|broke|crash|hang|hung|die|died|leak|time|timed|happen|is red|is slow|is killed|is missing|stay|block|does ?n['’]t work|do ?n['’]t work)"
+    r"(?:fail|break|broke|crash|hang|hung|die|died|leak|timed? out|happen|is red|is slow|is killed|is missing|does ?n['’]t work|do ?n['’]t work)"
     r"(?:s|ed|es|ing)?\b"
 )
+_OPENING = rf"(?:[^,:;]{{1,24}}[,:] )?{OPENING_WORDS}"
 _RULES: dict[str, tuple[str, ...]] = {
     DECISION: (
         r"(?:the )?(?:final )?(?:decision|answer)(?: is| was)?\s?[:–-] \S",
         r"(?:decided|agreed|approved)\s?[:,–-] (?!go ahead|do it|thanks|let['’]?s see)\S+ \S+ \S",
         r"(?:decided|decidido)\s?[:,–-] \S",
         rf"(?:we|i|the team)(?:['’]ve| have)? (?:just |now |finally |then )*(?:decided|agreed) (?:in \w+ \w+ |today |yesterday )?(?:to (?:not |only )*{_CHOOSE}|to (?:log|freeze|send|run|do|have|put|pin)|that|on|against|not to) ?\S",
-        r"(?:we|i|the team)(?:['’]ve| have)? (?:just |now |finally )*(?:settled on|opted (?:for|to)|standardi[sz]ed on|picked|went (?:with|for)) \S",
+        r"(?:we|i|the team)(?:['’]ve| have)? (?:just |now |finally )*(?:settled on|opted (?:for|to)|standardi[sz]ed on|picked|went with) (?!some|my|our|friends)\S",
         r"(?:we|i)(?:['’]ve| have)? (?:chose|chosen) \S.* (?:over|because|instead|rather|since|for (?!that|this|it))\b",
         r"i (?:used|kept|took|switched to|moved to) \S.* (?:instead of|rather than|over) \S",
         rf"we(?:['’]re| are) (?:not )?(?:(?:going|sticking|staying) with|(?:switching|moving|migrating) (?:to|from)|(?:dropping|keeping|adopting)|going to {_CHOOSE}) {_STEP}\S",
         rf"we(?:['’]ll| will| won['’]t| will not)(?: only| just| always| not| never)* {_CHOOSE} {_STEP}\S",
         rf"(?:ok(?:ay)?|yes|no|agreed|approved|right|fine|good|then)[,: ]+(?:then |so )*we (?:do not |don['’]t )?{_CHOOSE} {_STEP}\S",
         r"i['’]ll (?:use|go with|take|keep|stick) \S.* (?:then|instead of|over|rather than)\b",
-        rf"let['’]?s (?:only |just |not )*{_CHOOSE} {_STEP}\S",
-        r"let['’]?s do \S+ \S+ (?:in|with|by|via|as) \S",
-        rf"(?:i['’]m |i am )?(?:go|going|sticking|staying) (?:with|for) {_STEP}\S",
+        rf"(?:i['’]m |i am )?(?:go|going|sticking|staying) with {_STEP}\S",
         r"(?:so )?the plan is (?:fixed|settled)\b.*\S",
-        r"(?!.*\b(?:what|how|where|who|as|here|there|whatever|that|if) it is)(?:\S+ ){1,5}it is\W*$",
-        r"(?:use|take|do) \S.* instead of \S",
         r"instead of \S.* (?:we|let['’]?s) (?:now )?(?:use|take|do)\b",
-        r"i want to (?:keep|use|drop|go with|stay with|stick)\b \S",
         # German
         r"wir (?:nehmen|verwenden|nutzen|bleiben bei|bleiben auf|behalten|setzen auf|wechseln|streichen|verzichten auf|steigen auf|legen \S.* fest|machen \S.* statt)\b (?!gerade|noch|morgen|heute|das\b|den zug)\S",
         r"(?:wir|ich) (?:haben?)\b.* (?:entschieden|beschlossen|geeinigt|festgelegt)\b",
@@ -83,17 +79,18 @@ _RULES: dict[str, tuple[str, ...]] = {
         r"decisión\s?: ?\S",
     ),
     FINDING: (
-        r".*\bcauses?(?: of .{2,60}?)? (?:is|was|were|are)\b(?! (?:still|not|hard|being|closed|fixed))",
+        r".*\b(?:the|its|root|real|actual|main|likely) causes?(?: of .{2,60}?)? (?:is|was|were|are)\b(?! (?:still|not|hard|being|closed|fixed))",
         r"(?:the )?root cause\s?[:–-]",
-        r".*\bturn(?:s|ed) out\b,? (?!fine|well|ok|good|great|nice|as )\S+ \S",
+        r"(?:it |as it )?turn(?:s out,?|ed out,? (?=that|the|it|we|our|an?)) (?!fine|well|ok|good|great|nice|as |to be|really|so |very |\w+ly\b|\w+ing\b)\S+ \S",
+        r".*\bturn(?:s|ed) out that \S",
         r"(?:i |we )?(?:have |['’]ve )?found (?:it|the (?:\w+ )?(?:bug|problem|issue|cause|culprit|reason|leak|error))\s?[:–-] ?\S",
-        r".*\b(?:i|we)(?:['’]ve| have)? (?:discovered|realised|realized|noticed|found out|confirmed) that \S",
-        rf".*\b{_FAILS}.{{0,60}}?\b(?:because|since)\b (?!you|of you)\S",
-        r".*\b(?:is|was|are|were|got) (?:(?:caused|killed|triggered|blocked) by|due to) \S",
-        rf".*\b{_ERROR}\b.{{0,40}}? (?:comes?|came|stems?|stemmed|resulted|results|originates?) from \S",
+        r".*\b(?:i|we)(?:['’]ve| have)? (?:discovered|realised|realized|noticed|found out|confirmed) that (?!i\b|i['’]|my|you)\S",
+        rf".*\b{_FAILS}.{{0,60}}?\bbecause\b (?!you|of you|i\b)\S",
+        r".*\b(?:is|was|are|were|got) (?:caused|killed|triggered|blocked) by \S",
+        rf".*\b{_ERROR}\b.{{0,40}}? (?:(?:comes?|came|stems?|stemmed|resulted|results|originates?) from|(?:is|was|were) due to) \S",
         r"(?:the|a) (?:\w+ )?(?:reason|culprit|problem|issue|bug|slow part|bottleneck)\b.{0,50}? (?:(?:is|was)(?: that| an?| the| in the (?!tracker|backlog|wiki))|was|is\s?:) \S",
         r"(?:the )?(?:slow part|culprit|bottleneck) (?:is|was) \S",
-        r".*(?:,|;|–|:) ?(?:and )?(?:that['’]?s|that is|that was|which is) why\b",
+        r".*(?:,|;|–|:) ?(?:and )?(?:that['’]?s|that is|that was|which is) why (?!i\b|my|we\b|you)\S",
         r"confirmed\s?: \S+ \S+ \S",
         # German
         r".*\bursache (?:ist|war|dafür)\b",
@@ -115,17 +112,23 @@ _RULES: dict[str, tuple[str, ...]] = {
         r"(?:encontré|he encontrado) (?:el error|el problema|la causa|el fallo)\b.*\S",
     ),
     LEARNING: (
-        r".*\b(?:lessons?(?: learn(?:ed|t))?|takeaways?|gotchas?|notes? to self|good to know|worth (?:remembering|knowing|noting)|for the record|for next time|(?:pro )?tip|heads[- ]up|beware|pitfall|caveat"
+        r"(?:(?:the|a|one|my|our|key|main|here['’]s|it['’]s|just|note) )*(?:lessons?(?: learn(?:ed|t))?|takeaways?|gotchas?|notes? to self|good to know|worth (?:remembering|knowing|noting)|for the record|for next time|pitfall|caveat"
         r"|merke|gelernt|lehre|erkenntnis|(?:wichtig|gut) zu wissen|leçon|à (?:retenir|noter)|bon à savoir|lección|a tener en cuenta|conviene saber)\s?[:–-] ?\S+ \S+ \S",
         r"next time,? (?!i\b|it\b|we\b|you\b|the\b|this|that|there|can|slot|he\b|she\b|they\b|around)[a-z]+ \S+ \S",
         r".*\bonly works? (?:if|when|as long as|once) \S",
         r".*\b(?:i|we)(?:['’]ve| have)? learn(?:ed|t)\b(?: that|[^.:]{0,20}:) ?\S",
-        r"(?:keep|bear) in mind(?: that|\s?:) ?\S",
         r".*\bfunktioniert nur,? wenn\b",
         r".*\bne (?:marche|fonctionne) que si\b",
         r".*\bsolo funciona si\b",
     ),
 }
+_USER_RULES = (  # decisions only in the words of a user; an assistant advises or tells its steps so
+    rf"let['’]?s (?:only |just |not )*{_CHOOSE} {_STEP}\S",
+    r"let['’]?s do \S+ \S+ (?:in|with|by|via|as) \S",
+    r"(?:use|take|do) \S.* instead of \S",
+    r"i want to (?:keep|use|drop|go with|stay with|stick)\b (?!the momentum|practi)\S",
+    r"(?!.*\b(?:what|how|where|who|as|here|there|whatever|that|if) it is)(?:\S+ ){1,5}it is\W*$",
+)
 # Words of which one is in every sentence that a rule of the type matches.
 _CUES = {
     DECISION: (
@@ -137,7 +140,7 @@ _CUES = {
         "ursache", " an ", " am ", "von", "heraus", "grund", "fehler", "weil", "avère", "erreur", "problèm", " car ", "parce", "trouvé", "causa", "resulta", "error", "porque", "fallo", "encontr",
     ),
     LEARNING: (
-        "lesson", "takeaway", "gotcha", "self", "know", "worth", "for the record", "next time", "tip", "heads", "beware", "pitfall", "caveat", "only work", "learn", "in mind", "merke", "gelernt",
+        "lesson", "takeaway", "gotcha", "self", "know", "worth", "for the record", "next time", "pitfall", "caveat", "only work", "learn", "merke", "gelernt",
         "lehre", "erkenntnis", "wissen", "nur", "leçon", "retenir", "noter", "savoir", "que si", "lección", "cuenta", "saber", "solo funciona",
     ),
 }  # fmt: skip
@@ -152,13 +155,13 @@ def proposals_in(text: str, role: str) -> list[tuple[str, str]]:
     is_user = role == "user"
     found: dict[str, list[str]] = {}
     for sentence in sentences_of(pattern(_ANNOUNCES).sub(r"\1: ", text), cuts_pasted=is_user):
-        type = PREFERENCE if is_user and is_instruction(sentence) else _type_of(sentence)
+        type = PREFERENCE if is_user and is_instruction(sentence) else _type_of(sentence, role)
         if type:
             found.setdefault(type, []).append(sentence)
     return [(type, " ".join(sentences)) for type, sentences in found.items()]
 
 
-def _type_of(sentence: str) -> str:
+def _type_of(sentence: str, role: str) -> str:
     """The type of memory that a sentence looks like; empty for none."""
     if len(sentence) > _LONGEST or sentence.endswith(("?", "？")) or sentence.count(" ") < _LEAST_WORDS - 1:
         return ""
@@ -166,7 +169,7 @@ def _type_of(sentence: str) -> str:
     for type in (DECISION, LEARNING, FINDING):  # the rules of findings are the widest
         for cue in _CUES[type]:
             if cue in folded:
-                if _rules(type).match(folded) and not pattern(_DOUBTS).search(folded):
+                if _rules(type, role).match(folded) and not pattern(_DOUBTS).search(folded):
                     return type
                 break
     return ""
@@ -178,5 +181,6 @@ def _unquoted(text: str) -> str:
 
 
 @cache
-def _rules(type: str) -> re.Pattern[str]:
-    return pattern(f"{OPENING}(?:{'|'.join(_RULES[type])})")
+def _rules(type: str, role: str) -> re.Pattern[str]:
+    rules = (*_RULES[type], *(_USER_RULES if type == DECISION and role == "user" else ()))
+    return pattern(f"{_OPENING}(?:{'|'.join(rules)})")

@@ -209,11 +209,12 @@ _JAPANESE = (
     r"|(?:ほう|方)が(?:いい|良い|好き|好み)(?:です|だ)?$|呼んで(?:ください|下さい|ね)?$"
 )
 # Words that may stand before an order, and a short beginning such as "As I said," or "For the record:".
-OPENING = (
-    r"(?:[^,:;]{1,40}[,:] ){0,2}(?:(?:ok(?:ay)?|yes|no|so|and|also|but|well|oh|hey|hi|right|great|thanks|thank you|btw|by the way|please|note|rule"
+OPENING_WORDS = (
+    r"(?:(?:ok(?:ay)?|yes|no|so|and|also|but|well|oh|hey|hi|right|great|thanks|thank you|btw|by the way|please|note|rule"
     r"|just|remember|ja|nein|und|auch|also|danke|übrigens|oui|non|et|aussi|merci|s['’]il (?:te|vous) pla[iî]t|sí|y|también|gracias"
     r"|por favor|да|нет|и|а|ещё|кстати|спасибо|пожалуйста)\b[\s,:;!.…–-]*)*"
 )
+_OPENING = rf"(?:[^,:;]{{1,40}}[,:] ){{0,2}}{OPENING_WORDS}"
 
 
 def instructions_in(text: str) -> str:
@@ -258,9 +259,9 @@ def is_instruction(sentence: str) -> bool:
 @cache
 def _rules(is_statement: bool) -> re.Pattern[str]:
     if not is_statement:
-        return pattern(f"{OPENING}(?:{'|'.join(_QUESTIONS)})")
+        return pattern(f"{_OPENING}(?:{'|'.join(_QUESTIONS)})")
     rules, polite_rules = ("|".join(each) for each in (_RULES, _POLITE_RULES))
-    return pattern(f"{OPENING}(?:{_PLEASE}(?:{polite_rules})|(?:{rules}))")
+    return pattern(f"{_OPENING}(?:{_PLEASE}(?:{polite_rules})|(?:{rules}))")
 
 
 @cache
