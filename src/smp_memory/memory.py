@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from smp_memory.health.examination import Examination, HealthReport
     from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.lifecycle.maintenance import MaintenanceReport
+    from smp_memory.lifecycle.review import Proposal
     from smp_memory.lifecycle.session_states import SessionState
     from smp_memory.model.candidates import Hit, Hits, Related
     from smp_memory.model.deletions import Purged, Receipt, Trashed
@@ -515,6 +516,15 @@ class Memory:
             at=at,
             limit=limit,
         )
+
+    def proposals(self, limit: int = 20) -> list[Proposal]:
+        """What turns of all sessions propose to write down, those of the session written last first; see `SessionMemory.proposals`."""
+        found: list[Proposal] = []
+        for _, session in reversed(self.sessions_by_time()):
+            if len(found) >= limit:
+                break
+            found += session.proposals(limit - len(found))
+        return found
 
     def agent(self, name: str, session: str | SessionMemory | None = None) -> AgentMemory:
         """A session as one agent may see it; without a session: the one that was written last."""
