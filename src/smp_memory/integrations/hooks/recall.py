@@ -1,7 +1,11 @@
-"""Memories to inject at the start of a session, at a prompt and for an agent that the host starts.
+"""Memories to inject at the start of a session, at a prompt and for an agent that the host starts; and the request to write some down.
 
 At the start it is what `context` gives: where the last session stopped, what was decided, what is open. For a prompt it is
 what is relevant enough (`recall.min_relevance`), most relevant first and within the budget.
+
+No host takes text when the agent stops without making it go on. So the agent is asked to write down what a conversation decided or found at
+the next prompt, or at the start after a compaction: if turns propose a memory and nothing was written down since, once for each stretch of
+the conversation (`HookSession`).
 
 Guarantees: all of it is fenced (`smp_memory.privacy.fence`), and nothing comes from other users' sessions
 (`smp_memory.context.visible_sessions`). What was injected into this conversation already is left out, unless the conversation was
@@ -24,7 +28,7 @@ from smp_memory.model.statuses import is_settled
 from smp_memory.model.times import Clock
 from smp_memory.model.types import KINDS
 from smp_memory.observe import incomplete
-from smp_memory.privacy.fence import strip
+from smp_memory.privacy.fence import fence, strip
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 from smp_memory.store.opening import open_read_only
@@ -55,6 +59,7 @@ _STOP_WORDS = (  # words of prompts that carry no content
 _MOST_WORDS, _MOST_CHARACTERS = 48, 4000
 _NOTICE_TOKENS = 60
 _START_TURNS = 8  # of the last session, at the start
+_MOST_PROPOSALS, _PROPOSAL_WORDS = 3, 12  # in a request to write something down
 
 
 class Reader:
@@ -119,12 +124,19 @@ class HookRecall:
         self.text = text
         self.refs = refs or []
         self.notices: list[str] = []
+        self.asks_to_record = False
         self.context = context  # that the text is made of; at a prompt there is none
         self.items: list[ContextItem] = context.items if context is not None else []
 
     def with_notices(self, texts: list[str]) -> HookRecall:
         self.notices = texts
         self.text = "\n\n".join(part for part in (self.text, *texts) if part)
+        return self
+
+    def with_request(self, text: str) -> HookRecall:
+        """The same with a request to write something down; empty: none."""
+        self.asks_to_record = bool(text)
+        self.text = "\n\n".join(part for part in (self.text, text) if part)
         return self
 
 
@@ -142,11 +154,10 @@ def recall_in_state(reader: Reader, event: HookEvent, session: str, state: HookS
         if not reader.config[setting]:
             reader.nothing_because(f"{setting} is off")
             return HookRecall()
-    if event.kind == START:
-        return _at_start(reader, event, state, session).with_notices(state.notices)
-    if event.kind == PROMPT:
-        return _for_prompt(reader, event, state, session).with_notices(state.notices)
-    return _for_agent(reader, event, state) if is_agent else HookRecall()
+    if event.kind not in (START, PROMPT):
+        return _for_agent(reader, event, state) if is_agent else HookRecall()
+    recall = (_at_start if event.kind == START else _for_prompt)(reader, event, state, session)
+    return recall.with_notices(state.notices).with_request(_request_to_record(reader, event, state))
 
 
 # -- the start of a session
@@ -191,8 +202,47 @@ def _without_memories_notice(reader: Reader) -> str:
         return ""
     return (
         f"The last session ({last['session']}, {last['turns']} turns) left no decision, finding or learning. "
-        "If something in it should last, write it down."
+        f"If something in it should last, write it down{_where_to_look(last)}."
     )
+
+
+def _where_to_look(last: dict[str, Any]) -> str:
+    """A pointer to the proposals of a session. Their text is not told: it was said in another conversation."""
+    if not isinstance(last.get("proposing"), int) or not last["proposing"]:
+        return ""
+    return f": smp review --session {last['session']} shows what turns of it propose"
+
+
+def _request_to_record(reader: Reader, event: HookEvent, state: HookSession) -> str:
+    """The request to write down what turns of this conversation propose; empty if there is no reason for it."""
+    config = reader.config
+    is_wanted = config["hooks.ask_to_record"] and config["hooks.record"] and config["hooks.prompt_tokens"]
+    if not is_wanted or state.was_asked or state.turns < session_state.MIN_TURNS or not event.is_from_a_person:
+        return ""
+    proposals = _proposal_lines(reader, state) if state.proposing else []
+    if not proposals:
+        return ""
+    return (
+        "SMP: nothing of this conversation was written down yet. If one of these should last, record it in a sentence that stands alone "
+        f'(smp add decision "…" --session {state.session}; also finding, learning, preference; over MCP: remember); else go on.\n'
+        + fence("\n".join(proposals))
+    )
+
+
+def _proposal_lines(reader: Reader, state: HookSession) -> list[str]:
+    """The newest proposals of this conversation, one on a line, shortened."""
+    from smp_memory.model.proposals import proposals_in
+
+    refs = [f"{state.session}/{turn}" for turn in state.proposing]
+    turns = reader.scope.index.records(refs) if reader.has(state.session) else {}
+    known = [turns[ref] for ref in refs if ref in turns and not turns[ref].deleted]
+    found = [each for turn in known for each in proposals_in(turn.text, turn.given.get("role", ""))]
+    return [f"- {type}: {_shortened(text)}" for type, text in found[-_MOST_PROPOSALS:]]
+
+
+def _shortened(text: str) -> str:
+    words = text.split()
+    return " ".join(words[:_PROPOSAL_WORDS]) + (" …" if len(words) > _PROPOSAL_WORDS else "")
 
 
 def _context(
