@@ -90,7 +90,10 @@ def test_agent_is_asked_again_after_compaction(project: Project) -> None:
 
 @pytest.mark.parametrize(
     ("prompt", "reply"),
-    [("Should we use cursors or offsets?", "We could use either. Offsets are simpler."), ("Run the tests", "All 214 tests pass.")],
+    [
+        ("Should we use cursors or offsets?", "We could use either. Offsets are simpler."),
+        ("Run the tests", "All 214 tests pass."),
+    ],
 )
 def test_agent_is_not_asked_about_questions_guesses_and_reports(project: Project, prompt: str, reply: str) -> None:
     host = Host(project)
@@ -146,7 +149,14 @@ def test_scripted_agent_records_what_it_was_asked_for(project: Project) -> None:
     injected = host.prompt("Now write the release notes")
     command = injected.partition("(smp add decision ")[2].partition(";")[0]
     words = command.replace('"…"', "").split()
-    smp = [sys.executable, "-m", "smp_memory", "add", "decision", "Orders use cursor pagination, because offsets get slow on big tables"]
+    smp = [
+        sys.executable,
+        "-m",
+        "smp_memory",
+        "add",
+        "decision",
+        "Orders use cursor pagination, because offsets get slow on big tables",
+    ]
     subprocess.run([*smp, *words], cwd=project.folder, env=ENVIRONMENT, check=True, capture_output=True)
     host.reply("Here are the notes.")
     assert ASKED not in host.prompt("And the changelog")

@@ -29,4 +29,6 @@ if TYPE_CHECKING:
     from smp_memory.lifecycle import session_states as session_states
     from smp_memory.lifecycle import sessions as sessions
 
-__getattr__ = door(__name__, "compaction", "deletion", "maintenance", "review", "session_size", "session_states", "sessions")
+__getattr__ = door(
+    __name__, "compaction", "deletion", "maintenance", "review", "session_size", "session_states", "sessions"
+)

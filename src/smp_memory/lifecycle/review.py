@@ -115,7 +115,9 @@ def fields_to_keep(turn: Record, type: str | None, text: str | None) -> tuple[st
 
 def _fields(turn: Record, type: str, text: str) -> dict[str, Any]:
     if not KINDS[type].is_written_down:
-        raise InvalidRecord(f"type: a {type} cannot be kept; a decision, finding, learning or preference can.", field="type")
+        raise InvalidRecord(
+            f"type: a {type} cannot be kept; a decision, finding, learning or preference can.", field="type"
+        )
     return {KINDS[type].text: text, "turn_ref": turn.id, "idempotency_key": f"kept {turn.id} {type}"}
 
 

@@ -78,7 +78,9 @@ class HookSession:
             _int(known.get("summaries")), 0
         )  # recorded from events before the transcript contains them
         # A stretch of the conversation begins when something was written down, or the host compacts or clears it.
-        self.proposing = [each for each in _list(known.get("proposing")) if isinstance(each, str)]  # turns since a write
+        self.proposing = [
+            each for each in _list(known.get("proposing")) if isinstance(each, str)
+        ]  # turns since a write
         self.was_asked = bool(known.get("asked"))  # whether the agent was asked in this stretch to write something down
         self.written_until = text("written")  # up to when it is known whether something was written down
         self.ended = bool(known.get("ended"))
