@@ -36,7 +36,7 @@ _DOUBTS = (
 )
 # Verbs with which something is chosen, and what makes a step of the work of it.
 _CHOOSE = (
-    r"(?:use|go (?:with|for)|stick (?:with|to)|keep|drop|switch|move|migrate|adopt|support|build|store|split|stay|replace|remove|deprecate|host"
+    r"(?:use|go with|stick (?:with|to)|keep(?! \w+in[g'’]|\w* up\b| at\b| each\b| on\b)|drop|switch|move|migrate|adopt|support(?! each)|build|store|split|stay|replace|remove|deprecate|host"
     r"|stream|standardi[sz]e|target|require|allow|write|introduce|limit|rely|ship|release|call|name|leave out|get rid)"
 )
 _STEP = r"(?!(?:on|it|that|this|these|those|them|the (?:same|other|second|first|existing|debugger|following|old file|plan))\b)"
@@ -52,11 +52,11 @@ _OPENING = rf"(?:[^,:;]{{1,24}}[,:] )?{OPENING_WORDS}"
 _RULES: dict[str, tuple[str, ...]] = {
     DECISION: (
         r"(?:the )?(?:final )?(?:decision|answer)(?: is| was)?\s?[:–-] \S",
-        r"(?:decided|agreed|approved)\s?[:,–-] (?!go ahead|do it|thanks|let['’]?s see)\S+ \S+ \S",
+        r"(?:decided|agreed|approved)\s?(?:[:–-] (?!go ahead|do it|thanks|let['’]?s see)|, (?=we |let['’]?s |no |use |keep |drop |.* (?:not|instead|only|never|must) ))\S+ \S+ \S",
         r"(?:decided|decidido)\s?[:,–-] \S",
-        rf"(?:we|i|the team)(?:['’]ve| have)? (?:just |now |finally |then )*(?:decided|agreed) (?:in \w+ \w+ |today |yesterday )?(?:to (?:not |only )*{_CHOOSE}|to (?:log|freeze|send|run|do|have|put|pin)|that|on|against|not to) ?\S",
-        r"(?:we|i|the team)(?:['’]ve| have)? (?:just |now |finally )*(?:settled on|opted (?:for|to)|standardi[sz]ed on|picked|went with) (?!some|my|our|friends)\S",
-        r"(?:we|i)(?:['’]ve| have)? (?:chose|chosen) \S.* (?:over|because|instead|rather|since|for (?!that|this|it))\b",
+        rf"(?:we|i|the team)(?:['’]ve| have)? (?:just |now |finally |then )*(?:decided|agreed) (?:in \w+ \w+ |today |yesterday )?(?:to (?:not |only )*{_CHOOSE}|to (?:log|freeze|send|put|pin)|that|on|against|not to) ?\S",
+        r"(?:we|i|the team)(?:['’]ve| have)? (?:just |now |finally )*(?:settled on|opted (?:for|to)|standardi[sz]ed on|picked|went with) (?!up |this |some|my|our|friends)\S",
+        r"(?:we|i)(?:['’]ve| have)? (?:chose|chosen) (?!to )\S.* (?:over|because|instead|rather|since|for (?!that|this|it))\b",
         r"i (?:used|kept|took|switched to|moved to) \S.* (?:instead of|rather than|over) \S",
         rf"we(?:['’]re| are) (?:not )?(?:(?:going|sticking|staying) with|(?:switching|moving|migrating) (?:to|from)|(?:dropping|keeping|adopting)|going to {_CHOOSE}) {_STEP}\S",
         rf"we(?:['’]ll| will| won['’]t| will not)(?: only| just| always| not| never)* {_CHOOSE} {_STEP}\S",
@@ -126,8 +126,8 @@ _USER_RULES = (  # decisions only in the words of a user; an assistant advises o
     rf"let['’]?s (?:only |just |not )*{_CHOOSE} {_STEP}\S",
     r"let['’]?s do \S+ \S+ (?:in|with|by|via|as) \S",
     r"(?:use|take|do) \S.* instead of \S",
-    r"i want to (?:keep|use|drop|go with|stay with|stick)\b (?!the momentum|practi)\S",
-    r"(?!.*\b(?:what|how|where|who|as|here|there|whatever|that|if) it is)(?:\S+ ){1,5}it is\W*$",
+    r"i want to (?:keep(?! \w+ing)|use|drop|go with|stay with|stick)\b (?!the momentum|practi)\S",
+    r"(?!yes|no|ok|i |.*\b(?:what|how|where|who|as|here|there|whatever|that|if|is)\b.* it is)(?:\S+ ){1,5}it is\W*$",
 )
 # Words of which one is in every sentence that a rule of the type matches.
 _CUES = {

@@ -51,7 +51,7 @@ _REPORTS = (
 )
 _NO_ORDERS = (
     "worry|know|think|mind|understand|see|believe|remember|recall|have|need|care|get|give|forget|feel|be|you|we|they|i|agree|hesitate|let"
-    "|say|look|even|really|want|like|sweat|sell|bother|lose|miss|seem|exist|work|panic|hurry|ask me why|beat|rush"
+    "|say|look|even|really|want|like|sweat|sell|bother|lose|miss|quit|seem|exist|work|panic|hurry|ask me why|beat|rush"
 )
 _BASE_FORM = r"(?!\w+(?<!ne)(?<!fe)(?<!emb)(?<!proce)(?<!exce)(?<!se)(?<!spe)ed\b)(?!\w{2,}(?<!br)(?<!p)(?<!str)ing\b)(?!\w+(?<!s)(?<!focu)s\b)"
 # What an assistant makes: "I like short answers" is an instruction, "I like hiking" is not.
@@ -79,7 +79,7 @@ _RULES = (
     rf"(?:always|never)(?: ever)? (?!(?:{_REPORTS})\b){_BASE_FORM}[a-z]+ \S",
     rf"(?:do not|don['’]?t)(?: ever| you ever)? (?!(?:{_NO_ORDERS})\b)[a-z]{{2,}} (?!(?:it|that|this|so|them|now|yet|here|there)\W*$)\S",
     r"(?:from now on|going forward|henceforth),? (?!is\b|the \w+ (?:is|fails))\S",
-    rf"we (?:always|never) (?!(?:{_REPORTS}|see|know|want|hear|find|understand|use to|manage|expect|notice)\b){_BASE_FORM}[a-z-]+(?: \S|$)",
+    rf"we (?:always|never) (?!(?:{_REPORTS}|see|know|want|hear|find|understand|use to|manage|expect|notice|look|love|enjoy|feel)\b){_BASE_FORM}[a-z-]+(?: \S|$)",
     r"we (?:only|do not|don['’]t) (?:use|support|write|allow|accept|commit|deploy|merge|mock|catch|add|ship|target|name) (?!that|this|it\b)\S",
     r"let['’]?s (?:(?:always|never) [a-z]+ \S|stick to (?!the plan)\S|stop \w{2,}ing \S|avoid \S)",
     r"(?:make sure|ensure)(?: that)? (?:in (?:the )?future|from now on|going forward|you (?:always|never))\b",
