@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import islice
 
 from smp_memory import analytics, context, exchange, lifecycle, search
 from smp_memory.config.config_file import check_setting
@@ -519,12 +520,8 @@ class Memory:
 
     def proposals(self, limit: int = 20) -> list[Proposal]:
         """What turns of all sessions propose to write down, those of the session written last first; see `SessionMemory.proposals`."""
-        found: list[Proposal] = []
-        for _, session in reversed(self.sessions_by_time()):
-            if len(found) >= limit:
-                break
-            found += session.proposals(limit - len(found))
-        return found
+        newest_first = (session for _, session in reversed(self.sessions_by_time()))
+        return list(islice((each for session in newest_first for each in session.proposals(limit)), limit))
 
     def agent(self, name: str, session: str | SessionMemory | None = None) -> AgentMemory:
         """A session as one agent may see it; without a session: the one that was written last."""

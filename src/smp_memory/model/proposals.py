@@ -48,7 +48,7 @@ _FAILS = (
     r"(?:fail|break|broke|crash|hang|hung|die|died|leak|timed? out|happen|is red|is slow|is killed|is missing|does ?n['’]t work|do ?n['’]t work)"
     r"(?:s|ed|es|ing)?\b"
 )
-_OPENING = rf"(?:[^,:;]{{1,24}}[,:] )?{OPENING_WORDS}"
+_OPENING = rf"(?:[^,:;]{{1,24}}[,:] )?{OPENING_WORDS}(?:then )?"
 _RULES: dict[str, tuple[str, ...]] = {
     DECISION: (
         r"(?:the )?(?:final )?(?:decision|answer)(?: is| was)?\s?[:–-] \S",

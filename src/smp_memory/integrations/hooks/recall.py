@@ -3,7 +3,7 @@
 At the start it is what `context` gives: where the last session stopped, what was decided, what is open. For a prompt it is
 what is relevant enough (`recall.min_relevance`), most relevant first and within the budget.
 
-No host takes text when the agent stops without making it go on. So the agent is asked to write down what a conversation decided or found at
+Text that a hook gives when the agent stops makes it go on. So the agent is asked to write down what a conversation decided or found at
 the next prompt, or at the start after a compaction: if turns propose a memory and nothing was written down since, once for each stretch of
 the conversation (`HookSession`).
 

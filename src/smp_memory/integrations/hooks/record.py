@@ -23,13 +23,7 @@ from smp_memory.config.settings import RECORD
 from smp_memory.discovery import folder_of_store
 from smp_memory.errors import InvalidRecord, SessionExists, SessionNotFound
 from smp_memory.integrations.hooks import events, session_state
-from smp_memory.integrations.hooks.session_state import (
-    MIN_TURNS,
-    digest,
-    find_session_name,
-    log_failure,
-    new_session_name,
-)
+from smp_memory.integrations.hooks.session_state import digest, find_session_name, log_failure, new_session_name
 from smp_memory.integrations.hooks.transcripts import (
     ASSISTANT,
     SUMMARY,
@@ -99,13 +93,7 @@ def record(
 class _Recording:
     """The recording of one event, under the lock of the session states."""
 
-    def __init__(
-        self,
-        event: HookEvent,
-        memory: Memory,
-        states: SessionStates,
-        recall: HookRecall | None,
-    ) -> None:
+    def __init__(self, event: HookEvent, memory: Memory, states: SessionStates, recall: HookRecall | None) -> None:
         self._event = event
         self._memory = memory
         self._states = states
@@ -333,8 +321,7 @@ class _Recording:
             log_failure(self._memory.root, client, self._event.name, error)
         for record in written:
             self._add_notices(record)
-            is_known = record.id in state.proposing or "role" not in record.given
-            if not is_known and proposals_in(record.text, record.given["role"]):
+            if proposals_in(record.text, record.given.get("role", "")) and record.id not in state.proposing:
                 state.proposing.append(record.id)
 
     def _add_notices(self, record: Record | SessionMemory) -> None:
@@ -400,7 +387,7 @@ class _Recording:
 
     def _note_if_without_memories(self) -> None:
         state = self._state
-        if state.session and state.turns >= MIN_TURNS and not self._has_written_since(state.since):
+        if state.session and state.turns >= session_state.MIN_TURNS and not self._has_written_since(state.since):
             self._states.note_session_without_memories(state, _now())
 
     def _has_written_since(self, time: str) -> bool:

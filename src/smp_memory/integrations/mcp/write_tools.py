@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 DUPLICATE_HOURS = 1
 COMPARED = 50
+PROPOSALS = 5  # of a session, in `sessions` with the action show
 _NOT_COMPARED = ("access",)  # counts of use
 ADDED, UPDATED, KNOWN = "added", "updated", "known already"
 
@@ -313,6 +314,8 @@ def sessions(caller: Caller, given: arguments.SessionsArguments) -> Reply:
         by_type, _ = caller.counts(session)
         row = {"id": session.id, "state": session.state, "written": to_text(session.written), **_participants(session)}
         row |= {"memories": sum(by_type.values()), "by_type": by_type}
+        proposals = [f"{each.turn} {each.type}: {each.text}" for each in session.proposals(PROPOSALS)]
+        row |= {"proposals": proposals} if proposals else {}
         return _sessions_reply([row], problem_lines=caller.problem_lines([session.id]))
     newest_first = caller.memory.sessions_by_time()[::-1]
     page = newest_first[given.offset : given.offset + given.limit]
