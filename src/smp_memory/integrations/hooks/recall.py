@@ -234,7 +234,7 @@ def _proposal_lines(reader: Reader, state: HookSession) -> list[str]:
     from smp_memory.model.proposals import proposals_in
 
     refs = [f"{state.session}/{turn}" for turn in state.proposing]
-    turns = reader.scope.index.records(refs) if reader.has(state.session) else {}
+    turns = reader.scope.index.records(refs, reader.scope.viewer) if reader.has(state.session) else {}
     known = [turns[ref] for ref in refs if ref in turns and not turns[ref].deleted]
     found = [each for turn in known for each in proposals_in(turn.text, turn.given.get("role", ""))]
     return [f"- {type}: {_shortened(text)}" for type, text in found[-_MOST_PROPOSALS:]]
