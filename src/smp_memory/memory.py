@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import islice
 
 from smp_memory import analytics, context, exchange, lifecycle, search
 from smp_memory.config.config_file import check_setting
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from smp_memory.health.examination import Examination, HealthReport
     from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.lifecycle.maintenance import MaintenanceReport
+    from smp_memory.lifecycle.review import Proposal
     from smp_memory.lifecycle.session_states import SessionState
     from smp_memory.model.candidates import Hit, Hits, Related
     from smp_memory.model.deletions import Purged, Receipt, Trashed
@@ -515,6 +517,11 @@ class Memory:
             at=at,
             limit=limit,
         )
+
+    def proposals(self, limit: int = 20) -> list[Proposal]:
+        """What turns of all sessions propose to write down, those of the session written last first; see `SessionMemory.proposals`."""
+        newest_first = (session for _, session in reversed(self.sessions_by_time()))
+        return list(islice((each for session in newest_first for each in session.proposals(limit)), limit))
 
     def agent(self, name: str, session: str | SessionMemory | None = None) -> AgentMemory:
         """A session as one agent may see it; without a session: the one that was written last."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from smp_memory.lifecycle.compaction_plan import Summariser
     from smp_memory.lifecycle.consolidation import Duplicates
     from smp_memory.lifecycle.quota import SizeReport
+    from smp_memory.lifecycle.review import Proposal
     from smp_memory.lifecycle.session_states import SessionState
     from smp_memory.lifecycle.transitions import Transition
     from smp_memory.memory import Memory
@@ -526,6 +527,27 @@ class SessionMemory:
         them has changed since `duplicates()`, it is a Conflict and nothing happens.
         """
         return lifecycle.compaction.merge_duplicates(self._session, group, by)
+
+    def proposals(self, limit: int | None = None) -> list[Proposal]:
+        """Sentences of turns that look like a decision, finding, learning or preference nobody has written down, the newest first."""
+        return lifecycle.review.open_proposals(self.records(include_deleted=True), self.info)[:limit]
+
+    def keep_proposal(
+        self, turn: Any, type: str | None = None, text: str | None = None, *, by: str | None = None
+    ) -> Record:
+        """Write the memory that a turn proposes, with the turn as its source (`turn_ref`).
+
+        `turn` is a turn, its id or a proposal. `type` says which one if the turn proposes several, or another type for the only one; `text`
+        is what to write instead of the turn's own words. Without it the memory has the confidence `inferred`. Keeping it again adds nothing.
+        """
+        kept, fields = lifecycle.review.fields_to_keep(self.get(lifecycle.review.turn_id(turn)), type, text)
+        record: Record = self.add(kept, {**fields, **({"author": by} if by else {})})
+        return record
+
+    def drop_proposals(self, *turns: Any) -> None:
+        """Propose nothing more from these turns, given by id or as proposals. `keep_proposal` still keeps one."""
+        names = [self.get(lifecycle.review.turn_id(each)).id for each in turns]
+        self._storage.update_info(lambda info: lifecycle.review.drop(info, names))
 
     def validate(self) -> Report:
         """Read everything, check every signature, id and reference; change nothing."""

@@ -70,6 +70,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "compact": ("--session", "shop", "--dry-run"),
     "tidy": ("--all",),
     "duplicates": (),
+    "review": (),
     "convert": ("--to", "markdown"),
     "reindex": (),
     "config": (),

@@ -66,6 +66,22 @@ def test_claude_code_runs_hooks_and_server(tmp_path: Path) -> None:
         host.has_recorded(FIRST, ANSWER, SECOND, ANSWER)
 
 
+def test_claude_code_is_asked_to_write_down_what_was_decided(tmp_path: Path) -> None:
+    host = RealHost(tmp_path, "@anthropic-ai/claude-code", "2.1.197")
+    host.install("claude-code")
+    requested = "nothing of this conversation was written down yet"
+    with ModelServer() as model:
+        settings = {"ANTHROPIC_BASE_URL": model.address, "ANTHROPIC_API_KEY": "k", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}  # fmt: skip
+        said: list[str] = []
+        for prompt in (FIRST, "Then let's use tokens of 15 minutes.", SECOND):
+            host.run(*(("-c",) if said else ()), "-p", prompt, "--model", "claude-sonnet-4-5", **settings)
+            said += [prompt, ANSWER]
+            host.has_recorded(*said)
+            assert any(requested in asked for asked in model.asked) == (prompt == SECOND)
+        assert len(model.asked) == 3  # the request makes the agent neither go on nor wait
+        assert "- decision: Then let's use tokens of 15 minutes." in model.asked[-1]
+
+
 def test_codex_runs_hooks_and_server(tmp_path: Path) -> None:
     host = RealHost(tmp_path, "@openai/codex", "0.166.0")
     host.install("codex")

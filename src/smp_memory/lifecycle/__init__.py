@@ -10,6 +10,7 @@ value that can be shown to a person before it is carried out:
     purge            deleted memories that may be removed for good, by two checks
     compaction_plan  the memories that go to the cold segment, and the summaries of their turns
     consolidation    duplicate memories, and their merge
+    review           memories that turns propose, until somebody keeps or drops them
 
 A door: all modules but `open_session` and the rules are loaded when they are first used, because most commands only read or add.
 """
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
     from smp_memory.lifecycle import compaction as compaction
     from smp_memory.lifecycle import deletion as deletion
     from smp_memory.lifecycle import maintenance as maintenance
+    from smp_memory.lifecycle import review as review
     from smp_memory.lifecycle import session_size as session_size
     from smp_memory.lifecycle import session_states as session_states
     from smp_memory.lifecycle import sessions as sessions
 
-__getattr__ = door(__name__, "compaction", "deletion", "maintenance", "session_size", "session_states", "sessions")
+__getattr__ = door(
+    __name__, "compaction", "deletion", "maintenance", "review", "session_size", "session_states", "sessions"
+)

@@ -532,3 +532,13 @@ def test_session_list_has_one_line_per_session(caller: Caller) -> None:
     line = shown.splitlines()[-2]
     assert line.startswith("- a, state active, written ")
     assert line.endswith(", project shop - b, state active, agents pm and qa, memories 1, by type 1 finding")
+
+
+def test_shown_session_lists_what_its_turns_propose(memory: smp_memory.Memory) -> None:
+    caller = RequestContext(memory, author="dev").caller(None)
+    session = memory.create_session("talk")
+    session.add_turn("user", "Let's go with Redis for the cache of the shop.")
+    shown = call(caller, "sessions", action="show", id="talk")["sessions"][0]
+    assert shown["proposals"] == ["TURN-0001 decision: Let's go with Redis for the cache of the shop."]
+    call(caller, "remember", type="decision", text="Sessions are kept in memory", session="talk", turn_ref="TURN-0001")
+    assert "proposals" not in call(caller, "sessions", action="show", id="talk")["sessions"][0]

@@ -127,8 +127,7 @@ def _record(event: HookEvent, root: str, recall: HookRecall | None, is_backgroun
 
         note_call(user_state(root), event.client if event.is_client_certain else OTHER)
 
-        injected, notices = (recall.marks, recall.notices) if recall is not None else (None, [])
-        record(event, root, injected, notices, is_background=is_background, is_awaited=is_awaited)
+        record(event, root, recall, is_background=is_background, is_awaited=is_awaited)
     except BaseException as error:
         _log_failure(root, event, error)
 

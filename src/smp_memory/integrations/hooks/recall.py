@@ -1,10 +1,14 @@
-"""Memories to inject at the start of a session, at a prompt and for an agent that the host starts.
+"""Memories to inject at the start of a session, at a prompt and for an agent that the host starts; and the request to write some down.
 
 At the start it is what `context` gives: where the last session stopped, what was decided, what is open. At a prompt a memory is
 
     told         in full, if its relevance reaches `recall.min_relevance`; at most eight, most relevant first, within the budget
     pointed at   on one short line with its id, if it reaches `recall.min_pointer`, or was written down about a file that is open or was
                  used last; at most three, in at most 60 tokens
+
+Text that a hook gives when the agent stops makes it go on. So the agent is asked to write down what a conversation decided or found at
+the next prompt, or at the start after a compaction: if turns propose a memory and nothing was written down since, once for each stretch of
+the conversation (`HookSession`).
 
 Guarantees: all of it is fenced (`smp_memory.privacy.fence`), and nothing comes from other users' sessions
 (`smp_memory.context.visible_sessions`). What was told in this conversation already is left out, unless it was changed, or the conversation
@@ -26,7 +30,7 @@ from smp_memory.model.ids import is_valid
 from smp_memory.model.times import Clock
 from smp_memory.model.types import KINDS, names_where
 from smp_memory.observe import incomplete
-from smp_memory.privacy.fence import strip
+from smp_memory.privacy.fence import fence, strip
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 from smp_memory.store.opening import open_read_only
@@ -54,6 +58,7 @@ _MOST_WORDS, _MOST_CHARACTERS = 48, 4000
 _NO_CONTENT = "the prompt has no content words"
 _NOTICE_TOKENS = 60
 _START_TURNS = 8  # of the last session, at the start
+_MOST_PROPOSALS, _PROPOSAL_WORDS = 3, 12  # in a request to write something down
 
 
 class Reader:
@@ -122,6 +127,7 @@ class HookRecall:
     def __init__(self, text: str = "", items: list[ContextItem] | None = None, context: Context | None = None) -> None:
         self.text = text
         self.notices: list[str] = []
+        self.asks_to_record = False
         self.context = context  # that the text is made of; at a prompt there is none
         self.items = items or []
 
@@ -145,6 +151,12 @@ class HookRecall:
         self.text = "\n\n".join(part for part in (self.text, *texts) if part)
         return self
 
+    def with_request(self, text: str) -> HookRecall:
+        """The same with a request to write something down; empty: none."""
+        self.asks_to_record = bool(text)
+        self.text = "\n\n".join(part for part in (self.text, text) if part)
+        return self
+
 
 def recall_for_event(reader: Reader, event: HookEvent, session: str) -> HookRecall:
     """The text to inject at this event; `session` is the SMP session of this conversation, which need not exist yet."""
@@ -160,11 +172,10 @@ def recall_in_state(reader: Reader, event: HookEvent, session: str, state: HookS
         if not reader.config[setting]:
             reader.nothing_because(f"{setting} is off")
             return HookRecall()
-    if event.kind == START:
-        return _at_start(reader, event, state, session).with_notices(state.notices)
-    if event.kind == PROMPT:
-        return _for_prompt(reader, event, state, session).with_notices(state.notices)
-    return _for_agent(reader, event, state) if is_agent else HookRecall()
+    if event.kind not in (START, PROMPT):
+        return _for_agent(reader, event, state) if is_agent else HookRecall()
+    recall = (_at_start if event.kind == START else _for_prompt)(reader, event, state, session)
+    return recall.with_notices(state.notices).with_request(_request_to_record(reader, event, state))
 
 
 # -- the start of a session
@@ -209,8 +220,47 @@ def _without_memories_notice(reader: Reader) -> str:
         return ""
     return (
         f"The last session ({last['session']}, {last['turns']} turns) left no decision, finding or learning. "
-        "If something in it should last, write it down."
+        f"If something in it should last, write it down{_where_to_look(last)}."
     )
+
+
+def _where_to_look(last: dict[str, Any]) -> str:
+    """A pointer to the proposals of a session. Their text is not told: it was said in another conversation."""
+    if not isinstance(last.get("proposing"), int) or not last["proposing"]:
+        return ""
+    return f": smp review --session {last['session']} shows what turns of it propose"
+
+
+def _request_to_record(reader: Reader, event: HookEvent, state: HookSession) -> str:
+    """The request to write down what turns of this conversation propose; empty if there is no reason for it."""
+    config = reader.config
+    is_wanted = config["hooks.ask_to_record"] and config["hooks.record"] and config["hooks.prompt_tokens"]
+    if not is_wanted or state.was_asked or state.turns < session_state.MIN_TURNS or not event.is_from_a_person:
+        return ""
+    proposals = _proposal_lines(reader, state) if state.proposing else []
+    if not proposals:
+        return ""
+    return (
+        "SMP: nothing of this conversation was written down yet. If one of these should last, record it in a sentence that stands alone "
+        f'(smp add decision "…" --session {state.session}; also finding, learning, preference; over MCP: remember); else go on.\n'
+        + fence("\n".join(proposals))
+    )
+
+
+def _proposal_lines(reader: Reader, state: HookSession) -> list[str]:
+    """The newest proposals of this conversation, one on a line, shortened."""
+    from smp_memory.model.proposals import proposals_in
+
+    refs = [f"{state.session}/{turn}" for turn in state.proposing]
+    turns = reader.scope.index.records(refs, reader.scope.viewer) if reader.has(state.session) else {}
+    known = [turns[ref] for ref in refs if ref in turns and not turns[ref].deleted]
+    found = [each for turn in known for each in proposals_in(turn.text, turn.given.get("role", ""))]
+    return [f"- {type}: {_shortened(text)}" for type, text in found[-_MOST_PROPOSALS:]]
+
+
+def _shortened(text: str) -> str:
+    words = text.split()
+    return " ".join(words[:_PROPOSAL_WORDS]) + (" …" if len(words) > _PROPOSAL_WORDS else "")
 
 
 def _context(

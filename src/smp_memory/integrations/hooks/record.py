@@ -39,7 +39,9 @@ from smp_memory.integrations.hooks.transcripts import (
     used_files,
 )
 from smp_memory.memory import Memory, open_memory
+from smp_memory.model.proposals import proposals_in
 from smp_memory.model.session_info import names_of
+from smp_memory.model.times import to_text
 from smp_memory.model.types import names_where
 from smp_memory.observe import incomplete
 from smp_memory.privacy.settings import redaction_notice
@@ -50,12 +52,12 @@ if TYPE_CHECKING:
 
     from smp_memory.config.settings import Config
     from smp_memory.integrations.hooks.events import HookEvent
+    from smp_memory.integrations.hooks.recall import HookRecall
     from smp_memory.integrations.hooks.session_state import HookSession, SessionStates
     from smp_memory.model.record import Record
     from smp_memory.session import SessionMemory
 
 _BACKGROUND_SECONDS, _AWAITED_SECONDS, _FOREGROUND_SECONDS = 60.0, 30.0, 0.8  # how long to wait for a lock
-_MIN_TURNS = 4  # a shorter session is not expected to leave memories
 _MOST_OTHERS = 3  # sessions without an end event that are caught up at the start of one
 _PARSERS = {events.CLAUDE: claude_turns, events.CODEX: codex_turns}  # other hosts keep no transcript that can be read
 _DUPLICATE_SECONDS = 2  # two prompts of the same words within this time are one, unless the host gives them ids
@@ -64,16 +66,14 @@ _DUPLICATE_SECONDS = 2  # two prompts of the same words within this time are one
 def record(
     event: HookEvent,
     root: str,
-    injected: list[str] | None,
-    notices: list[str] | None = None,
+    recall: HookRecall | None,
     *,
     is_background: bool = False,
     is_awaited: bool = False,
 ) -> None:
     """Record the turns of an event, and save the state of its session.
 
-    injected       marks of the memories that were injected (`session_state.injection_mark`), None if that failed.
-    notices        the notices of the state that were delivered.
+    recall         what was put into the conversation; None if that failed or the event takes nothing.
     is_background  nobody waits for this process.
     is_awaited     the caller asked to wait (`--wait`). Without both the host waits, because there is no fork.
     """
@@ -82,7 +82,7 @@ def record(
     incomplete.caller_reports = True  # in the notice at the start of a session; nothing else is printed
     with open_memory(root, config=settings, create=False, trust=False) as memory:
         with session_state.SessionStates(memory.store.state, seconds) as states:
-            _Recording(event, memory, states, injected, notices).run()
+            _Recording(event, memory, states, recall).run()
         if event.kind == events.END:
             from smp_memory.context.digest import renew_digests
 
@@ -94,22 +94,18 @@ def record(
 class _Recording:
     """The recording of one event, under the lock of the session states."""
 
-    def __init__(
-        self,
-        event: HookEvent,
-        memory: Memory,
-        states: SessionStates,
-        injected: list[str] | None,
-        notices: list[str] | None = None,
-    ) -> None:
+    def __init__(self, event: HookEvent, memory: Memory, states: SessionStates, recall: HookRecall | None) -> None:
         self._event = event
         self._memory = memory
         self._states = states
-        self._injected = injected
+        self._injected = recall.marks if recall is not None else None
         self._state = state = states.load(event.session)
         config = self._session_config(state.session)
         self._is_recording = bool(config["hooks.record"]) and config.allows(RECORD)
-        state.mark_delivered(notices or [])
+        if recall is not None:
+            state.mark_delivered(recall.notices)
+        self._asks_to_record = recall is not None and recall.asks_to_record
+        state.was_asked = state.was_asked or self._asks_to_record
         if state.client and not event.is_client_certain:
             event.client = state.client
         state.client = event.client
@@ -141,6 +137,7 @@ class _Recording:
                 events.COMPACTED: self._compacted,
                 events.END: self._end,
             }[event.kind]()
+            self._update_stretch()
         state.ended = event.kind == events.END
         self._states.save(state)
         if event.kind == events.START and self._is_recording:
@@ -171,6 +168,15 @@ class _Recording:
             state.injected = []
         if event.kind in (events.START, events.PROMPT):
             state.injected += self._injected or []
+
+    def _update_stretch(self) -> None:
+        """Begin a new stretch if something was written down, or the host compacts or clears the conversation."""
+        state, event = self._state, self._event
+        if event.kind == events.COMPACT or (event.kind == events.START and event.source == "clear"):
+            state.was_asked = self._asks_to_record
+        if event.kind != events.PROMPT and state.proposing and self._has_written_since(state.written_until):
+            state.proposing, state.was_asked = [], False
+            state.written_until = to_text(self._memory.now())
 
     # -- events
 
@@ -319,6 +325,8 @@ class _Recording:
             log_failure(self._memory.root, client, self._event.name, error)
         for record in written:
             self._add_notices(record)
+            if proposals_in(record.text, record.given.get("role", "")) and record.id not in state.proposing:
+                state.proposing.append(record.id)
 
     def _add_notices(self, record: Record | SessionMemory) -> None:
         """Add the warnings and redactions of a stored record or an opened session to the notices for the conversation."""
@@ -383,11 +391,13 @@ class _Recording:
 
     def _note_if_without_memories(self) -> None:
         state = self._state
-        if state.session and state.turns >= _MIN_TURNS:
-            types = list(names_where("is_written_down"))
-            hits = self._memory.query(types=types, since=state.since, limit=1, include_expired=True, track_access=False)
-            if not hits:
-                self._states.note_session_without_memories(state.session, state.turns, _now())
+        if state.session and state.turns >= session_state.MIN_TURNS and not self._has_written_since(state.since):
+            self._states.note_session_without_memories(state, _now())
+
+    def _has_written_since(self, time: str) -> bool:
+        """Whether anybody wrote down a memory since then, or since the conversation began; an agent may do so in another session."""
+        types, since = list(names_where("is_written_down")), time or self._state.since
+        return bool(self._memory.query(types=types, since=since, limit=1, include_expired=True, track_access=False))
 
 
 def _ignore() -> None:

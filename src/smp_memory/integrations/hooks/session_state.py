@@ -1,8 +1,8 @@
 """What hooks know about each session of a host, and the log of their failures, in the user's state of a store.
 
 Each session of a host has one small JSON file; one lock is for all. A file says which SMP session it belongs to, which memories
-were injected, which files the agent used last, up to which offset the transcript was read, and whether recording was off. It holds ids, offsets and digests, no
-text of the conversation.
+were injected, which files the agent used last, up to which offset the transcript was read, which turns propose a memory, and whether
+recording was off. It holds ids, offsets, digests and names of files, no text of the conversation.
 
 Guarantees: a file that is missing, damaged or written by a newer version counts as empty: memories are injected once more,
 and idempotency keys prevent that a turn is stored twice. Files of sessions that were not continued for 60 days are removed.
@@ -50,6 +50,8 @@ _PROMPT_CHARACTERS = 40
 _MOST_NOTICES = 50
 _MOST_FILES = 3
 _POINTED_AT = "?"  # at the end of a mark
+_MOST_PROPOSING = 20
+MIN_TURNS = 4  # a shorter conversation is not expected to leave memories
 
 
 class HookSession:
@@ -81,6 +83,12 @@ class HookSession:
         self.summaries = max(
             _int(known.get("summaries")), 0
         )  # recorded from events before the transcript contains them
+        # A stretch of the conversation begins when something was written down, or the host compacts or clears it.
+        self.proposing = [
+            each for each in _list(known.get("proposing")) if isinstance(each, str)
+        ]  # turns since a write
+        self.was_asked = bool(known.get("asked"))  # whether the agent was asked in this stretch to write something down
+        self.written_until = text("written")  # up to when it is known whether something was written down
         self.ended = bool(known.get("ended"))
         self.is_off = bool(known.get("is_off"))  # recording was off at the newest event, or no prompt came since
         self.was_off = bool(known.get("was_off"))  # recording was off at some event
@@ -102,6 +110,9 @@ class HookSession:
             "replied": self.last_reply_key,
             "prompted": self.last_prompt_key,
             "summaries": self.summaries,
+            "proposing": self.proposing[-_MOST_PROPOSING:],
+            "asked": self.was_asked,
+            "written": self.written_until,
             "ended": self.ended,
             "is_off": self.is_off,
             "was_off": self.was_off,
@@ -252,8 +263,10 @@ class SessionStates:
             if other.client and other.host_session:
                 yield other
 
-    def note_session_without_memories(self, session: str, turns: int, at: str) -> None:
-        _save(self._state, WITHOUT_MEMORIES, {"session": session, "turns": turns, "at": at})
+    def note_session_without_memories(self, session: HookSession, at: str) -> None:
+        """Note it with the number of its turns that propose a memory."""
+        fields = {"session": session.session, "turns": session.turns, "proposing": len(session.proposing), "at": at}
+        _save(self._state, WITHOUT_MEMORIES, fields)
 
     def clear_session_without_memories(self) -> None:
         """Remove the note after it was reported, so that it is reported once."""

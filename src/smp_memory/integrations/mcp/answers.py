@@ -100,6 +100,7 @@ class SessionItem(Answer):
     agents: list[str] | None = None
     memories: int | None = None
     by_type: dict[str, int] | None = None
+    proposals: list[str] | None = None
 
 
 class SessionList(Answer):

@@ -196,7 +196,7 @@ class RememberArguments(Arguments):
     status: str | None = None
     key: str | None = Field(None, description="preference: what it is about, such as language")
     fields: dict[str, Any] = Field(
-        {}, description="Any other field: role, name, path, agent, relations, aliases, valid_until"
+        {}, description="Any other field: role, name, path, agent, relations, aliases, valid_until, turn_ref"
     )
     author: str | None = Field(None, description="Who says so; default: you")
     idempotency_key: str | None = Field(None, description="A call repeated with it stores nothing new")

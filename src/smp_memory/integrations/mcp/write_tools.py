@@ -24,6 +24,7 @@ from smp_memory.context.budget import one_line
 from smp_memory.errors import InvalidRecord, NotAllowed, UserError
 from smp_memory.integrations.mcp.answers import Reply, fenced_reply, plain_reply
 from smp_memory.integrations.mcp.arguments import CRITERIA, TOP_LEVEL
+from smp_memory.lifecycle.review import open_proposals
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.model.types import KINDS
 from smp_memory.privacy import fence
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 DUPLICATE_HOURS = 1
 COMPARED = 50
+PROPOSALS = 5  # of a session, in `sessions` with the action show
 _NOT_COMPARED = ("access",)  # counts of use
 ADDED, UPDATED, KNOWN = "added", "updated", "known already"
 
@@ -313,6 +315,9 @@ def sessions(caller: Caller, given: arguments.SessionsArguments) -> Reply:
         by_type, _ = caller.counts(session)
         row = {"id": session.id, "state": session.state, "written": to_text(session.written), **_participants(session)}
         row |= {"memories": sum(by_type.values()), "by_type": by_type}
+        seen = filter(caller.sees, session.records(include_deleted=True))
+        proposals = open_proposals(seen, session.info)[:PROPOSALS]
+        row |= {"proposals": [f"{each.turn} {each.type}: {each.text}" for each in proposals]} if proposals else {}
         return _sessions_reply([row], problem_lines=caller.problem_lines([session.id]))
     newest_first = caller.memory.sessions_by_time()[::-1]
     page = newest_first[given.offset : given.offset + given.limit]

@@ -1,0 +1,186 @@
+"""Proposals: sentences of a turn that look like a decision, a finding, a learning or a preference. Pure.
+
+    proposals_in("Let's go with Redis. Can you add it?", "user")    [("decision", "Let's go with Redis.")]
+
+A proposal is computed from its turn whenever somebody asks; it is stored nowhere, so it disappears with its turn. It says where to look,
+and becomes a memory when an agent or a person keeps it (`smp_memory.lifecycle.review`). Preferences are the standing instructions of users
+(`smp_memory.model.standing_instructions`). The rules know English, German, French and Spanish.
+
+Guarantees: at most one proposal of each type for a turn, with the sentences as they stand in it. Questions, quotations, code, guesses
+("maybe", "we could", "not yet") and, in turns of users, pasted text give none. Linear in the length of the text, of which the first
+characters are looked at; a sentence without a cue costs some substring searches.
+Non-guarantees: other words for the same are missed, and some reports are taken for findings; `tests/proposal_set` measures both.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from smp_memory.model.standing_instructions import OPENING_WORDS, is_instruction, pattern, sentences_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import re
+
+DECISION, FINDING, LEARNING, PREFERENCE = "decision", "finding", "learning", "preference"
+_ROLES = ("user", "assistant")
+_LONGEST = 400  # characters of a sentence
+_LEAST_WORDS = 2
+
+# A guess, a condition or a negation: the sentence states nothing that lasts.
+_DOUBTS = (
+    r"\b(?:maybe|perhaps|might|could(?!n['’]t| not)|may(?: be| want| need)|would|should|suppose|wonder\w*|whether|(?<!works )(?<!work )if (?:we|you|i|your|the|it|this|that|there)\b"
+    r"|(?:not|n['’]t) (?:yet|sure|decided?|agreed?|known?|found)|yet to|unclear|unknown|unsure|suggest\w*|recommend\w*|to find|let me"
+    r"|vielleicht|könnten?|sollten?|würden?|falls|wenn wir|noch nicht|nicht entschieden|peut-être|pourr\w+|devr\w+|si (?:on|nous)"
+    r"|quizás?|tal vez|podr[ií]a\w*|deber[ií]a\w*|todavía no|aún no)\b"
+)
+# Verbs with which something is chosen, and what makes a step of the work of it.
+_CHOOSE = (
+    r"(?:use|go with|stick (?:with|to)|keep(?! \w+in[g'’]|\w* up\b| at\b| each\b| on\b)|drop|switch|move|migrate|adopt|support(?! each)|build|store|split|stay|replace|remove|deprecate|host"
+    r"|stream|standardi[sz]e|target|require|allow|write|introduce|limit|rely|ship|release|call|name|leave out|get rid)"
+)
+_STEP = r"(?!(?:on|it|that|this|these|those|them|the (?:same|other|second|first|existing|debugger|following|old file|plan))\b)"
+_ERROR = (
+    r"(?:bug|error|leak|crash|timeout|problem|issue|failure|exception|slowdown|delay|warning|mismatch|deadlock|flak\w+|[45]\d\ds?|fehler|absturz|probl[eè]me?a?"
+    r"|erreur|fallo|bloqueo)"
+)
+_FAILS = (
+    r"(?:fail|break|broke|crash|hang|hung|die|died|leak|timed? out|happen|is red|is slow|is killed|is missing|does ?n['’]t work|do ?n['’]t work)"
+    r"(?:s|ed|es|ing)?\b"
+)
+_OPENING = rf"(?:[^,:;]{{1,24}}[,:] )?{OPENING_WORDS}(?:then )?"
+_RULES: dict[str, tuple[str, ...]] = {
+    DECISION: (
+        r"(?:the )?(?:final )?(?:decision|answer)(?: is| was)?\s?[:–-] \S",
+        r"(?:decided|agreed|approved)\s?(?:[:–-] (?!go ahead|do it|thanks|let['’]?s see)|, (?=we |let['’]?s |no |use |keep |drop |.* (?:not|instead|only|never|must) ))\S+ \S+ \S",
+        r"(?:decided|decidido)\s?[:,–-] \S",
+        rf"(?:we|i|the team)(?:['’]ve| have)? (?:just |now |finally |then )*(?:decided|agreed) (?:in \w+ \w+ |today |yesterday )?(?:to (?:not |only )*{_CHOOSE}|to (?:log|freeze|send|put|pin)|that|on|against|not to) ?\S",
+        r"(?:we|i|the team)(?:['’]ve| have)? (?:just |now |finally )*(?:settled on|opted (?:for|to)|standardi[sz]ed on|picked|went with) (?!up |this |some|my|our|friends)\S",
+        r"(?:we|i)(?:['’]ve| have)? (?:chose|chosen) (?!to )\S.* (?:over|because|instead|rather|since|for (?!that|this|it))\b",
+        r"i (?:used|kept|took|switched to|moved to) \S.* (?:instead of|rather than|over) \S",
+        rf"we(?:['’]re| are) (?:not )?(?:(?:going|sticking|staying) with|(?:switching|moving|migrating) (?:to|from)|(?:dropping|keeping|adopting)|going to {_CHOOSE}) {_STEP}\S",
+        rf"we(?:['’]ll| will| won['’]t| will not)(?: only| just| always| not| never)* {_CHOOSE} {_STEP}\S",
+        rf"(?:ok(?:ay)?|yes|no|agreed|approved|right|fine|good|then)[,: ]+(?:then |so )*we (?:do not |don['’]t )?{_CHOOSE} {_STEP}\S",
+        r"i['’]ll (?:use|go with|take|keep|stick) \S.* (?:then|instead of|over|rather than)\b",
+        rf"(?:i['’]m |i am )?(?:go|going|sticking|staying) with {_STEP}\S",
+        r"(?:so )?the plan is (?:fixed|settled)\b.*\S",
+        r"instead of \S.* (?:we|let['’]?s) (?:now )?(?:use|take|do)\b",
+        # German
+        r"wir (?:nehmen|verwenden|nutzen|bleiben bei|bleiben auf|behalten|setzen auf|wechseln|streichen|verzichten auf|steigen auf|legen \S.* fest|machen \S.* statt)\b (?!gerade|noch|morgen|heute|das\b|den zug)\S",
+        r"(?:wir|ich) (?:haben?)\b.* (?:entschieden|beschlossen|geeinigt|festgelegt)\b",
+        r"(?:entscheidung|beschlossen|entschieden|abgemacht)\s?[:,–-] \S",
+        r"(?:statt \S.* |dann )(?:nehmen|verwenden|nutzen|machen) wir (?:es |das )?\S",
+        # French
+        r"(?:on|nous) (?:gard\w+|part\w* sur|pass\w+ à|rest\w+ sur|utilis\w+|prend|prenons|abandonn\w+|(?:va|allons) (?:utiliser|garder|passer|prendre|supprimer|rester)) \S",
+        r"(?:nous avons|on a) (?:décidé|choisi|opté|convenu) \S",
+        r"(?:décision\s?:|c['’]est décidé,) ?\S",
+        # Spanish
+        r"(?:(?:vamos|nos vamos) con|mejor usamos|vamos a (?:usar|utilizar|mantener|dejar|migrar|cambiar|pasar)|usaremos|utilizaremos|nos quedamos con|(?:hemos )?(?:decidi(?:do|mos)|elegi(?:do|mos)|acorda(?:do|mos)|opta(?:do|mos) por)) \S",
+        r"decisión\s?: ?\S",
+    ),
+    FINDING: (
+        r".*\b(?:the|its|root|real|actual|main|likely) causes?(?: of .{2,60}?)? (?:is|was|were|are)\b(?! (?:still|not|hard|being|closed|fixed))",
+        r"(?:the )?root cause\s?[:–-]",
+        r"(?:it |as it )?turn(?:s out,?|ed out,? (?=that|the|it|we|our|an?)) (?!fine|well|ok|good|great|nice|as |to be|really|so |very |\w+ly\b|\w+ing\b)\S+ \S",
+        r".*\bturn(?:s|ed) out that \S",
+        r"(?:i |we )?(?:have |['’]ve )?found (?:it|the (?:\w+ )?(?:bug|problem|issue|cause|culprit|reason|leak|error))\s?[:–-] ?\S",
+        r".*\b(?:i|we)(?:['’]ve| have)? (?:discovered|realised|realized|noticed|found out|confirmed) that (?!i\b|i['’]|my|you)\S",
+        rf".*\b{_FAILS}.{{0,60}}?\bbecause\b (?!you|of you|i\b)\S",
+        r".*\b(?:is|was|are|were|got) (?:caused|killed|triggered|blocked) by \S",
+        rf".*\b{_ERROR}\b.{{0,40}}? (?:(?:comes?|came|stems?|stemmed|resulted|results|originates?) from|(?:is|was|were) due to) \S",
+        r"(?:the|a) (?:\w+ )?(?:reason|culprit|problem|issue|bug|slow part|bottleneck)\b.{0,50}? (?:(?:is|was)(?: that| an?| the| in the (?!tracker|backlog|wiki))|was|is\s?:) \S",
+        r"(?:the )?(?:slow part|culprit|bottleneck) (?:is|was) \S",
+        r".*(?:,|;|–|:) ?(?:and )?(?:that['’]?s|that is|that was|which is) why (?!i\b|my|we\b|you)\S",
+        r"confirmed\s?: \S+ \S+ \S",
+        # German
+        r".*\bursache (?:ist|war|dafür)\b",
+        rf".*\b(?:{_ERROR}|es) (?:lag|liegt|kam|kommt) (?:an|am|von|vom|daran)\b",
+        r".*\bstellte? sich heraus\b",
+        rf".*\b(?:grund|{_ERROR})(?: dafür)? (?:ist|war)(?:,? dass| eine?| der| die| das)\b",
+        r".*\b(?:fehl|scheitert|ab|rot|hängt|nicht|langsam),? weil \S",
+        # French
+        r".*\bla cause (?:est|était|vient)\b",
+        r".*\bil s['’]avère qu",
+        rf".*\b{_ERROR} (?:vient|venait|provient|provenait|est|était) (?:d[eu']|des|un|une|que)",
+        r".*\b(?:échou\w+|plant\w+|cass\w+|bloqu\w+|march\w+ pas)\b.{0,40}? (?:parce qu|car )",
+        r"j['’]ai trouvé (?:le bug|le problème|la cause|l['’]erreur)\b.*\S",
+        # Spanish
+        r".*\bla causa (?:es|era|fue)\b",
+        r".*\bresulta que \S",
+        rf".*\b{_ERROR} (?:es|era|fue|viene|venía|proviene) (?:que|una?|de|del)\b",
+        r".*\b(?:fall\w+|se (?:cae|rompe|bloquea)|no funciona)\b.{0,40}? porque \S",
+        r"(?:encontré|he encontrado) (?:el error|el problema|la causa|el fallo)\b.*\S",
+    ),
+    LEARNING: (
+        r"(?:(?:the|a|one|my|our|key|main|here['’]s|it['’]s|just|note) )*(?:lessons?(?: learn(?:ed|t))?|takeaways?|gotchas?|notes? to self|good to know|worth (?:remembering|knowing|noting)|for the record|for next time|pitfall|caveat"
+        r"|merke|gelernt|lehre|erkenntnis|(?:wichtig|gut) zu wissen|leçon|à (?:retenir|noter)|bon à savoir|lección|a tener en cuenta|conviene saber)\s?[:–-] ?\S+ \S+ \S",
+        r"next time,? (?!i\b|it\b|we\b|you\b|the\b|this|that|there|can|slot|he\b|she\b|they\b|around)[a-z]+ \S+ \S",
+        r".*\bonly works? (?:if|when|as long as|once) \S",
+        r".*\b(?:i|we)(?:['’]ve| have)? learn(?:ed|t)\b(?: that|[^.:]{0,20}:) ?\S",
+        r".*\bfunktioniert nur,? wenn\b",
+        r".*\bne (?:marche|fonctionne) que si\b",
+        r".*\bsolo funciona si\b",
+    ),
+}
+_USER_RULES = (  # decisions only in the words of a user; an assistant advises or tells its steps so
+    rf"let['’]?s (?:only |just |not )*{_CHOOSE} {_STEP}\S",
+    r"let['’]?s do \S+ \S+ (?:in|with|by|via|as) \S",
+    r"(?:use|take|do) \S.* instead of \S",
+    r"i want to (?:keep(?! \w+ing)|use|drop|go with|stay with|stick)\b (?!the momentum|practi)\S",
+    r"(?!yes|no|ok|i |.*\b(?:what|how|where|who|as|here|there|whatever|that|if|is)\b.* it is)(?:\S+ ){1,5}it is\W*$",
+)
+# Words of which one is in every sentence that a rule of the type matches.
+_CUES = {
+    DECISION: (
+        "deci", "agreed", "approved", "settled", "opted", "picked", "went ", "standard", "chose", "we'", "we’", "we ", "i'll", "i’ll", "lets ", "let's", "let’s", "with ", "it is",
+        "instead of", "want to", "answer", "wir", "entsch", "beschlossen", "abgemacht", "on ", "nous ", "déci", "vamos ", "remos ", "quedamos", "elegi", "acord", "opta",
+    ),
+    FINDING: (
+        "cause", "turn", "found", "covered", "real", "notic", "confirmed", "since", " by ", "due to", " from ", "reason", "culprit", "problem", "issue", "bug", "slow part", "bottleneck", " why",
+        "ursache", " an ", " am ", "von", "heraus", "grund", "fehler", "weil", "avère", "erreur", "problèm", " car ", "parce", "trouvé", "causa", "resulta", "error", "porque", "fallo", "encontr",
+    ),
+    LEARNING: (
+        "lesson", "takeaway", "gotcha", "self", "know", "worth", "for the record", "next time", "pitfall", "caveat", "only work", "learn", "merke", "gelernt",
+        "lehre", "erkenntnis", "wissen", "nur", "leçon", "retenir", "noter", "savoir", "que si", "lección", "cuenta", "saber", "solo funciona",
+    ),
+}  # fmt: skip
+# A short beginning that announces the next sentence or line: "Found it.", "Agreed.", a heading.
+_ANNOUNCES = r"(?im)^([#*\s]*(?:\d+[.)] )?(?:agreed|approved|decided|i found (?:it|the \w+)|found (?:it|the \w+)|(?:the )?root cause|cause|decision|lessons? learned|takeaway|gotcha))[.:!*]*(?:\s*\n+|(?<=[.:!*])\s+)"
+
+
+def proposals_in(text: str, role: str) -> list[tuple[str, str]]:
+    """The type and text of each proposal in a turn of this role."""
+    if role not in _ROLES:
+        return []
+    is_user = role == "user"
+    found: dict[str, list[str]] = {}
+    for sentence in sentences_of(pattern(_ANNOUNCES).sub(r"\1: ", text), cuts_pasted=is_user):
+        type = PREFERENCE if is_user and is_instruction(sentence) else _type_of(sentence, role)
+        if type:
+            found.setdefault(type, []).append(sentence)
+    return [(type, " ".join(sentences)) for type, sentences in found.items()]
+
+
+def _type_of(sentence: str, role: str) -> str:
+    """The type of memory that a sentence looks like; empty for none."""
+    if len(sentence) > _LONGEST or sentence.endswith(("?", "？")) or sentence.count(" ") < _LEAST_WORDS - 1:
+        return ""
+    folded = _unquoted(sentence.lower())
+    for type in (DECISION, LEARNING, FINDING):  # the rules of findings are the widest
+        for cue in _CUES[type]:
+            if cue in folded:
+                if _rules(type, role).match(folded) and not pattern(_DOUBTS).search(folded):
+                    return type
+                break
+    return ""
+
+
+def _unquoted(text: str) -> str:
+    text = text.replace("**", "").replace("__", "").replace("#", "").lstrip(" *_")
+    return pattern(r"\"[^\"]*\"|“[^”]*”|«[^»]*»").sub('""', text) if '"' in text or "“" in text or "«" in text else text
+
+
+@cache
+def _rules(type: str, role: str) -> re.Pattern[str]:
+    rules = (*_RULES[type], *(_USER_RULES if type == DECISION and role == "user" else ()))
+    return pattern(f"{_OPENING}(?:{'|'.join(rules)})")

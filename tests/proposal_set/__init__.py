@@ -1,0 +1,55 @@
+"""Labelled turns and sentences for rules that propose memories: what holds a decision, a finding, a learning or a standing wish.
+
+Each part exists twice: `development`, with which the rules were written, and `held_out`, which was written before the rules and not looked at
+until they were finished. Both are by the same author, so the held-out part says more about new sentences than about new people.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+DEVELOPMENT, HELD_OUT = "development", "held_out"
+
+
+class Turn(NamedTuple):
+    role: str
+    types: tuple[tuple[str, ...], ...]  # of each expected proposal the types that are right
+    text: str
+
+
+class Sentence(NamedTuple):
+    language: str
+    is_wish: bool
+    text: str
+
+
+def turns(part: str) -> list[Turn]:
+    rows = _rows(f"turns_{part}.txt")
+    return [Turn(role, _types(types), text.replace("⏎", "\n")) for role, types, text in rows]
+
+
+def wishes(part: str) -> list[Sentence]:
+    return [Sentence(language, mark == "+", text) for language, mark, text in _rows(f"wishes_{part}.txt")]
+
+
+class Quality(NamedTuple):
+    """Precision and recall, with what was wrong and what was missed."""
+
+    precision: float
+    recall: float
+    wrong: list[str]
+    missed: list[str]
+
+    @classmethod
+    def of(cls, right: int, wrong: list[str], missed: list[str]) -> Quality:
+        return cls(right / max(right + len(wrong), 1), right / max(right + len(missed), 1), wrong, missed)
+
+
+def _types(words: str) -> tuple[tuple[str, ...], ...]:
+    return () if words == "-" else tuple(tuple(word.split("/")) for word in words.split())
+
+
+def _rows(name: str) -> list[list[str]]:
+    lines = (Path(__file__).parent / name).read_text("utf-8").splitlines()
+    return [line.split(" | ", 2) for line in lines if line and not line.startswith("#")]
