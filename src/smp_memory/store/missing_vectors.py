@@ -6,10 +6,8 @@ another process writes to the index, or if the model fails, the query is answere
 
 from __future__ import annotations
 
-import os
 import time
 
-from smp_memory.files.user_state import derived_files, state_home
 from smp_memory.index import embeddings, report_meaning
 from smp_memory.index.rows import IndexBusy
 from smp_memory.index.text_candidates import FALL_BACK
@@ -41,7 +39,7 @@ def embedder(config: Config) -> Embedder | None:
         return None
     from smp_memory.index.static_model import static_model  # a door: its libraries may be missing
 
-    return static_model(derived_files(state_home(os.environ)))
+    return static_model()
 
 
 def catch_up(index: Index, reader: RecordReader, progress: Callable[[str, int], None] | None = None) -> None:
