@@ -21,7 +21,11 @@ if TYPE_CHECKING:
         def identity(self) -> tuple[str, int, bytes]:
             """The model's name, the number of its dimensions, and its vector of a fixed text if the name may not tell models apart."""
 
-        batch: int  # texts that it embeds in a moment
+        batch: int  # texts that it is given at first; the time that they take decides how many follow
+        load_ms: float  # CPU time to load it: expected, or measured after it was loaded
+        anchors: tuple[
+            float, float
+        ]  # the cosines that are as rare among unrelated texts as LOW and HIGH of the static model
 
         def embed(self, texts: Sequence[str]) -> bytes:
             """The vectors of these texts one after the other: signed bytes, of which only the direction is meaningful."""
@@ -31,6 +35,7 @@ QUESTION_WORDS = frozenset(  # as terms; they make questions similar that ask fo
     """what when where who whom whose which whi how did do doe is are was were will would can could should has have had
     the a an of to in on for with at by from about mani much kind type""".split()  # noqa: SIM905
 )
+LOW, HIGH = ANCHORS = 0.2, 0.45  # similarities are on the scale of the static model's cosines: two points of it
 VECTORS_PREFIX = "meaning-"  # of folders with vectors
 SIGNED_DIMENSIONS = 256  # one bit for the sign of each of the first ones: the number of different bits fits into a byte
 COMPARISON = "simsimd"  # the library that compares vectors

@@ -15,7 +15,7 @@ from struct import pack, unpack_from
 
 from simsimd import wsum  # never with `out=`: it returns a None that it does not own
 
-from smp_memory.index.embeddings import MODELS, STATIC_ROWS, STATIC_TOKENS, ModelUnavailable, map_file
+from smp_memory.index.embeddings import ANCHORS, MODELS, STATIC_ROWS, STATIC_TOKENS, ModelUnavailable, map_file
 from smp_memory.index.token_table import ABSENT, TokenTable
 from smp_memory.index.vectors import to_signed_bytes
 
@@ -44,7 +44,9 @@ def static_model() -> StaticModel:
 class StaticModel:
     """The model in the files of a folder."""
 
-    batch = 500
+    batch = 64
+    load_ms = 0.0
+    anchors = ANCHORS
 
     def __init__(self, folder: str) -> None:
         self._folder = folder

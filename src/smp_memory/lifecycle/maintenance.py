@@ -4,7 +4,7 @@
 |---|---|---|
 | quota | every run | compacts sessions that are nearly full |
 | decay | 6 hours | counts the accesses since the last run in the index |
-| index | daily | checks the index and rebuilds it if it is damaged |
+| index | daily | checks the index, rebuilds it if it is damaged, and makes missing embeddings |
 | archive | daily | archives sessions that were not used for `lifecycle.archive_days` |
 | access | daily | writes the access log into the session files |
 | tidy | daily | in the `markdown` layout, folds changes into the entries that they change |
@@ -230,6 +230,8 @@ class _Maintenance:
             if not self._dry_run:
                 self._store.indexer.rebuild()
             yield "rebuilt the index"
+        if not self._dry_run:
+            self._store.indexer.embed_missing()
         self._refresh_overviews()
 
     def _archive(self) -> Iterator[str]:

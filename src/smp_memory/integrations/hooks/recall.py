@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _CANDIDATES, _MOST = 20, 8  # hits that are judged at a prompt, and memories that are injected, at most
 _MIN_WORDS = 2
+_MODEL_MS = 150  # a larger embedding model is used if it can be loaded in this time
 _TOO_FEW_WORDS = f"the prompt has fewer than {_MIN_WORDS} content words"
 _MOST_MATCHES = 200  # hits that are read at a prompt, at most: some may have been injected before
 _STOP_WORDS = (  # words of prompts that carry no content
@@ -74,7 +75,12 @@ class Reader:
         self.project = ""  # of the folder in which the host works, if the store is for several projects
         if store is None:
             incomplete.caller_reports = True  # in the notice at the start of a session; a hook prints nothing else
-            store = open_read_only(root, environ, {"track_access": False}, defers_file_checks=defers_file_checks)
+            store = open_read_only(
+                root,
+                environ,
+                {"track_access": False, "search.model_ms": _MODEL_MS},
+                defers_file_checks=defers_file_checks,
+            )
             if store.files is not None and store.files.sessions_with_deletion_records():
                 _hide_recorded_deletions(root)
         self.store = store
