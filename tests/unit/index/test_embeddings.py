@@ -11,6 +11,9 @@ import pytest
 
 import smp_memory
 from smp_memory.index import embeddings
+from smp_memory.model.candidates import NEWER, CandidateRequest
+from smp_memory.text.memory_text import embedded_text
+from smp_memory.text.tokenizer import parse
 from tests.user_state import state_folder
 
 IS_HERE = embeddings.available()  # before a fixture hides it
@@ -122,6 +125,42 @@ def test_query_finds_a_memory_without_any_of_its_words(tmp_path: Path) -> None:
         assert memory.query("login failed for customers")[0].record.text == "Customers report that their login failed"
         session.delete(hits[0].id)
         assert hits[0].id not in [hit.id for hit in memory.query("login failed for customers")]
+
+
+@pytest.mark.usefixtures("with_model")
+@pytest.mark.parametrize("front", [1, 3, 50])
+def test_every_candidate_of_the_front_has_its_true_similarity(tmp_path: Path, front: int) -> None:
+    asked = "customers cannot login today"  # no question word, which would be left out
+    texts = [f"customers {word} today" for word in ("sing", "log", "pay", "sleep")] + ["sign-in is broken for users"]
+    with smp_memory.open(tmp_path) as memory:
+        session = memory.create_session("shop")
+        for text in texts:
+            session.add_finding(text)
+        old, new = session.add_decision("customers log in by mail"), session.add_decision("use passkeys instead")
+        session.relate(new.id, old.id, "supersedes")
+        for text in ("who cannot log in?", "nobody, it is raining"):
+            session.add_turn("user", text)
+        request = CandidateRequest(
+            text=parse(asked),
+            words=asked,
+            front=front,
+            by_meaning=True,
+            with_neighbours=True,
+            limit=100,
+            fetch=(NEWER,),
+        )
+        found = memory.store.indexer.candidates(request)
+        shown = [*found.matches[:front], *found.others, *(each for new in found.newer.values() for each in new)]
+        assert len(shown) > 1
+        assert len(found.newer) == 1
+        records = memory.store.indexer.records(shown)
+        for each in shown:
+            expected = max(cosine(asked, embedded_text(records[each.ref].given)), 0.0)
+            assert each.meaning == pytest.approx(expected, abs=1e-4)
+        assert found.meaning_weight == 0.5
+        request.by_meaning = False
+        assert memory.store.indexer.candidates(request).meaning_weight == 0
+        assert {each.meaning for each in memory.store.indexer.candidates(request).matches} == {0.0}
 
 
 @pytest.mark.usefixtures("with_model")

@@ -30,6 +30,8 @@ class Model:
 
     batch = 64
     load_ms = 0.0
+    weight = 0.5
+    question_words: frozenset[str] = frozenset()
     anchors = (0.2, 0.45)
 
     def __init__(self, name: str, dimensions: int, probe: bytes) -> None:
