@@ -163,7 +163,7 @@ def calibration(found: list[tuple[Prompts, list[float]]]) -> list[tuple[float, i
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--projects", type=int, metavar="N", help="only the first N projects")
-    parser.add_argument("--semantic", default="off", choices=("auto", "off"), help="off: words alone")
+    parser.add_argument("--semantic", default="off", choices=("auto", "minilm", "off"), help="off: words alone")
     given = parser.parse_args(words)
     stores, names = [], []
     with tempfile.TemporaryDirectory(prefix="smp-relevance-state-") as state:

@@ -100,6 +100,7 @@ _EXACTLY = 2000  # up to so many vectors are compared exactly
 _SHORTLIST = 1000  # of more, those nearest by signs
 _WASTE = 10_000
 _SAME_MODEL = 0.99  # the cosine of one text's vectors now and when the files were made
+_SLOWER = 1.25
 _ALL = 1 << 62  # larger than all docs
 _SET = "SELECT no, probe, files, filled, load_ms, generation, below, tail FROM vector_set WHERE model = ?"
 _PLACES = "SELECT doc, place FROM wanted CROSS JOIN vector ON vector.model = {} AND doc = wanted.no"
@@ -255,7 +256,8 @@ class Vectors:
             self._files.write(known.files, part, known.filled * width, written[part])
         places = ((known.no, doc, digest, place) for place, (doc, digest) in enumerate(keys, known.filled))
         rows.do_many("INSERT OR REPLACE INTO vector VALUES (?,?,?,?)", places)
-        self._update(known, filled=known.filled + len(keys), load_ms=self.embedder.load_ms)
+        load_ms = min(self.embedder.load_ms, _SLOWER * known.load_ms)  # one slow process on a busy machine says little
+        self._update(known, filled=known.filled + len(keys), load_ms=load_ms)
 
     def forget(self) -> None:
         """Drop cached state: a transaction was rolled back, or files are gone."""
