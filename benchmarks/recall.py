@@ -176,7 +176,9 @@ def arguments(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", choices=SETS, action="append", help="one set; may be repeated (default: all)")
     parser.add_argument("--data", metavar="FOLDER", help="where the data are (default: SMP_BENCH_DATA)")
-    parser.add_argument("--semantic", default="both", choices=("both", "auto", "minilm", "off"), help="off: words alone")
+    parser.add_argument(
+        "--semantic", default="both", choices=("both", "auto", "minilm", "off"), help="off: words alone"
+    )
     parser.add_argument("--projects", type=int, metavar="N", help="only the first N generated projects")
     parser.add_argument("--first", type=int, metavar="N", help="only N questions of each conversation")
     parser.add_argument("--budgets", default=",".join(map(str, measures.BUDGETS)), help="of the context; empty: none")

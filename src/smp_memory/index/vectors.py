@@ -101,6 +101,7 @@ _SHORTLIST = 1000  # of more, those nearest by signs
 _WASTE = 10_000
 _SAME_MODEL = 0.99  # the cosine of one text's vectors now and when the files were made
 _SLOWER = 1.25
+_MOST_SETS = 3  # the static model, one that is replaced, and the one that replaces it
 _ALL = 1 << 62  # larger than all docs
 _SET = "SELECT no, probe, files, filled, load_ms, generation, below, tail FROM vector_set WHERE model = ?"
 _PLACES = "SELECT doc, place FROM wanted CROSS JOIN vector ON vector.model = {} AND doc = wanted.no"
@@ -217,8 +218,10 @@ class Vectors:
         return known._replace(**values)
 
     def _create(self) -> VectorSet:
-        """Create a new, empty set in place of the one of this model."""
-        self._drop([number for (number,) in self._rows.all("SELECT no FROM vector_set WHERE model = ?", (self.model,))])
+        """Create a new, empty set in place of the one of this model, and of the oldest one if there are many."""
+        newest = "SELECT no FROM vector_set WHERE model != ? ORDER BY no DESC LIMIT ?"
+        others = self._rows.all(newest, (self.model, _MOST_SETS - 1))
+        self._drop([no for (no,) in self._rows.all("SELECT no FROM vector_set") if (no,) not in others])
         kept = [name for (name,) in self._rows.all("SELECT files FROM vector_set")]
         values = (
             self.model,
@@ -238,10 +241,6 @@ class Vectors:
         for number in numbers:
             self._rows.do("DELETE FROM vector WHERE model = ?", (number,))
             self._rows.do("DELETE FROM vector_set WHERE no = ?", (number,))
-
-    def drop_others(self, models: Collection[str]) -> None:
-        """Drop the sets of all models but these; their files go with the next new set. Call in a transaction of the rows."""
-        self._drop([no for no, model in self._rows.all("SELECT no, model FROM vector_set") if model not in models])
 
     def add(self, keys: Sequence[tuple[int, int]], vectors: bytes) -> None:
         """Append vectors of memories (doc and digest), in a transaction of the rows, which commits after it. May raise IndexBusy."""

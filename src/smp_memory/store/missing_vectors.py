@@ -80,10 +80,6 @@ def complete(index: Index, reader: RecordReader, seconds: float | None = None, p
     models = _models(index)
     deadline = None if seconds is None else time.monotonic() + seconds
     lacking = [_add_missing(index, vectors, reader, deadline, progress) for vectors in reversed(models)]
-    if lacking and not any(lacks or lacks is None for lacks in lacking):
-        index.rows.begin()
-        models[0].drop_others([each.model for each in models])
-        index.rows.commit()
     return (lacking[-1] or 0) if lacking else 0
 
 
@@ -105,10 +101,13 @@ def _add_missing(
 ) -> int | None:
     """Add missing vectors until the deadline; returns how many are left, None if the model fails or is not to be loaded (`model_ms`)."""
     try:
-        if model_ms is not None and (vectors.load_ms > model_ms or not _are_few(index, vectors.lacks(), _MANY)):
+        if model_ms is not None and vectors.load_ms > model_ms:
             return None
-        if not vectors.is_caught_up:
-            _add_batches(index, vectors, reader, deadline, progress)
+        if vectors.is_caught_up:
+            return 0
+        if model_ms is not None and not _are_few(index, vectors.lacks(), _MANY):
+            return None
+        _add_batches(index, vectors, reader, deadline, progress)
         return vectors.lacks()
     except IndexBusy:
         _roll_back(index, vectors)

@@ -173,14 +173,17 @@ def test_vectors_of_two_models_are_side_by_side(tmp_path: Path) -> None:
     assert second.catch_up() == [1, 2]
     assert len(list(tmp_path.glob(f"{PREFIX}*"))) == 2
     assert first.vectors.is_caught_up
-    second.rows.begin()
-    second.vectors.drop_others([second.vectors.model])
-    second.rows.commit()
-    assert not first.vectors.is_caught_up
-    assert first.vectors.nearest(made_up(1), 1) == []
-    assert second.vectors.is_caught_up
-    assert first.catch_up() == [1, 2]
-    assert len(list(tmp_path.glob(f"{PREFIX}*"))) == 2
+
+
+def test_new_set_takes_the_place_of_the_oldest_of_three(tmp_path: Path) -> None:
+    shelves = [Shelf(tmp_path, f"m/{number}") for number in range(4)]
+    shelves[0].memories([1, 2])
+    for shelf in shelves:
+        assert shelf.catch_up() == [1, 2]
+    assert [shelf.vectors.is_caught_up for shelf in shelves] == [False, True, True, True]
+    assert shelves[0].vectors.nearest(made_up(1), 1) == []
+    assert shelves[1].vectors.nearest(made_up(1), 1)[0][0] == 1
+    assert len(list(tmp_path.glob(f"{PREFIX}*"))) == 3
 
 
 def test_interrupted_catch_up_continues_where_it_stopped(tmp_path: Path) -> None:
@@ -285,8 +288,9 @@ def test_set_that_another_process_dropped_is_not_extended(tmp_path: Path) -> Non
     first.rows.begin()
     missing = first.vectors.missing(500)
     first.rows.commit()
+    for number in range(3, 6):
+        Shelf(tmp_path, f"m/{number}", dimensions=64).catch_up()
     second.catch_up()
-    second.vectors.drop_others([second.vectors.model])
     first.rows.begin()
     with pytest.raises(IndexBusy):
         first.vectors.add(missing, made_up(1) + made_up(2) + made_up(3))
