@@ -45,7 +45,7 @@ def fill(root: str, memories: int) -> None:
         for number in range(_SESSIONS):
             session = memory.create_session(f"session-2026-01-{number + 1:02d}")
             session.add_many([texts.memory() for _ in range(memories // _SESSIONS)])
-        memory.query("caught up", track_access=False)
+        memory.reindex()  # with all vectors: a prompt makes some of them only
 
 
 class Host:

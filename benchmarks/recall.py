@@ -3,7 +3,7 @@
     python benchmarks/recall.py [--set projects] [--semantic off] [--projects 12] [--first 60] [--json FILE] [--markdown FILE]
 
 Sets: `projects` (generated, see recall_projects.py), `locomo` and `longmemeval` (development data, see recall_sets.py; skipped
-with a message where they are absent). Measured with and without the extra `semantic`, if it is installed:
+with a message where they are absent). Measured with and without the embedding model, if it is installed:
 
     hook       false injection: share of prompts that need no memory and get one; miss: share of those that need one and do not get
                it; precision: share of injected memories that answer; tokens; abstention
@@ -176,7 +176,9 @@ def arguments(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", choices=SETS, action="append", help="one set; may be repeated (default: all)")
     parser.add_argument("--data", metavar="FOLDER", help="where the data are (default: SMP_BENCH_DATA)")
-    parser.add_argument("--semantic", default="both", choices=("both", "auto", "off"), help="off: words alone")
+    parser.add_argument(
+        "--semantic", default="both", choices=("both", "auto", "minilm", "off"), help="off: words alone"
+    )
     parser.add_argument("--projects", type=int, metavar="N", help="only the first N generated projects")
     parser.add_argument("--first", type=int, metavar="N", help="only N questions of each conversation")
     parser.add_argument("--budgets", default=",".join(map(str, measures.BUDGETS)), help="of the context; empty: none")
@@ -218,7 +220,7 @@ def collect(given: argparse.Namespace) -> dict[str, Any]:
     part = HELD_OUT if given.held_out else DEVELOPMENT
     if given.held_out:
         print("HELD-OUT projects: do not choose weights by these figures.", file=sys.stderr)
-    ways = {"both": ["off", "auto"], "auto": ["auto"], "off": ["off"]}[given.semantic]
+    ways = ["off", "auto"] if given.semantic == "both" else [given.semantic]
     if not embeddings.available():
         ways = ["off"]
     budgets = _QUICK_BUDGETS if given.quick else tuple(int(each) for each in given.budgets.split(",") if each)

@@ -234,7 +234,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--data", metavar="FOLDER", help="where the data are (default: SMP_BENCH_DATA)")
     parser.add_argument("--only", choices=SETS, help="one set of data")
-    parser.add_argument("--semantic", default="auto", choices=("auto", "off"), help="off: words alone")
+    parser.add_argument("--semantic", default="auto", choices=("auto", "minilm", "off"), help="off: words alone")
     parser.add_argument("--mode", default="default", help="default, weighted or product")
     parser.add_argument("--layout", default="jsonl", help="of the stores that are written")
     parser.add_argument("--kinds", action="store_true", help="by kind of question, too")
@@ -250,7 +250,7 @@ def main(words: list[str]) -> int:
     if folder is None:
         print("Retrieval is not measured: no data. Name the folder of locomo-dev.json by --data or SMP_BENCH_DATA.")
         return 0
-    ways = ["auto"] if given.semantic == "auto" and embeddings.available() else ["off"]
+    ways = [given.semantic] if embeddings.available() else ["off"]
     if given.markdown and ways == ["auto"]:
         ways.insert(0, "off")  # a page has both
     lines, wrong = [], []
@@ -271,7 +271,7 @@ def main(words: list[str]) -> int:
 
 def measure(given: argparse.Namespace, folder: str, semantic: str) -> tuple[list[str], list[str]]:
     """The tables, and what is not reached."""
-    by_meaning = semantic == "auto"
+    by_meaning = semantic != "off"
     lines, wrong = [f"## By words{' and meaning' if by_meaning else ' alone'}", ""], []
     for key in [given.only] if given.only else SETS:
         name, conversations = SETS[key]

@@ -63,7 +63,8 @@ def test_wheel_contains_the_package_and_nothing_else(wheel: Path) -> None:
         for path in (source / "smp_memory").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert "smp_memory/py.typed" in expected
+    models = {f"smp_memory/index/models/{name}" for name in ("NOTICE", "static.rows", "static.tokens", "minilm.tokens")}
+    assert {"smp_memory/py.typed", *models} <= expected
     found = names_in(wheel)
     info = {name for name in found if ".dist-info/" in name}
     assert found - info == expected
@@ -156,8 +157,9 @@ def test_issue_template_is_well_formed(path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="./dev is a shell script")
 def test_installed_wheel_runs_the_demo() -> None:
     told = run("sh", "./dev", "build")
-    assert [line.split()[0] for line in told.splitlines()[:6]] == ["ok"] * 6, told
+    assert [line.split()[0] for line in told.splitlines()[:7]] == ["ok"] * 7, told
     (sdist,) = (ROOT / "dist").glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         folders = {name.split("/")[1] for name in archive.getnames() if "/" in name}
-    assert {"src", "tests", "docs", "plugin", "README.md", "LICENSE", "pyproject.toml"} <= folders
+        assert not [name for name in archive.getnames() if "/index/models/" in name]
+    assert {"src", "tests", "docs", "plugin", "README.md", "LICENSE", "pyproject.toml", "hatch_build.py"} <= folders

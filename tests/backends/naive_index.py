@@ -394,5 +394,8 @@ class NaiveIndex:
     def rebuild(self, progress: Any = None) -> int:
         return len(self._memories(None))
 
+    def embed_missing(self, seconds: float | None = None) -> int:
+        return 0
+
     def close(self) -> None:
         pass

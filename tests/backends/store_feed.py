@@ -88,6 +88,9 @@ class StoreFeed:
     def count_accesses(self, *, from_start: bool = False) -> None:
         """Nothing to do: accesses are read from the log at every query."""
 
+    def embed_missing(self, seconds: float | None) -> int:
+        return 0
+
     def rebuild(self, progress: Callable[[str, int], None] | None = None) -> int:
         self._versions = None
         self.caught_up(None)

@@ -112,7 +112,7 @@ def test_defaults():
             "auto_purge": True,
         },
         "maintenance": {"auto": True},
-        "search": {"semantic": "auto", "embedder": None},
+        "search": {"semantic": "auto", "model_ms": 1000, "embedder": None},
         "hooks": {"recall": True, "recall_agents": True, "record": True, "start_tokens": 1200, "prompt_tokens": 500},
         "health": {"stale_days": 90},
         "observability": {"slow_ms": 1000},

@@ -1,7 +1,6 @@
 """Per-user state of a store, kept outside the store.
 
     $SMP_STATE_DIR, else $XDG_STATE_HOME/smp, else ~/.local/state/smp          (Windows: %LOCALAPPDATA%/smp)
-      derived/                       files that were converted for a faster start: `tokens-wordllama`
       stores/web-shop-3f2a91c04b7d/  one folder per store, named after the path of its root
         store.json                   {"root": "…", "id": "…", "trusted": ["…"], "told": true,
                                       "settings": {"": {"privacy.redaction.off": ["email"]}, "review": {…}}}
@@ -27,7 +26,6 @@ import json
 import os
 import stat
 import time
-from functools import cache
 
 from smp_memory.errors import SMPError, from_os_error
 from smp_memory.files.disk import Disk
@@ -377,34 +375,6 @@ def _belongs_to_user(path: str) -> bool:
             path = os.path.dirname(path)
         except OSError:
             return False
-
-
-class DerivedFiles:
-    """Files of this user that belong to no store and can be derived again, in the folder `derived`."""
-
-    def __init__(self, home: str) -> None:
-        self._disk, self._folder = Disk(_WithoutSync(home)), os.path.join(home, "derived")
-
-    def read(self, name: str) -> bytes:
-        """Raises OSError, also for a file that is not a plain one."""
-        try:
-            return self._disk.read(os.path.join(self._folder, name))
-        except SMPError as error:
-            raise OSError(str(error)) from error
-
-    def write(self, name: str, data: bytes) -> None:
-        """Replace one file, atomically. Raises OSError."""
-        try:
-            self._disk.make_folder(self._folder)
-            self._disk.replace(os.path.join(self._folder, name), data)
-        except SMPError as error:
-            raise OSError(str(error)) from error
-
-
-@cache
-def derived_files(home: str | None) -> DerivedFiles | None:
-    """The derived files below a user's state folder; None without such a folder."""
-    return DerivedFiles(home) if home is not None else None
 
 
 def trusted_first(roots: list[str]) -> list[str]:

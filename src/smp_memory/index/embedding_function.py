@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from smp_memory.index.embeddings import ModelUnavailable
+from smp_memory.index.embeddings import ANCHORS, QUESTION_WORDS, ModelUnavailable
 from smp_memory.index.vectors import to_signed_bytes
 
 TYPE_CHECKING = False
@@ -30,7 +30,11 @@ _PROBE = "The quick brown fox signs in to the shop and pays an invoice."
 class FunctionModel:
     """An embedding model that calls a function."""
 
-    batch = AT_ONCE
+    batch = 8
+    load_ms = 0.0
+    weight = 0.5
+    question_words = QUESTION_WORDS
+    anchors = ANCHORS
 
     def __init__(self, function: Callable[[list[str]], Any] | str) -> None:
         """A function, or its name as `module:function`. Imports and calls nothing yet."""

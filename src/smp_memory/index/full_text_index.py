@@ -69,7 +69,9 @@ if TYPE_CHECKING:
             """Bring what the index keeps in RAM up to its rows; called inside a read transaction."""
 
         def add_vectors(self, index: Index) -> None:
-            """Add missing embeddings, as many as a query can wait for."""
+            """Add missing embeddings, as many as a query can wait for, and choose the models that answer."""
+
+        def embed_missing(self, seconds: float | None) -> int: ...
 
         def read(self, index: Index, rows: Iterable[PlacedRow], gone: dict[str, LeftOut]) -> dict[int, Record | None]:
             """The records of these rows as they are stored now. `gone` gets sessions that were archived or deleted meanwhile."""
@@ -339,6 +341,11 @@ class FullTextIndex:
         with self.feed.mutex:
             self._leave()
             return self.feed.rebuild(progress)
+
+    def embed_missing(self, seconds: float | None = None) -> int:
+        with self.feed.mutex:
+            self._leave()
+            return self.feed.embed_missing(seconds)
 
     def close(self) -> None:
         with self.feed.mutex:

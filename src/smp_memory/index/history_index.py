@@ -91,5 +91,8 @@ class HistoryFeed:
     def rebuild(self, progress: Callable[[str, int], None] | None = None) -> int:
         return sum(map(len, self._histories.values()))
 
+    def embed_missing(self, seconds: float | None) -> int:
+        return 0
+
     def close(self) -> None:
         self._index.close()

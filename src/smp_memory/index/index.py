@@ -83,12 +83,12 @@ def discard_all(base: str) -> None:
 class Index:
     """Rows, text index and vectors of one store, on disk or in RAM."""
 
-    def __init__(self, folder: str | None, load_embedder: Callable[[], Embedder | None] | None = None) -> None:
-        """Open or create the index in a folder (None: in RAM). The embedder is loaded when vectors are first needed."""
+    def __init__(self, folder: str | None, load_embedders: Callable[[], list[Embedder]] | None = None) -> None:
+        """Open or create the index in a folder (None: in RAM). The embedders, best first, are loaded when vectors are first needed."""
         self.folder = folder
-        self._load_embedder = load_embedder
-        self.embedder: Embedder | None = None
-        self.vectors: Vectors | None = None
+        self._load_embedders = load_embedders
+        self.models: list[Vectors] = []  # the vectors of each embedder, best first
+        self.answering: list[Vectors] = []  # those with the vectors of nearly all memories
         if folder is not None:
             try:
                 os.makedirs(folder, 0o700, exist_ok=True)
@@ -96,7 +96,9 @@ class Index:
                 raise IndexUnusable(str(error)) from error
         self.rows = Rows(":memory:" if folder is None else os.path.join(folder, ROWS_FILE))
         self.text = TextIndex(self.rows, folder)
-        self.vector_failure = ""  # why memories are not searched by meaning although there is an embedder
+        self.vector_failure = ""  # why a model is not used although there is one
+        self.missing_vectors = ""  # that memories are not searched by meaning yet, until an answer has said it
+        self.has_told_missing = False
         self._added: list[tuple[int, str, str, int, int]] = []
         self._removed: list[int] = []
         self.added_count = 0  # memories since `begin`
@@ -109,22 +111,29 @@ class Index:
     def close(self) -> None:
         self.rows.close()
 
-    def open_vectors(self) -> Vectors | None:
-        """The vectors; None without an embedder, which is looked for once. Raises ImportError if a library does not load."""
-        if self._load_embedder is not None:
-            load, self._load_embedder = self._load_embedder, None
-            self.embedder = load()
-            if self.embedder is not None:
+    def open_vectors(self) -> list[Vectors]:
+        """The vectors of each embedder, which are looked for once. Raises ImportError if a library does not load."""
+        if self._load_embedders is not None:
+            load, self._load_embedders = self._load_embedders, None
+            embedders = load()
+            if embedders:
                 from smp_memory.index.vectors import Vectors  # a door: it loads a native library
 
-                self.vectors = Vectors(self.rows, self.folder, self.embedder)
-        return self.vectors
+                self.models = [Vectors(self.rows, self.folder, each) for each in embedders]
+        return self.models
 
-    def leave_vectors(self, error: Exception) -> None:
-        """Use words alone until the index is opened again, because the model failed."""
-        self.vectors = None
-        self.vector_failure = f"Searched by words alone, not by meaning: {error}"
+    def leave_model(self, error: Exception, vectors: Vectors | None = None) -> None:
+        """Do without a model (None: all) until the index is opened again, because it failed."""
+        self.models = [each for each in self.models if each is not vectors and vectors is not None]
+        self.answering = [each for each in self.answering if each in self.models]
+        instead = "by the smaller embedding model" if self.models else "by words alone, not by meaning"
+        self.vector_failure = f"Searched {instead}: {error}"
         report_meaning("model_failed", self.vector_failure)
+
+    def take_warnings(self) -> list[str]:
+        """What an answer by meaning has to say about vectors; of missing ones once."""
+        missing, self.missing_vectors = self.missing_vectors, ""
+        return [text for text in (self.vector_failure, missing) if text]
 
     def refresh(self) -> None:
         """Bring what is kept in RAM up to the rows."""

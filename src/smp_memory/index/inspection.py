@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 _FOOTER_MAGIC = 1337  # each tantivy file ends with: JSON with the checksum, its length, this number
 _MAX_FOOTER = 4096
 _CHUNK = 1 << 20
+_KEPT_VECTORS = (
+    "SELECT doc, digest, place FROM vector WHERE model = ? AND doc IN (SELECT doc FROM memory) ORDER BY place"
+)
 
 
 class IndexInspection:
@@ -302,25 +305,26 @@ def _remove_rows(rows: Rows, erased: Erased) -> set[int]:
 
 
 def _copy_vectors(rows: Rows, folder: str, copy_folder: str) -> None:
-    """Copy the vectors of the memories that are left, to places without gaps; if the files are not as expected, none."""
-    kept = rows.all("SELECT doc, digest, place FROM vector WHERE doc IN (SELECT doc FROM memory) ORDER BY place")
-    name, model = str(rows.meta("meaning_files", "")), str(rows.meta("meaning_model", ""))
-    rows.do("DELETE FROM vector")
-    rows.do("DELETE FROM meta WHERE key = 'meaning'")  # all memories are compared with their vectors again
-    new = f"{VECTORS_PREFIX}{os.urandom(4).hex()}"
-    try:
-        widths = vector_widths(int(model.rpartition(" ")[2]))
-        os.mkdir(os.path.join(copy_folder, new), 0o700)
-        for part, width in widths.items() if kept else ():
-            _copy_places(os.path.join(folder, name, part), os.path.join(copy_folder, new, part), width, kept)
-    except (OSError, ValueError):
-        rows.do("DELETE FROM meta WHERE key LIKE 'meaning%'")
-        shutil.rmtree(os.path.join(copy_folder, new), ignore_errors=True)
-        return
-    places = ((doc, digest, place) for place, (doc, digest, _) in enumerate(kept))
-    rows.do_many("INSERT INTO vector VALUES (?,?,?)", places)
-    rows.set_meta("meaning_files", new)
-    rows.set_meta("meaning_count", len(kept))
+    """Copy the vectors of the memories that are left, to places without gaps; a set whose files are not as expected is dropped."""
+    for number, model, name in rows.all("SELECT no, model, files FROM vector_set"):
+        kept = rows.all(_KEPT_VECTORS, (number,))
+        rows.do("DELETE FROM vector WHERE model = ?", (number,))
+        new = f"{VECTORS_PREFIX}{os.urandom(4).hex()}"
+        try:
+            widths = vector_widths(int(model.rpartition(" ")[2]))
+            os.mkdir(os.path.join(copy_folder, new), 0o700)
+            for part, width in widths.items() if kept else ():
+                _copy_places(os.path.join(folder, name, part), os.path.join(copy_folder, new, part), width, kept)
+        except (OSError, ValueError):
+            rows.do("DELETE FROM vector_set WHERE no = ?", (number,))
+            shutil.rmtree(os.path.join(copy_folder, new), ignore_errors=True)
+            continue
+        places = ((number, doc, digest, place) for place, (doc, digest, _) in enumerate(kept))
+        rows.do_many("INSERT INTO vector VALUES (?,?,?,?)", places)
+        values = (new, len(kept), number)  # no generation: all memories are compared with their vectors again
+        rows.do(
+            "UPDATE vector_set SET files = ?, filled = ?, generation = -1, below = 0, tail = -1 WHERE no = ?", values
+        )
 
 
 def _copy_places(path: str, copy_path: str, width: int, kept: list[tuple[int, int, int]]) -> None:

@@ -55,7 +55,10 @@ CREATE TABLE recent(doc INTEGER PRIMARY KEY, version INTEGER NOT NULL);
 CREATE TABLE block(version INTEGER PRIMARY KEY, count INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE TABLE gone(doc INTEGER PRIMARY KEY);
 CREATE TABLE access(doc INTEGER PRIMARY KEY, count INTEGER NOT NULL, last INTEGER NOT NULL);
-CREATE TABLE vector(doc INTEGER PRIMARY KEY, digest INTEGER NOT NULL, place INTEGER NOT NULL UNIQUE);
+CREATE TABLE vector_set(no INTEGER PRIMARY KEY, model TEXT NOT NULL UNIQUE, probe BLOB NOT NULL, files TEXT NOT NULL, filled INTEGER NOT NULL,
+    load_ms REAL NOT NULL, generation INTEGER NOT NULL, below INTEGER NOT NULL, tail INTEGER NOT NULL);
+CREATE TABLE vector(model INTEGER NOT NULL, doc INTEGER NOT NULL, digest INTEGER NOT NULL, place INTEGER NOT NULL, PRIMARY KEY(model, doc)) WITHOUT ROWID;
+CREATE UNIQUE INDEX vector_place ON vector(model, place);
 """
 
 # Created at the end of a large build: then each is sorted once, instead of being kept in order row by row.

@@ -1,9 +1,8 @@
-"""The static embedding model: texts to vectors, from the files of a package.
+"""The static embedding model: texts to vectors, from files of this package.
 
-The model is `wordllama`'s table of 32,000 subword tokens with 256 dimensions; a text's vector is the mean of its
-tokens'. Only the package's files are used, not its code: that would load five other packages and look for its
-tokenizer where it is not. Nothing is ever downloaded. A process reads only what its texts need: the rows of their tokens
-from the mapped table, and the tokens from a block that was made once (`token_table`).
+The model is `wordllama`'s table of 32,000 subword tokens with 256 dimensions; a text's vector is the mean of its tokens'. The files
+are made when the package is built (`hatch_build.py`). Nothing is ever downloaded. A process reads only what its texts need: the rows of
+their tokens from the mapped table, and the tokens from a mapped block (`token_table`).
 
 Guarantees: equal texts have equal vectors, in whatever batch they are embedded; a text without words has a vector of zeros.
 Non-guarantees: only the first `WORDS` words of a text count. The model knows English best.
@@ -11,16 +10,21 @@ Non-guarantees: only the first `WORDS` words of a text count. The model knows En
 
 from __future__ import annotations
 
-import json
-import os
 from functools import cache
-from mmap import ACCESS_READ, mmap
 from struct import pack, unpack_from
 
 from simsimd import wsum  # never with `out=`: it returns a None that it does not own
 
-from smp_memory.index.embeddings import PACKAGE, TOKENS, WEIGHTS, ModelUnavailable, model_folder
-from smp_memory.index.token_table import ABSENT, TokenTable, make_block, stamp_of
+from smp_memory.index.embeddings import (
+    ANCHORS,
+    MODELS,
+    QUESTION_WORDS,
+    STATIC_ROWS,
+    STATIC_TOKENS,
+    ModelUnavailable,
+    map_file,
+)
+from smp_memory.index.token_table import ABSENT, TokenTable
 from smp_memory.index.vectors import to_signed_bytes
 
 TYPE_CHECKING = False
@@ -28,37 +32,36 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from smp_memory.index.embeddings import DerivedFileAccess
-
-
-MODEL = "wordllama/l2_supercat_256/1"  # the last number: our use of it. Vectors of another name are computed again
+MODEL = "wordllama/l2_supercat_256/2"  # the last number: our use of it. Vectors of another name are computed again
 DIMENSIONS = 256
 WORDS = 100  # a memory's subject is at its beginning; more words improved no result
-_BLOCK = "tokens-wordllama"
 _MAX_WORD = 32  # characters; the time to tokenize a word grows with their square
 _MEMO_WORDS = 200_000
 _FIRST_BYTE = 3  # the token of the byte 0: unknown characters are encoded as bytes
 _BEGINNING = "▁"  # the model's mark for the beginning of a word
-_ROW_BYTES = 2 * DIMENSIONS  # half floats
+_ROW = f"<f{DIMENSIONS}b"  # a factor, and signed bytes
+_ROW_BYTES = 4 + DIMENSIONS
 
 
 @cache
-def static_model(derived: DerivedFileAccess | None = None) -> StaticModel:
+def static_model() -> StaticModel:
     """The model of the package, one for all stores of a process. Loads nothing yet."""
-    return StaticModel(model_folder() or "", derived)
+    return StaticModel(MODELS)
 
 
 class StaticModel:
-    """The model in the files of the package."""
+    """The model in the files of a folder."""
 
-    batch = 500
+    batch = 64
+    load_ms = 0.0
+    weight = 0.5
+    question_words = QUESTION_WORDS
+    anchors = ANCHORS
 
-    def __init__(self, folder: str, derived: DerivedFileAccess | None = None) -> None:
+    def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._derived = derived
         self._tokens: TokenTable | None = None
         self._table: Any = None
-        self._first_row = 0
         self._rows: dict[int, Any] = {}
         self._memo: dict[str, list[int]] = {}
 
@@ -72,13 +75,14 @@ class StaticModel:
                 self._load()
             return b"".join([to_signed_bytes(self._sum(self._numbers_of(text))) for text in texts])
         except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-            raise ModelUnavailable(f"The files of {PACKAGE} cannot be used: {error}") from error
+            raise ModelUnavailable(f"The files of the static model cannot be used: {error}") from error
 
     def _load(self) -> None:
-        with open(os.path.join(self._folder, WEIGHTS), "rb") as file:
-            self._table = mmap(file.fileno(), 0, access=ACCESS_READ)
-        self._tokens = tokens = _tokens(os.path.join(self._folder, TOKENS), self._derived)
-        self._first_row = _first_row(self._table, tokens.count)
+        self._table = map_file(self._folder, STATIC_ROWS)
+        tokens = TokenTable(map_file(self._folder, STATIC_TOKENS))
+        if len(self._table) != tokens.count * _ROW_BYTES:
+            raise ValueError(f"{STATIC_ROWS} has another length")
+        self._tokens = tokens
 
     def _sum(self, numbers: Sequence[int]) -> Sequence[float]:
         """The sum of token vectors, which has the direction of their mean."""
@@ -89,8 +93,9 @@ class StaticModel:
         return memoryview(total).tolist() if total is not None else [0.0] * DIMENSIONS
 
     def _row(self, number: int) -> Any:
-        halves = unpack_from(f"<{DIMENSIONS}e", self._table, self._first_row + number * _ROW_BYTES)
-        row = self._rows[number] = memoryview(pack(f"{DIMENSIONS}f", *halves)).cast("f")
+        factor, *numbers = unpack_from(_ROW, self._table, number * _ROW_BYTES)
+        values = [factor * each for each in numbers]
+        row = self._rows[number] = memoryview(pack(f"{DIMENSIONS}f", *values)).cast("f")
         return row
 
     def _numbers_of(self, text: str) -> list[int]:
@@ -133,40 +138,3 @@ def _split_long(word: str) -> Iterator[str]:
     """Split a long word without spaces; of a very long one only the beginning counts."""
     for start in range(0, min(len(word), WORDS * _MAX_WORD), _MAX_WORD):
         yield word[start : start + _MAX_WORD]
-
-
-def _first_row(table: Any, count: int) -> int:
-    """Where the vectors begin; the file's header gives their form."""
-    length = int.from_bytes(table[:8], "little")
-    about = json.loads(table[8 : 8 + min(length, 100_000)])["embedding.weight"]
-    place = 8 + length + int(about["data_offsets"][0])
-    if about["dtype"] != "F16" or about["shape"] != [count, DIMENSIONS] or place + count * _ROW_BYTES > len(table):
-        raise ValueError(f"{WEIGHTS} has another form")
-    return place
-
-
-def _tokens(path: str, derived: DerivedFileAccess | None) -> TokenTable:
-    """The tokens, from the block that was made from this file; it is made now if it is missing or not as expected."""
-    status = os.stat(path)
-    stamp = stamp_of(status.st_size, status.st_mtime_ns)
-    try:
-        if derived is not None:
-            return TokenTable(derived.read(_BLOCK), stamp)
-    except (OSError, ValueError):
-        pass
-    block = make_block(_listed_tokens(path), stamp)
-    if derived is not None:
-        try:
-            derived.write(_BLOCK, block)
-        except OSError:
-            pass  # a disk that is full or read-only: the next process makes it again
-    return TokenTable(block, stamp)
-
-
-def _listed_tokens(path: str) -> dict[str, int]:
-    """The number of each token. The rest of the file, which is longer, repeats what their order says."""
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
-    start = text.index("{", text.index('"vocab"'))
-    found: dict[str, int] = json.JSONDecoder().raw_decode(text, start)[0]
-    return found

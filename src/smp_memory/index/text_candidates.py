@@ -9,7 +9,7 @@ from itertools import islice
 
 from smp_memory.index.counting import count_matches, empty
 from smp_memory.index.documents import AUTHOR_SHIFT
-from smp_memory.index.embeddings import QUESTION_WORDS, ModelUnavailable
+from smp_memory.index.embeddings import ModelUnavailable
 from smp_memory.index.query import MatchColumns, RowConditions, RowSelection, TextMatch, only_docs, text_matches
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.model.candidates import NEAR_ENOUGH, NEWER, NOT_VALID, ROLE, Candidates, Facets
@@ -21,9 +21,9 @@ from smp_memory.text.tokenizer import ParsedText, terms
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from typing import Any
 
     from smp_memory.index.searcher import FoundRow, Searcher
+    from smp_memory.index.vectors import Vectors
     from smp_memory.model.candidates import Candidate, CandidateRequest
 
 FALL_BACK = (ModelUnavailable, ImportError, OSError, ValueError)  # without embeddings the search uses terms alone
@@ -59,7 +59,11 @@ def candidates_by_time(searcher: Searcher, request: CandidateRequest, conditions
 
 
 def _newer(
-    searcher: Searcher, request: CandidateRequest, conditions: RowConditions, rows: Sequence[FoundRow]
+    searcher: Searcher,
+    request: CandidateRequest,
+    conditions: RowConditions,
+    rows: Sequence[FoundRow],
+    vector: QueryVector | None = None,
 ) -> dict[str, list[Candidate]]:
     """By ref the memories that directly took its place, along whole chains; `meets` says whether they meet the conditions."""
     chains = SuccessionChains(searcher, rows, request.now)
@@ -67,7 +71,8 @@ def _newer(
         return {}
     new = list({doc: chains.rows[doc] for docs in chains.newer.values() for doc in docs}.values())
     admitted = searcher.select_docs(conditions, [row.doc for row in new])
-    made = searcher.candidates(new, fetch=request.fetch)
+    meanings = vector.similarities([row.doc for row in new]) if vector is not None else {}
+    made = searcher.candidates(new, meanings=meanings, fetch=request.fetch)
     by_doc = {
         row.doc: each if row.doc in admitted else each._replace(meets=False)
         for row, each in zip(new, made, strict=True)
@@ -99,7 +104,7 @@ class TextCandidates:
         self._text = request.text
         self._corrected: dict[str, str] = {}
         self._not_valid: set[int] = set()
-        self._has_meanings = False
+        self._vector: QueryVector | None = None
         if request.with_corrections and request.text.words:
             self._correct()
 
@@ -141,17 +146,18 @@ class TextCandidates:
             made = searcher.candidates(rows, scores, meanings, self._conditions, request.fetch)
         found = Candidates(made[: len(matches)])
         found.others, found.is_all = made[len(matches) :], is_all
-        found.text, found.corrected, found.has_meanings = text, self._corrected, self._has_meanings
+        found.text, found.corrected = text, self._corrected
+        found.meaning_weight = self._vector.weight if self._vector is not None else 0.0
         words = {*text.words, *(word for phrase in text.phrases for word in phrase)}
         found.frequencies = {word: searcher.document_frequency(word) for word in words}
         found.documents = searcher.index.text.documents
         found.not_valid = len(searcher.visible(list(self._not_valid))) if self._not_valid else 0
         if has_successions:
-            found.newer = _newer(searcher, request, self._conditions, rows)
+            found.newer = _newer(searcher, request, self._conditions, rows, self._vector)
         if is_lazy and self._complete is not None:
             found.complete = self._complete
-        if request.by_meaning and searcher.index.vector_failure:
-            found.warnings = [searcher.index.vector_failure]
+        if request.by_meaning:
+            found.warnings = searcher.index.take_warnings()
         return found
 
     def _search(self, limit: int) -> list[TextMatch]:
@@ -165,19 +171,19 @@ class TextCandidates:
         meanings: dict[int, float] = {}
         front = matches[: request.front]
         vector = _vector(searcher, request.words, self._text, front) if request.by_meaning and self._text else None
-        self._has_meanings = vector is not None
+        self._vector = vector
         if vector is not None:
-            meanings = _similarities(searcher, vector, [each.doc for each in front])
+            meanings = vector.similarities([each.doc for each in front])
             known = {each.doc for each in front}
             near = [row for row in _nearest(searcher, vector, self._conditions, NEAREST) if row.doc not in known]
-            meanings.update(_similarities(searcher, vector, [row.doc for row in near]))
+            meanings.update(vector.similarities([row.doc for row in near]))
             others = text_matches(
                 (row.doc, 0.0, row.created, row.facts) for row in near if meanings.get(row.doc, 0.0) >= NEAR_ENOUGH
             )
         if request.with_neighbours and (front or others):
             beside = _turns_beside(searcher, [*front, *others], meanings, self._conditions)
             if vector is not None:
-                meanings.update(_similarities(searcher, vector, [row.doc for row in beside]))
+                meanings.update(vector.similarities([row.doc for row in beside]))
             others += beside
         return others, meanings
 
@@ -284,29 +290,43 @@ class SuccessionChains:
 # -- neighbours, and what is near in meaning
 
 
-def _vector(searcher: Searcher, words: str, text: ParsedText, front: Sequence[TextMatch]) -> Any:
-    """The embedding of a text; None without a model. Names of authors are left out: a name is near to every text that contains it."""
-    embedder, vectors = searcher.index.embedder, searcher.index.vectors
-    if embedder is None or vectors is None:
+class QueryVector:
+    """The embedding of a text, and the vectors of the same model."""
+
+    def __init__(self, vectors: Vectors, embedding: bytes) -> None:
+        self._vectors, self._embedding = vectors, embedding
+        self.weight = vectors.embedder.weight
+
+    def similarities(self, docs: Sequence[int]) -> dict[int, float]:
+        """The similarity of these documents to the text, 0 to 1."""
+        return self._vectors.similarities(self._embedding, docs)
+
+    def nearest(self, limit: int, docs: Sequence[int] | None) -> list[int]:
+        return [doc for doc, _ in self._vectors.nearest(self._embedding, limit, docs)]
+
+
+def _vector(searcher: Searcher, words: str, text: ParsedText, front: Sequence[TextMatch]) -> QueryVector | None:
+    """The embedding of a text by the best model that understands it. Names of authors are left out: a name is near to every text that contains it."""
+    if not searcher.index.answering:
         return None
     numbers = {each.facts >> AUTHOR_SHIFT for each in front} - {0}
     first_names = {name[0] for number in numbers if (name := terms(searcher.rows.name_of(number)))}
-    frame = QUESTION_WORDS | (first_names & set(text.words))
-    written = words.split()
-    content = [word for word in written if not frame.issuperset(terms(word))]
-    try:
-        return embedder.embed([" ".join(content or written)])
-    except FALL_BACK as error:
-        searcher.index.leave_vectors(error)
-        return None
+    names, written = first_names & set(text.words), words.split()
+    found = None
+    for vectors in searcher.index.answering:
+        frame = vectors.embedder.question_words | names
+        content = [word for word in written if not frame.issuperset(terms(word))]
+        try:
+            found = QueryVector(vectors, embedding := vectors.embedder.embed([" ".join(content or written)]))
+        except FALL_BACK as error:
+            searcher.index.leave_model(error, vectors)
+            continue
+        if any(embedding):
+            break
+    return found
 
 
-def _similarities(searcher: Searcher, vector: Any, docs: Sequence[int]) -> dict[int, float]:
-    """Cosine similarity of these documents to a vector, 0 to 1."""
-    return searcher.index.vectors.cosines(vector, docs) if searcher.index.vectors is not None else {}
-
-
-def _nearest(searcher: Searcher, vector: Any, conditions: RowConditions, limit: int) -> list[FoundRow]:
+def _nearest(searcher: Searcher, vector: QueryVector, conditions: RowConditions, limit: int) -> list[FoundRow]:
     """The visible memories nearest to a vector that meet all conditions, best first."""
     fetched = limit
     while True:
@@ -317,15 +337,14 @@ def _nearest(searcher: Searcher, vector: Any, conditions: RowConditions, limit: 
         fetched *= 4
 
 
-def _nearest_rows(searcher: Searcher, vector: Any, conditions: RowConditions, limit: int) -> list[FoundRow]:
-    vectors = searcher.index.vectors
-    if vectors is None or conditions.is_impossible:
+def _nearest_rows(searcher: Searcher, vector: QueryVector, conditions: RowConditions, limit: int) -> list[FoundRow]:
+    if conditions.is_impossible:
         return []
     docs = _docs_if_few(searcher, conditions) if conditions.is_narrow else None
     if conditions.is_narrow and docs is None and conditions.has_label_conditions:
         return []
     spare = 1 if docs is not None else _SPARE if conditions.is_narrow else 1.2
-    near = searcher.fetch([doc for doc, _ in vectors.nearest(vector, int(spare * limit), docs)])
+    near = searcher.fetch(vector.nearest(int(spare * limit), docs))
     if conditions.valid_at is not None:
         wrong = searcher.not_valid([row.doc for row in near], conditions.valid_at)
         near = [row for row in near if row.doc not in wrong]

@@ -1,16 +1,15 @@
-"""The tokens of the embedding model as one block of bytes that answers a lookup without being parsed.
+"""The tokens of an embedding model as one block of bytes that answers a lookup without being parsed.
 
-Parsing the model's own list of 32,000 tokens takes a new process longer than everything else that a question needs. So the list is
-converted once, and the block is kept in the user's state folder; a process reads it as it is.
+Parsing a model's own list of 30,000 tokens takes a new process longer than everything else that a question needs. So the list is
+converted when the package is built (`hatch_build.py`); a process maps the file and reads a few pages of it.
 
-    12 bytes                         `_MAGIC` with the version of the form, CRC-32 of all that follows
-    _STAMP_BYTES                     the size and time of the file that it was made from
+    8 bytes                          `_MAGIC` with the version of the form
     4 bytes                          the number of tokens
     4 bytes × _SLOTS                 a hash table: the number of a token + 1, or 0
     4 bytes × (tokens + 1)           where each token begins in the text
     the rest                         the text of all tokens, UTF-8
 
-Numbers are little-endian. Guarantees: a block that is torn, of another version, or made from another file is not used.
+Numbers are little-endian. Guarantees: a block of another version or length is not used.
 """
 
 from __future__ import annotations
@@ -23,9 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ABSENT = 1 << 30  # as the number of a token that does not exist: larger than all others
-_MAGIC = b"SMPTOK 1"
-_STAMP_BYTES = 16
-_HEAD_BYTES = len(_MAGIC) + 4 + _STAMP_BYTES + 4
+_MAGIC = b"SMPTOK 2"
+_HEAD_BYTES = len(_MAGIC) + 4
 _SLOTS = 1 << 16  # a power of two, at least twice the number of tokens
 _MEMO_PIECES = 200_000
 
@@ -33,24 +31,18 @@ _MEMO_PIECES = 200_000
 class TokenTable:
     """Numbers of tokens by text."""
 
-    def __init__(self, block: bytes, stamp: bytes) -> None:
-        """Raises ValueError if the block is not one that was made with this stamp."""
-        checked = len(_MAGIC) + 4
-        if (
-            len(block) < _HEAD_BYTES
-            or block[: len(_MAGIC)] != _MAGIC
-            or block[checked : checked + _STAMP_BYTES] != stamp
-        ):
-            raise ValueError("a token table of another version or of another file")
-        if int.from_bytes(block[len(_MAGIC) : checked], "little") != crc32(memoryview(block)[checked:]):
-            raise ValueError("a damaged token table")
+    def __init__(self, block: memoryview) -> None:
+        """Raises ValueError if the block is not a whole table of tokens."""
         self.count = int.from_bytes(block[_HEAD_BYTES - 4 : _HEAD_BYTES], "little")
         starts_at = _HEAD_BYTES + 4 * _SLOTS
         text_at = starts_at + 4 * (self.count + 1)
-        parts = memoryview(block)
-        self._slots = _numbers(parts[_HEAD_BYTES:starts_at])
-        self._starts = _numbers(parts[starts_at:text_at])
-        self._text = parts[text_at:]
+        if block[: len(_MAGIC)] != _MAGIC or len(block) < text_at:
+            raise ValueError("no table of tokens, or one of another version")
+        self._slots = _numbers(block[_HEAD_BYTES:starts_at])
+        self._starts = _numbers(block[starts_at:text_at])
+        self._text = block[text_at:]
+        if self._starts[self.count] != len(self._text):
+            raise ValueError("a table of tokens of another length")
         self._memo: dict[str, int] = {}
 
     def number(self, piece: str) -> int:
@@ -71,7 +63,7 @@ class TokenTable:
         return ABSENT
 
 
-def make_block(tokens: Mapping[str, int], stamp: bytes) -> bytes:
+def make_block(tokens: Mapping[str, int]) -> bytes:
     """The block for these tokens, which are numbered from 0 without a gap."""
     texts = [token.encode() for token in sorted(tokens, key=tokens.__getitem__)]
     if sorted(tokens.values()) != list(range(len(tokens))) or len(texts) * 2 > _SLOTS:
@@ -83,13 +75,7 @@ def make_block(tokens: Mapping[str, int], stamp: bytes) -> bytes:
             slot += 1
         slots[slot % _SLOTS] = number
         starts.append(starts[-1] + len(text))
-    body = b"".join([stamp, len(texts).to_bytes(4, "little"), _bytes(slots), _bytes(starts), *texts])
-    return _MAGIC + crc32(body).to_bytes(4, "little") + body
-
-
-def stamp_of(size: int, modified_ns: int) -> bytes:
-    """Identifies a state of the file that a block is made from."""
-    return size.to_bytes(8, "little") + modified_ns.to_bytes(8, "little", signed=True)
+    return b"".join([_MAGIC, len(texts).to_bytes(4, "little"), _bytes(slots), _bytes(starts), *texts])
 
 
 def _numbers(data: memoryview) -> Sequence[int]:

@@ -5,6 +5,7 @@
 | quota | every run | compacts sessions that are nearly full |
 | decay | 6 hours | counts the accesses since the last run in the index |
 | index | daily | checks the index and rebuilds it if it is damaged |
+| vectors | every run | makes the embeddings that queries left out |
 | archive | daily | archives sessions that were not used for `lifecycle.archive_days` |
 | access | daily | writes the access log into the session files |
 | tidy | daily | in the `markdown` layout, folds changes into the entries that they change |
@@ -64,6 +65,7 @@ EVERY = {
     "quota": timedelta(0),
     "decay": timedelta(hours=6),
     "index": timedelta(days=1),
+    "vectors": timedelta(0),
     "archive": timedelta(days=1),
     "access": timedelta(days=1),
     "tidy": timedelta(days=1),
@@ -231,6 +233,11 @@ class _Maintenance:
                 self._store.indexer.rebuild()
             yield "rebuilt the index"
         self._refresh_overviews()
+
+    def _vectors(self) -> Iterator[str]:
+        if not self._dry_run:
+            self._store.indexer.embed_missing()
+        return iter(())
 
     def _archive(self) -> Iterator[str]:
         for state in due_to_archive(self._store, self._now, self._evidence):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 NEWEST, OLDEST, BEST = "newest", "oldest", "best"  # orders of candidates; the best first: by their text
 
-NEAR_ENOUGH = 0.2  # cosine: below it two texts have nothing to do with each other
+NEAR_ENOUGH = 0.2  # similarity: below it two texts have nothing to do with each other
 
 # -- traits
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
         traits: int
         author: str  # empty: none
         match: float  # its text score; 0 without any of the words
-        meaning: float  # similarity to the query, 0 to 1; 0 without an embedding model
+        meaning: float  # similarity to the query, 0 to 1, on the scale of the static model's cosine; 0 without an embedding model
         meets: bool  # False: not all conditions are met; it counts for the scores of others, and is no hit itself
         updated: int  # the time of its creation if it was never changed
         importance: float | None
@@ -177,7 +177,7 @@ class Candidates:
     """The answer to a request."""
 
     __slots__ = (
-        "complete", "corrected", "documents", "frequencies", "has_meanings", "has_successions", "is_all", "matches", "newer", "not_valid", "others", "problems",
+        "complete", "corrected", "documents", "frequencies", "has_successions", "is_all", "matches", "meaning_weight", "newer", "not_valid", "others", "problems",
         "text", "warnings",
     )  # fmt: skip
 
@@ -192,7 +192,9 @@ class Candidates:
         self.corrected: dict[str, str] = {}  # known terms that were searched for unknown words
         self.frequencies: dict[str, int] = {}  # in how many memories each word of the text is
         self.documents = 0  # the number of memories
-        self.has_meanings = False  # whether there is an embedding model, and the request was `by_meaning`
+        self.meaning_weight = (
+            0.0  # how much meaning counts beside words; 0 without an embedding model, or if not `by_meaning`
+        )
         self.newer: Mapping[
             str, Sequence[Candidate]
         ] = {}  # with NEWER: by ref the memories that directly took its place

@@ -281,7 +281,7 @@ def _explain_conditions(explanation: Explanation, scope: Scope, query: Query, re
     explanation.reasons += unmet.in_words(found.text or run.text, ranked, explanation.relevance)
     successors = last_successors(record.ref, known.newer)
     explanation.superseded_by = successors[0].ref if successors else None
-    if found.has_meanings:
+    if found.meaning_weight:
         explanation.meaning = meaning = ranked.candidate.meaning
         explanation.reasons = [_with_meaning(reason, meaning) for reason in explanation.reasons]
 

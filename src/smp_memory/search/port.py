@@ -111,4 +111,10 @@ class SearchIndex(Protocol):
     def rebuild(self, progress: Callable[[str, int], None] | None = None) -> int:
         """Rebuild the index; returns the number of memories."""
 
+    def embed_missing(self, seconds: float | None = None) -> int:
+        """Make the embeddings that queries left out, which takes them 50 ms at most; for this time at most (None: all of them).
+
+        Returns how many memories still lack theirs. An index without embeddings has nothing to do.
+        """
+
     def close(self) -> None: ...

@@ -210,7 +210,9 @@ class Ranking:
         named = _named_authors(candidates, found.frequencies)
         self._ranges = [(each.start, each.end) for each in find_ranges(query.text, query.now)]
         about_assistant, about_time = scoring.addresses_assistant(query.text), scoring.asks_for_time(query.text)
-        return scoring.QuerySignals(self._full_match(), named, self._ranges, about_assistant, about_time)
+        return scoring.QuerySignals(
+            self._full_match(), named, self._ranges, about_assistant, about_time, found.meaning_weight
+        )
 
     def _full_match(self) -> float:
         """The text score of a memory that has all words; words that no memory has count half as much as the others."""

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 CANDIDATES = 100  # so many of the best by text are scored by all signals; more of them change nothing
 
 TEXT, CONTEXT, SESSION, AUTHOR, TIME = 1.0, 0.5, 0.9, 0.3, 0.8
-MEANING = 0.5  # meaning counts half as much as text, wherever text counts
+MEANING = 0.5  # meaning counts half as much as text, wherever text counts, unless the embedding model says otherwise
 BEFORE, AFTER = 1.0, 0.5  # the turns before a turn explain it more than those after it
 ANSWERED = 2.0  # a turn just before that asks counts so many times: this one may be the answer
 SHORT_WORDS = 20  # the context of a turn of so many words counts half
@@ -70,7 +70,7 @@ _TIMES = frozenset(("date", "day", "days", "week", "weeks", "month", "months", "
 class QuerySignals:
     """What a query tells besides its words: named authors and times, whether it addresses the assistant or asks for a time."""
 
-    __slots__ = ("addresses_assistant", "asks_for_time", "authors", "full_match", "ranges")
+    __slots__ = ("addresses_assistant", "asks_for_time", "authors", "full_match", "meaning_weight", "ranges")
 
     def __init__(
         self,
@@ -79,7 +79,9 @@ class QuerySignals:
         ranges: Iterable[tuple[int | None, int | None]] = (),
         addresses_assistant: bool = False,
         asks_for_time: bool = False,
+        meaning_weight: float = MEANING,
     ) -> None:
+        self.meaning_weight = meaning_weight
         self.full_match = full_match  # see the function; 0: not known, then the best candidate counts as a full match
         self.authors = frozenset(authors)  # the authors that it names
         self.ranges = [(0 if start is None else start, 1 << 63 if end is None else end) for start, end in ranges]
@@ -191,7 +193,7 @@ class CandidateScores:
             else ({}, {})
         )
         self._asking = {(each.session, each.position) for each in turns if each.traits & ASKS}
-        whole = (TEXT + CONTEXT + SESSION) * (1 + MEANING * bool(nearest))
+        whole = (TEXT + CONTEXT + SESSION) * (1 + signals.meaning_weight * bool(nearest))
         whole += AUTHOR * bool(signals.authors) + TIME * bool(signals.ranges)
         self._shares = TEXT / whole, CONTEXT / whole, SESSION / whole, AUTHOR / whole, TIME / whole
         self.strength = max(min(1.0, most / signals.full_match), nearest) if signals.full_match else 1.0
@@ -219,12 +221,12 @@ class CandidateScores:
             signals.asks_for_time,
         )
         by_machine = 1.0 if signals.addresses_assistant else BY_MACHINE
-        scale, nearest = self._scale, self._nearest
+        scale, nearest, weight = self._scale, self._nearest, signals.meaning_weight
         scored = []
         for each in candidates:
             session, _, position, _, created, traits, author, match, meaning = each[:9]
             words, role = traits >> WORDS_SHIFT & 255, traits >> ROLE_SHIFT & 7
-            own = match / scale + MEANING * (meaning / nearest) if nearest else match / scale
+            own = match / scale + weight * (meaning / nearest) if nearest else match / scale
             if role:
                 best, best_position = best_of[session]
                 distance = position - best_position if position > best_position else best_position - position
@@ -232,7 +234,7 @@ class CandidateScores:
                 if meanings:
                     best, best_position = meanings[session]
                     distance = position - best_position if position > best_position else best_position - position
-                    share += MEANING * best * by_distance[distance if distance < _DISTANCES else _DISTANCES]
+                    share += weight * best * by_distance[distance if distance < _DISTANCES else _DISTANCES]
                 total = text * own + session_share * share
                 turn_of = turn_texts[session].get
                 before = turn_of(position - 1, 0.0)
@@ -264,8 +266,9 @@ class CandidateScores:
         """Text and meaning together, of turns by session and position."""
         if not self._nearest:
             return self._texts
+        weight = self._signals.meaning_weight
         return {
-            session: {at: text + MEANING * self._meanings[session][at] for at, text in turns.items()}
+            session: {at: text + weight * self._meanings[session][at] for at, text in turns.items()}
             for session, turns in self._texts.items()
         }
 
@@ -285,7 +288,7 @@ class CandidateScores:
     def _meaning_share(self, each: Candidate) -> float:
         text, context, session, *_ = self._shares
         own, around, best = self._spread(each, each.meaning / self._nearest, self._meanings, self._best_meanings)
-        return MEANING * (text * own + context * around + session * best)
+        return self._signals.meaning_weight * (text * own + context * around + session * best)
 
     def _spread(
         self, each: Candidate, own: float, turns: dict[str, dict[int, float]], best_of: dict[str, tuple[float, int]]

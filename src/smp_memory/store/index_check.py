@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.health.examination import NOTE, WARNING, Check, HealthIssue, counted, named
 from smp_memory.index.documents import IndexDocument, microseconds
+from smp_memory.index.embeddings import missing_part
 from smp_memory.index.index import discard_all
 from smp_memory.index.inspection import IndexInspection, inspect_index
 from smp_memory.index.rows import IndexUnusable
@@ -87,6 +88,10 @@ class IndexCheck(Check):
                 message = f"The index is of another version ({version}); the next query builds a new one."
                 yield HealthIssue(self.name, NOTE, message, _FIX, path=base, fix=INDEX_FIX)
             yield from self._size(base)
+        lacks = missing_part() if subject.config["search.semantic"] != "off" else ""
+        if lacks:
+            message = f"Memories are searched by words alone, not by meaning: this installation lacks {lacks}."
+            yield HealthIssue(self.name, NOTE, message, "pip install --force-reinstall smp-memory")
         self._set_summary()
         if self._index is not None:
             self._index.close()

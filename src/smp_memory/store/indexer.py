@@ -135,7 +135,7 @@ class FileFeed:
         return self.reader.records(index, rows, gone)
 
     def add_vectors(self, index: Index) -> None:
-        missing_vectors.catch_up(index, self.reader)
+        missing_vectors.prepare(index, self.reader, self._store.config["search.model_ms"])
 
     def _opened(self) -> Index:
         if self._index is not None and self._is_private:
@@ -143,7 +143,7 @@ class FileFeed:
         if self._index is not None and not self._index.exists:
             self.close()  # another process discarded it
         if self._index is None:
-            self._index = Index(self._folder_in_use(), partial(missing_vectors.embedder, self._store.config))
+            self._index = Index(self._folder_in_use(), partial(missing_vectors.embedders, self._store.config))
             self._detector = ChangeDetector(self._store)
             self._counted_at, self._seen_version = _NEVER, -1
         return self._index
@@ -243,9 +243,13 @@ class FileFeed:
         with self.mutex:
             self._discard()
             index = self.caught_up(None, progress)
-            missing_vectors.catch_up(index, self.reader, progress or (lambda session, done: None))
+            missing_vectors.complete(index, self.reader, progress=progress)
             index.rows.truncate_wal()
             return index.count()
+
+    def embed_missing(self, seconds: float | None) -> int:
+        with self.mutex:
+            return missing_vectors.complete(self.caught_up(None), self.reader, seconds)
 
     # -- catching up
 

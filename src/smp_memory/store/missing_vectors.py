@@ -1,15 +1,18 @@
-"""Compute the embeddings that the index lacks.
+"""Compute the embeddings that the index lacks, and choose the model that answers.
 
-They are computed before a semantic query, never for others, and for a few seconds only. If there are more to compute, while
-another process writes to the index, or if the model fails, the query is answered by terms and by the vectors that exist.
+Queries by meaning compute some, for `_QUERY_SECONDS` at most and new memories first; maintenance, hooks in the background and a rebuild
+compute all. If there are more to compute, while another process writes to the index, or if the model fails, the query is answered by terms and by
+the vectors that exist.
+
+With a larger model there are two sets of vectors. The static model's is complete after moments; it answers until the larger one has the vectors
+of nearly all memories, whenever loading the larger one takes longer than the process may wait (`search.model_ms`), and for texts that
+the larger one does not understand.
 """
 
 from __future__ import annotations
 
-import os
 import time
 
-from smp_memory.files.user_state import derived_files, state_home
 from smp_memory.index import embeddings, report_meaning
 from smp_memory.index.rows import IndexBusy
 from smp_memory.index.text_candidates import FALL_BACK
@@ -25,75 +28,130 @@ if TYPE_CHECKING:
     from smp_memory.index.vectors import Vectors
     from smp_memory.store.record_reader import RecordReader
 
-_PATIENCE_SECONDS = 3.0  # for vectors, in one query
-_MISSING = "{:,} memories are not searched by meaning yet. Each query makes some of their vectors, `smp reindex` all."
+    Progress = Callable[[str, int], None] | None
+
+_QUERY_SECONDS = 0.05  # for vectors, in one query
+_BATCH_SECONDS = 0.25  # between commits, so that little work is lost
+_BATCH = 500
+_MANY = 100  # memories without vectors: for more, or 2 % of all, a query does not load a larger model
+_MISSING = (
+    "{:,} memories are not searched by meaning yet. Queries make their vectors bit by bit, `smp maintain` all at once."
+)
 
 
-def embedder(config: Config) -> Embedder | None:
-    """The embedding model that is configured, or the one that is installed; None without any."""
+def embedders(config: Config) -> list[Embedder]:
+    """The embedding models to use, best first: a function of the user or the larger model, and the static model."""
+    found: list[Embedder] = []
     if config["search.semantic"] == "off":
-        return None
+        return found
     if config["search.embedder"]:
         from smp_memory.index.embedding_function import FunctionModel  # a door: rare
 
-        return FunctionModel(config["search.embedder"])
-    if not embeddings.available():
-        return None
-    from smp_memory.index.static_model import static_model  # a door: its libraries may be missing
+        found.append(FunctionModel(config["search.embedder"]))
+    elif config["search.semantic"] == "minilm":
+        from smp_memory.index.minilm import minilm  # a door: rare
 
-    return static_model(derived_files(state_home(os.environ)))
+        found.append(minilm())
+    if embeddings.available():
+        from smp_memory.index.static_model import static_model  # a door: its libraries may be missing
+
+        found.append(static_model())
+    return found
 
 
-def catch_up(index: Index, reader: RecordReader, progress: Callable[[str, int], None] | None = None) -> None:
-    """Add the missing vectors to the index; with `progress` all of them, else as many as a query can wait for."""
+def prepare(index: Index, reader: RecordReader, model_ms: float) -> None:
+    """Add some of the missing vectors, and choose the models that answer a query."""
+    models, lacking = _models(index), {}
+    deadline = time.monotonic() + _QUERY_SECONDS
+    for vectors in reversed(models):  # the static model first: it is fast
+        is_last = vectors is models[-1]
+        lacks = _add_missing(index, vectors, reader, deadline, model_ms=None if is_last else model_ms)
+        if lacks is not None and (is_last or _are_few(index, lacks, 0)):
+            lacking[vectors] = lacks
+    index.answering = [each for each in models if each in lacking]
+    lacks = lacking[index.answering[0]] if index.answering else 0
+    if lacks and not index.has_told_missing:
+        index.has_told_missing, index.missing_vectors = True, _MISSING.format(lacks)
+        report_meaning("vectors_missing", index.missing_vectors)
+
+
+def complete(index: Index, reader: RecordReader, seconds: float | None = None, progress: Progress = None) -> int:
+    """Add all missing vectors of all models, in this time; returns how many memories lack one of the best model."""
+    models = _models(index)
+    deadline = None if seconds is None else time.monotonic() + seconds
+    lacking = [_add_missing(index, vectors, reader, deadline, progress) for vectors in reversed(models)]
+    return (lacking[-1] or 0) if lacking else 0
+
+
+def _models(index: Index) -> list[Vectors]:
     try:
-        vectors = index.open_vectors()
-        if vectors is not None and not vectors.is_caught_up:
-            index.rows.begin()
-            _add_missing(index, vectors, reader, progress)
-            index.rows.commit()
-    except IndexBusy:
-        _roll_back(index)
+        return index.open_vectors()
     except FALL_BACK as error:
-        _roll_back(index)
-        index.leave_vectors(error)
-    except BaseException:
-        _roll_back(index)
-        raise
+        index.leave_model(error)
+        return []
 
 
 def _add_missing(
-    index: Index, vectors: Vectors, reader: RecordReader, progress: Callable[[str, int], None] | None
+    index: Index,
+    vectors: Vectors,
+    reader: RecordReader,
+    deadline: float | None,
+    progress: Progress = None,
+    model_ms: float | None = None,
+) -> int | None:
+    """Add missing vectors until the deadline; returns how many are left, None if the model fails or is not to be loaded (`model_ms`)."""
+    try:
+        if model_ms is not None and vectors.load_ms > model_ms:
+            return None
+        if vectors.is_caught_up:
+            return 0
+        if model_ms is not None and not _are_few(index, vectors.lacks(), _MANY):
+            return None
+        _add_batches(index, vectors, reader, deadline, progress)
+        return vectors.lacks()
+    except IndexBusy:
+        _roll_back(index, vectors)
+        return vectors.lacks()
+    except FALL_BACK as error:
+        _roll_back(index, vectors)
+        index.leave_model(error, vectors)
+        return None
+    except BaseException:
+        _roll_back(index, vectors)
+        raise
+
+
+def _are_few(index: Index, lacks: int, few: int) -> bool:
+    return lacks <= few or lacks * 50 <= index.count()
+
+
+def _add_batches(
+    index: Index, vectors: Vectors, reader: RecordReader, deadline: float | None, progress: Progress
 ) -> None:
-    """Commit after each batch, so that other processes can write and no work is lost."""
-    assert index.embedder is not None
-    began, done, batch = time.monotonic(), 0, index.embedder.batch
-    index.vector_failure = ""
-    while missing := vectors.missing():
-        for start in range(0, len(missing), batch):
-            if progress is None and time.monotonic() - began > _PATIENCE_SECONDS:
-                index.vector_failure = _MISSING.format(len(missing) - start)
-                report_meaning("vectors_missing", index.vector_failure)
-                return
-            done += _add_vectors(index, reader, missing[start : start + batch])
-            if progress is not None:
-                progress("meaning", done)
-            index.rows.commit()
-            index.rows.begin()
-    vectors.mark_caught_up()
+    """Commit after each batch and embed outside of transactions, so that other processes can write and no work is lost."""
+    done, size = 0, vectors.embedder.batch
+    index.rows.begin()
+    while missing := vectors.missing(size):
+        index.rows.commit()
+        began = time.monotonic()
+        left = _BATCH_SECONDS if deadline is None else min(deadline - began, _BATCH_SECONDS)
+        if left <= 0:
+            return
+        made = vectors.embedder.embed(_texts(index, reader, [doc for doc, _ in missing]))
+        each = max(time.monotonic() - began, 1e-6) / len(missing)
+        index.rows.begin()
+        vectors.add(missing, made)
+        done += len(missing)
+        if progress is not None:
+            progress("meaning", done)
+        left = _BATCH_SECONDS if deadline is None else min(deadline - time.monotonic(), _BATCH_SECONDS)
+        size = max(min(int(left / each), _BATCH), 1)
+    index.rows.commit()
 
 
-def _roll_back(index: Index) -> None:
+def _roll_back(index: Index, vectors: Vectors) -> None:
     index.rows.roll_back()
-    if index.vectors is not None:
-        index.vectors.forget()
-
-
-def _add_vectors(index: Index, reader: RecordReader, missing: Sequence[tuple[int, int]]) -> int:
-    texts = _texts(index, reader, [doc for doc, _ in missing])
-    if index.embedder is not None and index.vectors is not None:
-        index.vectors.add(missing, index.embedder.embed(texts))
-    return len(missing)
+    vectors.forget()
 
 
 def _texts(index: Index, reader: RecordReader, docs: Sequence[int]) -> list[str]:

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,9 +15,11 @@ pytest.importorskip("simsimd", reason="simsimd is not installed")
 
 import smp_memory
 from smp_memory.errors import InvalidConfig
+from smp_memory.index import embeddings
 from smp_memory.index.embedding_function import AT_ONCE, MAX_CHARACTERS
 from tests.user_state import state_folder
 
+HAS_STATIC = embeddings.available()  # before a fixture hides it
 ASKED = "login failed for customers"
 FOUND = "Users cannot sign in"
 WORDS = ["sign", "login", "cat", "sofa", "index"]
@@ -195,29 +196,100 @@ def test_vectors_of_another_model_are_never_compared(tmp_path: Path) -> None:
             assert function is not embed or texts_of(hits)[:1] == [FOUND]
 
 
-def test_query_does_not_wait_for_all_vectors_of_a_large_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smp_memory.store.missing_vectors._PATIENCE_SECONDS", -1.0)
-    with store(tmp_path) as memory:
+class Hours:
+    """A clock that a slow function moves on."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.embedded = 0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def embed(self, texts: list[str]) -> list[list[float]]:
+        self.seconds += 0.01 * len(texts)
+        self.embedded += len(texts)
+        return embed(texts)
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Hours:
+    """A function that takes 10 ms for each text."""
+    clock = Hours()
+    monkeypatch.setattr("smp_memory.store.missing_vectors.time", clock)
+    return clock
+
+
+def filled(folder: Path, slow: Hours, count: int) -> Any:
+    memory = store(folder, slow.embed)
+    memory.session("shop").add_many([("finding", f"number {number}") for number in range(count)])
+    return memory
+
+
+def test_query_makes_vectors_for_50_ms_and_says_once_that_some_are_missing(tmp_path: Path, slow: Hours) -> None:
+    with filled(tmp_path, slow, 300) as memory:
+        before = slow.seconds
         hits = memory.query(ASKED)
+        assert slow.seconds - before < 0.15  # the first texts, as many as fit then, the fixed text and the question
         assert len(hits.warnings) == 1
-        assert "2 memories are not searched by meaning yet" in hits.warnings[0]
-        memory.reindex()
-        hits = memory.query(ASKED)
-        assert (texts_of(hits)[:1], hits.warnings) == ([FOUND], [])
+        assert "memories are not searched by meaning yet" in hits.warnings[0]
+        before = slow.seconds
+        assert memory.query(ASKED).warnings == []
+        assert slow.seconds - before < 0.12
+    with smp_memory.open(tmp_path, embed=slow.embed) as memory:
+        assert len(memory.query(ASKED).warnings) == 1
 
 
-def test_vectors_are_completed_over_several_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    times = iter(range(0, 10_000, 2))
-    monkeypatch.setattr("smp_memory.store.missing_vectors.time", SimpleNamespace(monotonic=lambda: float(next(times))))
-    with store(tmp_path) as memory:
-        session = memory.session("shop")
-        for number in range(4 * AT_ONCE):
-            session.add_finding(f"login {number}")
-        warned = 0
-        while memory.query(ASKED).warnings:
-            warned += 1
-        assert 1 <= warned <= 4
+def test_vectors_are_completed_over_several_queries(tmp_path: Path, slow: Hours) -> None:
+    with filled(tmp_path, slow, 40) as memory:
+        for _ in range(10):
+            memory.query(ASKED)
+        made = slow.embedded
+        memory.query(ASKED)
+        assert slow.embedded == made + 1  # the question alone
         assert FOUND in texts_of(memory.query(ASKED, limit=400))
+
+
+@pytest.mark.parametrize("way", ["maintain", "reindex", "index"])
+def test_maintenance_makes_all_vectors(tmp_path: Path, slow: Hours, way: str) -> None:
+    with filled(tmp_path, slow, 300) as memory:
+        if way == "index":
+            assert memory.store.indexer.embed_missing(0.5) > 200
+            assert memory.store.indexer.embed_missing() == 0
+        else:
+            getattr(memory, way)()
+        made = slow.embedded
+        hits = memory.query(ASKED)
+        assert (slow.embedded - made, hits.warnings) == (1, [])
+        assert FOUND in texts_of(memory.query(ASKED, limit=400))
+
+
+def test_new_memories_get_their_vectors_first(tmp_path: Path, slow: Hours) -> None:
+    with filled(tmp_path, slow, 300) as memory:
+        memory.query(ASKED)
+        memory.session("shop").add_finding("the cat is back")
+        assert "the cat is back" in texts_of(memory.query("where did the sofa cat go", limit=400))
+
+
+def test_static_model_answers_until_the_function_has_all_vectors(
+    tmp_path: Path, slow: Hours, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not HAS_STATIC:
+        pytest.skip("the static model is not installed")
+    monkeypatch.setattr("smp_memory.index.embeddings.available", lambda: True)
+    with smp_memory.open(tmp_path) as memory:
+        session = memory.create_session("shop")
+        session.add_many([("finding", f"number {number}") for number in range(150)])
+        session.add_finding(FOUND)
+        assert FOUND in texts_of(memory.query(ASKED))
+    with smp_memory.open(tmp_path, embed=slow.embed) as memory:
+        hits = memory.query(ASKED)
+        assert FOUND in texts_of(hits)
+        assert (hits.warnings, slow.embedded) == ([], 1)  # the fixed text alone
+        memory.maintain()
+        made = slow.embedded
+        assert texts_of(memory.query(ASKED))[:1] == [FOUND]
+        assert slow.embedded == made + 1
 
 
 def test_erasing_a_memory_keeps_the_vectors_of_the_others(tmp_path: Path) -> None:

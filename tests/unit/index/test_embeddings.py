@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from operator import mul
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import smp_memory
 from smp_memory.index import embeddings
+from smp_memory.model.candidates import NEWER, CandidateRequest
+from smp_memory.text.memory_text import embedded_text
+from smp_memory.text.tokenizer import parse
 from tests.user_state import state_folder
 
 IS_HERE = embeddings.available()  # before a fixture hides it
 if not IS_HERE:
-    pytest.skip("wordllama or simsimd is not installed", allow_module_level=True)
+    pytest.skip("the static model or simsimd is not installed", allow_module_level=True)
 
 from smp_memory.index import static_model  # noqa: E402
 from smp_memory.index.static_model import DIMENSIONS, WORDS, StaticModel  # noqa: E402
-from smp_memory.index.token_table import ABSENT, TokenTable, make_block, stamp_of  # noqa: E402
+from smp_memory.index.token_table import ABSENT, TokenTable, make_block  # noqa: E402
 
 
 @pytest.fixture
@@ -62,91 +63,25 @@ def test_only_the_first_words_count() -> None:
     assert embed([text]) == embed([text + "another end"])
 
 
-def test_tokens_equal_those_of_the_models_own_tokenizer() -> None:
-    tokenizers: Any = pytest.importorskip("tokenizers")
-    own = tokenizers.Tokenizer.from_file(f"{embeddings.model_folder()}/{embeddings.TOKENS}")
-    text = "Where did Caroline's auth_service.py go? naïve 你好世界 🙂 3.14159 getUserName() -- ÄÖÜ ﬁ สวัสดี"
-    embed(["load"])
-    for word in text.split():
-        numbers = static_model.static_model()._numbers_of(word)
-        assert numbers == own.encode(word, add_special_tokens=False).ids
-
-
-# -- the block of tokens
-
-
-class Files:
-    """Derived files in RAM."""
-
-    def __init__(self, block: bytes | None = None, *, is_full: bool = False) -> None:
-        self.block = block
-        self.is_full = is_full
-
-    def read(self, name: str) -> bytes:
-        if self.block is None:
-            raise FileNotFoundError(name)
-        return self.block
-
-    def write(self, name: str, data: bytes) -> None:
-        if self.is_full:
-            raise OSError(28, "No space left on device")
-        self.block = data
-
-
-def model(files: Files | None) -> StaticModel:
-    return StaticModel(embeddings.model_folder() or "", files)
-
-
-def test_block_of_tokens_is_made_once_and_gives_the_same_vectors() -> None:
-    files, texts = Files(), ["how do customers log in", "naïve 你好世界 🙂", "\ud800"]
-    first = model(files).embed(texts)
-    made = files.block
-    assert made is not None
-    files.is_full = True  # a second write would fail
-    assert model(files).embed(texts) == first == model(None).embed(texts)
-    assert files.block is made
-
-
-def test_damaged_block_of_tokens_is_made_again() -> None:
-    good = Files()
-    expected = model(good).embed(["how do customers log in"])
-    block = good.block or b""
-    for bad in (
-        b"",
-        block[:100],
-        block[:-1],
-        block + b"x",
-        b"X" + block[1:],
-        block[:5000] + b"\xff" + block[5001:],
-        bytes(len(block)),
-    ):
-        files = Files(bad)
-        assert model(files).embed(["how do customers log in"]) == expected
-        assert files.block == block
-    assert model(Files(is_full=True)).embed(["how do customers log in"]) == expected
-
-
-def test_block_of_another_state_of_the_file_is_not_used() -> None:
-    block = make_block({"a": 0, "b": 1, "▁a": 2}, stamp_of(5, 6))
-    table = TokenTable(block, stamp_of(5, 6))
+def test_token_table_finds_every_token_and_nothing_else() -> None:
+    table = TokenTable(memoryview(make_block({"a": 0, "b": 1, "▁a": 2})))
     assert [table.number(each) for each in ("a", "b", "▁a", "c", "", "\ud800")] == [0, 1, 2, ABSENT, ABSENT, ABSENT]
-    for stamp in (stamp_of(5, 7), stamp_of(6, 6)):
-        with pytest.raises(ValueError):
-            TokenTable(block, stamp)
     with pytest.raises(ValueError):
-        make_block({"a": 0, "b": 2}, stamp_of(5, 6))
+        make_block({"a": 0, "b": 2})
 
 
-@pytest.mark.usefixtures("with_model")
-def test_block_of_tokens_is_in_the_users_state_and_never_read_from_a_store(tmp_path: Path) -> None:
-    static_model.static_model.cache_clear()
-    store = tmp_path / "store"
-    with smp_memory.open(store) as memory:
-        memory.create_session("shop").add_finding("Users cannot sign in")
-        assert memory.query("login failed for customers")
-    path = Path(os.environ["SMP_STATE_DIR"]) / "derived" / "tokens-wordllama"
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert not [name for name in store.rglob("*") if "token" in name.name]
+@pytest.mark.parametrize("change", ["empty", "short", "long", "another version", "zeros"])
+def test_table_of_another_form_is_rejected(change: str) -> None:
+    block = make_block({"a": 0, "b": 1})
+    changed = {
+        "empty": b"",
+        "short": block[:-1],
+        "long": block + b"x",
+        "another version": block.replace(b"SMPTOK", b"SMPTAK", 1),
+        "zeros": bytes(len(block)),
+    }
+    with pytest.raises(ValueError):
+        TokenTable(memoryview(changed[change]))
 
 
 @pytest.mark.usefixtures("with_model")
@@ -163,21 +98,14 @@ def test_model_files_of_another_form_are_unavailable(tmp_path: Path) -> None:
         StaticModel(str(tmp_path)).embed(["a"])
 
 
-@pytest.mark.parametrize("damage", ["short", "empty", "another form", "no JSON"])
-def test_damaged_weights_are_unavailable(tmp_path: Path, damage: str) -> None:
-    real = Path(embeddings.model_folder() or "")
-    for name in (embeddings.TOKENS, embeddings.WEIGHTS):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_bytes((real / name).read_bytes())
-    weights = tmp_path / embeddings.WEIGHTS
-    data = weights.read_bytes()
-    changed = {
-        "short": data[: len(data) // 2],
-        "empty": b"",
-        "another form": data.replace(b'"F16"', b'"F32"', 1),
-        "no JSON": data[:8] + b"x" + data[9:],
-    }
-    weights.write_bytes(changed[damage])
+@pytest.mark.parametrize("name", [embeddings.STATIC_ROWS, embeddings.STATIC_TOKENS])
+@pytest.mark.parametrize("part", [0, 1, 2])
+def test_damaged_weights_are_unavailable(tmp_path: Path, name: str, part: int) -> None:
+    real = Path(embeddings.MODELS)
+    for each in (embeddings.STATIC_ROWS, embeddings.STATIC_TOKENS):
+        (tmp_path / each).write_bytes((real / each).read_bytes())
+    data = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes((b"", data[: len(data) // 2], data + b"x")[part])
     with pytest.raises(embeddings.ModelUnavailable):
         StaticModel(str(tmp_path)).embed(["a"])
 
@@ -197,6 +125,42 @@ def test_query_finds_a_memory_without_any_of_its_words(tmp_path: Path) -> None:
         assert memory.query("login failed for customers")[0].record.text == "Customers report that their login failed"
         session.delete(hits[0].id)
         assert hits[0].id not in [hit.id for hit in memory.query("login failed for customers")]
+
+
+@pytest.mark.usefixtures("with_model")
+@pytest.mark.parametrize("front", [1, 3, 50])
+def test_every_candidate_of_the_front_has_its_true_similarity(tmp_path: Path, front: int) -> None:
+    asked = "customers cannot login today"  # no question word, which would be left out
+    texts = [f"customers {word} today" for word in ("sing", "log", "pay", "sleep")] + ["sign-in is broken for users"]
+    with smp_memory.open(tmp_path) as memory:
+        session = memory.create_session("shop")
+        for text in texts:
+            session.add_finding(text)
+        old, new = session.add_decision("customers log in by mail"), session.add_decision("use passkeys instead")
+        session.relate(new.id, old.id, "supersedes")
+        for text in ("who cannot log in?", "nobody, it is raining"):
+            session.add_turn("user", text)
+        request = CandidateRequest(
+            text=parse(asked),
+            words=asked,
+            front=front,
+            by_meaning=True,
+            with_neighbours=True,
+            limit=100,
+            fetch=(NEWER,),
+        )
+        found = memory.store.indexer.candidates(request)
+        shown = [*found.matches[:front], *found.others, *(each for new in found.newer.values() for each in new)]
+        assert len(shown) > 1
+        assert len(found.newer) == 1
+        records = memory.store.indexer.records(shown)
+        for each in shown:
+            expected = max(cosine(asked, embedded_text(records[each.ref].given)), 0.0)
+            assert each.meaning == pytest.approx(expected, abs=1e-4)
+        assert found.meaning_weight == 0.5
+        request.by_meaning = False
+        assert memory.store.indexer.candidates(request).meaning_weight == 0
+        assert {each.meaning for each in memory.store.indexer.candidates(request).matches} == {0.0}
 
 
 @pytest.mark.usefixtures("with_model")
@@ -268,7 +232,7 @@ def test_model_is_loaded_by_a_query_by_meaning_only_and_never_with_numpy(tmp_pat
 @pytest.mark.usefixtures("with_model")
 def test_failing_model_is_reported_with_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StaticModel, "_load", lambda self: (_ for _ in ()).throw(OSError("no such file")))
-    monkeypatch.setattr(static_model, "static_model", lambda derived: StaticModel("", None))
+    monkeypatch.setattr(static_model, "static_model", lambda: StaticModel(""))
     with smp_memory.open(tmp_path) as memory:
         memory.create_session("shop").add_finding("Users cannot sign in")
         hits = memory.query("users cannot sign in any more")

@@ -118,8 +118,20 @@ with smp_memory.open(sys.argv[1]) as memory:
 def test_query_by_meaning_goes_by_words_without_its_libraries(tmp_path: Path) -> None:
     with smp_memory.open(tmp_path) as memory:
         memory.create_session("s1").add_decision("The zebra is striped")
-    for missing in ({"simsimd"}, {"wordllama"}, {"simsimd", "wordllama", "numpy"}):
+    for missing in ({"simsimd"}, {"simsimd", "numpy"}):
         done = run(missing, BY_MEANING, str(tmp_path))
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith("1 ")
         assert done.stderr.count("by words alone") <= 1
+
+
+def test_doctor_says_that_the_embedding_model_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with smp_memory.open(tmp_path / "store") as memory:
+        memory.create_session("s1").add_decision("The zebra is striped")
+        assert memory.doctor().of("index") == []
+        monkeypatch.setattr("smp_memory.index.embeddings.MODELS", str(tmp_path))
+        (issue,) = memory.doctor().of("index")
+        assert "by words alone" in issue.message
+        assert memory.query("where is the zebra of the zoo")
+    with smp_memory.open(tmp_path / "store", config={"search.semantic": "off"}) as memory:
+        assert memory.doctor().of("index") == []

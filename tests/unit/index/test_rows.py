@@ -11,7 +11,7 @@ import smp_memory
 from smp_memory.index import rows as rows_module
 from smp_memory.index.rows import NULL, Rows
 
-ALWAYS = {"memory_id", "memory_created", "wish_said"}
+ALWAYS = {"memory_id", "memory_created", "wish_said", "vector_place"}
 
 
 @pytest.fixture

@@ -28,6 +28,12 @@ def made_up(seed: int = 1, dimensions: int = DIMENSIONS) -> bytes:
 class Model:
     """A model with a name, dimensions and a vector of the fixed text."""
 
+    batch = 64
+    load_ms = 0.0
+    weight = 0.5
+    question_words: frozenset[str] = frozenset()
+    anchors = (0.2, 0.45)
+
     def __init__(self, name: str, dimensions: int, probe: bytes) -> None:
         self._identity = name, dimensions, probe
 
@@ -63,13 +69,12 @@ class Shelf:
 
     def catch_up(self, of: dict[int, Any] | None = None) -> list[int]:
         self.rows.begin()
-        missing = self.vectors.missing()
-        if missing:
-            known = of or {}
+        known, docs = of or {}, []
+        while missing := self.vectors.missing(500):
             self.vectors.add(missing, b"".join([known.get(doc) or made_up(doc, self.dimensions) for doc, _ in missing]))
-        self.vectors.mark_caught_up()
+            docs += [doc for doc, _ in missing]
         self.rows.commit()
-        return [doc for doc, _ in missing]
+        return sorted(docs)
 
 
 @pytest.fixture(params=["files", "ram"])
@@ -96,16 +101,16 @@ def test_changed_memory_needs_a_new_vector_and_the_last_one_counts(shelf: Shelf)
     shelf.memories([1], digest=8, recent=True)
     assert shelf.catch_up({1: other}) == [1]
     assert shelf.vectors.nearest(other, 1) == [(1, pytest.approx(1))]
-    assert shelf.vectors.cosines(one, [1])[1] < 0.5
+    assert shelf.vectors.similarities(one, [1])[1] < 0.5
     assert [doc for doc, _ in shelf.vectors.nearest(one, 9)].count(1) <= 1
 
 
 def test_empty_files_have_no_vectors(shelf: Shelf) -> None:
     assert shelf.vectors.nearest(made_up(), 5) == []
-    assert shelf.vectors.cosines(made_up(), [1, 2]) == {}
+    assert shelf.vectors.similarities(made_up(), [1, 2]) == {}
     assert shelf.catch_up() == []
     assert shelf.vectors.nearest(made_up(), 5) == []
-    assert shelf.vectors.cosines(made_up(), [1, 2]) == {}
+    assert shelf.vectors.similarities(made_up(), [1, 2]) == {}
 
 
 def test_search_can_be_limited_to_docs(shelf: Shelf) -> None:
@@ -114,7 +119,7 @@ def test_search_can_be_limited_to_docs(shelf: Shelf) -> None:
     asked = made_up(5)
     assert shelf.vectors.nearest(asked, 1)[0][0] == 5
     assert 5 not in [doc for doc, _ in shelf.vectors.nearest(asked, 9, [4, 6, 7, 99])]
-    assert set(shelf.vectors.cosines(asked, [5, 99])) == {5}
+    assert set(shelf.vectors.similarities(asked, [5, 99])) == {5}
 
 
 def test_zero_vector_is_near_to_nothing(shelf: Shelf) -> None:
@@ -140,7 +145,7 @@ def test_vectors_of_a_rolled_back_transaction_are_overwritten(shelf: Shelf) -> N
     shelf.catch_up()
     shelf.memories([2], recent=True)
     shelf.rows.begin()
-    shelf.vectors.add(shelf.vectors.missing(), made_up(99))
+    shelf.vectors.add(shelf.vectors.missing(500), made_up(99))
     shelf.rows.roll_back()
     shelf.vectors.forget()
     assert shelf.catch_up() == [2]
@@ -158,24 +163,37 @@ def test_added_vectors_are_visible_to_another_process(tmp_path: Path) -> None:
         assert other.vectors.nearest(made_up(doc), 1)[0][0] == doc
 
 
-def test_vectors_of_another_model_are_rebuilt(tmp_path: Path) -> None:
+def test_vectors_of_two_models_are_side_by_side(tmp_path: Path) -> None:
     first = Shelf(tmp_path)
     first.memories([1, 2])
     first.catch_up()
     second = Shelf(tmp_path, "m/2")
     assert not second.vectors.is_caught_up
+    assert first.vectors.nearest(made_up(1), 1)[0][0] == 1  # the old model answers until the new one has all vectors
     assert second.catch_up() == [1, 2]
-    assert len(list(tmp_path.glob(f"{PREFIX}*"))) == 1
+    assert len(list(tmp_path.glob(f"{PREFIX}*"))) == 2
+    assert first.vectors.is_caught_up
+
+
+def test_new_set_takes_the_place_of_the_oldest_of_three(tmp_path: Path) -> None:
+    shelves = [Shelf(tmp_path, f"m/{number}") for number in range(4)]
+    shelves[0].memories([1, 2])
+    for shelf in shelves:
+        assert shelf.catch_up() == [1, 2]
+    assert [shelf.vectors.is_caught_up for shelf in shelves] == [False, True, True, True]
+    assert shelves[0].vectors.nearest(made_up(1), 1) == []
+    assert shelves[1].vectors.nearest(made_up(1), 1)[0][0] == 1
+    assert len(list(tmp_path.glob(f"{PREFIX}*"))) == 3
 
 
 def test_interrupted_catch_up_continues_where_it_stopped(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path)
     shelf.memories([1, 2, 3])
     shelf.rows.begin()
-    missing = shelf.vectors.missing()
-    shelf.vectors.add(missing[:2], made_up(1) + made_up(2))
+    missing = shelf.vectors.missing(500)
+    shelf.vectors.add(missing[:2], made_up(3) + made_up(2))
     shelf.rows.commit()
-    assert Shelf(tmp_path).catch_up() == [3]
+    assert Shelf(tmp_path).catch_up() == [1]
 
 
 @pytest.mark.parametrize("cut", [0, 5])
@@ -206,7 +224,7 @@ def test_damage_of_one_file_makes_all_vectors_missing(tmp_path: Path, file: str,
         path.write_bytes(data[:-1] if damage == "one byte short" else data[:5])
     for each in (shelf, Shelf(tmp_path)):  # one that has the files mapped, and a new one
         assert each.vectors.nearest(made_up(2), 5) == []
-        assert each.vectors.cosines(made_up(2), [1, 2]) == {}
+        assert each.vectors.similarities(made_up(2), [1, 2]) == {}
     again = Shelf(tmp_path)
     assert again.catch_up() == [1, 2, 3]
     assert again.vectors.nearest(made_up(2), 5)[0] == (2, pytest.approx(1))
@@ -227,7 +245,7 @@ def test_place_outside_the_files_is_not_read(tmp_path: Path, place: int) -> None
     shelf.memories([1, 2, 3])
     shelf.catch_up()
     shelf.rows.do("UPDATE vector SET place = ? WHERE doc = 2", (place,))
-    assert set(shelf.vectors.cosines(made_up(2), [1, 2, 3])) == {1, 3}
+    assert set(shelf.vectors.similarities(made_up(2), [1, 2, 3])) == {1, 3}
     assert 2 not in [doc for doc, _ in shelf.vectors.nearest(made_up(2), 9)]
     assert shelf.vectors.nearest(made_up(2), 9, [2]) == []
 
@@ -264,26 +282,52 @@ def test_models_of_any_dimension_find_the_nearest(tmp_path: Path, dimensions: in
     assert dimensions < 100 or found[0][0] == 77
 
 
-def test_process_with_another_model_does_not_read_or_extend_the_files(tmp_path: Path) -> None:
+def test_set_that_another_process_dropped_is_not_extended(tmp_path: Path) -> None:
     first, second = Shelf(tmp_path), Shelf(tmp_path, "m/2", dimensions=64)
     first.memories([1, 2, 3])
     first.rows.begin()
-    missing = first.vectors.missing()
+    missing = first.vectors.missing(500)
     first.rows.commit()
+    for number in range(3, 6):
+        Shelf(tmp_path, f"m/{number}", dimensions=64).catch_up()
     second.catch_up()
     first.rows.begin()
     with pytest.raises(IndexBusy):
         first.vectors.add(missing, made_up(1) + made_up(2) + made_up(3))
     first.rows.roll_back()
-    assert first.vectors.nearest(made_up(2), 5) == []
-    assert first.vectors.cosines(made_up(2), [1, 2]) == {}
     assert second.vectors.nearest(made_up(2, 64), 1) == [(2, pytest.approx(1))]
+
+
+def test_new_memories_come_first_and_a_pass_goes_on_where_it_stopped(shelf: Shelf) -> None:
+    shelf.memories(list(range(1, 10)))
+    shelf.memories([20], recent=True)
+    seen: list[int] = []
+    shelf.rows.begin()
+    while missing := shelf.vectors.missing(4):
+        seen += [doc for doc, _ in missing]
+        assert shelf.vectors.lacks() == 10 - len(seen) + len(missing)
+        shelf.vectors.add(missing, b"".join(made_up(doc) for doc, _ in missing))
+    shelf.rows.commit()
+    assert seen == [20, *range(9, 0, -1)]
+    assert (shelf.vectors.lacks(), shelf.vectors.is_caught_up) == (0, True)
+
+
+def test_memories_that_a_merge_took_over_get_their_vectors(shelf: Shelf) -> None:
+    shelf.memories([1, 2, 3])
+    shelf.rows.begin()
+    first = shelf.vectors.missing(1)
+    shelf.vectors.add(first, made_up(3))
+    shelf.rows.commit()
+    shelf.memories([9], recent=True)  # and merged before it had a vector
+    shelf.rows.do("DELETE FROM recent")
+    shelf.rows.set_meta("generation", 1)
+    assert shelf.catch_up() == [1, 2, 9]
 
 
 def test_vectors_of_the_wrong_number_are_rejected(shelf: Shelf) -> None:
     shelf.memories([1, 2])
     shelf.rows.begin()
-    missing = shelf.vectors.missing()
+    missing = shelf.vectors.missing(500)
     with pytest.raises(ValueError):
         shelf.vectors.add(missing, made_up(1))
     shelf.rows.roll_back()
@@ -297,7 +341,7 @@ def test_results_equal_those_of_exact_arithmetic(shelf: Shelf) -> None:
     shelf.catch_up()
     asked = made_up(5000)
     exact = {doc: cosine(asked, made_up(doc)) for doc in docs}
-    found = shelf.vectors.cosines(asked, docs)
+    found = shelf.vectors.similarities(asked, docs)
     assert found == {doc: pytest.approx(max(value, 0.0), abs=1e-5) for doc, value in exact.items()}
     best = sorted((doc for doc in docs if exact[doc] > 0), key=lambda doc: -exact[doc])[:10]
     assert [doc for doc, _ in shelf.vectors.nearest(asked, 10)] == best

@@ -258,7 +258,7 @@ def test_vectors_missing(emitted: Emitted, monkeypatch: pytest.MonkeyPatch) -> N
     from smp_memory.store import missing_vectors
 
     monkeypatch.setattr(index, "_reported", set())
-    monkeypatch.setattr(missing_vectors, "_PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr(missing_vectors, "_QUERY_SECONDS", -1.0)
     with smp_memory.open(":memory:", embed=lambda texts: [[1.0, 2.0]] * len(texts), config=BY_MEANING) as memory:
         memory.create_session("s1").add_decision(MARK)
         memory.query(f"what do we know about {MARK} and its water")

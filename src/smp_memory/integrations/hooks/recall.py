@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 _CANDIDATES, _MOST = 30, 8  # hits that are judged at a prompt, and memories that are told, at most
 _MOST_MATCHES = 210  # hits that are read at a prompt, at most: some may have been told before
+_MODEL_MS = 150  # a larger embedding model is used if it can be loaded in this time
 _MOST_POINTERS, _POINTER_TOKENS, _POINTER_CHARACTERS = 3, 60, 48  # of each a few words
 _MOST_WORDS, _MOST_CHARACTERS = 48, 4000
 _NO_CONTENT = "the prompt has no content words"
@@ -78,7 +79,12 @@ class Reader:
         self.project = ""  # of the folder in which the host works, if the store is for several projects
         if store is None:
             incomplete.caller_reports = True  # in the notice at the start of a session; a hook prints nothing else
-            store = open_read_only(root, environ, {"track_access": False}, defers_file_checks=defers_file_checks)
+            store = open_read_only(
+                root,
+                environ,
+                {"track_access": False, "search.model_ms": _MODEL_MS},
+                defers_file_checks=defers_file_checks,
+            )
             if store.files is not None and store.files.sessions_with_deletion_records():
                 _hide_recorded_deletions(root)
         self.store = store

@@ -88,7 +88,7 @@ def record(
 
             renew_digests(memory.scope)
         if is_background:
-            memory.query("smp", limit=1, track_access=False)  # catch up the index now, not at the next prompt
+            memory.store.indexer.embed_missing(_BACKGROUND_SECONDS)  # catch up the index now, not at the next prompt
 
 
 class _Recording:
