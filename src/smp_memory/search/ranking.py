@@ -206,7 +206,7 @@ class Ranking:
     def _signals(self, candidates: Sequence[Candidate], found: Candidates) -> scoring.QuerySignals:
         query = self._query
         self._frequencies, self._documents = found.frequencies, found.documents
-        self._has_meanings = found.has_meanings
+        self._has_meanings = bool(found.meaning_weight)
         named = _named_authors(candidates, found.frequencies)
         self._ranges = [(each.start, each.end) for each in find_ranges(query.text, query.now)]
         about_assistant, about_time = scoring.addresses_assistant(query.text), scoring.asks_for_time(query.text)
