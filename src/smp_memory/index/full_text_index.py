@@ -196,6 +196,7 @@ class FullTextIndex:
             return
         self._leave()
         index = self.feed.caught_up(None if sessions is None else list(sessions))
+        index.echoes.catch_up(index, self.feed.read)
         if by_meaning:
             self.feed.add_vectors(index)
         self._enter(index, sessions, by_meaning)
@@ -338,7 +339,9 @@ class FullTextIndex:
     def rebuild(self, progress: Progress = None) -> int:
         with self.feed.mutex:
             self._leave()
-            return self.feed.rebuild(progress)
+            count = self.feed.rebuild(progress)
+            self.answer(lambda searcher: None)  # finds the echoes
+            return count
 
     def close(self) -> None:
         with self.feed.mutex:

@@ -11,7 +11,7 @@
 A turn *beside* the memory (`is_beside`) is mostly what the memory was made from, or the answer during which it was written: a smaller share will do,
 with numbers that do not contradict.
 
-Guarantees: a function of two texts and whether they are beside each other. A turn far from the memory has two of its `clues`, so that an index
+Guarantees: a function of two texts and whether they are beside each other. A turn far from the memory has `FEWEST_CLUES` of its clues, so that an index
 finds it without comparing all. In doubt a turn is no echo: a wrong one silences a true turn.
 Non-guarantees: it compares words, not meanings. Words of denial, guess and change are English, German and French.
 """
@@ -22,7 +22,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 
 from smp_memory.text.names import common_share, names_in
-from smp_memory.text.tokenizer import STOP_WORDS, terms
+from smp_memory.text.tokenizer import STOP_WORDS, terms, terms_of_pieces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 BEFORE, AFTER = 2, 1  # positions in a session: so many turns before a memory are beside it, and so many behind it
-FEWEST_CLUES = 2  # of a memory that a turn far from it must have
+FEWEST_CLUES = 3  # of a memory that a turn far from it must have
 _MOST_CLUES = 5
 _FEWEST_TERMS = 3  # of a statement; a shorter one is in too many turns
 _SHARE, _SHARE_BESIDE = 0.75, 0.25
@@ -42,6 +42,7 @@ _COMMON_SHARE = 0.004
 _FILLERS = frozenset(
     ["use", "now", "go", "done", "set", "make", "ok", "okay", "yes", "sure", "right", "alway", "still", "keep", "put", "also", "new", "want", "implement", "fix", "decid", "chang", "ad", "add", "need", "run", "is", "sind", "wird", "werden", "der", "die", "das", "den", "dem", "ein", "eine", "und", "oder", "mit", "fur", "von", "auf", "zu", "im", "jetzt", "le", "la", "les", "un", "une", "des", "du", "de", "et", "sur", "avec", "sont", "est"]
 )  # fmt: skip
+_NOT_COUNTED = STOP_WORDS | _FILLERS
 _DENIALS = frozenset(
     """not no never without neither nor cannot dont doesnt didnt isnt arent wasnt werent wont cant mustnt shouldnt nothing none avoid stop
     nicht kein keine keinen keiner nie niemals ohne ne pas jamais sans aucun aucune""".split()  # noqa: SIM905
@@ -92,6 +93,12 @@ class _Passage:
         return self._facts
 
 
+@lru_cache(4000)  # the same memories are compared with many turns
+def statement(text: str) -> Statement:
+    """The statement of this text."""
+    return Statement(text)
+
+
 class Statement:
     """What a written memory says, prepared to be compared with turns."""
 
@@ -107,7 +114,7 @@ class Statement:
     def score(self, turn: str, *, beside: bool = False) -> float:
         """How much of the memory a turn says, 0 to 1; 0 if it does not repeat it."""
         turn = turn[:_LONGEST]
-        said, parts = set(terms(turn)), self._parts
+        said, parts = _terms_of(turn), self._parts
         if not beside and sum(clue in said for clue in self.clues) < FEWEST_CLUES:
             return 0.0
         parts = [part for part in parts if _share(part, said) >= (_SHARE_BESIDE if beside else _SHARE)]
@@ -162,6 +169,11 @@ def _is_swapped(part: _Passage, said: _Passage) -> bool:
 
 
 @lru_cache(64)  # a turn is compared with several memories
+def _terms_of(turn: str) -> frozenset[str]:
+    return frozenset(terms(turn))
+
+
+@lru_cache(64)
 def _passages(turn: str) -> tuple[_Passage, ...]:
     """The sentences of a turn that state something, and each two that follow each other."""
     sentences = [None if _is_left_out(each) else each for each in _sentences(turn)]
@@ -201,8 +213,8 @@ def _numbers(text: str, words: frozenset[str]) -> frozenset[str]:
 def _weights(text: str) -> dict[str, float]:
     """The content terms of a text in their order; the terms of one identifier or path count as one."""
     found: dict[str, float] = {}
-    for piece in text.split():
-        own = [term for term in terms(piece) if term not in STOP_WORDS and term not in _FILLERS]
+    for piece in terms_of_pieces(text):
+        own = [term for term in piece if term not in _NOT_COUNTED]
         for term in own:
             weight = (_COMMON if common_share(term) > _COMMON_SHARE else _RARE) / len(own)
             found[term] = max(found.get(term, 0.0), weight)
