@@ -224,7 +224,7 @@ class FullTextIndex:
                 found = TextCandidates(searcher, request, conditions, partial(self._complete, request)).found()
             else:
                 found = candidates_by_time(searcher, request, conditions)
-            found.has_successions = searcher.has("succession")
+            found.has_successions, found.has_echoes = searcher.has("succession"), searcher.has("echo")
             if PROBLEMS in request.fetch:
                 found.problems = load_problems(searcher.rows, request.sessions)
                 if found.problems:
