@@ -156,3 +156,48 @@ class EchoesContract(ContractFixture):
         assert current_hits(hits) == []
         assert "DEC-0001" not in str(hits.to_dicts())
         assert session.agent("ann").query(ASKED).ids == ["DEC-0001"]
+
+    def test_deletion_shows_echoes_and_takes_them_along(self) -> None:
+        session = self._session()
+        self.memory.create_session("s2").add_turn("user", WRITTEN)
+        echoes = ["s1/TURN-0001", "s2/TURN-0001"]
+        preview = session.delete("DEC-0001", preview=True)
+        assert (preview.ids, sorted(preview.echoes), preview.to_dict()["echoes"]) == (
+            ["DEC-0001"],
+            echoes,
+            preview.echoes,
+        )
+        assert session.delete("DEC-0001").id == "DEC-0001"
+        assert not session.get("TURN-0001").deleted
+        session.restore("DEC-0001")
+        done = session.delete("DEC-0001", echoes=True, preview=True)
+        assert sorted(done.refs) == ["s1/DEC-0001", *echoes]
+        assert not session.get("DEC-0001").deleted
+        done = session.delete("DEC-0001", "wrong", echoes=True)
+        assert (sorted(done.refs), sorted(done.deadlines)) == (["s1/DEC-0001", *echoes], ["s1", "s2"])
+        assert {each.record.ref for each in self.memory.deleted()} == {"s1/DEC-0001", *echoes}
+        assert sorted(session.restore("DEC-0001", preview=True).echoes) == echoes
+        back = session.restore("DEC-0001", echoes=True)
+        assert sorted(record.ref for record in back.records) == ["s1/DEC-0001", *echoes]
+        assert self.memory.deleted() == []
+
+    def test_deletion_of_a_turn_and_by_criteria(self) -> None:
+        session = self._session()
+        assert session.delete("TURN-0001", preview=True).echoes == []
+        done = session.delete(types="decision", echoes=True)
+        assert sorted(done.ids) == ["DEC-0001", "TURN-0001"]
+        assert session.delete(types="conversation", echoes=True).count == 3
+
+    def test_erasure_names_echoes_that_stay_and_takes_them_along(self) -> None:
+        session = self._session()
+        session.delete("TURN-0001")
+        preview = self.memory.erase("s1/DEC-0001", preview=True)
+        assert (preview.ids, preview.staying_echoes) == (["s1/DEC-0001"], ["s1/TURN-0001"])
+        receipt = self.memory.erase("s1/DEC-0001")
+        assert (receipt.staying_echoes, receipt.to_dict()["staying_echoes"]) == (["s1/TURN-0001"], ["s1/TURN-0001"])
+        session.add_decision(WRITTEN)
+        receipt = self.memory.erase("s1/DEC-0002", echoes=True)
+        assert sorted(receipt.ids) == ["s1/DEC-0002", "s1/TURN-0001"]
+        assert receipt.staying_echoes == []
+        assert "payment client" not in str([record.to_dict() for record in session.records()])
+        assert session.deleted() == []
