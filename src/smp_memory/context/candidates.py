@@ -23,13 +23,14 @@ from smp_memory.context.trace import CUT, NOT_FOR_AGENT, ContextCandidate
 from smp_memory.model.candidates import CandidateRequest, Vocabulary
 from smp_memory.model.ids import STATE_PREFIX
 from smp_memory.model.session_info import GLOBAL_SESSION as GLOBAL
+from smp_memory.model.statuses import SETTLED
 from smp_memory.model.times import to_microseconds
 from smp_memory.model.types import CRITICAL, KINDS, SEVERITY_WEIGHTS, names_where
 from smp_memory.search.path import request_of
 from smp_memory.search.query import Query
 from smp_memory.search.ranking import Ranking, sort_key
 from smp_memory.search.scoring import CANDIDATES
-from smp_memory.search.succession import SETTLED, SuccessionOrder
+from smp_memory.search.succession import SuccessionOrder
 from smp_memory.text.tokenizer import parse, terms, without_signs
 
 TYPE_CHECKING = False

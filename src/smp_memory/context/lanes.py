@@ -16,18 +16,18 @@ from itertools import chain
 from smp_memory.context.budget import Lane, QuestionWords, context_item, line_text
 from smp_memory.context.trace import ALREADY_TOLD, NOT_FOR_AGENT, REPEATED_KEY, WEAK, describe_replaced
 from smp_memory.model.candidates import NEWER, REPEATED, CandidateRequest
-from smp_memory.model.statuses import is_settled, last_successors, status_of
-from smp_memory.model.times import is_valid
-from smp_memory.model.types import KINDS
-from smp_memory.search.succession import (
-    OUTDATED,
-    REPEATS,
+from smp_memory.model.statuses import (
     SETTLED,
     SUPERSEDED,
     describe_repeated,
-    outdated,
+    is_settled,
+    last_successors,
     state_of_repeated,
+    status_of,
 )
+from smp_memory.model.times import is_valid
+from smp_memory.model.types import KINDS
+from smp_memory.search.succession import OUTDATED, REPEATS, outdated
 from smp_memory.text.memory_text import wish_of
 from smp_memory.text.tokenizer import STOP_WORDS, inverse_frequency
 

@@ -9,7 +9,8 @@ Guarantees: a trace changes neither the text nor the order. All memories in it a
 from __future__ import annotations
 
 from smp_memory.context.budget import section_of
-from smp_memory.search.succession import OUTDATED, REPEATS, SETTLED, SUPERSEDED
+from smp_memory.model.statuses import SETTLED, SUPERSEDED
+from smp_memory.search.succession import OUTDATED, REPEATS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

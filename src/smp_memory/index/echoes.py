@@ -9,6 +9,8 @@ were indexed before a memory, and `_MOST_MEMORIES` memories of one turn, are com
 
 from __future__ import annotations
 
+from zlib import compress, decompress
+
 from smp_memory.index.query import TextQuery
 from smp_memory.index.rows import POSITION_BITS, IndexBusy
 from smp_memory.model.types import KINDS
@@ -17,15 +19,13 @@ from smp_memory.text.echoes import AFTER, BEFORE, FEWEST_CLUES, is_beside, state
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import Any
 
     from smp_memory.index.documents import IndexDocument
-    from smp_memory.index.index import Index
-    from smp_memory.index.rows import Rows
-    from smp_memory.model.candidates import LeftOut
+    from smp_memory.index.rows import PlacedRow, Rows
+    from smp_memory.index.text import TextIndex
     from smp_memory.model.record import Record
 
-    ReadRecords = Callable[[Index, Iterable[Any], dict[str, LeftOut]], dict[int, Record | None]]
+    ReadRecords = Callable[[list[PlacedRow]], dict[int, Record | None]]
 
 _MOST_TURNS = 50  # that share clues with a memory, the best by text
 _MOST_MEMORIES = 30  # that share clues with a turn, those with the most
@@ -69,7 +69,8 @@ class EchoTable:
 
     def _put_statements(self, written: dict[int, str]) -> None:
         clues = [(clue, doc) for doc, text in written.items() for clue in statement(text).clues]
-        self._rows.do_many("INSERT OR REPLACE INTO statement VALUES (?,?)", written.items())
+        packed = [(doc, compress(text.encode(errors="surrogatepass"), 1)) for doc, text in written.items()]
+        self._rows.do_many("INSERT OR REPLACE INTO statement VALUES (?,?)", packed)
         self._rows.do_many("INSERT OR IGNORE INTO clue VALUES (?,?)", clues)
         self._rows.do_many("INSERT OR IGNORE INTO uncompared VALUES (?)", [(doc,) for doc in written])
         self._is_caught_up = False
@@ -102,7 +103,8 @@ class EchoTable:
 
     def _known(self, docs: Iterable[int]) -> dict[int, str]:
         """The texts of those of these docs that are written memories."""
-        return dict(self._rows.of("SELECT doc, text FROM wanted CROSS JOIN statement ON doc = wanted.no", list(docs)))
+        found = self._rows.of("SELECT doc, text FROM wanted CROSS JOIN statement ON doc = wanted.no", list(docs))
+        return {doc: decompress(data).decode(errors="surrogatepass") for doc, data in found}
 
     def _compare(self, pairs: Iterable[tuple[int, str, int, str]]) -> None:
         """Add those of these turns and memories that are echoes."""
@@ -117,15 +119,15 @@ class EchoTable:
 
     # -- turns that were indexed before a memory
 
-    def catch_up(self, index: Index, read: ReadRecords) -> None:
+    def catch_up(self, text: TextIndex, read: ReadRecords) -> None:
         """Compare new memories with the turns before them; `read` gives records. While another process writes, the next call does it."""
         if self._is_caught_up:
             return
         try:
             while docs := [doc for (doc,) in self._rows.all("SELECT doc FROM uncompared LIMIT ?", (_AT_ONCE,))]:
-                index.text.refresh()
+                text.refresh()
                 self._rows.begin()
-                self._compare_with_older(index, docs, read)
+                self._compare_with_older(text, docs, read)
                 self._rows.do_many("DELETE FROM uncompared WHERE doc = ?", [(doc,) for doc in docs])
                 self._rows.commit()
             self._is_caught_up = True
@@ -135,18 +137,16 @@ class EchoTable:
             self._rows.roll_back()
             raise
 
-    def _compare_with_older(self, index: Index, docs: list[int], read: ReadRecords) -> None:
+    def _compare_with_older(self, text: TextIndex, docs: list[int], read: ReadRecords) -> None:
         known = self._known(docs)
         turns: dict[int, list[int]] = {}  # by memory
         for doc in docs:
             clues = statement(known[doc]).clues if doc in known else ()
-            best = (
-                index.text.search(TextQuery(clues, labels=_TURNS, at_least=FEWEST_CLUES), _MOST_TURNS) if clues else ()
-            )
+            best = text.search(TextQuery(clues, labels=_TURNS, at_least=FEWEST_CLUES), _MOST_TURNS) if clues else ()
             turns[doc] = [*(each.doc for each in best), *range(doc - BEFORE, doc), *range(doc + 1, doc + AFTER + 1)]
         every = list({turn for found in turns.values() for turn in found})
         every = [turn for (turn,) in self._rows.of(_TURN_DOCS, every)]
-        records = read(index, self._rows.places(every), {})
+        records = read(self._rows.places(every))
         said = {turn: record.text for turn, record in records.items() if record is not None}
         self._compare(
             (turn, said[turn], memory, known[memory])

@@ -196,7 +196,7 @@ class FullTextIndex:
             return
         self._leave()
         index = self.feed.caught_up(None if sessions is None else list(sessions))
-        index.echoes.catch_up(index, self.feed.read)
+        index.echoes.catch_up(index.text, lambda rows: self.feed.read(index, rows, {}))
         if by_meaning:
             self.feed.add_vectors(index)
         self._enter(index, sessions, by_meaning)

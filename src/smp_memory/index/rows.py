@@ -51,7 +51,7 @@ CREATE TABLE relation(source INTEGER NOT NULL, kind TEXT NOT NULL, session TEXT 
 CREATE TABLE wish(turn INTEGER PRIMARY KEY, said INTEGER NOT NULL); CREATE INDEX wish_said ON wish(said);
 CREATE TABLE validity(doc INTEGER PRIMARY KEY, since INTEGER, until INTEGER);
 CREATE TABLE succession(session TEXT, id TEXT, new_session TEXT, new_id TEXT, source INTEGER, PRIMARY KEY(session, id, new_session, new_id, source)) WITHOUT ROWID;
-CREATE TABLE statement(doc INTEGER PRIMARY KEY, text TEXT NOT NULL);
+CREATE TABLE statement(doc INTEGER PRIMARY KEY, text BLOB NOT NULL);
 CREATE TABLE clue(term TEXT NOT NULL, doc INTEGER NOT NULL, PRIMARY KEY(term, doc)) WITHOUT ROWID;
 CREATE TABLE uncompared(doc INTEGER PRIMARY KEY);
 CREATE TABLE echo(turn INTEGER NOT NULL, memory INTEGER NOT NULL, score REAL NOT NULL, PRIMARY KEY(turn, memory)) WITHOUT ROWID;

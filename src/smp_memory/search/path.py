@@ -32,7 +32,7 @@ from smp_memory.model.candidates import (
     Hits,
 )
 from smp_memory.model.session_info import ARCHIVED
-from smp_memory.model.statuses import last_successors
+from smp_memory.model.statuses import last_successors, state_of_repeated
 from smp_memory.observe.telemetry import QUERY, observes
 from smp_memory.scope import unindexed_memories
 from smp_memory.search.field_values import aggregate, with_computed
@@ -47,7 +47,7 @@ from smp_memory.search.ranking import (
     uses_embeddings,
 )
 from smp_memory.search.scoring import CANDIDATES
-from smp_memory.search.succession import SuccessionOrder, newer_first, state_of_repeated
+from smp_memory.search.succession import SuccessionOrder, newer_first
 from smp_memory.text.names import spelled
 from smp_memory.text.tokenizer import parse
 

@@ -14,6 +14,7 @@ from functools import lru_cache, partial
 from math import prod
 
 from smp_memory.model.decay import importance_of, inputs_of
+from smp_memory.model.statuses import DELETED, NOT_VALID, SETTLED, state_of_repeated
 from smp_memory.model.types import KINDS, OVERTURNED_STATUSES
 from smp_memory.search import scoring
 from smp_memory.search.field_values import level_of
@@ -31,7 +32,6 @@ from smp_memory.search.query import (
     UNIMPORTANT_FIRST,
 )
 from smp_memory.search.relevance import RIVAL_SHARE, RelevanceModel
-from smp_memory.search.succession import DELETED, NOT_VALID, SETTLED, state_of_repeated
 from smp_memory.search.time_ranges import find_ranges
 from smp_memory.text.memory_text import as_list, label_key, text_of
 from smp_memory.text.tokenizer import inverse_frequency, joined_terms, parse, spellings, terms

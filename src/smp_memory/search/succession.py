@@ -33,8 +33,15 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 
-from smp_memory.model.candidates import HIDDEN_MEMORY
-from smp_memory.model.statuses import is_settled, last_successors, status_of
+from smp_memory.model.statuses import (
+    SETTLED,
+    SUPERSEDED,
+    describe_repeated,
+    is_settled,
+    last_successors,
+    state_of_repeated,
+    status_of,
+)
 from smp_memory.model.types import KINDS
 from smp_memory.text.tokenizer import STOP_WORDS, terms
 
@@ -49,7 +56,7 @@ if TYPE_CHECKING:
 
     Fact = tuple[Record, str]  # and its text
 
-SETTLED, SUPERSEDED, OUTDATED = "settled", "superseded", "outdated"  # why a hit does not hold
+OUTDATED = "outdated"  # why a hit does not hold, besides SETTLED and SUPERSEDED
 DELETED, NOT_VALID, HIDDEN = (
     "deleted",
     "not valid",
@@ -121,35 +128,6 @@ class SuccessionOrder:
                 self._ranking.remove_rival(each)
             speakers[each.ref] = memory
         return speakers
-
-
-def state_of_repeated(
-    turn: Candidate, found: Candidates, allows: Callable[[str], bool] | None = None, at: int | None = None
-) -> tuple[str, str]:
-    """Why the memory that a turn repeats does not hold, and its ref or that of its successor; two empty texts if it holds, or there is none.
-
-    `at`: the time that is asked about, if memories that are not valid then are left out. What a hidden memory is called is not told.
-    """
-    if turn.repeats == HIDDEN_MEMORY:
-        return HIDDEN, ""
-    memory = found.repeated.get(turn.repeats)
-    if memory is None or not (allows is None or allows(memory.session)):
-        return "", ""
-    if memory.deleted:
-        return DELETED, memory.ref
-    if last_successors(memory.ref, found.newer, allows):
-        return SUPERSEDED, memory.ref
-    if (memory.status or "").strip().lower() in KINDS[memory.type].settled:
-        return SETTLED, memory.ref
-    since, until = memory.valid_from, memory.valid_until
-    if at is not None and ((since is not None and since > at) or (until is not None and until <= at)):
-        return NOT_VALID, memory.ref
-    return "", memory.ref
-
-
-def describe_repeated(ref: str | None, state: str) -> str:
-    """A memory that a turn repeats, and why it does not hold."""
-    return f"{ref}, which {'was' if state == DELETED else 'is'} {state}" if ref else "a memory that is hidden"
 
 
 def newer_first(hits: list[Hit]) -> list[Hit]:

@@ -227,7 +227,7 @@ def run_delete(target: Target) -> Response:
     after = session.delete([id], target.given("reason"), by=author, echoes=takes).records
 
     def undo() -> str:
-        target.request.memory.restore([record.ref for record in after], by=author)
+        target.session_again().restore([id], by=author, echoes=takes)
         return f"{id} is restored."
 
     text = f"{id} is in the trash{_with_echoes(after)}."
