@@ -55,15 +55,16 @@ MAY_BE_LONGER = {
     "git/merge.py": 465,
     "model/history.py": 505,  # histories, their snapshots, ids and hand edits
     "designs.py": 465,  # every method of five designs
-    "memory.py": 790,  # one facade with every method of a store
-    "session.py": 610,  # and of a session
+    "memory.py": 795,  # one facade with every method of a store
+    "session.py": 615,  # and of a session
+    "index/text_candidates.py": 470,
     "lifecycle/deletion.py": 500,
     "search/filters.py": 470,
     "privacy/redaction.py": 470,
     "context/budget.py": 545,  # lines, their passages, and the choice of those that fit
-    "model/candidates.py": 460,  # every value of a search
-    "search/ranking.py": 475,  # ranking, and the check of records
-    "text/tokenizer.py": 460,
+    "model/candidates.py": 480,  # every value of a search
+    "search/ranking.py": 485,  # ranking, and the check of records
+    "text/tokenizer.py": 465,
     "observe/telemetry.py": 470,  # metrics, log events and spans of one operation
     "write/validation.py": 530,  # the checks of every field, and the warnings about typing errors
 }

@@ -547,14 +547,15 @@ class Memory:
         *,
         by: str | None = None,
         preview: bool = False,
+        echoes: bool = False,
         **criteria: Unpack[Criteria],
     ) -> Any:
         """Hide memories of any session at once; `restore` brings them back until they are purged.
 
         With one id (`session/ID`) the record is returned; with several, with criteria or as a preview a `Deletion`: its
-        `count` and `ids` are those of what was deleted or, as a preview, would be.
+        `count` and `ids` are those of what was deleted or, as a preview, would be; for `echoes` see `SessionMemory.delete`.
         """
-        return lifecycle.deletion.delete(self.scope, id, reason, by, preview, {**criteria})
+        return lifecycle.deletion.delete(self.scope, id, reason, by, preview, echoes, {**criteria})
 
     def restore(
         self,
@@ -563,10 +564,11 @@ class Memory:
         *,
         by: str | None = None,
         preview: bool = False,
+        echoes: bool = False,
         **criteria: Unpack[Criteria],
     ) -> Any:
         """Bring memories back, deleted ones and those that compaction moved; see `SessionMemory.restore`."""
-        return lifecycle.deletion.restore(self.scope, id, reason, by, preview, {**criteria})
+        return lifecycle.deletion.restore(self.scope, id, reason, by, preview, echoes, {**criteria})
 
     def deleted(self) -> list[Trashed]:
         """The trash: who deleted what, when and why, and from when on a purge may take it; the latest first."""
@@ -594,13 +596,15 @@ class Memory:
         *,
         by: str | None = None,
         preview: bool = False,
+        echoes: bool = False,
         **criteria: Unpack[Criteria],
     ) -> Receipt:
         """Remove the bytes of memories, deleted and archived ones too, from every file that SMP owns, at once and for good.
 
-        The receipt says what was rewritten, where the text was searched for afterwards, and what SMP cannot reach.
+        The receipt says what was rewritten, where the text was searched for afterwards, and what SMP cannot reach. Its `echoes` are turns that
+        say the same; with `echoes` they are erased, too.
         """
-        return lifecycle.deletion.erase(self.scope, id, reason, by, preview, {**criteria}, self._renew_digests)
+        return lifecycle.deletion.erase(self.scope, id, reason, by, preview, echoes, {**criteria}, self._renew_digests)
 
     def _renew_digests(self) -> tuple[list[str], list[str]]:
         """After an erasure: the digests outside of the store that are there, and what could not be renewed."""

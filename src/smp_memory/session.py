@@ -419,14 +419,16 @@ class SessionMemory:
         *,
         by: str | None = None,
         preview: bool = False,
+        echoes: bool = False,
         **criteria: Unpack[Criteria],
     ) -> Any:
         """Hide memories at once; `restore` brings them back until they are purged.
 
         With one id the record is returned; with several, with criteria or as a preview a `Deletion`: its `count` and
-        `ids` are those of what was deleted or, as a preview, would be.
+        `ids` are those of what was deleted or, as a preview, would be. Its `echoes` are turns that say the same as these memories:
+        they are no longer recalled; with `echoes` they are deleted, too, in all sessions.
         """
-        return lifecycle.deletion.delete(self.scope, id, reason, by, preview, {**criteria})
+        return lifecycle.deletion.delete(self.scope, id, reason, by, preview, echoes, {**criteria})
 
     def restore(
         self,
@@ -435,12 +437,14 @@ class SessionMemory:
         *,
         by: str | None = None,
         preview: bool = False,
+        echoes: bool = False,
         **criteria: Unpack[Criteria],
     ) -> Any:
         """Bring memories back, deleted ones and those that compaction moved. With one id the record is returned, else a
-        `Restoration`. Those from the trash come together or not at all, then those from the cold segment.
+        `Restoration`. Those from the trash come together or not at all, then those from the cold segment. With `echoes`, deleted
+        turns that say the same are restored, too.
         """
-        return lifecycle.deletion.restore(self.scope, id, reason, by, preview, {**criteria})
+        return lifecycle.deletion.restore(self.scope, id, reason, by, preview, echoes, {**criteria})
 
     def deleted(self) -> list[Trashed]:
         """The trash: who deleted what, when and why, and from when on a purge may take it; the latest first."""
@@ -464,10 +468,13 @@ class SessionMemory:
         *,
         by: str | None = None,
         preview: bool = False,
+        echoes: bool = False,
         **criteria: Unpack[Criteria],
     ) -> Receipt:
         """Remove the bytes of memories from every file that SMP owns, at once and for good; see `Memory.erase`."""
-        return lifecycle.deletion.erase(self.scope, id, reason, by, preview, {**criteria}, self._memory._renew_digests)
+        return lifecycle.deletion.erase(
+            self.scope, id, reason, by, preview, echoes, {**criteria}, self._memory._renew_digests
+        )
 
     # -- state, size, compaction
 

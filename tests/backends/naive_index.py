@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 from smp_memory.errors import SessionArchived, SessionNotFound
 from smp_memory.model.candidates import (
     GUARDED,
+    HIDDEN_MEMORY,
     NEWER,
     OLDEST,
     PROBLEMS,
+    REPEATED,
     ROLE,
     Candidate,
     CandidateRequest,
@@ -38,12 +40,14 @@ from smp_memory.model.times import is_valid, to_microseconds, to_moment, validit
 from smp_memory.model.types import CONFIDENCE_WORDS, KINDS
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.search.ranking import count_records
+from smp_memory.text.echoes import is_beside, statement
 from smp_memory.text.memory_text import (
     as_list,
     index_terms,
     label_key,
     relations_of,
     role_number,
+    statement_of,
     status_of,
     turn_facts,
     wish_of,
@@ -201,6 +205,9 @@ class NaiveIndex:
         if NEWER in request.fetch:
             admitted_refs = {each.ref for each in valid if each.meets_bounds(request, docs)}
             found.newer = {old: [each._replace(meets=each.ref in admitted_refs) for each in those] for old, those in newer.items()}  # fmt: skip
+        found.has_echoes = True
+        if REPEATED in request.fetch:
+            self._add_repeated(found, request, every, {each.ref for each in valid if each.meets_bounds(request, docs)})
         if PROBLEMS in request.fetch:
             names = self._session_ids() if request.sessions is None else request.sessions
             found.problems = {name: problems for name in names if (problems := self._history(name)[1])}
@@ -319,6 +326,39 @@ class NaiveIndex:
                     found[old.ref].append(new.candidate)
         return {ref: those for ref, those in found.items() if those}
 
+    def _add_repeated(
+        self, found: Candidates, request: CandidateRequest, every: dict[str, NaiveMemory], admitted: set[str]
+    ) -> None:
+        echoes: dict[str, list[tuple[float, NaiveMemory]]] = {}
+        for turn, memory, score in self._echoes(self._memories(None)):
+            if request.sessions is None or memory.candidate.session in request.sessions:
+                echoes.setdefault(turn.ref, []).append((score, memory))
+        names = dict.fromkeys(echoes, HIDDEN_MEMORY)
+        repeated: dict[str, Candidate] = {}
+        listed = [each.ref for each in (*(found.matches[: request.front] if request.text else found.matches), *found.others)]  # fmt: skip
+        for ref in (ref for ref in listed if ref in echoes):
+            seen = [(score, each.candidate) for score, each in echoes[ref] if each.ref in every]
+            for _, each in sorted(seen, key=lambda pair: (pair[1].deleted, -pair[0], -pair[1].created))[:1]:
+                names[ref] = each.ref
+                repeated[each.ref] = each._replace(meets=each.ref in admitted)
+        found.matches, found.others = (
+            [each._replace(repeats=names.get(each.ref, "") if each.ref in listed else "") for each in those]
+            for those in (found.matches, found.others)
+        )
+        found.repeated = repeated
+
+    @staticmethod
+    def _echoes(every: dict[str, NaiveMemory]) -> Iterator[tuple[NaiveMemory, NaiveMemory, float]]:
+        """Every turn with every memory that it repeats."""
+        turns = [each for each in every.values() if KINDS[each.candidate.type].is_turn]
+        for memory in every.values():
+            stated, place = statement_of(KINDS[memory.candidate.type], memory.data), memory.candidate
+            for turn in turns if stated else ():
+                beside = turn.candidate.session == place.session and is_beside(place.position, turn.candidate.position)
+                score = statement(stated).score(turn.record.text, beside=beside)
+                if score:
+                    yield turn, memory, score
+
     # -- the rest of the port
 
     def records(self, wanted: Iterable[Candidate | str], viewer: Viewer | None = None) -> FoundRecords:
@@ -349,14 +389,14 @@ class NaiveIndex:
         for steps in range(1, depth + 1):
             reached = []
             for ref in edge:
-                for kind, other in self._edges(ref, every):
+                for kind, other in self._edges(ref, every, "repeats" in kinds):
                     if other not in seen and other in every and (not kinds or kind in kinds):
                         seen.add(other)
                         reached.append(other)
                         yield RelatedRef(other, steps, kind, ref)
             edge = reached
 
-    def _edges(self, ref: str, every: dict[str, NaiveMemory]) -> Iterator[tuple[str, str]]:
+    def _edges(self, ref: str, every: dict[str, NaiveMemory], with_echoes: bool) -> Iterator[tuple[str, str]]:
         own = every[ref]
         yield from own.relations
         yield from ((kind, each.ref) for each in every.values() for kind, to in each.relations if to == ref)
@@ -364,6 +404,9 @@ class NaiveIndex:
         for each in every.values():
             if each is not own and each.candidate.type == "finding" and turns & {to for kind, to in each.relations if kind == "turn"}:  # fmt: skip
                 yield "same_turn", each.ref
+        for turn, memory, _ in self._echoes(every) if with_echoes else ():
+            if ref in (turn.ref, memory.ref):
+                yield "repeats", turn.ref if ref == memory.ref else memory.ref
 
     def vocabulary(self, words: Iterable[str], viewer: Viewer | None = None) -> Vocabulary:
         every = self._memories(viewer).values()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from tests.contract.changes import ChangesContract
 from tests.contract.content import ContentContract
+from tests.contract.echoes import EchoesContract
 from tests.contract.layouts import LayoutsContract
 from tests.contract.lifecycle import ArchivesContract, DeletionContract
 from tests.contract.reading import ReadingContract, SearchContract
@@ -29,6 +30,7 @@ class BackendContract(
     ContentContract,
     ReadingContract,
     SearchContract,
+    EchoesContract,
     DeletionContract,
     ArchivesContract,
     SessionsContract,

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import re
 
-from smp_memory.cli.render import bar, one_line, pad, paint, safe, time_text, truncate, value_text, width_of, wrap
+from smp_memory.cli.render import (
+    bar,
+    one_line,
+    pad,
+    paint,
+    plural,
+    safe,
+    time_text,
+    truncate,
+    value_text,
+    width_of,
+    wrap,
+)
 from smp_memory.model.record import name_and_content
 from smp_memory.model.times import validity_text
 from smp_memory.model.types import KINDS, SEVERITIES
@@ -216,10 +228,14 @@ def _header_cells(hit: Hit, short_ids: bool) -> list[str]:
     name = record.id if short_ids else record.ref
     when = time_text(record["created"])[:16]
     state = "deleted" if record.deleted else "archived" if hit.archived else status_text(record)
-    for word, ref in (("superseded by", hit.superseded_by), ("older than", hit.outdated_by)):
+    others = ("superseded by", hit.superseded_by), ("older than", hit.outdated_by), ("repeats", hit.repeats)
+    for word, ref in others:
         if ref:
             name_of_other = ref.rpartition("/")[2] if ref.startswith(f"{record.session}/") else ref
-            state = ", ".join(filter(None, (state, f"{word} {name_of_other}")))
+            more = f" ({hit.repeats_state})" if word == "repeats" and hit.repeats_state else ""
+            state = ", ".join(filter(None, (state, f"{word} {name_of_other}{more}")))
+    if hit.echoes:
+        state = ", ".join(filter(None, (state, f"said in {plural(len(hit.echoes), 'turn')}")))
     return [safe(one_line(cell)) for cell in (name, when, record.type, value_text(record.author or ""), state)]
 
 

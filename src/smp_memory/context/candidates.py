@@ -22,13 +22,14 @@ from smp_memory.context.trace import CUT, NOT_FOR_AGENT, ContextCandidate
 from smp_memory.model.candidates import CandidateRequest, Vocabulary
 from smp_memory.model.ids import STATE_PREFIX
 from smp_memory.model.session_info import GLOBAL_SESSION as GLOBAL
+from smp_memory.model.statuses import SETTLED
 from smp_memory.model.times import to_microseconds
 from smp_memory.model.types import CRITICAL, KINDS, SEVERITY_WEIGHTS, names_where
 from smp_memory.search.path import request_of
 from smp_memory.search.query import Query
 from smp_memory.search.ranking import Ranking, sort_key
 from smp_memory.search.scoring import CANDIDATES
-from smp_memory.search.succession import SETTLED, SuccessionOrder
+from smp_memory.search.succession import SuccessionOrder
 from smp_memory.text.tokenizer import parse, terms, without_signs
 
 TYPE_CHECKING = False
@@ -67,7 +68,7 @@ class CandidateSearch:
         self.words = ""  # what is searched for: the task, or a topic that no memory has
         self.notes = [*request.notes]  # and that no memory has the topic or the tags
         self.vocabulary: Vocabulary | None = None  # of the words that were searched for
-        self.has_successions = False  # whether any memory took the place of another one
+        self.has_states = False  # whether any memory took the place of another one, or is repeated by a turn
         self._narrow: dict[str, list[str]] = {}  # topic and tags, if some memory has them
         self._sessions_searched: list[str] | None = None  # None: all of them
         self._met_hidden_session = False
@@ -126,7 +127,7 @@ class CandidateSearch:
     def _select(self, request: CandidateRequest, limit: int) -> list[Candidate]:
         """The newest memories of visible sessions that meet a request."""
         found = self._index.candidates(request.with_changes(limit=limit))
-        self.has_successions = found.has_successions
+        self.has_states = found.has_successions or found.has_echoes
         return [each for each in found.matches if self._is_visible(each)]
 
     def _is_visible(self, candidate: Candidate) -> bool:
@@ -203,7 +204,7 @@ class CandidateSearch:
         ranked = ranking.rank(answer, enough, _SPARE)
         ordered = sorted((each for each in ranked if self._is_visible(each.candidate)), key=sort_key(query.sort))
         order = SuccessionOrder(ranking, self.allows)
-        ordered = [each for each in order.ordered(ordered, answer.newer) if self._is_visible(each.candidate)]
+        ordered = [each for each in order.ordered(ordered, answer) if self._is_visible(each.candidate)]
         self._read_predecessors(ordered)
         found = [
             ContextCandidate(

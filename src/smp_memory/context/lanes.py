@@ -25,11 +25,19 @@ from smp_memory.context.trace import (
     below_floor,
     describe_replaced,
 )
-from smp_memory.model.candidates import NEWER, CandidateRequest
-from smp_memory.model.statuses import is_settled, last_successors, status_of
+from smp_memory.model.candidates import NEWER, REPEATED, CandidateRequest
+from smp_memory.model.statuses import (
+    SETTLED,
+    SUPERSEDED,
+    describe_repeated,
+    is_settled,
+    last_successors,
+    state_of_repeated,
+    status_of,
+)
 from smp_memory.model.times import is_valid
 from smp_memory.model.types import KINDS
-from smp_memory.search.succession import OUTDATED, SETTLED, SUPERSEDED, outdated
+from smp_memory.search.succession import OUTDATED, REPEATS, outdated
 from smp_memory.text.memory_text import wish_of
 from smp_memory.text.tokenizer import STOP_WORDS, inverse_frequency
 
@@ -89,6 +97,7 @@ class ContextLanes:
         self._preferences: list[ContextCandidate] = []
         self._outdated: Mapping[str, str] = {}  # refs, and those of the newer memories
         self._replaced: Mapping[str, str] = {}
+        self._repeating: dict[str, str] = {}  # refs of turns that repeat what does not hold, and that memory
         self._first_of_key: dict[str, str] | None = None  # the preference that holds for each key
 
     def lanes(self, candidates: dict[str, list[ContextCandidate]]) -> list[Lane]:
@@ -198,6 +207,8 @@ class ContextLanes:
         """Why a memory is left out; empty if it is not. `known`: the keys of preferences that were met before, in their order."""
         if candidate.ref in replaced:
             return SUPERSEDED
+        if candidate.ref in self._repeating:
+            return REPEATS
         if record.ref in self._outdated:
             return OUTDATED
         reason = self._reason_to_exclude(record)
@@ -210,8 +221,9 @@ class ContextLanes:
 
     def _detail(self, reason: str, candidate: ContextCandidate, record: Record, replaced: Mapping[str, str]) -> str:
         """The same in a sentence that names the other memory, the status or the key."""
-        if reason == SUPERSEDED:
-            return describe_replaced(reason, replaced[candidate.ref])
+        if reason in (SUPERSEDED, REPEATS):
+            other = replaced[candidate.ref] if reason == SUPERSEDED else self._repeating[candidate.ref]
+            return describe_replaced(reason, other)
         if reason in (OUTDATED, SETTLED):
             return describe_replaced(reason, self._outdated[record.ref] if reason == OUTDATED else status_of(record))
         if reason == REPEATED_KEY:
@@ -231,13 +243,16 @@ class ContextLanes:
         return outdated(records, one_user=True)
 
     def _find_replaced(self, candidates: dict[str, list[ContextCandidate]]) -> Mapping[str, str]:
-        """The refs of superseded memories, and those of their successors."""
+        """The refs of superseded memories, and those of their successors; also finds turns that repeat what does not hold."""
         every = {each.ref for found in candidates.values() for each in found}
-        if not every or not self._search.has_successions:
+        if not every or not self._search.has_states:
             return {}
-        asked = CandidateRequest(refs=every, viewer=self._viewer, now=self._search.at, fetch=[NEWER])
-        newer = self._index.candidates(asked).newer
-        found = {ref: last_successors(ref, newer, self._search.allows) for ref in every if ref in newer}
+        allows, at = self._search.allows, self._search.at
+        asked = CandidateRequest(refs=every, viewer=self._viewer, now=at, fetch=[NEWER, REPEATED])
+        known = self._index.candidates(asked)
+        states = {each.ref: state_of_repeated(each, known, allows, at) for each in known.matches if each.repeats}
+        self._repeating = {turn: describe_repeated(ref, state) for turn, (state, ref) in states.items() if state}
+        found = {ref: last_successors(ref, known.newer, allows) for ref in every if ref in known.newer}
         return {ref: successors[0].ref for ref, successors in found.items() if successors}
 
     def _read_first(self, candidates: dict[str, list[ContextCandidate]]) -> None:

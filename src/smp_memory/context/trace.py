@@ -9,7 +9,8 @@ Guarantees: a trace changes neither the text nor the order. All memories in it a
 from __future__ import annotations
 
 from smp_memory.context.budget import section_of
-from smp_memory.search.succession import OUTDATED, SETTLED, SUPERSEDED
+from smp_memory.model.statuses import SETTLED, SUPERSEDED
+from smp_memory.search.succession import OUTDATED, REPEATS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ NOT_FOR_AGENT = "not for this agent"
 OTHER_LABELS = "other topic or tags"
 CUT = "cut by limit"
 REASONS = (
-    BELOW_FLOOR, SUPERSEDED, OUTDATED, EXPIRED, NOT_YET, SETTLED, HIDDEN, NO_ROOM, SHARE_USED, ALREADY_TOLD, SAID_HERE, OTHER_USER, REPEATED_KEY,
+    BELOW_FLOOR, SUPERSEDED, OUTDATED, REPEATS, EXPIRED, NOT_YET, SETTLED, HIDDEN, NO_ROOM, SHARE_USED, ALREADY_TOLD, SAID_HERE, OTHER_USER, REPEATED_KEY,
     REPEATED_TEXT, NOT_FOR_AGENT, OTHER_LABELS, CUT,
 )  # fmt: skip
 
@@ -173,6 +174,8 @@ def describe_replaced(reason: str, other: str) -> str:
     """Why a memory does not hold; `other` is its status, or the memory that took its place."""
     if reason == SETTLED:
         return f"its status is {other}"
+    if reason == REPEATS:
+        return f"repeats {other}"
     return f"superseded by {other}" if reason == SUPERSEDED else f"{other} says the same with a newer value"
 
 

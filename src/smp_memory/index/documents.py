@@ -23,6 +23,7 @@ from smp_memory.text.memory_text import (
     label_key,
     relations_of,
     role_number,
+    statement_of,
     status_of,
     turn_facts,
     wish_of,
@@ -76,7 +77,7 @@ def _seconds_of(text: str) -> int:
 class IndexDocument:
     """Everything that the index stores of one memory in its current state."""
 
-    __slots__ = ("access", "facts", "labels", "last_change", "relations", "row", "successions", "tags", "terms", "topic", "validity", "wish")  # fmt: skip
+    __slots__ = ("access", "facts", "labels", "last_change", "relations", "row", "said", "statement", "successions", "tags", "terms", "topic", "validity", "wish")  # fmt: skip
 
     def __init__(
         self,
@@ -108,6 +109,8 @@ class IndexDocument:
         self.last_change = 0 if kind == _SUMMARY else created if len(history.entries) == 1 else _last_change(history)
         deleted = history.deletion is not None
         self.labels = labels = self._labels(f"s{doc >> 24} t{kind}", number, deleted)
+        self.statement = statement_of(type, data)
+        self.said = as_word(data.get("content")) if type.is_turn else ""
         self.wish = type.is_turn and not deleted and bool(wish_of(data))
         self.row: tuple[Any, ...] = (
             doc,

@@ -222,7 +222,7 @@ class _QueryBuilder:
         if needed or alone:  # without any `must`, at least one `should` has to match
             parts += [(self._should, each) for each in scoring]
         elif scoring:
-            parts.append((self._must, self._any(scoring)))
+            parts.append((self._must, self._any(scoring, query.at_least)))
         for labels in query.labels:
             parts.append((self._must, self._constant(self._any([self._label(label) for label in labels]))))
         for label in query.without:
@@ -239,8 +239,8 @@ class _QueryBuilder:
     def _one_of(self, terms: Sequence[str]) -> Any:
         return self._query.term_set_query(self._schema, "text", list(terms))
 
-    def _any(self, queries: list[Any]) -> Any:
-        return self._query.boolean_query([(self._should, query) for query in queries])
+    def _any(self, queries: list[Any], at_least: int = 1) -> Any:
+        return self._query.boolean_query([(self._should, query) for query in queries], at_least)
 
     def _constant(self, query: Any) -> Any:
         return self._query.const_score_query(query, 0.0)

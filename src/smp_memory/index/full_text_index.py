@@ -198,6 +198,7 @@ class FullTextIndex:
             return
         self._leave()
         index = self.feed.caught_up(None if sessions is None else list(sessions))
+        index.echoes.catch_up(index.text, lambda rows: self.feed.read(index, rows, {}))
         if by_meaning:
             self.feed.add_vectors(index)
         self._enter(index, sessions, by_meaning)
@@ -225,7 +226,7 @@ class FullTextIndex:
                 found = TextCandidates(searcher, request, conditions, partial(self._complete, request)).found()
             else:
                 found = candidates_by_time(searcher, request, conditions)
-            found.has_successions = searcher.has("succession")
+            found.has_successions, found.has_echoes = searcher.has("succession"), searcher.has("echo")
             if PROBLEMS in request.fetch:
                 found.problems = load_problems(searcher.rows, request.sessions)
                 if found.problems:
@@ -340,7 +341,9 @@ class FullTextIndex:
     def rebuild(self, progress: Progress = None) -> int:
         with self.feed.mutex:
             self._leave()
-            return self.feed.rebuild(progress)
+            count = self.feed.rebuild(progress)
+            self.answer(lambda searcher: None)  # finds the echoes
+            return count
 
     def embed_missing(self, seconds: float | None = None) -> int:
         with self.feed.mutex:

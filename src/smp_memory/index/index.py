@@ -13,6 +13,7 @@ from itertools import islice
 
 from smp_memory.index import report_meaning
 from smp_memory.index.documents import IndexDocument
+from smp_memory.index.echoes import EchoTable
 from smp_memory.index.rows import POSITION_BITS, PROBLEMS, IndexUnusable, Rows
 from smp_memory.index.snapshot import INDEX_PREFIX, ROWS_FILE, index_folders
 from smp_memory.index.text import TextIndex
@@ -96,6 +97,7 @@ class Index:
                 raise IndexUnusable(str(error)) from error
         self.rows = Rows(":memory:" if folder is None else os.path.join(folder, ROWS_FILE))
         self.text = TextIndex(self.rows, folder)
+        self.echoes = EchoTable(self.rows)
         self.vector_failure = ""  # why a model is not used although there is one
         self.missing_vectors = ""  # that memories are not searched by meaning yet, until an answer has said it
         self.has_told_missing = False
@@ -163,6 +165,7 @@ class Index:
 
     def begin(self) -> None:
         self.rows.begin()
+        self.echoes.forget()
         self._added, self._removed, self.added_count = [], [], 0
 
     def commit(self, *, more_to_come: bool = False) -> None:
@@ -182,6 +185,7 @@ class Index:
         self.rows.roll_back()
         self.rows.forget_names()
         self.text.forget()
+        self.echoes.forget()
         self._added, self._removed = [], []
 
     # -- changes
@@ -216,6 +220,7 @@ class Index:
     ) -> None:
         """Replace one memory, which has changed."""
         self.rows.remove_memory(doc)
+        self.echoes.forget()
         self._removed.append(doc)
         self._put(session, [IndexDocument(doc, session.id, history, self.rows.number_of, places(history))], {})
 
@@ -230,6 +235,8 @@ class Index:
         last = first | (1 << POSITION_BITS) - 1
         accesses = self.rows.remove_accesses(first, last)  # positions may shift: access counts stay with their memory
         previous = self.rows.remove_range(first, last)
+        if previous:
+            self.echoes.forget()
         session.size = session.last = 0
         self.extend(session, histories, places, previous)
         self.rows.restore_accesses(session.number, accesses)
@@ -275,6 +282,7 @@ class Index:
                 rows.do_many(f"INSERT {into}", values)
         if accesses:
             rows.merge_accesses(accesses)
+        self.echoes.put(documents)
 
     def count_accesses(self, accesses: Iterable[tuple[str, float]]) -> None:
         """Count accesses: memory (`session/ID`) and time in seconds."""

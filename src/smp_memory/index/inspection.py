@@ -34,6 +34,7 @@ from smp_memory.index.rows import (
     COLUMNS,
     POSITION_BITS,
     PROBLEMS,
+    TABLES_OF_A_MEMORY,
     VERSION,
     IndexBusy,
     IndexedSession,
@@ -293,12 +294,9 @@ def _remove_rows(rows: Rows, erased: Erased) -> set[int]:
         docs.update(row.doc for row in found if row is not None)
         known.files, known.stats = {}, b""
         rows.save_session(known)
-    for table in ("memory", "recent", "access", "tag", "topic", "validity", "vector"):
-        rows.do_many(f"DELETE FROM {table} WHERE doc = ?", [(doc,) for doc in docs])
+    for table, column in (*TABLES_OF_A_MEMORY, ("recent", "doc"), ("access", "doc"), ("vector", "doc")):
+        rows.do_many(f"DELETE FROM {table} WHERE {column} = ?", [(doc,) for doc in docs])
     unindexed.scrub(rows)
-    for table in ("relation", "succession"):
-        rows.do_many(f"DELETE FROM {table} WHERE source = ?", [(doc,) for doc in docs])
-    rows.do_many("DELETE FROM wish WHERE turn = ?", [(doc,) for doc in docs])
     rows.do_many("DELETE FROM meta WHERE key = ?", [(PROBLEMS + session,) for session in erased])
     rows.remove_unused_names()
     return docs

@@ -230,7 +230,7 @@ class TextQuery:
     """A query to the text index: terms that may occur, and labels that must or must not."""
 
     __slots__ = (
-        "characters", "corrected", "excluded", "excluded_patterns", "labels", "patterns", "phrases", "rarity", "since", "terms",
+        "at_least", "characters", "corrected", "excluded", "excluded_patterns", "labels", "patterns", "phrases", "rarity", "since", "terms",
         "until", "without",
     )  # fmt: skip
 
@@ -248,8 +248,10 @@ class TextQuery:
         rarity: float = 0.0,
         characters: Sequence[str] = (),
         corrected: Sequence[str] = (),
+        at_least: int = 1,
     ) -> None:
         self.terms = terms  # any of them
+        self.at_least = at_least  # so many of the terms; needs labels
         self.corrected = corrected  # or any of these, with less weight: known terms that were perhaps meant
         self.characters = characters  # or any of these: `库*`
         self.phrases = phrases  # all words of all of them; their order is not checked here

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from smp_memory.index.rows import Rows
 
+REPEATS = "repeats"
+_ECHOES = "SELECT memory FROM echo WHERE turn = ? UNION ALL SELECT turn FROM echo WHERE memory = ?"
 _FINDING = KINDS["finding"].number
 
 
@@ -45,7 +47,7 @@ class RelationGraph:
         for step in range(1, depth + 1):
             reached: list[int] = []
             for doc in edge:
-                for kind, other in self._neighbours(doc):
+                for kind, other in self._neighbours(doc, REPEATS in kinds):
                     if other not in seen and (not kinds or kind in kinds):
                         seen.add(other)
                         found[other] = (step, kind, doc)
@@ -53,7 +55,7 @@ class RelationGraph:
             edge = reached
         return found
 
-    def _neighbours(self, doc: int) -> list[tuple[str, int]]:
+    def _neighbours(self, doc: int, with_echoes: bool) -> list[tuple[str, int]]:
         stated = self._rows.all("SELECT kind, session, target FROM relation WHERE source = ?", (doc,))
         docs = docs_of([f"{session}/{target}" for _, session, target in stated], self._rows) if stated else {}
         targets = ((kind, docs[f"{session}/{target}"]) for kind, session, target in stated)
@@ -62,6 +64,8 @@ class RelationGraph:
         if own is not None:
             found += self._sources(own)
         found += self._of_same_turn(doc)
+        if with_echoes:
+            found += [(REPEATS, other) for (other,) in self._rows.all(_ECHOES, (doc, doc))]
         if not found:
             return found
         visible = self._visible([other for _, other in found])

@@ -1,4 +1,4 @@
-"""The rows of the index, in SQLite: memories, sessions with their cursors, tags, relations, standing instructions, access counts.
+"""The rows of the index, in SQLite: memories, sessions with their cursors, tags, relations, standing instructions, echoes, access counts.
 
 Guarantees: cursors and rows change together or not at all, across processes and crashes. A database of another
 version, or one that SQLite reports as damaged, raises `IndexUnusable`; its owner deletes it.
@@ -51,6 +51,10 @@ CREATE TABLE relation(source INTEGER NOT NULL, kind TEXT NOT NULL, session TEXT 
 CREATE TABLE wish(turn INTEGER PRIMARY KEY, said INTEGER NOT NULL); CREATE INDEX wish_said ON wish(said);
 CREATE TABLE validity(doc INTEGER PRIMARY KEY, since INTEGER, until INTEGER);
 CREATE TABLE succession(session TEXT, id TEXT, new_session TEXT, new_id TEXT, source INTEGER, PRIMARY KEY(session, id, new_session, new_id, source)) WITHOUT ROWID;
+CREATE TABLE statement(doc INTEGER PRIMARY KEY, text BLOB NOT NULL);
+CREATE TABLE clue(term TEXT NOT NULL, doc INTEGER NOT NULL, PRIMARY KEY(term, doc)) WITHOUT ROWID;
+CREATE TABLE uncompared(doc INTEGER PRIMARY KEY);
+CREATE TABLE echo(turn INTEGER NOT NULL, memory INTEGER NOT NULL, score REAL NOT NULL, PRIMARY KEY(turn, memory)) WITHOUT ROWID;
 CREATE TABLE recent(doc INTEGER PRIMARY KEY, version INTEGER NOT NULL);
 CREATE TABLE block(version INTEGER PRIMARY KEY, count INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE TABLE gone(doc INTEGER PRIMARY KEY);
@@ -74,9 +78,14 @@ _INDEXES_OF_MANY = (  # with few memories they cost more space than the time the
     "INDEX IF NOT EXISTS topic_doc ON topic(doc)",
     "INDEX IF NOT EXISTS relation_target ON relation(session, target)",
     "INDEX IF NOT EXISTS succession_source ON succession(source)",
+    "INDEX IF NOT EXISTS clue_doc ON clue(doc)",
+    "INDEX IF NOT EXISTS echo_memory ON echo(memory)",
 )
 FEW = 2000  # memories
-_TABLES_OF_A_MEMORY = (("memory", "doc"), ("tag", "doc"), ("topic", "doc"), ("validity", "doc"), ("relation", "source"), ("succession", "source"), ("wish", "turn"))  # fmt: skip
+TABLES_OF_A_MEMORY = (
+    ("memory", "doc"), ("tag", "doc"), ("topic", "doc"), ("validity", "doc"), ("relation", "source"), ("succession", "source"), ("wish", "turn"),
+    ("statement", "doc"), ("clue", "doc"), ("uncompared", "doc"), ("echo", "turn"), ("echo", "memory"),
+)  # fmt: skip
 
 COLUMNS = (
     "doc, id, type, created, updated, author, importance, confidence, pinned, deleted, status, severity, "
@@ -427,8 +436,8 @@ class Rows:
         """Where the entries of these memories are."""
         return list(map(_placed_row, self.of(_PLACES_OF_DOCS, docs)))
 
-    def of(self, selection: str, numbers: Sequence[int]) -> Iterable[Any]:
-        """The rows of a selection that joins these numbers, as the table `wanted(no)`."""
+    def of(self, selection: str, numbers: Sequence[int | str]) -> Iterable[Any]:
+        """The rows of a selection that joins these numbers or texts, as the table `wanted(no)`."""
         if len(numbers) <= _AT_ONCE:
             placeholders = _placeholders(len(numbers))
             return (
@@ -446,7 +455,7 @@ class Rows:
     def remove_range(self, first: int, last: int) -> dict[int, int]:
         """Remove the memories of a range of docs; return their docs with the digests of their terms."""
         docs = dict(self.each("SELECT doc, digest FROM memory WHERE doc BETWEEN ? AND ?", (first, last)))
-        for table, column in _TABLES_OF_A_MEMORY if docs else ():
+        for table, column in TABLES_OF_A_MEMORY if docs else ():
             self.do(f"DELETE FROM {table} WHERE {column} BETWEEN ? AND ?", (first, last))
         return docs
 
@@ -477,7 +486,7 @@ class Rows:
 
     def remove_memory(self, doc: int) -> None:
         """Remove a memory's row, tags, topic and relations, before it is inserted again."""
-        for table, column in _TABLES_OF_A_MEMORY:
+        for table, column in TABLES_OF_A_MEMORY:
             self.do(f"DELETE FROM {table} WHERE {column} = ?", (doc,))
 
 

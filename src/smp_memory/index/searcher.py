@@ -28,6 +28,7 @@ from smp_memory.model.candidates import (
     OLDEST,
     PROBLEMS,
     RELATIONS,
+    REPEATED,
     TRAITS,
     VALIDITY,
     Candidate,
@@ -98,7 +99,9 @@ _ORDERS = {NEWEST: "created DESC, memory.doc DESC", OLDEST: "created, memory.doc
 _row = partial(tuple.__new__, FoundRow)
 _candidate = partial(tuple.__new__, Candidate)
 _EMPTY: Mapping[int, float] = {}
-_NOTHING_MORE = frozenset((NEWER, NOT_VALID_COUNT, PROBLEMS))  # of `fetch`: what is not about a single candidate
+_NOTHING_MORE = frozenset(
+    (NEWER, NOT_VALID_COUNT, PROBLEMS, REPEATED)
+)  # of `fetch`: what is not about a single candidate
 
 
 class Searcher:
@@ -303,7 +306,7 @@ class Searcher:
                     sessions[doc >> POSITION_BITS][0], id, doc & _POSITION, NUMBERED[type], created, facts & TRAITS, authors[author],
                     matches.get(doc, 0.0), meanings.get(doc, 0.0), True, created if updated is None else updated, importance, confidence, pinned is not None,
                     deleted is not None, status, severity, impact, approved is not None, uses or 0, last_use,
-                    sessions[doc >> POSITION_BITS][1], None, None, None, (), (),
+                    sessions[doc >> POSITION_BITS][1], None, None, None, (), (), "",
                 )
             )
             for doc, id, type, created, updated, author, importance, confidence, pinned, deleted, status, severity, impact,
@@ -326,7 +329,7 @@ class Searcher:
                 (
                     sessions[doc >> POSITION_BITS][0], "", doc & _POSITION, NUMBERED[facts & _TYPE], created, facts & TRAITS,
                     authors[facts >> AUTHOR_SHIFT], match, meanings.get(doc, 0.0), True, None, None, None, None, None, None,
-                    None, None, None, 0, None, sessions[doc >> POSITION_BITS][1], None, None, None, (), (),
+                    None, None, None, 0, None, sessions[doc >> POSITION_BITS][1], None, None, None, (), (), "",
                 )
             )
             for doc, match, created, facts in matches

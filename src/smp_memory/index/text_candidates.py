@@ -12,8 +12,17 @@ from smp_memory.index.documents import AUTHOR_SHIFT
 from smp_memory.index.embeddings import ModelUnavailable
 from smp_memory.index.query import MatchColumns, RowConditions, RowSelection, TextMatch, only_docs, text_matches
 from smp_memory.index.rows import POSITION_BITS
-from smp_memory.model.candidates import NEAR_ENOUGH, NEWER, NOT_VALID, ROLE, Candidates, Facets
-from smp_memory.model.statuses import last_successors
+from smp_memory.model.candidates import (
+    NEAR_ENOUGH,
+    NEWER,
+    NOT_VALID,
+    REPEATED,
+    ROLE,
+    VALIDITY,
+    Candidates,
+    Facets,
+)
+from smp_memory.model.statuses import HIDDEN_MEMORY, last_successors
 from smp_memory.model.types import KINDS
 from smp_memory.text.names import mistyped
 from smp_memory.text.tokenizer import ParsedText, terms
@@ -42,6 +51,7 @@ _EDGES = """SELECT old.session, old.id, memory.doc FROM wanted
     CROSS JOIN succession old ON old.session = place AND old.id = name
     CROSS JOIN session ON session.id = old.new_session
     CROSS JOIN memory ON memory.doc >> 24 = +session.no AND memory.id = old.new_id"""
+_ECHOES = "SELECT turn, memory, score FROM wanted CROSS JOIN echo ON turn = wanted.no"
 _ALL = 1 << 30
 _TURN = KINDS["conversation"].number
 _TURNS = f"SELECT doc, 0.0, created, facts FROM wanted CROSS JOIN memory ON doc = wanted.no WHERE type = {_TURN}"
@@ -53,8 +63,12 @@ def candidates_by_time(searcher: Searcher, request: CandidateRequest, conditions
     found.is_all = request.limit is None or len(rows) < request.limit
     if NOT_VALID in request.fetch:
         found.not_valid = searcher.count_not_valid(conditions)
+    repeated = RepeatedMemories(searcher, request, [row.doc for row in rows])
+    if repeated:
+        found.matches = repeated.named(found.matches, [row.doc for row in rows])
+        found.repeated = repeated.candidates(conditions)
     if NEWER in request.fetch and searcher.has("succession"):
-        found.newer = _newer(searcher, request, conditions, rows)
+        found.newer = _newer(searcher, request, conditions, [*rows, *repeated.rows])
     return found
 
 
@@ -135,15 +149,20 @@ class TextCandidates:
             added = {each.doc for each in others}
             matches = matches[: request.front] + [each for each in matches[request.front :] if each.doc not in added]
         every = [*matches, *others]
+        docs = [each.doc for each in every]
+        repeated = RepeatedMemories(searcher, request, [*docs[: request.front], *docs[len(matches) :]])
         has_successions = NEWER in request.fetch and searcher.has("succession")
-        is_lazy = request.front > 0 and not (has_successions or self._conditions.needs_rows or request.with_memory)
+        is_lazy = request.front > 0 and not (
+            repeated or has_successions or self._conditions.needs_rows or request.with_memory
+        )
         rows: list[FoundRow] = []
         if is_lazy:
             made = searcher.brief_candidates(every, meanings)
         else:
-            rows = searcher.fetch([each.doc for each in every])
+            rows = searcher.fetch(docs)
             scores = {each.doc: each.match for each in every}
             made = searcher.candidates(rows, scores, meanings, self._conditions, request.fetch)
+            made = repeated.named(made, docs)
         found = Candidates(made[: len(matches)])
         found.others, found.is_all = made[len(matches) :], is_all
         found.text, found.corrected = text, self._corrected
@@ -152,8 +171,10 @@ class TextCandidates:
         found.frequencies = {word: searcher.document_frequency(word) for word in words}
         found.documents = searcher.index.text.documents
         found.not_valid = len(searcher.visible(list(self._not_valid))) if self._not_valid else 0
+        if repeated:
+            found.repeated = repeated.candidates(self._conditions)
         if has_successions:
-            found.newer = _newer(searcher, request, self._conditions, rows, self._vector)
+            found.newer = _newer(searcher, request, self._conditions, [*rows, *repeated.rows], self._vector)
         if is_lazy and self._complete is not None:
             found.complete = self._complete
         if request.by_meaning:
@@ -236,6 +257,56 @@ class TextCandidates:
         names = searcher.refs([row.doc for row in superseded]).values() if newer else ()
         ends = {each.ref: each for name in names for each in last_successors(name, newer, allows) if each.meets}
         return searcher.fetch([row.doc for row in searcher.placed(ends.values())])
+
+
+# -- memories that turns repeat
+
+
+class RepeatedMemories:
+    """The written memories that some docs repeat, as far as a request asks for them."""
+
+    def __init__(self, searcher: Searcher, request: CandidateRequest, docs: Sequence[int]) -> None:
+        self._searcher = searcher
+        self._names: dict[int, str] = {}  # by turn the ref of its memory, or HIDDEN_MEMORY
+        self.rows: list[FoundRow] = []  # of the memories
+        if REPEATED in request.fetch and searcher.has("echo"):
+            pairs = list(searcher.rows.of(_ECHOES, docs))
+            if request.sessions is not None:
+                pairs = [each for each in pairs if searcher.session_of(each[1]) in request.sessions]
+            if pairs:
+                self._choose(pairs)
+
+    def _choose(self, pairs: list[tuple[int, int, float]]) -> None:
+        every = self._searcher.fetch(list({memory for _, memory, _ in pairs}))
+        rows = {row.doc: row for row in self._searcher.visible_rows(every)}
+        self._names = {turn: HIDDEN_MEMORY for turn, _, _ in pairs}
+        seen = [(turn, rows[memory], score) for turn, memory, score in pairs if memory in rows]
+        chosen: dict[int, FoundRow] = {}
+        for turn, row, _ in sorted(seen, key=lambda each: (bool(each[1].deleted), -each[2], -each[1].created)):
+            chosen.setdefault(turn, row)
+        self.rows = list({row.doc: row for row in chosen.values()}.values())
+        names = self._searcher.refs([row.doc for row in self.rows])
+        self._names.update({turn: names[row.doc] for turn, row in chosen.items()})
+
+    def __bool__(self) -> bool:
+        return bool(self._names)
+
+    def named(self, candidates: list[Candidate], docs: Sequence[int]) -> list[Candidate]:
+        """These candidates with what they repeat, given their docs."""
+        names = self._names
+        return [
+            each._replace(repeats=names[doc]) if doc in names else each
+            for each, doc in zip(candidates, docs, strict=True)
+        ]
+
+    def candidates(self, conditions: RowConditions) -> dict[str, Candidate]:
+        """The memories by ref; `meets` says whether they meet the conditions."""
+        admitted = self._searcher.select_docs(conditions, [row.doc for row in self.rows])
+        made = self._searcher.candidates(self.rows, fetch=[VALIDITY])
+        return {
+            each.ref: each if row.doc in admitted else each._replace(meets=False)
+            for row, each in zip(self.rows, made, strict=True)
+        }
 
 
 # -- successions

@@ -160,6 +160,8 @@ def _matches_filters(document: _Document, query: TextQuery) -> bool:
         return False
     if not all(f" {word} " in terms for words in query.phrases for word in words):
         return False
+    if query.at_least > 1 and sum(f" {word} " in terms for word in query.terms) < query.at_least:
+        return False
     return not any(f" {words[0]} " in terms for words in query.excluded if len(words) == 1)
 
 

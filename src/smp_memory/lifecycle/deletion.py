@@ -2,7 +2,8 @@
 
 Memories are named by an id, by several ids, or by the criteria of a query; all words of a text must occur.
 Guarantees: counts and ids in a report are those of the memories changed. What one call deletes or restores in a session is one
-transaction. A preview changes nothing. A call without ids and criteria is refused: it would select everything.
+transaction. A preview changes nothing. A call without ids and criteria is refused: it would select everything. Turns that repeat a selected
+memory (its echoes) are reported, and taken along with `echoes`; those of archived sessions are not found.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from smp_memory.lifecycle.purge import purge_archives, purge_due, trashed
 from smp_memory.model.deletions import Deletion, Purged, PurgeNotes, Receipt, Restoration
 from smp_memory.model.session_info import names_of
 from smp_memory.model.times import parse, to_moment, to_text
+from smp_memory.model.types import KINDS
 from smp_memory.observe.incomplete import each_existing
 from smp_memory.observe.telemetry import observed
 from smp_memory.privacy.fence import strip_reason
@@ -29,7 +31,7 @@ from smp_memory.write.operations import Delete, Restore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
     from datetime import datetime
     from typing import Any
 
@@ -102,10 +104,12 @@ _FILTERS = [
 # -- the trash
 
 
-def delete(scope: Scope, id: Any, reason: str | None, by: str | None, preview: bool, criteria: dict[str, Any]) -> Any:
-    """Hide memories at once. With one id the record is returned, else a `Deletion`."""
+def delete(
+    scope: Scope, id: Any, reason: str | None, by: str | None, preview: bool, echoes: bool, criteria: dict[str, Any]
+) -> Any:
+    """Hide memories at once. With one id and without `echoes` the record is returned, else a `Deletion`."""
     id, criteria = _ids_and_criteria(id, criteria)
-    if _is_one(id) and not criteria and not preview:
+    if _is_one(id) and not criteria and not preview and not echoes:
         session, name = _session_and_id(scope, id)
         return _delete_records(_open(scope, session), [name], reason, by)[0]
     now = scope.now()
@@ -113,19 +117,40 @@ def delete(scope: Scope, id: Any, reason: str | None, by: str | None, preview: b
     def act(session: OpenSession, ids: list[str]) -> list[Record]:
         return _delete_records(session, ids, reason, by)
 
-    records = _with_retries(scope, lambda: _select(scope, id, criteria, deleted=False), act, preview)
+    found: list[Record] = []  # turns that repeat what is deleted
+
+    def select() -> list[Record]:
+        selected = _select(scope, id, criteria, deleted=False)
+        found[:] = echoes_of(scope, selected, deleted=False)
+        return selected + found if echoes else selected
+
+    records = _with_retries(scope, select, act, preview)
     purge_times = {name: now + _retention(_open(scope, name).config) for name in {record.session for record in records}}
     stored = clean_reason(scope.config, reason)[0]
-    return Deletion(records, now, by or scope.author, stored, purge_times, preview=preview)
+    return Deletion(
+        records, now, by or scope.author, stored, purge_times, [each.ref for each in found], preview=preview
+    )
 
 
-def restore(scope: Scope, id: Any, reason: str | None, by: str | None, preview: bool, criteria: dict[str, Any]) -> Any:
-    """Restore deleted memories and those that compaction moved. With one id the record is returned, else a `Restoration`.
+def echoes_of(scope: Scope, records: Collection[Record], *, deleted: bool | None = None) -> list[Record]:
+    """The turns that repeat these memories and are not among them; only those that are deleted, or only those that are not."""
+    refs = [record.ref for record in records if KINDS[record.type].is_written_down]
+    related = scope.index.related(refs, kinds=("repeats",), viewer=scope.viewer) if refs else {}
+    known = {record.ref for record in records}
+    names = dict.fromkeys(each.ref for near in related.values() for each in near if each.ref not in known)
+    found = scope.index.records(names, scope.viewer).values() if names else ()
+    return [each for each in found if deleted is None or each.deleted is deleted]
+
+
+def restore(
+    scope: Scope, id: Any, reason: str | None, by: str | None, preview: bool, echoes: bool, criteria: dict[str, Any]
+) -> Any:
+    """Restore deleted memories and those that compaction moved. With one id and without `echoes` the record is returned, else a `Restoration`.
 
     In a session those from the trash are restored in one transaction, then those from the cold segment.
     """
     id, criteria = _ids_and_criteria(id, criteria)
-    if _is_one(id) and not criteria and not preview:
+    if _is_one(id) and not criteria and not preview and not echoes:
         session, name = _session_and_id(scope, id)
         opened = _open(scope, session)
         if cold_ids_among(opened, [name]):
@@ -138,11 +163,18 @@ def restore(scope: Scope, id: Any, reason: str | None, by: str | None, preview: 
     cold = _in_cold_segments(scope, id) if id is not None else {}
     rest = None if id is None else [each for each in _as_list(id) if not _is_in(scope, each, cold)]
     records: list[Record] = []
+    found: list[Record] = []  # deleted turns that repeat what is restored
+
+    def select() -> list[Record]:
+        selected = _select(scope, rest or None, criteria, deleted=True)
+        found[:] = echoes_of(scope, selected, deleted=True)
+        return selected + found if echoes else selected
+
     if rest or criteria or id is None:
-        records = _with_retries(scope, lambda: _select(scope, rest or None, criteria, deleted=True), act, preview)
+        records = _with_retries(scope, select, act, preview)
     for session, ids in cold.items():
         records += (cold_records if preview else restore_cold)(_open(scope, session), ids)
-    return Restoration(records, preview=preview)
+    return Restoration(records, [each.ref for each in found], preview=preview)
 
 
 def _in_cold_segments(scope: Scope, id: Any) -> dict[str, list[str]]:
@@ -244,6 +276,7 @@ def erase(
     reason: str | None,
     by: str | None,
     preview: bool,
+    echoes: bool,
     criteria: dict[str, Any],
     renew_digests: Callable[[], tuple[list[str], list[str]]],
 ) -> Receipt:
@@ -260,8 +293,12 @@ def erase(
             if record.id != SUMMARY_ID:  # of an archive that could not be read
                 by_session.setdefault(record.session, []).append(record.id)
     by_session = {session: list(dict.fromkeys(ids)) for session, ids in by_session.items()}
+    found = _echoes_of_names(scope, by_session)
+    for session, name in (each.rsplit("/", 1) for each in found if echoes):
+        by_session.setdefault(session, []).append(name)
     refs = [f"{session}/{name}" for session, ids in by_session.items() for name in ids]
     receipt = Receipt(refs, now, by or scope.author, reason, redacted, preview=preview)
+    receipt.echoes = found
 
     def audit() -> None:
         for session, ids in by_session.items():
@@ -279,6 +316,13 @@ def erase(
     if by_session:
         store.erase(by_session, receipt, audit, renew_digests)
     return receipt
+
+
+def _echoes_of_names(scope: Scope, by_session: dict[str, list[str]]) -> list[str]:
+    """The refs of turns that repeat these memories and are not among them."""
+    names = [f"{session}/{id}" for session, ids in by_session.items() for id in ids]
+    records = scope.index.records(names, scope.viewer) if names else {}
+    return [each.ref for each in echoes_of(scope, records.values()) if each.ref not in names]
 
 
 # -- selecting memories

@@ -295,7 +295,7 @@ class _Maintenance:
                 by_reason.setdefault(each.why, []).append(each.id)
             for why, ids in by_reason.items():
                 if not self._dry_run:
-                    delete(session.scope, ids, why, BY_MAINTENANCE, False, {})
+                    delete(session.scope, ids, why, BY_MAINTENANCE, False, False, {})
                 yield f"{name}: {_memories(len(ids))} to the trash, {why}"
 
     def _purge(self) -> Iterator[str]:

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         valid_until: int | None = None
         labels: Sequence[str] = ()  # with LABELS
         relations: Sequence[tuple[str, str]] = ()  # with RELATIONS
+        repeats: str = ""  # with REPEATED: of a turn, the written memory that says the same, `session/ID`; HIDDEN_MEMORY: the viewer may not see it
 
         @property
         def ref(self) -> str: ...
@@ -86,10 +87,10 @@ if TYPE_CHECKING:
 else:  # `typing` takes a new process 5 ms to load
     _FIELDS = (
         "session id position type created traits author match meaning meets updated importance confidence pinned deleted "
-        "status severity impact approved access_count last_access written latest valid_from valid_until labels relations"
+        "status severity impact approved access_count last_access written latest valid_from valid_until labels relations repeats"
     )
 
-    class Candidate(namedtuple("Candidate", _FIELDS, defaults=(None, None, None, (), ()))):
+    class Candidate(namedtuple("Candidate", _FIELDS, defaults=(None, None, None, (), (), ""))):
         """One memory as an index knows it."""
 
         __slots__ = ()
@@ -101,6 +102,7 @@ else:  # `typing` takes a new process 5 ms to load
 
 # What a request may ask for besides the candidates themselves
 NEWER = "newer"  # the memories that took their place (`Candidates.newer`)
+REPEATED = "repeated"  # `repeats`, and the memories that are repeated (`Candidates.repeated`)
 LATEST = "latest"  # `latest`: the latest creation, change and use among the memory and those that it is related to
 VALIDITY = "validity"  # `valid_from` and `valid_until`
 LABELS = "labels"  # `labels`: tags and topic, case-folded, each once
@@ -153,7 +155,7 @@ class CandidateRequest:
     order = NEWEST
     limit: int | None = None
     offset = 0
-    fetch: Collection[str] = ()  # NEWER, LATEST, VALIDITY, LABELS, RELATIONS, NOT_VALID, PROBLEMS
+    fetch: Collection[str] = ()  # NEWER, REPEATED, LATEST, VALIDITY, LABELS, RELATIONS, NOT_VALID, PROBLEMS
 
     def __init__(self, **given: Any) -> None:
         if not _CONDITIONS.issuperset(given):
@@ -177,8 +179,8 @@ class Candidates:
     """The answer to a request."""
 
     __slots__ = (
-        "complete", "corrected", "documents", "frequencies", "has_successions", "is_all", "matches", "meaning_weight", "newer", "not_valid", "others", "problems",
-        "text", "warnings",
+        "complete", "corrected", "documents", "frequencies", "has_echoes", "has_successions", "is_all", "matches", "meaning_weight", "newer", "not_valid", "others",
+        "problems", "repeated", "text", "warnings",
     )  # fmt: skip
 
     def __init__(self, matches: list[Candidate]) -> None:
@@ -198,6 +200,10 @@ class Candidates:
         self.newer: Mapping[
             str, Sequence[Candidate]
         ] = {}  # with NEWER: by ref the memories that directly took its place
+        # With REPEATED: by ref the memories that candidates repeat, whatever their state, with VALIDITY; `meets` tells whether they meet the conditions.
+        # With NEWER, `newer` has what took their place, too.
+        self.repeated: Mapping[str, Candidate] = {}
+        self.has_echoes = False  # whether any turn repeats a memory
         self.has_successions = False  # whether any memory took the place of another one
         self.not_valid = 0  # how many matches were left out because of `valid_at`
         self.problems: dict[str, list[Problem]] = {}  # with PROBLEMS: unreadable entries, by session
@@ -273,7 +279,7 @@ else:
 class Hit:
     """One search result. The fields of its record are attributes of the hit, too: `hit.decision`, `hit.tags`."""
 
-    __slots__ = ("_explain", "_relevance", "archived", "outdated_by", "priority", "record", "related", "score", "superseded_by")  # fmt: skip
+    __slots__ = ("_explain", "_relevance", "archived", "echoes", "outdated_by", "priority", "record", "related", "repeats", "repeats_state", "score", "superseded_by")  # fmt: skip
 
     def __init__(
         self,
@@ -292,6 +298,13 @@ class Hit:
         self.related = related if related is not None else []  # with include_related
         self.superseded_by: str | None = None  # the memory that took its place, `session/ID`
         self.outdated_by: str | None = None  # a newer hit that says the same with another value
+        self.repeats: str | None = None  # of a turn, the written memory that says the same, `session/ID`
+        self.repeats_state = (
+            ""  # why that memory does not hold: deleted, superseded, settled, not valid, hidden; empty if it does
+        )
+        self.echoes: list[
+            str
+        ] = []  # turns that match, too, and repeat this memory, `session/ID`; they are not listed beside it
         self.archived: str | None = None  # with include_archived: the cold segment or archive that holds it
 
     @property
@@ -334,8 +347,9 @@ class Hit:
             found["superseded_by"] = self.superseded_by
         if self.outdated_by:
             found["outdated_by"] = self.outdated_by
-        if self.archived:
-            found["archived"] = self.archived
+        for name in ("repeats", "repeats_state", "echoes", "archived"):
+            if value := getattr(self, name):
+                found[name] = value
         if self.related:
             found["related"] = [record.to_dict() for record in self.related]
         return found
@@ -343,7 +357,7 @@ class Hit:
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickled hit carries its explanation; it needs no index when it is read again."""
         figures = self.score, self.relevance, self.priority
-        others = self.archived, self.superseded_by, self.outdated_by
+        others = self.archived, self.superseded_by, self.outdated_by, self.repeats, self.repeats_state, self.echoes
         return _unpickled, (self.record, *figures, self.explain, self.related, *others)
 
     def __getattr__(self, name: str) -> Any:
@@ -368,9 +382,13 @@ def _unpickled(
     archived: str | None,
     superseded_by: str | None = None,
     outdated_by: str | None = None,
+    repeats: str | None = None,
+    repeats_state: str = "",
+    echoes: Iterable[str] = (),
 ) -> Hit:
     hit = Hit(record, score, priority, lambda record: explanation, lambda record: relevance, related)
     hit.archived, hit.superseded_by, hit.outdated_by = archived, superseded_by, outdated_by
+    hit.repeats, hit.repeats_state, hit.echoes = repeats, repeats_state, list(echoes)
     return hit
 
 

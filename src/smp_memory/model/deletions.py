@@ -13,6 +13,7 @@ from smp_memory.errors import Corrupt, UserError
 from smp_memory.model.times import to_moment, to_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
     from typing import Protocol
 
@@ -36,7 +37,7 @@ BEYOND_REACH = (
 class Deletion:
     """What one call deleted or, as a preview, would delete. It can be restored until the deadline."""
 
-    __slots__ = ("at", "by", "deadlines", "preview", "reason", "records")
+    __slots__ = ("at", "by", "deadlines", "echoes", "preview", "reason", "records")
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class Deletion:
         by: str | None,
         reason: str | None,
         deadlines: dict[str, datetime],
+        echoes: Sequence[str] = (),
         *,
         preview: bool,
     ) -> None:
@@ -53,6 +55,7 @@ class Deletion:
         self.by = by
         self.reason = reason
         self.deadlines = deadlines  # by session: the end of the period in which it can be restored
+        self.echoes = list(echoes)  # turns that repeat what is deleted, `session/ID`, taken along or not
         self.preview = preview
 
     @property
@@ -79,6 +82,7 @@ class Deletion:
             "preview": self.preview,
             "count": self.count,
             "ids": self.refs,
+            **({"echoes": self.echoes} if self.echoes else {}),
             "deletions": [self._record_of(session) for session in dict.fromkeys(r.session for r in self.records)],
             **({"redacted": self.redacted} if self.redacted else {}),
         }
@@ -109,10 +113,11 @@ class Deletion:
 class Restoration:
     """What one call restored or, as a preview, would restore."""
 
-    __slots__ = ("preview", "records")
+    __slots__ = ("echoes", "preview", "records")
 
-    def __init__(self, records: list[Record], *, preview: bool) -> None:
+    def __init__(self, records: list[Record], echoes: Sequence[str] = (), *, preview: bool) -> None:
         self.records = records
+        self.echoes = list(echoes)  # turns in the trash that repeat what is restored, `session/ID`, taken along or not
         self.preview = preview
 
     @property
@@ -130,6 +135,7 @@ class Restoration:
 
     def to_dict(self) -> dict[str, Any]:
         data = {"preview": self.preview, "count": self.count, "ids": [record.ref for record in self.records]}
+        data |= {"echoes": self.echoes} if self.echoes else {}
         return {**data, "redacted": self.redacted} if self.redacted else data
 
     def __len__(self) -> int:
@@ -228,7 +234,7 @@ class Receipt:
     """The result of an erasure: what was erased, which files were searched for remains, and what it cannot reach. No content."""
 
     __slots__ = (
-        "at", "by", "bytes_after", "bytes_before", "elsewhere", "ids", "left", "pending", "pieces", "preview",
+        "at", "by", "bytes_after", "bytes_before", "echoes", "elsewhere", "ids", "left", "pending", "pieces", "preview",
         "reason", "redacted", "removed", "rewritten", "searched_bytes", "searched_files", "summaries",
     )  # fmt: skip
 
@@ -255,6 +261,7 @@ class Receipt:
         self.searched_files = 0
         self.searched_bytes = 0
         self.pieces = 0  # the number of fragments of the erased text that were searched for
+        self.echoes: list[str] = []  # turns that repeat what is erased, `session/ID`, taken along or not
         self.summaries: list[str] = []  # summaries made by SMP that quoted it; the quotations were removed
         self.elsewhere: list[str] = []  # other memories and files with the same text
         self.left: list[str] = []  # files of SMP that still contain a fragment
@@ -263,6 +270,11 @@ class Receipt:
     @property
     def count(self) -> int:
         return len(self.ids)
+
+    @property
+    def staying_echoes(self) -> list[str]:
+        """The turns that say the same and were not erased."""
+        return [each for each in self.echoes if each not in self.ids]
 
     @property
     def verified(self) -> bool:
@@ -284,6 +296,7 @@ class Receipt:
             "rewritten": self.rewritten,
             "removed": self.removed,
             "summaries": self.summaries,
+            **({"echoes": self.echoes, "staying_echoes": self.staying_echoes} if self.echoes else {}),
             "bytes_before": self.bytes_before,
             "bytes_after": self.bytes_after,
             "verified": self.verified,

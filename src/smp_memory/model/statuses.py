@@ -24,12 +24,14 @@ from smp_memory.model import ids
 from smp_memory.model.decay import INFERRED
 from smp_memory.model.types import ACTIVE, EXPLICIT, KINDS
 
+HIDDEN_MEMORY = "hidden"  # in place of a ref
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from smp_memory.model.candidates import Candidate
+    from smp_memory.model.candidates import Candidate, Candidates
     from smp_memory.model.record import Record
 
     Name = tuple[str, str]  # session and id
@@ -188,3 +190,43 @@ def _has_newer(ref: str, newer: Mapping[str, Sequence[Candidate]], allows: Calla
 
 def _age(candidate: Candidate) -> tuple[int, str, int]:
     return candidate.created, candidate.session, candidate.position
+
+
+# -- turns that repeat a memory
+
+SETTLED, SUPERSEDED, DELETED, NOT_VALID, HIDDEN = (
+    "settled",
+    "superseded",
+    "deleted",
+    "not valid",
+    "hidden",
+)  # why a memory does not hold
+
+
+def state_of_repeated(
+    turn: Candidate, found: Candidates, allows: Callable[[str], bool] | None = None, at: int | None = None
+) -> tuple[str, str]:
+    """Why the memory that a turn repeats does not hold, and its ref or that of its successor; two empty texts if it holds, or there is none.
+
+    `at`: the time that is asked about, if memories that are not valid then are left out. What a hidden memory is called is not told.
+    """
+    if turn.repeats == HIDDEN_MEMORY:
+        return HIDDEN, ""
+    memory = found.repeated.get(turn.repeats)
+    if memory is None or not (allows is None or allows(memory.session)):
+        return "", ""
+    if memory.deleted:
+        return DELETED, memory.ref
+    if last_successors(memory.ref, found.newer, allows):
+        return SUPERSEDED, memory.ref
+    if (memory.status or "").strip().lower() in KINDS[memory.type].settled:
+        return SETTLED, memory.ref
+    since, until = memory.valid_from, memory.valid_until
+    if at is not None and ((since is not None and since > at) or (until is not None and until <= at)):
+        return NOT_VALID, memory.ref
+    return "", memory.ref
+
+
+def describe_repeated(ref: str | None, state: str) -> str:
+    """A memory that a turn repeats, and why it does not hold."""
+    return f"{ref}, which {'was' if state == DELETED else 'is'} {state}" if ref else "a memory that is hidden"

@@ -24,6 +24,7 @@ from smp_memory.model.candidates import (
     NEWER,
     NOT_VALID,
     PROBLEMS,
+    REPEATED,
     CandidateRequest,
     Candidates,
     FoundRecords,
@@ -31,7 +32,7 @@ from smp_memory.model.candidates import (
     Hits,
 )
 from smp_memory.model.session_info import ARCHIVED
-from smp_memory.model.statuses import last_successors
+from smp_memory.model.statuses import last_successors, state_of_repeated
 from smp_memory.observe.telemetry import QUERY, observes
 from smp_memory.scope import unindexed_memories
 from smp_memory.search.field_values import aggregate, with_computed
@@ -210,7 +211,7 @@ def request_of(query: Query, policy: Policy, viewer: Viewer | None = None) -> Ca
         scope=query.scope,
         viewer=viewer,
         now=query.now,
-        fetch=[PROBLEMS, NOT_VALID, *([LATEST] if policy.is_joint else ())],
+        fetch=[PROBLEMS, NOT_VALID, REPEATED, *([LATEST] if policy.is_joint else ())],
     )
     if query.time is not None:
         request.since, request.until = query.time.start, query.time.end
@@ -247,6 +248,8 @@ class SearchRun:
         self.check = RecordCheck(query, self.text, self.ranking)
         self._allows = None if query.sessions is None else set(query.sessions).__contains__
         self._succession = SuccessionOrder(self.ranking, self._allows)
+        # A query by time, by phrases or by fields finds exactly what meets it: no memory takes the place of a turn.
+        self._collapses = bool(query.text) and query.sort == RELEVANCE and not self.check.judges_records
         self._found = Candidates([])  # the last answer of the index
         self.problems: list[Problem] = []
         self.left_out: dict[str, LeftOut] = {}  # sessions that were archived or deleted during the query
@@ -268,19 +271,33 @@ class SearchRun:
             Hit(record, each.score, each.priority, partial(explain, each), partial(relevance, each))
             for each, record in page
         ]
-        if self._found.has_successions and page:
-            newer = self._found.newer if NEWER in self.request.fetch else self._newer_of(page)
-            for hit, (each, _) in zip(hits, page, strict=True):
-                found = last_successors(each.ref, newer, self._allows)
-                hit.superseded_by = found[0].ref if found else None
+        found = self._found
+        if found.has_successions and page and NEWER not in self.request.fetch:
+            found = self._states_of(page)
+        for hit, (each, _) in zip(hits, page, strict=True) if found.has_successions else ():
+            newer = last_successors(each.ref, found.newer, self._allows)
+            hit.superseded_by = newer[0].ref if newer else None
+        if found.repeated or any(each.candidate.repeats for each, _ in page):
+            self._add_repeated(hits, page, found)
         return hits
 
-    def _newer_of(self, page: Page) -> Mapping[str, Any]:
-        """The memories that took the place of those on a page."""
+    def _add_repeated(self, hits: list[Hit], page: Page, found: Candidates) -> None:
+        """Tell which hits repeat a memory, and of which memories turns were left out."""
+        echoes: dict[str, list[str]] = {}
+        for turn in (*found.matches, *found.others) if self._collapses else ():
+            if turn.repeats and turn.meets:
+                echoes.setdefault(turn.repeats, []).append(turn.ref)
+        for hit, (each, _) in zip(hits, page, strict=True):
+            state, ref = state_of_repeated(each.candidate, found, self._allows, self._query.valid_at)
+            hit.repeats_state, hit.repeats = state, ref or None
+            hit.echoes = echoes.get(each.ref, [])
+
+    def _states_of(self, page: Page) -> Candidates:
+        """The memories of a page with those that took their place, and those that they repeat."""
         refs, now = [each.ref for each, _ in page], self._query.now
-        asked = CandidateRequest(refs=refs, include_deleted=True, viewer=self._viewer, now=now, fetch=[NEWER])
+        asked = CandidateRequest(refs=refs, include_deleted=True, viewer=self._viewer, now=now, fetch=[NEWER, REPEATED])
         asked.sessions, asked.ignores_missing = self._query.sessions, self.request.ignores_missing
-        return self._index.candidates(asked).newer
+        return self._index.candidates(asked)
 
     def corrected(self, hits: list[Hit]) -> dict[str, str]:
         """The known words that were searched for unknown ones, as these hits spell them."""
@@ -309,6 +326,8 @@ class SearchRun:
 
     def _candidates(self, **changes: Any) -> Candidates:
         found = self._found = self._index.candidates(self.request.with_changes(**changes))
+        if not self._collapses:
+            found.repeated = {ref: each._replace(meets=False) for ref, each in found.repeated.items()}
         self.problems, self.warnings = found.every_problem, found.warnings
         self.not_valid = max(self.not_valid, found.not_valid)
         self._check_time()
@@ -327,10 +346,10 @@ class SearchRun:
             found = self._candidates(limit=limit)
             enough = count if limit == CANDIDATES and not self.check.may_reject else _ALL
             ordered = self._ranked(found, enough, seen, lowest)
-            part = self._checked(self._succession.ordered(ordered, found.newer, seen), count - len(page))
+            part = self._checked(self._succession.ordered(ordered, found, seen), count - len(page))
             if len(part) < count - len(page) and len(ordered) >= enough:  # some were rejected: rank all the others, too
                 ordered = self._ranked(found, _ALL, seen, lowest)
-                part = self._checked(self._succession.ordered(ordered, found.newer, seen), count - len(page))
+                part = self._checked(self._succession.ordered(ordered, found, seen), count - len(page))
             page += part
             if len(page) >= count or found.is_all or self._query.min_relevance is not None:
                 return page  # what is not among the first candidates is not relevant

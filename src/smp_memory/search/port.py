@@ -68,7 +68,9 @@ class SearchIndex(Protocol):
         With a text: conditions that labels cannot express (importance, confidence, pinned, refs, relations) do not decide which memories are
         the first by text; a candidate that does not meet them is marked (`meets`). `front` of the best matches bring others: with `by_meaning`
         the memories nearest to the words, with `with_neighbours` the turns up to two positions beside the ten best turns, by text
-        and by meaning; these must meet the conditions.
+        and by meaning; these must meet the conditions. With REPEATED, a turn that repeats several memories names one: one that is visible, else
+        nothing but HIDDEN_MEMORY; before others one that is not deleted, then the one of which it says the most, then the newest. With `sessions`,
+        memories of other sessions do not count.
         """
 
     def records(self, wanted: Iterable[Candidate | str], viewer: Viewer | None = None) -> FoundRecords:
@@ -85,7 +87,8 @@ class SearchIndex(Protocol):
     ) -> dict[str, list[RelatedRef]]:
         """By each of these memories that exists, all memories up to `depth` steps away in either direction, nearest first.
 
-        Findings of one turn are related as `same_turn`.
+        Findings of one turn are related as `same_turn`. If `kinds` names `repeats`, it is followed, too: a turn repeats a written memory
+        (`smp_memory.text.echoes`), whatever the state of both.
         """
 
     def vocabulary(self, words: Iterable[str], viewer: Viewer | None = None) -> Vocabulary:

@@ -13,6 +13,7 @@ from functools import lru_cache, partial
 from math import prod
 
 from smp_memory.model.decay import importance_of, inputs_of
+from smp_memory.model.statuses import DELETED, NOT_VALID, SETTLED, state_of_repeated
 from smp_memory.model.types import KINDS, OVERTURNED_STATUSES
 from smp_memory.search import scoring
 from smp_memory.search.field_values import level_of
@@ -50,6 +51,11 @@ if TYPE_CHECKING:
 DECAYED_BELOW = 0.3  # the priority below which a memory counts as decayed (designs 002 and 003)
 _IDLE_DAYS = 30
 _SETTLED_FACTOR, _OVERTURNED_FACTOR = 0.9, 0.6
+_ECHO_FACTORS = {
+    DELETED: 0.6,
+    NOT_VALID: 0.6,
+    SETTLED: _SETTLED_FACTOR,
+}  # of a turn, by the state of the memory that it repeats
 _IDLE_SHARE = 0.02  # how far the memories of an idle session move down in queries over all sessions
 _DAY, _HOUR = 86_400_000_000, 3_600_000_000
 _SPARE = 5  # so many more are ranked at once, because decay may change the order
@@ -159,7 +165,12 @@ class Ranking:
             scores = [each for each in scores if (each.candidate.session, each.candidate.position) in known]
         for each, candidate in zip(scores, complete, strict=True):
             if candidate.meets:
-                yield rank(candidate, each, signals)
+                ranked = rank(candidate, each, signals)
+                if candidate.repeats:
+                    ranked.score *= _ECHO_FACTORS.get(
+                        state_of_repeated(candidate, found, at=self._query.valid_at)[0], 1.0
+                    )
+                yield ranked
 
     def _by_default(self, candidate: Candidate, score: scoring.CandidateScore, signals: scoring.QuerySignals) -> Ranked:
         inputs = inputs_of(candidate)
@@ -404,8 +415,8 @@ class RecordCheck:
         self._needs_text = self._has_phrases or bool(self._wildcards or self._excluded_wildcards)
         self.has_bounds = query.min_priority is not None or not query.include_decayed
         has_topics = bool(query.topic_in_text and query.topics)
-        has_conditions = query.where is not None or query.min_relevance is not None or has_topics
-        self.may_reject = has_conditions or self.has_bounds or self._needs_text
+        self.judges_records = query.where is not None or has_topics or self._needs_text
+        self.may_reject = self.judges_records or query.min_relevance is not None or self.has_bounds
 
     def with_text(self, text: ParsedText) -> RecordCheck:
         """The same for another text."""

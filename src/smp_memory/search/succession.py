@@ -7,6 +7,8 @@ Every way to read uses these rules (docs/adr/0026-validity-and-succession.md):
     superseded   another memory took its place: it stays in a query, right behind its successor, which is as relevant as it is
     settled      its status says that nothing is left to do, or that it was overturned: less relevant than what is open
     outdated     a newer memory says the same with another value: it comes behind the newer one
+    repeated     a turn says what a written memory says (`text.echoes`): the memory takes its place. If the memory was deleted, is settled or not
+                 valid, the turn stays in a query, further down; what took the place of the memory comes before it
 
 `current_hits` is for what reaches a prompt: it keeps hits that are none of these.
 
@@ -31,7 +33,15 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 
-from smp_memory.model.statuses import is_settled, last_successors, status_of
+from smp_memory.model.statuses import (
+    SETTLED,
+    SUPERSEDED,
+    describe_repeated,
+    is_settled,
+    last_successors,
+    state_of_repeated,
+    status_of,
+)
 from smp_memory.model.types import KINDS
 from smp_memory.text.tokenizer import STOP_WORDS, terms
 
@@ -40,13 +50,19 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from smp_memory.model.candidates import Candidate, Hit
+    from smp_memory.model.candidates import Candidate, Candidates, Hit
     from smp_memory.model.record import Record
     from smp_memory.search.ranking import Ranked, Ranking
 
     Fact = tuple[Record, str]  # and its text
 
-SETTLED, SUPERSEDED, OUTDATED = "settled", "superseded", "outdated"  # why a hit does not hold
+OUTDATED = "outdated"  # why a hit does not hold, besides SETTLED and SUPERSEDED
+DELETED, NOT_VALID, HIDDEN = (
+    "deleted",
+    "not valid",
+    "hidden",
+)  # and, with those above, why a memory that it repeats does not
+REPEATS = "repeats what does not hold"
 _BLOCK = 32  # candidates whose successors are looked at together
 
 
@@ -54,7 +70,7 @@ class SuccessionOrder:
     """Puts successors before what they supersede, among the ranked candidates of one query.
 
     The order of the first ones does not depend on how many are read. A successor must meet the conditions of the query, but need
-    not share a word with it: it is found through what it superseded.
+    not share a word with it: it is found through what it superseded. The same holds for a memory that turns repeat.
     """
 
     def __init__(self, ranking: Ranking, allows: Callable[[str], bool] | None = None) -> None:
@@ -62,29 +78,48 @@ class SuccessionOrder:
         self._ranking = ranking
         self._allows = allows
 
-    def ordered(
-        self, ranked: list[Ranked], newer: Mapping[str, Sequence[Candidate]], emitted: Iterable[str] = ()
-    ) -> Iterator[Ranked]:
-        """The same candidates, each after its successors; without the refs in `emitted`, which come before all of them.
+    def ordered(self, ranked: list[Ranked], found: Candidates, emitted: Iterable[str] = ()) -> Iterator[Ranked]:
+        """The same candidates of an answer, each after its successors; without the refs in `emitted`, which come before all of them.
 
-        `newer`: by ref the memories that directly took its place (`Candidates.newer`).
+        A turn is left out if the memory that it repeats is there in its place.
         """
-        done = set(emitted)
-        if not newer:
+        done, newer = set(emitted), found.newer
+        if not newer and not found.repeated:
             yield from [each for each in ranked if each.ref not in done] if done else ranked
             return
         by_ref = {each.ref: each for each in ranked}
+        speakers = self._add_echoes(ranked, by_ref, found)
         for start in range(0, len(ranked), _BLOCK):
             block = [(each, each.ref) for each in ranked[start : start + _BLOCK]]
-            known = {ref: found for _, ref in block if (found := last_successors(ref, newer, self._allows))}
+            known = {ref: heirs for _, ref in block if (heirs := last_successors(ref, newer, self._allows))}
             for each, ref in block:
-                for successor in known.get(ref, ()):
+                memory = speakers.get(ref)
+                heirs = [memory] if memory is not None else known.get(ref) or self._heirs(each, newer)
+                for successor in heirs:
                     if successor.meets and successor.ref not in done:
                         done.add(successor.ref)
                         yield self._ranking.inherit(successor, each, by_ref.get(successor.ref))
-                if ref not in done:
+                if ref not in done and memory is None:
                     done.add(ref)
                     yield each
+
+    def _heirs(self, each: Ranked, newer: Mapping[str, Sequence[Candidate]]) -> list[Candidate]:
+        """What took the place of the memory that a turn repeats."""
+        memory = each.candidate.repeats
+        return last_successors(memory, newer, self._allows) if memory in newer else []
+
+    def _add_echoes(self, ranked: list[Ranked], by_ref: dict[str, Ranked], found: Candidates) -> dict[str, Candidate]:
+        """By echo the memory that takes its place. That memory is as relevant as the first of them."""
+        speakers: dict[str, Candidate] = {}
+        for each in ranked if found.repeated else ():
+            memory = found.repeated.get(each.candidate.repeats)
+            if memory is None or not memory.meets or state_of_repeated(each.candidate, found, self._allows)[0]:
+                continue
+            own = by_ref.get(memory.ref)
+            if own is not None and own.predecessor is None:
+                own.predecessor = (each, None)
+            speakers[each.ref] = memory
+        return speakers
 
 
 def newer_first(hits: list[Hit]) -> list[Hit]:
@@ -111,13 +146,17 @@ def current_hits(
 ) -> list[Hit]:
     """The hits of a query that hold now, in the same order: for a prompt, which has no room for what no longer holds.
 
-    Left out: superseded and settled memories, and of two that say the same with another value the older one. A query places the
-    successor of each before it, so that nothing is lost; not-valid memories are not among hits in the first place.
+    Left out: superseded and settled memories, turns that repeat a memory that does not hold, and of two that say the same with another value
+    the older one. A query places the successor of each before it, so that nothing is lost; not-valid memories are not among hits in the first place.
     `allows` tells which sessions count: a memory is not superseded by one that the reader does not see.
     `left_out` is called with each hit that does not hold, the reason, and the status or the memory that is to blame.
     """
     given = hits if left_out is None else list(hits)
-    listed = [hit for hit in given if not is_settled(hit.record) and not _is_replaced(hit.superseded_by, allows)]
+    listed = [
+        hit
+        for hit in given
+        if not is_settled(hit.record) and not _is_replaced(hit.superseded_by, allows) and not hit.repeats_state
+    ]
     seen = [hit.record for hit in listed if allows is None or allows(hit.record.session)]
     older = outdated(seen, one_user=allows is not None)
     if left_out is not None:
@@ -133,6 +172,8 @@ def _report(
         left_out(hit, SETTLED, status_of(hit.record))
     elif hit.superseded_by is not None and _is_replaced(hit.superseded_by, allows):
         left_out(hit, SUPERSEDED, hit.superseded_by)
+    elif hit.repeats_state:
+        left_out(hit, REPEATS, describe_repeated(hit.repeats, hit.repeats_state))
     elif hit.record.ref in older:
         left_out(hit, OUTDATED, older[hit.record.ref])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from smp_memory.model.candidates import ASKS, NAMES_TIME, ROLES
+from smp_memory.model.record import text_in
 from smp_memory.model.standing_instructions import instructions_in
 from smp_memory.model.statuses import SUCCESSION_KINDS
 from smp_memory.privacy.fence import strip
@@ -67,6 +68,14 @@ def text_of(data: dict[str, Any]) -> str:
         elif name == "references":
             parts += [each for each in as_list(value) if type(each) is str and "." in each]  # files: no id has a dot
     return "\n".join(parts)
+
+
+def statement_of(kind: Kind, data: dict[str, Any]) -> str:
+    """What a written memory says, which turns may repeat; empty for other types."""
+    if not kind.is_written_down:
+        return ""
+    parts = (as_word(data.get(name)) for name in kind.parts)
+    return " ".join(filter(None, parts)) if kind.parts else text_in(kind, data)
 
 
 def embedded_text(data: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.model.deletions import Purged, Receipt, Trashed
+    from smp_memory.model.deletions import Deletion, Purged, Receipt, Restoration, Trashed
     from smp_memory.model.record import Record
 
 _MAX_IDS = 20  # in a message
@@ -27,6 +27,7 @@ def _selection_arguments(parser: Parser) -> None:
     parser.add_argument("--text", metavar="WORDS", help="only memories that contain all of these words")
     parser.add_argument("--reason", metavar="TEXT", help="why; it is stored with the deletion")
     parser.add_argument("--preview", action="store_true", help="only show which memories match")
+    parser.add_argument("--echoes", action="store_true", help="also turns that say the same as these memories")
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
     add_filters(parser)
 
@@ -47,6 +48,24 @@ def _refs(call: Invocation) -> list[str]:
 def _is_confirmed(call: Invocation, question: str) -> bool:
     """Whether a person confirms it; scripts are not asked."""
     return bool(call.options.yes) or not call.is_interactive or call.confirm(question)
+
+
+def _takes_echoes(call: Invocation, verb: str, echoes: list[str]) -> bool:
+    """Whether turns that say the same are taken along: --echoes, or a person confirms it."""
+    if call.options.echoes or not echoes:
+        return bool(call.options.echoes)
+    question = f"{verb.capitalize()} also {plural(len(echoes), 'turn')} with the same: {_names(echoes)}?"
+    return not call.options.yes and call.is_interactive and bool(call.confirm(question))
+
+
+def _names(refs: list[str]) -> str:
+    return ", ".join(refs[:_MAX_IDS]) + (", …" if len(refs) > _MAX_IDS else "")
+
+
+def _echo_lines(echoes: list[str], done: str) -> Iterator[str]:
+    """What says the same and stays."""
+    if echoes:
+        yield f"Not {done}: {plural(len(echoes), 'turn')} with the same: {_names(echoes)} (--echoes takes them along)"
 
 
 def _record_table(call: Invocation, records: list[Record], verb: str) -> Iterator[str]:
@@ -71,7 +90,8 @@ def run_delete(call: Invocation) -> None:
     """Hide memories at once. `smp restore` restores them; `smp trash` lists them, and when they will be purged.
 
     Give ids, or filters as for `smp query`. The memories of a session are deleted together; if an id does not exist, none
-    is. --preview shows which memories match and changes nothing.
+    is. --preview shows which memories match and changes nothing. Turns that say the same as a deleted memory are no
+    longer recalled; --echoes deletes them, too.
 
     Examples:
       smp delete TURN-0004 --reason "contains a password"
@@ -100,41 +120,59 @@ def _run_by_selection(call: Invocation, verb: str, would: str, done: str, each: 
     """Delete or restore by ids or filters. `would`, `done` and `each` are the ends of the messages."""
     options, filters = call.options, _filters(call)
     if options.ids and not filters:
-        _run_by_ids(call, verb, would, each)
+        _run_by_ids(call, verb, would, done, each)
         return
     if options.ids:
         raise UserError(_IDS_AND_FILTERS.format(verb))
     scope = call.target
     act: Callable[..., Any] = getattr(scope, verb)
-    matches = act(**filters, preview=True)
+    matches = act(**filters, preview=True, echoes=options.echoes)
     if options.preview or not matches.count:
-        call.answer(matches.to_dict(), _record_table(call, matches.records, would))
+        call.answer(
+            matches.to_dict(), [*_record_table(call, matches.records, would), *_echo_lines(_left(matches), done)]
+        )
         return
     if not _is_confirmed(call, f"{verb.capitalize()} {plural(matches.count, 'memory')}?"):
         call.notify("Nothing was changed.")
         return
-    result = act(**filters, reason=options.reason)
-    ids = ", ".join(result.ids[:_MAX_IDS]) + (", …" if result.count > _MAX_IDS else "")
-    call.answer(result.to_dict(), [f"{plural(result.count, 'memory')} {done}: {ids}"])
+    result = act(**filters, reason=options.reason, echoes=_takes_echoes(call, verb, matches.echoes))
+    call.answer(
+        result.to_dict(),
+        [f"{plural(result.count, 'memory')} {done}: {_names(result.ids)}", *_echo_lines(_left(result), done)],
+    )
     call.notify_redacted("reason", result.redacted)
 
 
-def _run_by_ids(call: Invocation, verb: str, would: str, each: str) -> None:
+def _left(result: Deletion | Restoration) -> list[str]:
+    """The echoes that are not among the memories of a result."""
+    taken = {record.ref for record in result.records}
+    return [ref for ref in result.echoes if ref not in taken]
+
+
+def _run_by_ids(call: Invocation, verb: str, would: str, done: str, each: str) -> None:
     """All memories of a session, or none if an id does not exist."""
-    if call.options.preview:
-        result = getattr(call.memory, verb)(_refs(call), preview=True)
-        call.answer(result.to_dict(), _record_table(call, result.records, would))
+    options = call.options
+    if options.preview:
+        result = getattr(call.memory, verb)(_refs(call), preview=True, echoes=options.echoes)
+        call.answer(result.to_dict(), [*_record_table(call, result.records, would), *_echo_lines(_left(result), done)])
         return
     records: list[Record] = []
     redacted: dict[str, int] = {}
-    for session, ids in call.resolve_by_session(call.options.ids):
-        result = getattr(session, verb)(ids, call.options.reason)
+    left: list[str] = []
+    for session, ids in call.resolve_by_session(options.ids):
+        takes = options.echoes
+        if not takes and call.is_interactive and not options.yes:
+            takes = _takes_echoes(call, verb, getattr(session, verb)(ids, preview=True).echoes)
+        result = getattr(session, verb)(ids, options.reason, echoes=takes)
         records, redacted = records + result.records, redacted or result.redacted
+        left += _left(result)
     more = {"redacted": redacted} if redacted else {}
     call.answer(
         [{**record.to_dict(), **more} for record in records],
         (f"{paint('bold', record.id)} {each}" for record in records),
     )
+    for line in _echo_lines(left, done):
+        call.notify(line)
     call.notify_redacted("reason", redacted)
 
 
@@ -215,6 +253,7 @@ def run_erase(call: Invocation) -> int:
 
     This includes history, trash, cold segment, index and quarantine, and archived or deleted sessions: name these by
     --session or session/ID; they stay archived or deleted. It cannot be undone: a person is asked, a script needs --yes.
+    Turns that say the same stay, and the receipt names them; --echoes erases them, too.
     Exit code 1: something is left or pending; the receipt lists it.
 
     Examples:
@@ -225,17 +264,19 @@ def run_erase(call: Invocation) -> int:
     if options.ids and filters:
         raise UserError(_IDS_AND_FILTERS.format("erase"))
     scope, selection = _erase_selection(call, filters)
-    matches: Receipt = scope.erase(**selection, preview=True)
+    matches: Receipt = scope.erase(**selection, preview=True, echoes=options.echoes)
     if options.preview or not matches.count:
         line = f"{plural(matches.count, 'memory')} would be erased: {', '.join(matches.ids)}"
-        call.answer(matches.to_dict(), [line if matches.count else "No memory matches; nothing was erased."])
+        lines = [line, *_echo_lines(matches.staying_echoes, "erased")]
+        call.answer(matches.to_dict(), lines if matches.count else ["No memory matches; nothing was erased."])
         return 0
     if not options.yes and not call.is_interactive:
         raise UserError(f"This erases {plural(matches.count, 'memory')} for good. Add --yes to confirm.")
     if not _is_confirmed(call, f"Erase {plural(matches.count, 'memory')} for good? This cannot be undone."):
         call.notify("Nothing was changed.")
         return 0
-    receipt: Receipt = scope.erase(**selection, reason=options.reason, by=call.author)
+    takes = _takes_echoes(call, "erase", matches.staying_echoes)
+    receipt: Receipt = scope.erase(**selection, reason=options.reason, by=call.author, echoes=takes)
     call.answer(receipt.to_dict(), _receipt_lines(call, receipt))
     call.notify_redacted("reason", receipt.redacted)
     return 0 if receipt.complete else 1
@@ -260,6 +301,7 @@ def _receipt_lines(call: Invocation, receipt: Receipt) -> Iterator[str]:
         ("removed", ", ".join(receipt.removed) or "nothing"),
         ("verified", f"{'yes' if receipt.verified else 'no'}; searched {searched}"),
         ("same text in", ", ".join(receipt.elsewhere) or "nothing"),
+        ("said again in", ", ".join(receipt.staying_echoes) or "nothing"),
         ("left in", ", ".join(receipt.left) or "nothing"),
         ("pending", "; ".join(receipt.pending) or "nothing"),
         ("not reached", "; ".join(receipt.to_dict()["beyond_reach"])),

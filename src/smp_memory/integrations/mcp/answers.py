@@ -40,6 +40,7 @@ class MemoryItem(Answer):
     tags: list[str] | None = None
     valid: str | None = None
     superseded_by: str | None = None
+    repeats: str | None = None
     relevance: float | None = None
     cut: bool | None = None
 
@@ -87,6 +88,7 @@ class Forgotten(Answer):
     done: str
     count: int
     ids: list[str]
+    echoes: list[str] | None = None
     next_offset: int | None = None
     problems: list[str] | None = None
 

@@ -262,7 +262,7 @@ _TRASH = "delete: to the trash; restore: back; list: the trash"
 
 class ForgetArguments(Arguments):
     used_by: ClassVar = {
-        **dict.fromkeys(("ids", *CRITERIA, "reason", "preview"), ("delete", "restore", "erase")),
+        **dict.fromkeys(("ids", *CRITERIA, "reason", "preview", "echoes"), ("delete", "restore", "erase")),
         "limit": ("list",),
         "offset": ("list",),
     }
@@ -277,6 +277,7 @@ class ForgetArguments(Arguments):
     time: str | None = Field(None, description="as in recall")
     reason: str | None = None
     preview: bool = Field(False, description="Only show what would happen")
+    echoes: bool = Field(False, description="Also turns that say the same")
     limit: int = Field(20, ge=1, le=100)
     offset: int = Field(0, ge=0)
 

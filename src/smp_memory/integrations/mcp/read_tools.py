@@ -65,6 +65,7 @@ def recall(caller: Caller, given: arguments.RecallArguments) -> Reply:
             hit.record,
             relevance=round(hit.relevance, 3) if given.query else None,
             superseded_by=hit.superseded_by or hit.outdated_by,
+            repeats=f"{hit.repeats} {hit.repeats_state}".strip() if hit.repeats else None,
         )
         for hit in found
     ]
@@ -245,7 +246,8 @@ def _text(value: Any) -> str:
 def _line(item: dict[str, Any]) -> str:
     by = f" by {one_line(item['author'])}" if item.get("author") else ""
     replaced = f"superseded by {item['superseded_by']}" if item.get("superseded_by") else None
-    facts = (item.get("severity"), item.get("status"), item.get("valid"), replaced)
+    repeats = f"repeats {item['repeats']}" if item.get("repeats") else None
+    facts = (item.get("severity"), item.get("status"), item.get("valid"), replaced, repeats)
     words = [*facts, *(f"#{tag}" for tag in item.get("tags", ()))]
     marks = " ".join(one_line(str(word)) for word in words if word)
     why = f" — because: {one_line(item['rationale'])[:300]}" if item.get("rationale") else ""

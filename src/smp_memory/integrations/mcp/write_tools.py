@@ -24,6 +24,7 @@ from smp_memory.context.budget import one_line
 from smp_memory.errors import InvalidRecord, NotAllowed, UserError
 from smp_memory.integrations.mcp.answers import Reply, fenced_reply, plain_reply
 from smp_memory.integrations.mcp.arguments import CRITERIA, TOP_LEVEL
+from smp_memory.lifecycle.deletion import echoes_of
 from smp_memory.lifecycle.review import open_proposals
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.model.types import KINDS
@@ -232,15 +233,26 @@ def forget(caller: Caller, given: arguments.ForgetOrEraseArguments) -> Reply:
         session: Any = caller.session(given.session, writes=not given.preview)
         preview = (session.restore if is_restore else session.delete)(preview=True, **_criteria(given))
         refs = [record.ref for record in preview.records if caller.may_change(record)]
+    echoes = _echoes(caller, refs, deleted=is_restore)
+    refs += echoes if given.echoes else []
     redacted = _delete_or_restore(caller, refs, given.reason, is_restore) if refs and not given.preview else {}
     word = ("would be " if given.preview else "") + ("restored" if is_restore else "deleted")
     text = f"{word}: {', '.join(refs) or 'nothing'}"
-    return _forget_reply(word, refs, text if is_restore else f"{text} (restore brings it back)", redacted)
+    text = text if is_restore else f"{text} (restore brings it back)"
+    return _forget_reply(word, refs, text, redacted, [] if given.echoes else echoes)
 
 
-def _forget_reply(word: str, refs: list[str], text: str, redacted: dict[str, int]) -> Reply:
-    """The reply about deleted, restored or erased memories; `redacted`: counts of what was redacted in the reason."""
-    data = {"done": word, "count": len(refs), "ids": refs, "redacted": redacted or None}
+def _echoes(caller: Caller, refs: list[str], *, deleted: bool | None = None) -> list[str]:
+    """Turns that say the same as these memories, as far as the caller may change them."""
+    scope = caller.scope(None, all_by_default=True)
+    records = list(scope.index.records(refs, scope.viewer).values()) if refs else []
+    return [each.ref for each in echoes_of(scope, records, deleted=deleted) if caller.may_change(each)]
+
+
+def _forget_reply(word: str, refs: list[str], text: str, redacted: dict[str, int], echoes: list[str]) -> Reply:
+    """The reply about deleted, restored or erased memories; `redacted`: counts of what was redacted in the reason; `echoes` stay."""
+    data = {"done": word, "count": len(refs), "ids": refs, "echoes": echoes or None, "redacted": redacted or None}
+    text += f"\nstays, and says the same: {', '.join(echoes)} (echoes takes it along)" if echoes else ""
     return plain_reply(data, f"{text}\nreason: {redaction_notice(redacted)}" if redacted else text)
 
 
@@ -284,11 +296,13 @@ def _erase(caller: Caller, given: arguments.ForgetArguments) -> Reply:
         if not caller.may_change(record):
             raise NotAllowed(f"ids: {record.ref} is the state of another agent.", field="ids")
     refs = [record.ref for record in records]
+    echoes = _echoes(caller, refs)
+    refs += echoes if given.echoes else []
     receipt = caller.memory.erase(refs, given.reason, by=caller.name, preview=given.preview)
     word = "would be erased" if given.preview else "erased"
     if not given.preview and not receipt.complete:
         word = "erased, but not everywhere: see `smp erase`"
-    return _forget_reply(word, refs, f"{word}: {', '.join(refs)}", receipt.redacted)
+    return _forget_reply(word, refs, f"{word}: {', '.join(refs)}", receipt.redacted, [] if given.echoes else echoes)
 
 
 def _list_trash(caller: Caller, given: arguments.ForgetArguments) -> Reply:

@@ -69,7 +69,7 @@ class FormField(NamedTuple):
 
     name: str
     label: str
-    control: str = "input"  # or textarea, select
+    control: str = "input"  # or textarea, select, box: a box to tick, ticked if it has a value
     value: str = ""
     hint: str = ""
     options: Sequence[tuple[str, str]] = ()  # of a select, or suggestions for an input: values and labels

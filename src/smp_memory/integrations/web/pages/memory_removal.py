@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from smp_memory.errors import SMPError
 from smp_memory.integrations.web.forms import (
     Form,
+    FormField,
     confirmation,
     done,
     reason_field,
@@ -209,7 +210,7 @@ def show_delete(target: Target) -> Form:
     related = MemoryRelations.of(target.request.memory, target.found, target.record).all
     return target.form(
         "delete",
-        fields=[reason_field(target.request, target.error)],
+        fields=[reason_field(target.request, target.error), *_echo_box("Delete", preview.echoes if preview else [])],
         effects=["Agents and searches no longer get it.", until],
         is_dangerous=True,
         template="delete_memory.html",
@@ -222,13 +223,26 @@ def show_delete(target: Target) -> Form:
 
 def run_delete(target: Target) -> Response:
     session, id, author = target.session, target.id, target.author
-    after = session.delete(id, target.given("reason"), by=author)
+    takes = target.given("echoes") is not None
+    after = session.delete([id], target.given("reason"), by=author, echoes=takes).records
 
     def undo() -> str:
-        target.session_again().restore(id, by=author)
+        target.session_again().restore([id], by=author, echoes=takes)
         return f"{id} is restored."
 
-    return done(target.request, target.page, with_notices(f"{id} is in the trash.", after), undo)
+    text = f"{id} is in the trash{_with_echoes(after)}."
+    return done(target.request, target.page, with_notices(text, after[0]), undo)
+
+
+def _with_echoes(records: list[Record]) -> str:
+    return f", with {counted(len(records) - 1, 'turn')} that said the same" if len(records) > 1 else ""
+
+
+def _echo_box(verb: str, echoes: list[str], *, is_ticked: bool = False) -> list[FormField]:
+    """The box that takes along turns that say the same; none without such turns."""
+    names = ", ".join(echoes[:_MOST_LISTED]) + (", …" if len(echoes) > _MOST_LISTED else "")
+    label = f"{verb} also {counted(len(echoes), 'turn')} with the same: {names}"
+    return [FormField("echoes", label, "box", "1" if is_ticked else "")] if echoes else []
 
 
 # -- restore
@@ -320,7 +334,11 @@ def show_erase(target: Target) -> Form:
     return target.form(
         "erase",
         "Erase for good",
-        fields=[reason_field(target.request, target.error), confirmation(target.id, target.error)],
+        fields=[
+            reason_field(target.request, target.error),
+            *_echo_box("Erase", receipt.echoes, is_ticked=True),
+            confirmation(target.id, target.error),
+        ],
         is_dangerous=True,
         template="erase.html",
         values={
@@ -333,7 +351,8 @@ def show_erase(target: Target) -> Form:
 
 def run_erase(target: Target) -> Response:
     target.check_confirmed(target.id)
-    receipt = target.request.memory.erase(target.record.ref, target.given("reason"), by=target.author)
+    takes = target.given("echoes") is not None
+    receipt = target.request.memory.erase(target.record.ref, target.given("reason"), by=target.author, echoes=takes)
     text = " ".join([f"{target.record.ref} is erased.", *redaction_sentence(receipt.redacted)])
     back = url("/session/{}", target.session.id)
     return done(target.request, target.page, text, detail=("receipt.html", _receipt(receipt)), back=back)
@@ -365,6 +384,7 @@ def _receipt(receipt: Receipt) -> dict[str, Any]:
             ("Quoted in summaries", receipt.summaries),
             ("Searched afterwards", checked),
             ("The same text elsewhere", receipt.elsewhere),
+            ("Turns that say the same and stay", receipt.staying_echoes),
             ("Left", receipt.left),
             ("Still to do", receipt.pending),
             ("Out of reach of SMP", list(BEYOND_REACH)),
