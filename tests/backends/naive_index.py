@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from smp_memory.errors import SessionArchived, SessionNotFound
 from smp_memory.model.candidates import (
     GUARDED,
-    HIDDEN_MEMORY,
     NEWER,
     OLDEST,
     PROBLEMS,
@@ -35,7 +34,7 @@ from smp_memory.model.history import RecordHistory
 from smp_memory.model.record import Record
 from smp_memory.model.reports import Problem
 from smp_memory.model.session_info import names_of
-from smp_memory.model.statuses import last_successors, successions
+from smp_memory.model.statuses import HIDDEN_MEMORY, last_successors, successions
 from smp_memory.model.times import is_valid, to_microseconds, to_moment, validity
 from smp_memory.model.types import CONFIDENCE_WORDS, KINDS
 from smp_memory.privacy.visibility import Viewer

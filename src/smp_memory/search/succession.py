@@ -63,6 +63,7 @@ DELETED, NOT_VALID, HIDDEN = (
     "hidden",
 )  # and, with those above, why a memory that it repeats does not
 REPEATS = "repeats what does not hold"
+_CERTAIN = 0.95  # a relevance above which differences say nothing
 _BLOCK = 32  # candidates whose successors are looked at together
 
 
@@ -163,6 +164,18 @@ def current_hits(
         for hit in given:
             _report(hit, older, allows, left_out)
     return [hit for hit in listed if hit.record.ref not in older]
+
+
+def has_last_word(memory: Hit, turn: Hit) -> bool:
+    """Whether a written memory speaks for a turn that matches the same query: it is as relevant, and the turn was said before it was written.
+
+    A memory that was deleted or settled silences what was said before that: else a prompt would bring back from a turn what the user has ended.
+    """
+    record = memory.record
+    end = record.deletion.at if record.deletion is not None else record._updated
+    last = end if record.deletion is not None or is_settled(record) else record._created
+    is_as_relevant = memory.relevance >= min(turn.relevance, _CERTAIN)
+    return KINDS[turn.record.type].is_said and is_as_relevant and turn.record._created <= last
 
 
 def _report(

@@ -27,6 +27,7 @@ from smp_memory.discovery import folder_of_store
 from smp_memory.integrations.hooks import session_state
 from smp_memory.integrations.hooks.events import AGENT_START, PROMPT, START
 from smp_memory.model.ids import is_valid
+from smp_memory.model.statuses import is_settled
 from smp_memory.model.times import Clock
 from smp_memory.model.types import KINDS, names_where
 from smp_memory.observe import incomplete
@@ -331,6 +332,7 @@ class _Prompt:
         self._injected = set(state.injected)
         self._session = session
         self._visible = visible_sessions(reader, state)
+        self._ended: list[Hit] = []  # deleted and settled memories that match
 
     def judge(self, words: str) -> tuple[list[Hit], list[Hit]]:
         """The hits to tell and those to point at, most relevant first; none that is in the conversation already."""
@@ -344,7 +346,7 @@ class _Prompt:
                 self._trace_page(page, least_pointer)
             if len(found) >= _MOST + _MOST_POINTERS or len(relevant) < len(new) or not new:
                 break
-        found.sort(key=lambda hit: -hit.relevance)
+        found = self._with_last_word(sorted(found, key=lambda hit: -hit.relevance), least)
         told = [hit for hit in found if hit.relevance >= least]
         near = [hit for hit in found if hit.relevance < least and not self._was_pointed_at(hit)]
         if self._trace is not None:
@@ -353,6 +355,20 @@ class _Prompt:
             for hit in near[_MOST_POINTERS:]:
                 self._trace.drop_hit(hit, "cut by limit", f"a prompt gets {_MOST_POINTERS} pointers at most")
         return told[:_MOST], near
+
+    def _with_last_word(self, hits: list[Hit], least: float) -> list[Hit]:
+        """The same hits without the turns for which a memory that was written down has the last word (`succession.has_last_word`)."""
+        written = [
+            hit for hit in (*hits, *self._ended) if hit.relevance >= least and KINDS[hit.record.type].is_written_down
+        ]
+        kept = []
+        for hit in hits:
+            last = next((each for each in written if search.succession.has_last_word(each, hit)), None)
+            if last is None:
+                kept.append(hit)
+            elif self._trace is not None:
+                self._trace.drop_hit(hit, "older turn", f"{last.record.ref} was written down later, and is as relevant")
+        return kept
 
     def about(self, files: list[str]) -> list[Hit]:
         """What was written down about one of these files, as far as it names them."""
@@ -415,7 +431,12 @@ class _Prompt:
 
     def _pages(self, words: str, types: tuple[str, ...]) -> Iterator[list[Hit]]:
         """Pages of matching memories of visible sessions, best first. The next one is read when the caller asks for it."""
-        options: dict[str, Any] = {"types": list(types), "limit": _CANDIDATES, "track_access": False}
+        options: dict[str, Any] = {
+            "types": list(types),
+            "limit": _CANDIDATES,
+            "include_deleted": True,
+            "track_access": False,
+        }
         trace, allows = self._trace, self._visible.allows
         offset = 0
         while offset < _MOST_MATCHES:
@@ -427,7 +448,9 @@ class _Prompt:
                 if not options["sessions"]:
                     return
                 continue
-            yield search.succession.current_hits(hits, allows, partial(_trace_replaced, trace) if trace else None)
+            self._ended += [hit for hit in hits if hit.record.deleted or is_settled(hit.record)]
+            stored = [hit for hit in hits if not hit.record.deleted]
+            yield search.succession.current_hits(stored, allows, partial(_trace_replaced, trace) if trace else None)
             if not hits.more:
                 return
             offset += _CANDIDATES
