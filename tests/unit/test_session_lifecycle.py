@@ -327,7 +327,7 @@ def test_tasks_that_are_not_due_do_not_run(world: World) -> None:
     world.memory.maintain()
     world.passes(0.3)
     ran = [task.name for task in world.memory.maintain().tasks if task.ran]
-    assert ran == ["quota", "decay"]
+    assert ran == ["quota", "decay", "vectors"]
     with pytest.raises(InvalidRecord, match="sweep"):
         world.memory.maintain(only=["sweep"])
 
