@@ -69,6 +69,7 @@ class CandidateSearch:
         self.notes = [*request.notes]  # and that no memory has the topic or the tags
         self.vocabulary: Vocabulary | None = None  # of the words that were searched for
         self.has_states = False  # whether any memory took the place of another one, or is repeated by a turn
+        self.ended: list[ContextCandidate] = []  # deleted and settled memories that match
         self._narrow: dict[str, list[str]] = {}  # topic and tags, if some memory has them
         self._sessions_searched: list[str] | None = None  # None: all of them
         self._met_hidden_session = False
@@ -193,7 +194,7 @@ class CandidateSearch:
         query = Query({"text": self.words, "include_expired": True}, request.now)
         asked = request_of(query, request.policy, self._viewer).with_changes(
             types=types, valid_at=self.at, sessions=self._sessions_searched, ignores_missing=True,
-            limit=max(CANDIDATES, enough), **self._narrow,
+            limit=max(CANDIDATES, enough), include_deleted=True, **self._narrow,
         )  # fmt: skip
         asked.with_neighbours = asked.with_neighbours and not asked.has_labels
         answer = self._index.candidates(asked)
@@ -217,6 +218,8 @@ class CandidateSearch:
             )
             for each in (ordered if request.trace is not None else ordered[:enough])
         ]
+        self.ended += [each for each in found if each.candidate.deleted or not _is_unsettled(each.candidate)]
+        found = [each for each in found if not each.candidate.deleted]
         if request.trace is not None:
             self._trace_matches(found, enough)
         return [

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from smp_memory.context.budget import section_of
 from smp_memory.model.statuses import SETTLED, SUPERSEDED
-from smp_memory.search.succession import OUTDATED, REPEATS
+from smp_memory.search.succession import OUTDATED, REPEATS, SILENCED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ NOT_FOR_AGENT = "not for this agent"
 OTHER_LABELS = "other topic or tags"
 CUT = "cut by limit"
 REASONS = (
-    BELOW_FLOOR, SUPERSEDED, OUTDATED, REPEATS, EXPIRED, NOT_YET, SETTLED, HIDDEN, NO_ROOM, SHARE_USED, ALREADY_TOLD, SAID_HERE, OTHER_USER, REPEATED_KEY,
+    BELOW_FLOOR, SUPERSEDED, OUTDATED, SILENCED, REPEATS, EXPIRED, NOT_YET, SETTLED, HIDDEN, NO_ROOM, SHARE_USED, ALREADY_TOLD, SAID_HERE, OTHER_USER, REPEATED_KEY,
     REPEATED_TEXT, NOT_FOR_AGENT, OTHER_LABELS, CUT,
 )  # fmt: skip
 

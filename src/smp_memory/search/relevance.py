@@ -52,16 +52,16 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
 
 ANSWERS = {
-    "bias": -4.2,
-    "words": 0.6,
-    "meaning": 6.6,
-    "lasting": 1.2,
-    "only_asks": -3.3,
-    "short": -6.0,
-    "asked": 2.4,
-    "general": -5.8,
+    "bias": -5.3,
+    "words": 0.57,
+    "meaning": 7.1,
+    "lasting": 2.7,
+    "only_asks": -1.9,
+    "short": -5.6,
+    "asked": 1.9,
+    "general": -6.1,
 }
-ABOUT = {"bias": -2.9, "known": 0.17, "project": 0.19, "us": 2.3, "refers": 0.67, "general": -2.2}
+ABOUT = {"bias": -3.3, "known": 0.17, "project": 0.22, "us": 2.25, "refers": 0.65, "general": -2.3}
 ABOUT_SHARE = 0.5  # what `about` counts
 _LASTING_FACTOR = 2.0  # of the score of what was written down, for `nearness`
 _MEANING_OF_SHARE = 0.5  # all words of a query in a memory are as good as this similarity

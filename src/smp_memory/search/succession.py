@@ -63,6 +63,7 @@ DELETED, NOT_VALID, HIDDEN = (
     "hidden",
 )  # and, with those above, why a memory that it repeats does not
 REPEATS = "repeats what does not hold"
+SILENCED = "older turn"
 _CERTAIN = 0.95  # a relevance above which differences say nothing
 _BLOCK = 32  # candidates whose successors are looked at together
 
@@ -166,16 +167,31 @@ def current_hits(
     return [hit for hit in listed if hit.record.ref not in older]
 
 
-def has_last_word(memory: Hit, turn: Hit) -> bool:
-    """Whether a written memory speaks for a turn that matches the same query: it is as relevant, and the turn was said before it was written.
+def last_word(turn: Record, relevance: float, written: Iterable[tuple[Record, float]]) -> Record | None:
+    """The memory among these (records with their relevance) that speaks for a turn which matches the same query; None if none does.
 
-    A memory that was deleted or settled silences what was said before that: else a prompt would bring back from a turn what the user has ended.
+    It was written down after the turn was said, and is as relevant. One that was deleted or settled silences what was said before that:
+    else a prompt would bring back from a turn what the user has ended.
     """
-    record = memory.record
-    end = record.deletion.at if record.deletion is not None else record._updated
-    last = end if record.deletion is not None or is_settled(record) else record._created
-    is_as_relevant = memory.relevance >= min(turn.relevance, _CERTAIN)
-    return KINDS[turn.record.type].is_said and is_as_relevant and turn.record._created <= last
+    if not KINDS[turn.type].is_said:
+        return None
+    for memory, own in written:
+        if own >= min(relevance, _CERTAIN) and KINDS[memory.type].is_written_down and turn._created <= _end_of(memory):
+            return memory
+    return None
+
+
+def describe_silenced(memory: Record) -> str:
+    """Why a turn is left out for which this memory has the last word."""
+    state = "deleted" if memory.deletion is not None else "settled" if is_settled(memory) else "written down"
+    return f"{memory.ref} is as relevant, and was {state} later"
+
+
+def _end_of(memory: Record) -> str:
+    """When a memory was written, or, if it was deleted or settled, when that was."""
+    if memory.deletion is not None:
+        return memory.deletion.at
+    return memory._updated if is_settled(memory) else memory._created
 
 
 def _report(

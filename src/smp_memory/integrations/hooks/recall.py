@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from smp_memory.model.candidates import Hit
     from smp_memory.store.port import Store
 
-_CANDIDATES, _MOST = 30, 8  # hits that are judged at a prompt, and memories that are told, at most
+_CANDIDATES, _MOST = 30, 5  # hits that are judged at a prompt, and memories that are told, at most
 _MOST_MATCHES = 210  # hits that are read at a prompt, at most: some may have been told before
 _MODEL_MS = 150  # a larger embedding model is used if it can be loaded in this time
 _MOST_POINTERS, _POINTER_TOKENS, _POINTER_CHARACTERS = 3, 60, 48  # of each a few words
@@ -346,7 +346,7 @@ class _Prompt:
                 self._trace_page(page, least_pointer)
             if len(found) >= _MOST + _MOST_POINTERS or len(relevant) < len(new) or not new:
                 break
-        found = self._with_last_word(sorted(found, key=lambda hit: -hit.relevance), least)
+        found = self._without_silenced(sorted(found, key=lambda hit: -hit.relevance))
         told = [hit for hit in found if hit.relevance >= least]
         near = [hit for hit in found if hit.relevance < least and not self._was_pointed_at(hit)]
         if self._trace is not None:
@@ -356,18 +356,16 @@ class _Prompt:
                 self._trace.drop_hit(hit, "cut by limit", f"a prompt gets {_MOST_POINTERS} pointers at most")
         return told[:_MOST], near
 
-    def _with_last_word(self, hits: list[Hit], least: float) -> list[Hit]:
-        """The same hits without the turns for which a memory that was written down has the last word (`succession.has_last_word`)."""
-        written = [
-            hit for hit in (*hits, *self._ended) if hit.relevance >= least and KINDS[hit.record.type].is_written_down
-        ]
+    def _without_silenced(self, hits: list[Hit]) -> list[Hit]:
+        """The same hits without the turns for which a memory that was written down has the last word."""
+        written = [(hit.record, hit.relevance) for hit in (*hits, *self._ended)]
         kept = []
         for hit in hits:
-            last = next((each for each in written if search.succession.has_last_word(each, hit)), None)
+            last = search.succession.last_word(hit.record, hit.relevance, written)
             if last is None:
                 kept.append(hit)
             elif self._trace is not None:
-                self._trace.drop_hit(hit, "older turn", f"{last.record.ref} was written down later, and is as relevant")
+                self._trace.drop_hit(hit, search.succession.SILENCED, search.succession.describe_silenced(last))
         return kept
 
     def about(self, files: list[str]) -> list[Hit]:
