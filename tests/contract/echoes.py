@@ -80,6 +80,16 @@ class EchoesContract(ContractFixture):
         alone.add_turn("assistant", "It is because of the flaky upstream of Contoso.")
         assert hits[0].relevance > 0.5 * alone.query("flaky upstream Contoso")[0].relevance
 
+    def test_a_long_turn_that_says_more_is_found_by_what_else_it_says(self) -> None:
+        session = self.new_session()
+        session.add_decision(WRITTEN)
+        session.add_turn("user", "Hello.")
+        session.add_turn("assistant", f"{WRITTEN} The flaky upstream belongs to Contoso. {'And so it goes on. ' * 20}")
+        found = {hit.id: (hit.repeats, hit.repeats_state) for hit in session.query("flaky upstream Contoso")}
+        assert found["TURN-0002"] == ("s1/DEC-0001", "")
+        assert "DEC-0001" not in found
+        assert "TURN-0002" not in session.query(ASKED).ids
+
     def test_echoes_of_a_deleted_memory(self) -> None:
         session = self._session()
         session.delete("DEC-0001")
