@@ -81,6 +81,16 @@ class EchoesContract(ContractFixture):
         alone.add_turn("assistant", "It is because of the flaky upstream of Contoso.")
         assert hits[0].relevance > 0.5 * alone.query("flaky upstream Contoso")[0].relevance
 
+    def test_a_long_turn_that_says_more_is_found_by_what_else_it_says(self) -> None:
+        session = self.new_session()
+        session.add_decision(WRITTEN)
+        session.add_turn("user", "Hello.")
+        session.add_turn("assistant", f"{WRITTEN} The flaky upstream belongs to Contoso. {'And so it goes on. ' * 20}")
+        found = {hit.id: (hit.repeats, hit.repeats_state) for hit in session.query("flaky upstream Contoso")}
+        assert found["TURN-0002"] == ("s1/DEC-0001", "")
+        assert "DEC-0001" not in found
+        assert "TURN-0002" not in session.query(ASKED).ids
+
     def test_echoes_of_a_deleted_memory(self) -> None:
         session = self._session()
         session.delete("DEC-0001")
@@ -120,6 +130,38 @@ class EchoesContract(ContractFixture):
         current = [hit.id for hit in current_hits(hits)]
         assert current[0] == "DEC-0002"
         assert "TURN-0001" not in current
+
+    def test_an_explanation_names_the_memory_that_speaks(self) -> None:
+        session = self._session()
+        found = self.memory.explain("s1/TURN-0001", ASKED)
+        assert (found.found, found.reasons) == (False, ["repeats s1/DEC-0001, which is found in its place at rank 1"])
+        assert session.query(ASKED)[0].id == "DEC-0001"
+
+    def test_a_wish_that_was_written_down_is_told_once(self) -> None:
+        session = self.new_session()
+        session.add_turn(
+            "user", "From now on always write commit messages in the imperative mood with a ticket number."
+        )
+        context = self.memory.context(session="s1", turns=0)
+        assert "commit messages" in context.text
+        session.add("preference", "Always write commit messages in the imperative mood with a ticket number.")
+        assert self.memory.context(session="s1", turns=0).text.count("commit messages") == 1
+
+    def test_a_finding_that_a_decision_resolves_is_settled_with_its_echoes(self) -> None:
+        session = self.new_session()
+        session.add_turn("user", "The nightly export fails when a customer name contains a semicolon.")
+        session.add_finding("The nightly export fails when a customer name contains a semicolon.", severity="critical")
+        session.add_decision("Fields are quoted.", relations=[{"kind": "resolves", "target": "FIND-0001"}])
+        hits = session.query("nightly export semicolon")
+        assert hits.ids == ["DEC-0001", "FIND-0001", "TURN-0001"]
+        assert (hits[1].superseded_by, hits[1].status) == ("s1/DEC-0001", "open")
+        assert (hits[2].repeats, hits[2].repeats_state) == ("s1/FIND-0001", "superseded")
+        assert [hit.id for hit in current_hits(hits)] == ["DEC-0001"]
+        context = self.memory.context(task="nightly export semicolon", session="s1").text
+        assert "Fields are quoted" in context
+        assert "customer name" not in context
+        session.delete("DEC-0001")
+        assert session.query("nightly export semicolon").ids == ["FIND-0001"]
 
     def test_a_restored_memory_speaks_again_and_a_purged_one_has_no_echoes(self) -> None:
         session = self._session()

@@ -306,7 +306,9 @@ def test_agent_interface_of_003(manager: MemoryManager) -> None:
     assert [turn.content for turn in agent.get_conversation_context()] == ["Who may log in?"]
     assert agent.get_conversation_context(turn_count=0) == []
     assert [record.id for record in agent.get_relevant_decisions("authentication")] == ["DEC-0001"]
-    assert [record.id for record in agent.get_relevant_findings("authentication")] == ["FIND-0001"]
+    assert agent.get_relevant_findings("authentication") == []  # the decision resolves it
+    session.add_finding("Passwords may be empty", tags=["authentication"])
+    assert [record.id for record in agent.get_relevant_findings("authentication")] == ["FIND-0002"]
     agent.record_decision({"decision": "Check again", "rationale": "Critical"})
     agent.record_finding({"finding": "No timeout", "severity": "important"})
     agent.record_preference({"category": "workflow", "topic": "depth", "preference": "Rather thorough than fast"})
@@ -314,8 +316,8 @@ def test_agent_interface_of_003(manager: MemoryManager) -> None:
     assert [record.text for record in agent.get_user_preferences()] == ["Rather thorough than fast"]
     assert agent.get_user_preferences("depth")
     assert {record.author for record in session.by_agent("veritas").records} == {"veritas"}
-    assert [hit.id for hit in agent.query("timeout")] == ["FIND-0002"]
-    assert isinstance(agent.find_similar("FIND-0002"), list)
+    assert [hit.id for hit in agent.query("timeout")] == ["FIND-0003"]
+    assert isinstance(agent.find_similar("FIND-0003"), list)
 
 
 def load_agent_context(memory: SessionMemoryManager, session_id: str, agent_id: str) -> dict[str, Any]:

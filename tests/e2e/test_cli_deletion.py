@@ -69,6 +69,46 @@ def test_confirmation_is_requested_on_a_terminal(cli: Lister, monkeypatch: pytes
     assert (code, err) == (0, "Nothing was changed.\n")
 
 
+WRITTEN = "The HTTP timeout of the payment client is 30 seconds."
+
+
+def add_echo(cli: Lister) -> None:
+    cli.ok("add", "turn", "--role", "user", f"ok. {WRITTEN}")
+    cli.ok("add", "decision", WRITTEN)
+
+
+def test_turns_that_say_the_same_are_shown_and_taken_along(cli: Lister) -> None:
+    add_echo(cli)
+    assert "said in 1 turn" in cli.ok("query", "payment client timeout")
+    assert "repeats DEC-0003" in cli.ok("query", "payment client timeout", "--type", "conversation")
+    assert "← repeats" in cli.ok("related", "DEC-0003", "--kind", "repeats")
+    assert "Not deleted: 1 turn with the same: shop/TURN-0001 (--echoes" in cli.ok("delete", "DEC-0003", "--preview")
+    code, _, err = cli("delete", "DEC-0003")
+    assert (code, err) == (0, "Not deleted: 1 turn with the same: shop/TURN-0001\n")
+    assert "repeats DEC-0003 (deleted)" in cli.ok("query", "payment client timeout")
+    cli.ok("restore", "DEC-0003")
+    cli.ok("delete", "DEC-0003", "--echoes")
+    assert cli.ids() == ["DEC-0001", "DEC-0002", "FIND-0001"]
+    cli.ok("restore", "DEC-0003", "--echoes")
+    assert "said again in  shop/TURN-0001" in cli.ok("erase", "DEC-0003", "--yes", "--preview") + cli.ok(
+        "erase", "DEC-0003", "--yes"
+    )
+    assert "TURN-0001" in cli.ids()
+
+
+def test_a_person_is_asked_whether_turns_that_say_the_same_are_taken_along(
+    cli: Lister, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_echo(cli)
+    monkeypatch.setattr("smp_memory.cli.invocation.Invocation.is_interactive", True)
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\ny\ny\n"))
+    cli("delete", "DEC-0003")
+    assert "TURN-0001" in cli.ids()
+    cli.ok("restore", "DEC-0003")
+    cli("erase", "DEC-0003")
+    assert cli.ids() == ["DEC-0001", "DEC-0002", "FIND-0001"]
+
+
 def test_purge(cli: Lister) -> None:
     cli.ok("delete", "DEC-0001")
     told = cli.json("trash", "--empty", "--older-than", "0")

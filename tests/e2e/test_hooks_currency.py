@@ -54,3 +54,15 @@ def test_a_prompt_gets_the_newer_of_two_values(project: Project) -> None:
     said = Host(project).prompt(ASKED)
     assert "90 days" in said
     assert "30 days" not in said
+
+
+def test_a_prompt_gets_no_turn_that_repeats_a_deleted_memory(project: Project) -> None:
+    with project.open() as memory:
+        session = memory.session("earlier")
+        session.add_turn("user", "The orders database stores the invoices in Bremen, all of them.")
+        old = session.add_decision("The orders database stores the invoices in Bremen.")
+    said = Host(project).prompt(ASKED)
+    assert said.count("Bremen") == 1
+    with project.open() as memory:
+        memory.session("earlier").delete(old.id)
+    assert "Bremen" not in Host(project).prompt(ASKED)

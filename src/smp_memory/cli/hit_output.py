@@ -337,7 +337,8 @@ def _cut(line: str, columns: int | None) -> str:
 
 def _kind(each: Related) -> str:
     """`→ resolves`: the upper memory resolves the lower one; `←`: the lower one resolves the upper one."""
-    arrow = "←" if _points_to(each.record, each.kind, each.via) else "→"
+    is_echo = each.kind == "repeats" and KINDS[each.record.type].is_turn
+    arrow = "←" if is_echo or _points_to(each.record, each.kind, each.via) else "→"
     return f"{paint('yellow', f'{arrow} {one_line(each.kind)}')}  "
 
 

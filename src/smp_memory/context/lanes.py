@@ -22,6 +22,7 @@ from smp_memory.context.trace import (
     NOT_FOR_AGENT,
     OTHER_LABELS,
     REPEATED_KEY,
+    REPEATED_TEXT,
     below_floor,
     describe_replaced,
 )
@@ -97,6 +98,7 @@ class ContextLanes:
         self._preferences: list[ContextCandidate] = []
         self._outdated: Mapping[str, str] = {}  # refs, and those of the newer memories
         self._replaced: Mapping[str, str] = {}
+        self._spoken: dict[str, str] = {}  # refs of turns that repeat another candidate, and that one
         self._repeating: dict[str, str] = {}  # refs of turns that repeat what does not hold, and that memory
         self._first_of_key: dict[str, str] | None = None  # the preference that holds for each key
 
@@ -219,6 +221,8 @@ class ContextLanes:
             return SUPERSEDED
         if candidate.ref in self._repeating:
             return REPEATS
+        if known is not None and candidate.ref in self._spoken:
+            return REPEATED_TEXT
         if record.ref in self._outdated:
             return OUTDATED
         reason = self._reason_to_exclude(record)
@@ -231,6 +235,8 @@ class ContextLanes:
 
     def _detail(self, reason: str, candidate: ContextCandidate, record: Record, replaced: Mapping[str, str]) -> str:
         """The same in a sentence that names the other memory, the status or the key."""
+        if reason == REPEATED_TEXT:
+            return f"{self._spoken[candidate.ref]} says the same"
         if reason in (SUPERSEDED, REPEATS):
             other = replaced[candidate.ref] if reason == SUPERSEDED else self._repeating[candidate.ref]
             return describe_replaced(reason, other)
@@ -261,6 +267,7 @@ class ContextLanes:
         asked = CandidateRequest(refs=every, viewer=self._viewer, now=at, fetch=[NEWER, REPEATED])
         known = self._index.candidates(asked)
         states = {each.ref: state_of_repeated(each, known, allows, at) for each in known.matches if each.repeats}
+        self._spoken = {turn: ref for turn, (state, ref) in states.items() if not state and ref in every}
         self._repeating = {turn: describe_repeated(ref, state) for turn, (state, ref) in states.items() if state}
         found = {ref: last_successors(ref, known.newer, allows) for ref in every if ref in known.newer}
         return {ref: successors[0].ref for ref, successors in found.items() if successors}

@@ -11,6 +11,7 @@ A memory says in these ways that it supersedes another one, or is superseded:
 
     relation          {"kind": "supersedes", "target": "DEC-0001"} on the new memory, `superseded_by` on the old one
     field             `supersedes` on the new memory, `superseded_by` on the old one, also inside `resolution`: an id or several
+    resolution        the relation `resolves` on the new memory, `resolved_by` on the old one: what was open is settled by it, whatever its status says
 
 A memory is named by its session and its id; an id without a session is one of the session of the memory that names it.
 What is not the id of a memory says nothing. Of a chain A ← B ← C the successor of A and of B is C; of a circle the newest memory counts.
@@ -124,6 +125,12 @@ def _as_list(value: Any) -> list[Any]:
 # -- succession
 
 SUPERSEDES, SUPERSEDED_BY = SUCCESSION_KINDS = "supersedes", "superseded_by"
+_RELATIONS = {
+    SUPERSEDES: SUPERSEDES,
+    "resolves": SUPERSEDES,
+    SUPERSEDED_BY: SUPERSEDED_BY,
+    "resolved_by": SUPERSEDED_BY,
+}
 _FIELDS = frozenset((*SUCCESSION_KINDS, "relations", "resolution"))
 
 
@@ -144,8 +151,9 @@ def successions(data: Mapping[str, Any], session: str, id: str) -> Iterator[tupl
 def _stated(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     relations = data.get("relations")
     for relation in relations if isinstance(relations, list) else ():
-        if isinstance(relation, dict) and relation.get("kind") in SUCCESSION_KINDS:
-            yield relation["kind"], relation.get("target")
+        kind = relation.get("kind") if isinstance(relation, dict) else None
+        if isinstance(kind, str) and kind in _RELATIONS:
+            yield _RELATIONS[kind], relation.get("target")
     resolution = data.get("resolution")
     for fields in (data, resolution if isinstance(resolution, dict) else {}):
         for kind in SUCCESSION_KINDS:

@@ -190,7 +190,12 @@ def _find_rank(explanation: Explanation, scope: Scope, query: Query) -> None:
         explanation.found = True
         explanation.reasons.append(f"behind the first {MOST:,} hits")
     elif not explanation.reasons:
-        explanation.reasons.append(_not_a_candidate(query))
+        speaker = next((rank for rank, hit in enumerate(hits, 1) if explanation.ref in hit.echoes), None)
+        explanation.reasons.append(
+            _not_a_candidate(query)
+            if speaker is None
+            else f"repeats {hits[speaker - 1].record.ref}, which is found in its place at rank {speaker}"
+        )
     if explanation.superseded_by is not None:
         ranks = {hit.record.ref: rank for rank, hit in enumerate(hits, 1)}
         explanation.superseded_by_rank = ranks.get(explanation.superseded_by)
@@ -210,7 +215,7 @@ def _hits(explanation: Explanation, query: Query, scope: Scope) -> tuple[list[Hi
             run = SearchRun(query, index, scope.policy(), scope.viewer, None)
             page = run.first(count)
             hits = run.hits(page)
-            is_found = any(record.ref == explanation.ref for _, record in page)
+            is_found = any(explanation.ref in (hit.record.ref, *hit.echoes) for hit in hits)
             if is_found or len(page) < count or explanation.reasons or count >= MOST:
                 break
             count = min(count * _GROWTH, MOST)

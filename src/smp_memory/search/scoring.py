@@ -19,6 +19,8 @@ The default, chosen by the retrieval benchmark (docs/adr/0009-words.md):
               that names no time, if the query asks for one
     fading    from 1 down to `1 - FADING`: a decayed memory moves down a little and is never hidden
 
+A turn that only asks is never above the answer: it comes behind every written memory, and the best turn, that has half as much of the query.
+
 The parts are shares of the most that a memory could get. Two other modes are as the designs state them: `weighted`
 (design 001) and `product` (design 004).
 
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
     from smp_memory.model.candidates import Candidate
 
+    _Scored = tuple[float, int, str, int, Candidate, float]
+
 CANDIDATES = 100  # so many of the best by text are scored by all signals; more of them change nothing
 
 TEXT, CONTEXT, SESSION, AUTHOR, TIME = 1.0, 0.5, 0.9, 0.3, 0.8
@@ -55,6 +59,9 @@ WITHOUT_TIME = 0.85  # of a turn that names no time, if the query asks for one
 NEAR_MICROSECONDS = 2 * 86_400_000_000  # so near to a time in the query counts half: days begin earlier in other zones,
 NEAR = 0.5  # and people tell the day after what happened the day before
 FADING = 0.05
+FEW_STATED = 3  # words outside of questions: a turn that has no more only asks; its id and its author count
+ANSWERING = 0.5  # a candidate with this share of a question's text score may answer it
+BEHIND = 0.9  # so far that decay and idle sessions do not change their order
 
 PARTS = ("text", "context", "session", "author", "time", "meaning")
 _MACHINES = frozenset((ROLES["assistant"], ROLES["tool"]))
@@ -200,7 +207,7 @@ class CandidateScores:
         self._ranked = self._scored(candidates)
         self._ranked.sort(reverse=True)
 
-    def _scored(self, candidates: Sequence[Candidate]) -> list[tuple[float, int, str, int, Candidate, float]]:
+    def _scored(self, candidates: Sequence[Candidate]) -> list[_Scored]:
         """Relevance, time, session and position (unique, so no further item is ever compared), the candidate and its worth.
 
         One loop almost without calls: it runs for every candidate of every query.
@@ -260,7 +267,7 @@ class CandidateScores:
             if role in _MACHINES:
                 worth *= by_machine
             scored.append(((total if total < 1.0 else 1.0) * strength * worth, created, session, position, each, worth))
-        return scored
+        return _questions_behind_answers(scored)
 
     def _with_meanings(self) -> dict[str, dict[int, float]]:
         """Text and meaning together, of turns by session and position."""
@@ -319,6 +326,30 @@ class CandidateScores:
 
     def __iter__(self) -> Iterator[CandidateScore]:
         return iter(self.between(0, len(self)))
+
+
+def _questions_behind_answers(scored: list[_Scored]) -> list[_Scored]:
+    """The same, with each turn that only asks behind every written memory, and the best turn, with half as much of the query at least."""
+    if not any(map(_only_asks, scored)):
+        return scored
+    answers = [
+        (each[4].match, each[0], each[4].traits & ROLE) for each in scored if not _only_asks(each) and each[4].match
+    ]
+    found = []
+    for each in scored:
+        if _only_asks(each):
+            near = [answer for answer in answers if answer[0] >= ANSWERING * each[4].match]
+            bounds = [score for _, score, role in near if not role]
+            bounds += sorted([score for _, score, role in near if role])[-1:]
+            score = min([each[0], *(BEHIND * bound for bound in bounds)])
+            each = (score, *each[1:5], each[5] * score / each[0] if each[0] else each[5])
+        found.append(each)
+    return found
+
+
+def _only_asks(scored: _Scored) -> bool:
+    traits = scored[4].traits
+    return bool(traits & ASKS) and traits >> STATED_SHIFT & 255 <= FEW_STATED
 
 
 def _by_session(

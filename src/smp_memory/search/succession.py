@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 
+from smp_memory.model.candidates import WORDS_SHIFT
 from smp_memory.model.statuses import (
     SETTLED,
     SUPERSEDED,
@@ -65,6 +66,8 @@ DELETED, NOT_VALID, HIDDEN = (
 REPEATS = "repeats what does not hold"
 SILENCED = "older turn"
 _CERTAIN = 0.95  # a relevance above which differences say nothing
+_SHORT_TURN = 80  # words
+_ENOUGH_MATCH = 0.5  # of the text score of a long turn
 _BLOCK = 32  # candidates whose successors are looked at together
 
 
@@ -112,16 +115,32 @@ class SuccessionOrder:
 
     def _add_echoes(self, ranked: list[Ranked], by_ref: dict[str, Ranked], found: Candidates) -> dict[str, Candidate]:
         """By echo the memory that takes its place. That memory is as relevant as the first of them."""
-        speakers: dict[str, Candidate] = {}
-        for each in ranked if found.repeated else ():
-            memory = found.repeated.get(each.candidate.repeats)
-            if memory is None or not memory.meets or state_of_repeated(each.candidate, found, self._allows)[0]:
-                continue
-            own = by_ref.get(memory.ref)
+        speakers = spoken_for(found, self._allows)
+        for each in ranked if speakers else ():
+            memory = speakers.get(each.ref)
+            own = by_ref.get(memory.ref) if memory is not None else None
             if own is not None and own.predecessor is None:
                 own.predecessor = (each, None)
-            speakers[each.ref] = memory
         return speakers
+
+
+def spoken_for(found: Candidates, allows: Callable[[str], bool] | None = None) -> dict[str, Candidate]:
+    """By turn the memory that holds, meets the query, and takes its place.
+
+    A long turn says other things, too: the memory must match the query itself.
+    """
+    if not found.repeated:
+        return {}
+    every = (*found.matches, *found.others)
+    matches = {each.ref: each.match for each in every if each.ref in found.repeated}
+    speakers = {}
+    for turn in every:
+        memory = found.repeated.get(turn.repeats)
+        if memory is not None and memory.meets and not state_of_repeated(turn, found, allows)[0]:
+            is_long = turn.traits >> WORDS_SHIFT & 255 > _SHORT_TURN
+            if not is_long or matches.get(memory.ref, 0.0) >= _ENOUGH_MATCH * turn.match:
+                speakers[turn.ref] = memory
+    return speakers
 
 
 def newer_first(hits: list[Hit]) -> list[Hit]:

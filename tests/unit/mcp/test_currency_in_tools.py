@@ -55,3 +55,21 @@ def test_remember_takes_the_time_in_which_a_memory_holds(memory: Any, caller: Ca
     assert "valid_until: 2999-03-01" in answer.text
     assert "Gate 3" in TOOLS["context"].call(caller, {"task": "gate"}).text
     assert "valid until 2999-03-01" in TOOLS["context"].call(caller, {"task": "gate"}).text
+
+
+def test_forget_names_turns_that_say_the_same_and_takes_them_along(memory: Any, caller: Caller) -> None:
+    session = memory.create_session("s")
+    session.add_turn("user", "The HTTP timeout of the payment client is 30 seconds.")
+    session.add_decision("The HTTP timeout of the payment client is 30 seconds.")
+    data, text = recall(caller, query="payment client timeout", types=["conversation"])
+    assert data["items"][0]["repeats"] == "s/DEC-0001"
+    assert "repeats s/DEC-0001" in text
+    forget = TOOLS["forget"]
+    answer = forget.call(caller, {"ids": ["s/DEC-0001"], "preview": True})
+    assert (answer.data["ids"], answer.data["echoes"]) == (["s/DEC-0001"], ["s/TURN-0001"])
+    answer = forget.call(caller, {"ids": ["s/DEC-0001"], "echoes": True})
+    jsonschema.validate(json.loads(json.dumps(answer.data)), schema_of(forget.answer_model))
+    assert answer.data["ids"] == ["s/DEC-0001", "s/TURN-0001"]
+    assert [each.id for each in session.deleted()] == ["TURN-0001", "DEC-0001"]
+    forget.call(caller, {"action": "restore", "ids": ["s/DEC-0001"], "echoes": True})
+    assert session.deleted() == []

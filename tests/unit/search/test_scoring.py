@@ -483,3 +483,16 @@ def test_the_product_mode_of_004() -> None:
     assert scoring.product(0.5, 0.8, 0.9, 30.0) == {"importance": 0.9, "decay": 0.8, "recency": 1.0, "text": 0.5}
     assert scoring.product(0.5, 0.8, 0.9, 23.0)["recency"] == 1.5
     assert scoring.product(0.5, 0.01, 0.9, 23.0)["decay"] == 0.1
+
+
+def test_a_turn_that_only_asks_is_behind_what_may_answer_it() -> None:
+    asks = turn(doc(1, 0), 8.0, words=9, asking=8, marks=ASKS)
+    written = [Candidate(doc(2, 0), 5.0, 0, words=12), Candidate(doc(3, 0), 4.0, 0, words=12)]
+    turns = [turn(doc(4, 0), 5.0, words=20), turn(doc(5, 0), 4.0, words=20)]
+    weak = Candidate(doc(6, 0), 1.0, 0, words=12)
+    found = order([asks, *written, *turns, weak], signals_of(8.0))
+    assert found.index(asks.doc) > max(found.index(each.doc) for each in (*written, turns[0]))
+    assert found.index(asks.doc) < found.index(weak.doc)
+    assert order([asks, weak], signals_of(8.0)) == [asks.doc, weak.doc]
+    tells = replace(asks, asking=0, marks=0)
+    assert order([tells, *written, weak], signals_of(8.0))[0] == tells.doc

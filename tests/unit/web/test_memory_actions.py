@@ -509,3 +509,38 @@ def test_actions_on_an_archived_session_do_nothing_and_say_why(
     assert "Nothing was done" in page.text
     assert "archived" in page.text
     assert memory.store.sessions(ARCHIVED, id="review")
+
+
+# -- turns that say the same
+
+SAME = "The HTTP timeout of the payment client is 30 seconds."
+
+
+def test_delete_offers_turns_that_say_the_same(session: SessionMemory, client: InspectorClient) -> None:
+    session.add_turn("user", SAME)
+    session.add_decision(SAME)
+    form = client.get("/memory/review/DEC-0002/delete")
+    assert "Delete also 1 turn with the same: review/TURN-0001" in form.text
+    assert 'name="echoes" value="1">' in form.html
+    assert "TURN-0001" not in client.get("/memory/review/DEC-0001/delete").text
+    client.done("/memory/review/DEC-0002/delete")
+    assert not session.get("TURN-0001").deleted
+    session.restore("DEC-0002")
+    page = client.done("/memory/review/DEC-0002/delete", echoes="1")
+    assert "with 1 turn that said the same" in page.text
+    assert {each.id for each in session.deleted()} == {"DEC-0002", "TURN-0001"}
+    client.post(re.findall(r'action="(/undo/[^"]+)"', page.html)[0])
+    assert session.deleted() == []
+
+
+def test_erase_takes_turns_that_say_the_same_along_unless_the_box_is_cleared(
+    session: SessionMemory, client: InspectorClient
+) -> None:
+    session.add_turn("user", SAME)
+    session.add_decision(SAME)
+    assert 'name="echoes" value="1" checked>' in client.get("/memory/review/DEC-0002/erase").html
+    page = client.done("/memory/review/DEC-0002/erase", confirm="DEC-0002")
+    assert "Turns that say the same and stay" in page.text
+    session.add_decision(SAME)
+    client.done("/memory/review/DEC-0003/erase", confirm="DEC-0003", echoes="1")
+    assert [record.id for record in session.records()] == ["DEC-0001", "FIND-0001"]

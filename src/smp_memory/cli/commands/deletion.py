@@ -62,10 +62,11 @@ def _names(refs: list[str]) -> str:
     return ", ".join(refs[:_MAX_IDS]) + (", …" if len(refs) > _MAX_IDS else "")
 
 
-def _echo_lines(echoes: list[str], done: str) -> Iterator[str]:
+def _echo_lines(echoes: list[str], done: str, *, preview: bool = True) -> Iterator[str]:
     """What says the same and stays."""
     if echoes:
-        yield f"Not {done}: {plural(len(echoes), 'turn')} with the same: {_names(echoes)} (--echoes takes them along)"
+        hint = " (--echoes takes them along)" if preview else ""
+        yield f"Not {done}: {plural(len(echoes), 'turn')} with the same: {_names(echoes)}{hint}"
 
 
 def _record_table(call: Invocation, records: list[Record], verb: str) -> Iterator[str]:
@@ -138,7 +139,10 @@ def _run_by_selection(call: Invocation, verb: str, would: str, done: str, each: 
     result = act(**filters, reason=options.reason, echoes=_takes_echoes(call, verb, matches.echoes))
     call.answer(
         result.to_dict(),
-        [f"{plural(result.count, 'memory')} {done}: {_names(result.ids)}", *_echo_lines(_left(result), done)],
+        [
+            f"{plural(result.count, 'memory')} {done}: {_names(result.ids)}",
+            *_echo_lines(_left(result), done, preview=False),
+        ],
     )
     call.notify_redacted("reason", result.redacted)
 
@@ -171,7 +175,7 @@ def _run_by_ids(call: Invocation, verb: str, would: str, done: str, each: str) -
         [{**record.to_dict(), **more} for record in records],
         (f"{paint('bold', record.id)} {each}" for record in records),
     )
-    for line in _echo_lines(left, done):
+    for line in _echo_lines(left, done, preview=False):
         call.notify(line)
     call.notify_redacted("reason", redacted)
 
