@@ -33,7 +33,8 @@ from recall_measures import average
 
 import smp_memory
 from smp_memory.integrations.hooks.events import CLAUDE, HookEvent
-from smp_memory.integrations.hooks.recall import Reader, recall_in_state
+from smp_memory.integrations.hooks.reader import Reader
+from smp_memory.integrations.hooks.recall import recall_in_state
 from smp_memory.integrations.hooks.session_state import HookSession
 
 TYPE_CHECKING = False

@@ -40,7 +40,7 @@ class PromptHook:
     """What `smp hook` answers to a prompt and to the start of a session, without starting a process for each."""
 
     def __init__(self, root: str) -> None:
-        from smp_memory.integrations.hooks.recall import Reader
+        from smp_memory.integrations.hooks.reader import Reader
 
         self._reader = Reader(root, os.environ)
         self._root = root

@@ -32,7 +32,8 @@ import recall_stores
 from recall_stores import CLIENT, HELD_OUT, KINDS, NEEDS, NONE, PARTS, STALE
 
 from smp_memory.integrations.hooks import events
-from smp_memory.integrations.hooks.recall import Reader, recall_for_event
+from smp_memory.integrations.hooks.reader import Reader
+from smp_memory.integrations.hooks.recall import recall_for_event
 from smp_memory.model.times import Clock
 
 TYPE_CHECKING = False

@@ -18,7 +18,7 @@ import pytest
 import smp_memory
 from smp_memory import search
 from smp_memory.files.layouts import NAMES, layout_named
-from smp_memory.integrations.hooks.recall import Reader
+from smp_memory.integrations.hooks.reader import Reader
 from tests.conformance.layout_files import DECISIONS, by_hand
 
 SESSIONS = ("s1", "s2", "s3")

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import smp_memory
-from smp_memory.integrations.hooks.recall import Reader
+from smp_memory.integrations.hooks.reader import Reader
 
 
 def store_with_record(root: Path) -> None:

@@ -15,7 +15,8 @@ import smp_memory
 from smp_memory.context.trace import REASONS
 from smp_memory.integrations.hooks import events
 from smp_memory.integrations.hooks.preview import preview_hook
-from smp_memory.integrations.hooks.recall import Reader, recall_in_state
+from smp_memory.integrations.hooks.reader import Reader
+from smp_memory.integrations.hooks.recall import recall_in_state
 from smp_memory.integrations.hooks.session_state import HookSession
 from smp_memory.privacy import fence
 from smp_memory.testing import FrozenClock

@@ -23,7 +23,8 @@ from smp_memory.errors import SMPError
 from smp_memory.files.codec import signature
 from smp_memory.files.layouts import layout_named
 from smp_memory.integrations.hooks import events
-from smp_memory.integrations.hooks.recall import Reader, recall_for_event
+from smp_memory.integrations.hooks.reader import Reader
+from smp_memory.integrations.hooks.recall import recall_for_event
 from smp_memory.integrations.mcp.request_context import RequestContext
 from smp_memory.integrations.mcp.server import TOOLS
 from smp_memory.integrations.web.pages.analytics import PARTS

@@ -17,7 +17,8 @@ from smp_memory.config.schema import LOWERS, NEEDED_FOR, SETTINGS
 from smp_memory.errors import InvalidConfig
 from smp_memory.files.layouts import NAMES
 from smp_memory.integrations.hooks import events
-from smp_memory.integrations.hooks.recall import Reader, recall_for_event
+from smp_memory.integrations.hooks.reader import Reader
+from smp_memory.integrations.hooks.recall import recall_for_event
 from smp_memory.integrations.mcp.request_context import RequestContext
 from smp_memory.trust import held_settings
 

@@ -20,7 +20,8 @@ from smp_memory.config.settings import REMOVE, SETTINGS, WRITE, Config
 from smp_memory.errors import InvalidConfig
 from smp_memory.files.layouts import NAMES
 from smp_memory.integrations.hooks import events
-from smp_memory.integrations.hooks.recall import Reader, recall_for_event
+from smp_memory.integrations.hooks.reader import Reader
+from smp_memory.integrations.hooks.recall import recall_for_event
 from tests.crash.scenarios import SOAK
 
 BAD = {

@@ -343,7 +343,7 @@ def fit_lanes(
 
 
 def own_sentence(session: str) -> str:
-    return f"Ids without a session are of {one_line(session)}."
+    return f"Ids without a session belong to {one_line(session)}."
 
 
 def _groups(chosen: list[ContextItem], own: str | None) -> set[tuple[str, str]]:

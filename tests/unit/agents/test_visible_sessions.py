@@ -13,7 +13,8 @@ import smp_memory
 from smp_memory.files.layouts import NAMES
 from smp_memory.integrations.bmad.macp import ContextManager
 from smp_memory.integrations.hooks.events import HookEvent
-from smp_memory.integrations.hooks.recall import Reader, recall_for_event
+from smp_memory.integrations.hooks.reader import Reader
+from smp_memory.integrations.hooks.recall import recall_for_event
 from smp_memory.model.types import KINDS
 from smp_memory.testing import FrozenClock
 

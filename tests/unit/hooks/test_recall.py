@@ -11,7 +11,9 @@ import pytest
 import smp_memory
 from smp_memory.context.digest import digest_text
 from smp_memory.integrations.hooks import events
-from smp_memory.integrations.hooks.recall import HookRecall, Reader, query_words, recall_for_event
+from smp_memory.integrations.hooks.prompt_recall import query_words
+from smp_memory.integrations.hooks.reader import HookRecall, Reader
+from smp_memory.integrations.hooks.recall import recall_for_event
 from smp_memory.integrations.hooks.session_state import SessionStates
 
 

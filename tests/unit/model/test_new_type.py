@@ -296,7 +296,8 @@ def test_new_type_can_be_promoted_to_all_sessions(tmp_path: Path) -> None:
 
 def test_hooks_inject_a_new_type_at_a_prompt(tmp_path: Path) -> None:
     from smp_memory.integrations.hooks.events import read
-    from smp_memory.integrations.hooks.recall import Reader, recall_for_event
+    from smp_memory.integrations.hooks.reader import Reader
+    from smp_memory.integrations.hooks.recall import recall_for_event
 
     with opened(tmp_path) as memory:
         filled(memory)

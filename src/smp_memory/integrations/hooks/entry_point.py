@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from smp_memory.integrations.hooks.events import HookEvent
-    from smp_memory.integrations.hooks.recall import HookRecall
+    from smp_memory.integrations.hooks.reader import HookRecall
 
 _LIMIT_BYTES = 32 << 20
 _SILENCE_SECONDS = 3.0  # input counts as complete after this pause, for hosts that do not close it
@@ -103,7 +103,8 @@ def _answer(event: HookEvent, root: str, wait: bool) -> HookRecall | None:
     recall: HookRecall | None = None
     try:
         if events.takes_context(event):
-            from smp_memory.integrations.hooks.recall import Reader, recall_for_event
+            from smp_memory.integrations.hooks.reader import Reader
+            from smp_memory.integrations.hooks.recall import recall_for_event
             from smp_memory.integrations.hooks.session_state import session_name
 
             _set_timer()

@@ -20,7 +20,8 @@ from smp_memory.errors import InvalidQuery
 from smp_memory.integrations.hooks import session_state
 from smp_memory.integrations.hooks.entry_point import UNTRUSTED
 from smp_memory.integrations.hooks.events import CLAUDE, HookEvent
-from smp_memory.integrations.hooks.recall import Reader, recall_in_state, visible_sessions
+from smp_memory.integrations.hooks.reader import Reader, visible_sessions
+from smp_memory.integrations.hooks.recall import recall_in_state
 from smp_memory.integrations.hooks.session_state import HookSession
 from smp_memory.model.previews import Preview
 from smp_memory.model.session_info import ARCHIVED
@@ -31,7 +32,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from smp_memory.integrations.hooks.recall import HookRecall
+    from smp_memory.integrations.hooks.reader import HookRecall
     from smp_memory.memory import Memory
 
 _EVENTS = {"start": "SessionStart", "prompt": "UserPromptSubmit", "agent": "SubagentStart"}

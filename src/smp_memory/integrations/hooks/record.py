@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from smp_memory.config.settings import Config
     from smp_memory.integrations.hooks.events import HookEvent
-    from smp_memory.integrations.hooks.recall import HookRecall
+    from smp_memory.integrations.hooks.reader import HookRecall
     from smp_memory.integrations.hooks.session_state import HookSession, SessionStates
     from smp_memory.model.record import Record
     from smp_memory.session import SessionMemory
