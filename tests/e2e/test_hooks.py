@@ -553,7 +553,7 @@ def test_failure_in_another_conversation_does_not_lose_this_ones_state(project: 
     project.decide(OAUTH)
     host = Host(project, "next")
     assert OAUTH in host.start()
-    assert "earlier/DEC-0001" in project.state("next").injected
+    assert "earlier/DEC-0001@1" in project.state("next").injected
     assert [failure["event"] for failure in project.failures] == ["SessionEnd"]
 
 

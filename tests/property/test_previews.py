@@ -199,4 +199,4 @@ def test_preview_of_a_hook_is_what_the_hook_injects(
     words = smp_memory.integrations.hooks.recall.query_words(prompt) if kind == "prompt" and max_tokens != 0 else ""
     check(memory, preview, recall.text, words)
     if kind != "agent":
-        assert preview.ids == recall.refs
+        assert preview.ids == [item.ref for item in recall.items]

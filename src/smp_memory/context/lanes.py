@@ -64,7 +64,7 @@ SHARES = {
     "turns": 1 / 12,
 }  # beside the matches
 _SMALL_BUDGET = 200  # tokens
-_MOST_JUDGED, _TOKENS_PER_JUDGED = 30, 40  # of the first matches so many are compared with the floor
+_MOST_JUDGED, _TOKENS_PER_JUDGED = 100, 40  # of the first matches so many are compared with the floor
 _SHARE_OF_BEST, _LEAST_RELEVANCE = 0.5, 0.1  # where even the best match is weak, the floor is lower, down to the second
 _BEST = 3  # so many of the first matches are in no other lane
 _HARD_CUT = 160  # characters of a turn that is there for continuity
@@ -108,12 +108,12 @@ class ContextLanes:
         self._read_first(candidates)
         self._outdated = self._find_outdated(candidates)
         self._replaced = self._find_replaced(candidates)
-        matches = [each.ref for each in candidates.get("matches", ())]
-        best = set(matches[:_BEST])  # they come as matches, with more room
-        self._matching = {*matches, *(each.ref for each in candidates.get("written", ()))}
         for name in MATCHES:
             if name in candidates:
                 candidates = {**candidates, name: self._relevant(name, candidates[name])}
+        matches = [each.ref for each in candidates.get("matches", ())]
+        best = set(matches[:_BEST])  # they come as matches, with more room
+        self._matching = {*matches, *(each.ref for each in candidates.get("written", ()))}
         items = {
             name: self._items(name, [each for each in found if name == "matches" or each.ref not in best])
             for name, found in candidates.items()

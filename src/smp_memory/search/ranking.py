@@ -265,7 +265,7 @@ class Ranking:
             found = self._scores or ()
             self._best_near = max((near_score(each.relevance, each.candidate) for each in found), default=0.0)
         own = near_score(ranked.score, ranked.candidate)
-        return min(own / self._best_near, 1.0) if self._best_near else 0.0
+        return round(min(own / self._best_near, 1.0), 2) if self._best_near else 0.0
 
     def explain(self, ranked: Ranked, record: Record) -> dict[str, Any]:
         """The parts of a hit's score, the features of its relevance, and the parts of its priority."""

@@ -5,8 +5,8 @@ inspector compare it with two floors. It is the larger of two estimates, each lo
 
 `answers`: this memory says what the query asks for.
 
-    words      the summed weight of the query's terms in the memory's best passage, less the logarithm of the number of memories: among many
-               memories, some share terms with any query by chance
+    words      the summed weight of the query's terms in the memory's best passage, less what chance gives: among many memories, some share
+               terms with any query, and with a long one more (the logarithms of both numbers)
     meaning    similarity of the embeddings, 0 to 1; without embeddings, half the share of the query's weight that the passage has
     lasting    it was written down, not only said
     only_asks  it is a turn that only asks
@@ -56,7 +56,7 @@ ANSWERS = {
     "words": 0.57,
     "meaning": 7.1,
     "lasting": 2.7,
-    "only_asks": -1.9,
+    "only_asks": -6.0,
     "short": -5.6,
     "asked": 1.9,
     "general": -6.1,
@@ -69,6 +69,7 @@ _SHORT_WORDS = 6  # a turn of fewer words is short
 _MOST_KNOWN, _MOST_PROJECT = 25.0, 8.0
 _MOST_UNKNOWN = 8  # unknown words that are compared with those of a memory
 _PASSAGE_TERMS = 40
+_FEW_MEMORIES, _FEW_WORDS = 64, 12  # chance is the same in smaller stores, and for shorter queries
 _MOST_EXPONENT = 700.0
 _BACKGROUND = 1000  # ordinary passages that the store's memories are mixed with
 _PRIOR = 30  # memories by which a word's share in the store is smoothed
@@ -87,7 +88,7 @@ class RelevanceModel:
         self._has_meanings = has_meanings
         documents = 1 << documents.bit_length()  # rounded, so that one hidden memory makes no difference
         self._weights = {word: term_weight(word, count, documents) for word, count in frequencies.items()}
-        self._chance = log(documents + 1)
+        self._chance = log(max(documents, _FEW_MEMORIES) + 1) + log(max(len(frequencies) / _FEW_WORDS, 1.0))
         unknown = [word for word, count in frequencies.items() if not count and is_correctable(word)]
         self._unknown = unknown[:_MOST_UNKNOWN]
         self._cues = cues_in(text)

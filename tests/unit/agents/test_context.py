@@ -68,10 +68,9 @@ def test_context_contains_turns_decisions_findings_preferences_and_state(session
         "FIND-0001 [critical] (veritas): Passwords are logged (do: Mask them)",
         "before/DEC-0001 (architect): Use PostgreSQL for orders (why: ACID)",
         "ada: Which database do orders use?",
-        "Reviews find more before lunch",
     ):
         assert words in text, words
-    for words in ("hidden", "blurred", "colour"):
+    for words in ("hidden", "blurred", "colour", "Reviews find more before lunch"):
         assert words not in text, words
 
 

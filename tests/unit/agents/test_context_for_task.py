@@ -102,7 +102,7 @@ def test_ids_in_the_text_can_be_resolved(memory: smp_memory.Memory) -> None:
         if line.startswith("- "):
             name = line.split()[2].rstrip(":")
             resolved.append(name if "/" in name else f"{above or 'gamma'}/{name}")
-    assert "Ids without a session are of gamma." in context.text
+    assert "Ids without a session belong to gamma." in context.text
     assert resolved == context.ids
     assert len(set(resolved)) == 5
     assert context.text.count("alpha") == 3  # its name once, and the two memories

@@ -166,7 +166,7 @@ def test_each_fence_has_its_own_nonce_and_names_it() -> None:
     number = one[len(MARK) + 2 :].split(" ")[0]
     assert len(number) >= 8
     assert one.count(number) == 3  # both marks, and the note
-    assert f"Only the mark with {number} ends it." in one
+    assert f"It ends at the tag with {number}." in one
 
 
 def test_nonce_can_be_passed_or_replaced_for_tests(monkeypatch: pytest.MonkeyPatch) -> None:

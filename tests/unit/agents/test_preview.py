@@ -73,13 +73,12 @@ def test_preview_does_not_count_as_use(memory: smp_memory.Memory) -> None:
 
 def test_lower_floor_lets_a_prompt_tell_more(memory: smp_memory.Memory) -> None:
     strict = preview_hook(memory, "prompt", prompt=TASK, session="shop", min_relevance=1.0)
-    assert not strict.included
-    assert {item.reason for item in strict.left_out if item.ref == "shop/DEC-0002"} == {"below the floor"}
+    assert [(item.ref, item.lane) for item in strict.included] == [("shop/DEC-0002", "pointers")]
     assert "shop/DEC-0002" in preview_hook(memory, "prompt", prompt=TASK, session="shop", min_relevance=0.0).ids
 
 
 def test_nothing_because_names_the_setting_or_the_prompt(memory: smp_memory.Memory) -> None:
-    assert "fewer than 2 content words" in preview_hook(memory, "prompt", prompt="yes, go ahead").nothing_because
+    assert "no content words" in preview_hook(memory, "prompt", prompt="yes, go ahead").nothing_because
     assert preview_hook(memory, "prompt", prompt=TASK, max_tokens=0).nothing_because == "the budget is 0 tokens"
     silent = smp_memory.open(":memory:", config={"hooks.recall": False})
     assert preview_hook(silent, "prompt", prompt=TASK).nothing_because == "hooks.recall is off"
@@ -88,7 +87,7 @@ def test_nothing_because_names_the_setting_or_the_prompt(memory: smp_memory.Memo
 def test_memory_that_the_conversation_has_is_already_told(memory: smp_memory.Memory) -> None:
     with SessionStates(memory.store.state, 5.0) as states:
         known = states.load("host-1")
-        known.session, known.injected = "shop", ["shop/DEC-0002"]
+        known.session, known.injected = "shop", ["shop/DEC-0002@1"]
         states.save(known)
     preview = preview_hook(memory, "prompt", prompt=TASK, session="shop", min_relevance=0.0)
     assert reasons(preview)["shop/DEC-0002"] == "already told: it is in the conversation already"

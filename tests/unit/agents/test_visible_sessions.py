@@ -232,8 +232,8 @@ def test_hooks_recall_nothing_of_sessions_that_have_a_user(tmp_path: Path, count
         )
         found = recall_for_event(reader, event, "claude-code-1")
         assert NOBODY in found.text
-        assert ADA not in found.text + str(found.refs)
-        assert BOB not in found.text + str(found.refs)
+        assert ADA not in found.text + str(found.told + found.pointed)
+        assert BOB not in found.text + str(found.told + found.pointed)
 
 
 def test_hooks_recall_nothing_where_all_sessions_belong_to_several_users(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_hooks_recall_nothing_where_all_sessions_belong_to_several_users(tmp_pat
     reader = Reader(str(tmp_path / "store"), {})
     told = {"session_id": "h1", "cwd": str(tmp_path), "prompt": ASKED}
     assert recall_for_event(reader, HookEvent("claude-code", "UserPromptSubmit", told), "claude-code-1").text == ""
-    assert recall_for_event(reader, HookEvent("claude-code", "SessionStart", told), "claude-code-1").refs == []
+    assert recall_for_event(reader, HookEvent("claude-code", "SessionStart", told), "claude-code-1").items == []
 
 
 def test_change_of_a_sessions_user_takes_effect_at_once() -> None:

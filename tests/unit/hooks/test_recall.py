@@ -73,11 +73,11 @@ def test_resumed_session_is_not_told_again_what_it_was_told(tmp_path: Path) -> N
     first = told(tmp_path, "SessionStart", source="startup")
     with SessionStates(Reader(str(tmp_path), {}).store.state, 5.0) as states:
         known = states.load("h1")
-        known.injected = list(first.refs)
+        known.injected = first.marks
         states.save(known)
     again = told(tmp_path, "SessionStart", source="resume")
-    assert again.refs
-    assert set(first.refs).isdisjoint(again.refs)
+    assert again.told
+    assert set(first.told).isdisjoint(again.told)
 
 
 def test_store_of_several_projects_recalls_those_of_the_folder(tmp_path: Path) -> None:

@@ -311,7 +311,7 @@ def test_hooks_inject_a_new_type_at_a_prompt(tmp_path: Path) -> None:
     assert known is not None
     told = recall_for_event(Reader(str(tmp_path / "store"), {}), known, "other")
     assert "## Open risks\n" in told.text
-    assert told.refs == ["s1/RISK-0001"]
+    assert told.told == ["s1/RISK-0001"]
 
 
 # -- the table

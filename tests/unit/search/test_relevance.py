@@ -99,7 +99,7 @@ def test_min_relevance_setting_decides_what_is_confident(memory: Any) -> None:
 
 def test_relevance_is_explained_and_pickled(memory: Any) -> None:
     hits = memory.query("What are we using Redis for?")
-    assert set(hits[0].explain["relevance"]) >= {"surplus", "missing", "rivals"}
+    assert set(hits[0].explain["relevance"]) >= {"answers", "words", "meaning", "about", "nearness"}
     again = pickle.loads(pickle.dumps(hits[0]))
     assert (again.score, again.relevance, again.explain) == (hits[0].score, hits[0].relevance, hits[0].explain)
 
@@ -148,7 +148,7 @@ def test_query_with_hundreds_of_identifiers_is_answered() -> None:
         memory.create_session("s1").add_decision("Orders use PostgreSQL in the shop")
         pasted = " ".join(f"id_{number}x{number}" for number in range(900))
         [hit] = memory.query(f"orders shop {pasted}")
-        assert 0 <= hit.relevance < 0.01
+        assert 0 <= hit.relevance < 0.1
 
 
 def test_superseded_versions_do_not_make_their_successor_less_relevant() -> None:
