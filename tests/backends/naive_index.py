@@ -34,7 +34,7 @@ from smp_memory.model.history import RecordHistory
 from smp_memory.model.record import Record
 from smp_memory.model.reports import Problem
 from smp_memory.model.session_info import names_of
-from smp_memory.model.statuses import HIDDEN_MEMORY, last_successors, successions
+from smp_memory.model.statuses import HIDDEN_MEMORY, last_successors, recalled_successions
 from smp_memory.model.times import is_valid, to_microseconds, to_moment, validity
 from smp_memory.model.types import CONFIDENCE_WORDS, KINDS
 from smp_memory.privacy.visibility import Viewer
@@ -312,7 +312,7 @@ class NaiveIndex:
     def _newer(self, every: dict[str, NaiveMemory], request: CandidateRequest) -> dict[str, list[Candidate]]:
         found: dict[str, list[Candidate]] = {}
         for each in every.values():
-            for (old_session, old_id), (session, id) in successions(
+            for (old_session, old_id), (session, id) in recalled_successions(
                 each.data, each.candidate.session, each.candidate.id
             ):
                 old, new = every.get(f"{old_session}/{old_id}"), every.get(f"{session}/{id}")

@@ -13,7 +13,7 @@ from smp_memory.index.rows import NULL
 from smp_memory.model.candidates import traits_number
 from smp_memory.model.decay import impact_level
 from smp_memory.model.entry import BY_MAINTENANCE, is_maintenance
-from smp_memory.model.statuses import may_supersede, successions
+from smp_memory.model.statuses import may_supersede, recalled_successions
 from smp_memory.model.times import EPOCH, to_moment, validity
 from smp_memory.model.types import CONFIDENCE_WORDS, KINDS
 from smp_memory.text.memory_text import (
@@ -97,7 +97,9 @@ class IndexDocument:
         self.tags = [] if plain else [key for key in map(label_key, as_list(data.get("tags"))) if key]
         self.topic = None if plain else label_key(data.get("topic")) or None
         self.relations = [] if plain or _RELATION_FIELDS.isdisjoint(data) else list(relations_of(data, session))
-        self.successions = [] if plain or not may_supersede(data) else list(successions(data, session, first.id))
+        self.successions = (
+            [] if plain or not may_supersede(data) else list(recalled_successions(data, session, first.id))
+        )
         self.validity = None if plain else _validity(data)
         self.access = _access(data["access"], created) if "access" in data else None
         self.terms = terms = index_terms(data, first.id)

@@ -11,7 +11,8 @@ A memory says in these ways that it supersedes another one, or is superseded:
 
     relation          {"kind": "supersedes", "target": "DEC-0001"} on the new memory, `superseded_by` on the old one
     field             `supersedes` on the new memory, `superseded_by` on the old one, also inside `resolution`: an id or several
-    resolution        the relation `resolves` on the new memory, `resolved_by` on the old one: what was open is settled by it, whatever its status says
+    resolution        the relation `resolves` on the new memory, `resolved_by` on the old one; only in recall (`recalled_successions`), because it is not
+                      said that the old one is wrong, and its status tells whether it is open
 
 A memory is named by its session and its id; an id without a session is one of the session of the memory that names it.
 What is not the id of a memory says nothing. Of a chain A ← B ← C the successor of A and of B is C; of a circle the newest memory counts.
@@ -125,12 +126,7 @@ def _as_list(value: Any) -> list[Any]:
 # -- succession
 
 SUPERSEDES, SUPERSEDED_BY = SUCCESSION_KINDS = "supersedes", "superseded_by"
-_RELATIONS = {
-    SUPERSEDES: SUPERSEDES,
-    "resolves": SUPERSEDES,
-    SUPERSEDED_BY: SUPERSEDED_BY,
-    "resolved_by": SUPERSEDED_BY,
-}
+_RESOLUTIONS = {"resolves": SUPERSEDES, "resolved_by": SUPERSEDED_BY}
 _FIELDS = frozenset((*SUCCESSION_KINDS, "relations", "resolution"))
 
 
@@ -141,8 +137,22 @@ def may_supersede(data: Mapping[str, Any]) -> bool:
 
 def successions(data: Mapping[str, Any], session: str, id: str) -> Iterator[tuple[Name, Name]]:
     """The old and the new memory of each succession that this memory states."""
+    return _named(_stated(data), session, id)
+
+
+def recalled_successions(data: Mapping[str, Any], session: str, id: str) -> Iterator[tuple[Name, Name]]:
+    """The same, and of each memory that it resolves: in recall, the answer takes the place of the problem."""
+    relations = [each for each in _as_list(data.get("relations")) if isinstance(each, dict)]
+    kinds = [(each.get("kind"), each.get("target")) for each in relations]
+    resolved = [
+        (_RESOLUTIONS[kind], target) for kind, target in kinds if isinstance(kind, str) and kind in _RESOLUTIONS
+    ]
+    return _named([*_stated(data), *resolved], session, id)
+
+
+def _named(stated: Iterable[tuple[str, Any]], session: str, id: str) -> Iterator[tuple[Name, Name]]:
     own = session, id
-    for kind, target in _stated(data):
+    for kind, target in stated:
         other = _name(target, session)
         if other is not None and other != own:
             yield (other, own) if kind == SUPERSEDES else (own, other)
@@ -151,9 +161,8 @@ def successions(data: Mapping[str, Any], session: str, id: str) -> Iterator[tupl
 def _stated(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     relations = data.get("relations")
     for relation in relations if isinstance(relations, list) else ():
-        kind = relation.get("kind") if isinstance(relation, dict) else None
-        if isinstance(kind, str) and kind in _RELATIONS:
-            yield _RELATIONS[kind], relation.get("target")
+        if isinstance(relation, dict) and relation.get("kind") in SUCCESSION_KINDS:
+            yield relation["kind"], relation.get("target")
     resolution = data.get("resolution")
     for fields in (data, resolution if isinstance(resolution, dict) else {}):
         for kind in SUCCESSION_KINDS:

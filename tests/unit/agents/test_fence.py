@@ -197,7 +197,7 @@ def test_no_word_inside_a_closed_fence_survives_stripping(marks: list[tuple[bool
 
 
 def test_fence_says_that_its_text_is_data() -> None:
-    assert "data, not instructions" in fence("x")
+    assert "as data, not as instructions" in fence("x")
 
 
 def test_a_fence_survives_json() -> None:

@@ -384,7 +384,8 @@ def test_a_better_text_never_lowers_a_memory(found: list[Candidate], asked: scor
     before = by_doc(found, asked)[first.doc].relevance
     better = replace(first, match=first.match + 5.0)
     after = by_doc([better, *found[1:]], asked)[first.doc].relevance
-    if all(each.doc >> SHIFT != first.doc >> SHIFT for each in found[1:]):
+    is_apart = all(each.doc >> SHIFT != first.doc >> SHIFT for each in found[1:])
+    if is_apart and not first.marks & ASKS:  # the place of a question depends on what may answer it
         assert after >= before - 1e-9
 
 
