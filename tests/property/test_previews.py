@@ -15,6 +15,7 @@ import smp_memory
 from smp_memory.context.trace import REASONS
 from smp_memory.integrations.hooks import events
 from smp_memory.integrations.hooks.preview import preview_hook
+from smp_memory.integrations.hooks.prompt_recall import query_words
 from smp_memory.integrations.hooks.reader import Reader
 from smp_memory.integrations.hooks.recall import recall_in_state
 from smp_memory.integrations.hooks.session_state import HookSession
@@ -141,7 +142,7 @@ def test_preview_of_a_context_is_the_context_with_reasons(store: Any, asked: lis
     before = [record.to_dict() for session in memory.sessions() for record in session.records()]
     for request in asked:
         if floor is not None:
-            memory.scope.config = memory.config.override_session({"recall": {"min_relevance": floor}}, "x")
+            memory.scope.config = memory.config.override_session({"recall": {"min_pointer": floor}}, "x")
         context = memory.context(**request, track_access=False)
         memory.scope.config = memory.config
         preview = memory.preview(**request, min_relevance=floor)
@@ -149,7 +150,7 @@ def test_preview_of_a_context_is_the_context_with_reasons(store: Any, asked: lis
         check(memory, preview, context.text, task or "")
         assert preview.ids == context.ids
         assert preview.notes == context.notes
-        assert preview.min_relevance == (0.65 if floor is None else floor)
+        assert preview.min_relevance == (0.33 if floor is None else floor)
         for item in preview.included:
             assert smp_memory.privacy.visibility.Viewer(request["agent"]).sees(item.record)
     assert before == [record.to_dict() for session in memory.sessions() for record in session.records()]
@@ -196,7 +197,7 @@ def test_preview_of_a_hook_is_what_the_hook_injects(
             preview = preview_hook(
                 memory, kind, prompt=prompt, agent="dev", session=session, source="", min_relevance=floor, max_tokens=max_tokens
             )  # fmt: skip
-    words = smp_memory.integrations.hooks.recall.query_words(prompt) if kind == "prompt" and max_tokens != 0 else ""
+    words = query_words(prompt) if kind == "prompt" and max_tokens != 0 else ""
     check(memory, preview, recall.text, words)
     if kind != "agent":
         assert preview.ids == [item.ref for item in recall.items]

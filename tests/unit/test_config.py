@@ -81,7 +81,7 @@ def test_defaults():
     assert config.to_dict() == {
         "layout": "jsonl",
         "format": 1,
-        "recall": {"min_relevance": 0.65},
+        "recall": {"min_relevance": 0.55, "min_pointer": 0.33},
         "durability": "always",
         "sync_interval_seconds": 1.0,
         "concurrency": {"lock_timeout_ms": 5000},
@@ -113,7 +113,14 @@ def test_defaults():
         },
         "maintenance": {"auto": True},
         "search": {"semantic": "auto", "model_ms": 1000, "embedder": None},
-        "hooks": {"recall": True, "recall_agents": True, "record": True, "start_tokens": 1200, "prompt_tokens": 500},
+        "hooks": {
+            "recall": True,
+            "recall_agents": True,
+            "record": True,
+            "ask_to_record": True,
+            "start_tokens": 1200,
+            "prompt_tokens": 500,
+        },
         "health": {"stale_days": 90},
         "observability": {"slow_ms": 1000},
         "retention": {
