@@ -168,7 +168,7 @@ def complete(
         with_labels = {hit.record.ref for hit in owner.hits(trace.words, narrow)} if narrow else None
         for rank, hit in enumerate(hits, 1):
             ref = hit.record.ref
-            total -= 1
+            total -= 1 + len(hit.echoes)
             if ref in included:
                 _add_match(included[ref], hit)
             elif ref in left_out:
