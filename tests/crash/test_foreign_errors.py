@@ -76,6 +76,7 @@ OF_STORE: dict[str, Do] = {
     "maintain": lambda memory: memory.maintain(),
     "preview": lambda memory: memory.preview("ada", task="login", session="s"),
     "priority": lambda memory: memory.priority("s/DEC-0001"),
+    "proposals": lambda memory: memory.proposals(),
     "purge": lambda memory: memory.purge(older_than=0),
     "purge_session": lambda memory: memory.purge_session("trashed"),
     "opened_session": lambda memory: memory.opened_session("s"),
