@@ -31,6 +31,10 @@ ALL = 1 << 40
 Do = Callable[[Memory], Any]
 
 
+def last_turn(session: Any) -> Any:
+    return session.records("turn", last=1)[0]
+
+
 def in_session(work: Callable[[SessionMemory], Any]) -> Do:
     return lambda memory: work(memory.session("s"))
 
@@ -116,6 +120,9 @@ OF_SESSION: dict[str, Do] = {
     "archived": in_session(lambda session: session.archived()),
     "as_of": in_session(lambda session: session.as_of("2026-01-01T12:00:00Z").records()),
     "by_agent": in_session(lambda session: session.by_agent("ada")),
+    "proposals": in_session(lambda session: session.proposals()),
+    "keep_proposal": in_session(lambda session: session.keep_proposal(last_turn(session), type="decision", text="new")),
+    "drop_proposals": in_session(lambda session: session.drop_proposals(last_turn(session))),
     "by_time_range": in_session(lambda session: session.by_time_range("last week")),
     "by_topic": in_session(lambda session: session.by_topic("auth")),
     "by_type": in_session(lambda session: session.by_type("decision")),
