@@ -31,10 +31,6 @@ ALL = 1 << 40
 Do = Callable[[Memory], Any]
 
 
-def last_turn(session: Any) -> Any:
-    return session.records("turn", last=1)[0]
-
-
 def in_session(work: Callable[[SessionMemory], Any]) -> Do:
     return lambda memory: work(memory.session("s"))
 
@@ -121,8 +117,10 @@ OF_SESSION: dict[str, Do] = {
     "as_of": in_session(lambda session: session.as_of("2026-01-01T12:00:00Z").records()),
     "by_agent": in_session(lambda session: session.by_agent("ada")),
     "proposals": in_session(lambda session: session.proposals()),
-    "keep_proposal": in_session(lambda session: session.keep_proposal(last_turn(session), type="decision", text="new")),
-    "drop_proposals": in_session(lambda session: session.drop_proposals(last_turn(session))),
+    "keep_proposal": in_session(
+        lambda session: session.keep_proposal(session.add_turn("user", "new"), type="decision", text="new")
+    ),
+    "drop_proposals": in_session(lambda session: session.drop_proposals(session.add_turn("user", "new"))),
     "by_time_range": in_session(lambda session: session.by_time_range("last week")),
     "by_topic": in_session(lambda session: session.by_topic("auth")),
     "by_type": in_session(lambda session: session.by_type("decision")),
