@@ -76,6 +76,7 @@ OF_STORE: dict[str, Do] = {
     "maintain": lambda memory: memory.maintain(),
     "preview": lambda memory: memory.preview("ada", task="login", session="s"),
     "priority": lambda memory: memory.priority("s/DEC-0001"),
+    "proposals": lambda memory: memory.proposals(),
     "purge": lambda memory: memory.purge(older_than=0),
     "purge_session": lambda memory: memory.purge_session("trashed"),
     "opened_session": lambda memory: memory.opened_session("s"),
@@ -115,6 +116,11 @@ OF_SESSION: dict[str, Do] = {
     "archived": in_session(lambda session: session.archived()),
     "as_of": in_session(lambda session: session.as_of("2026-01-01T12:00:00Z").records()),
     "by_agent": in_session(lambda session: session.by_agent("ada")),
+    "proposals": in_session(lambda session: session.proposals()),
+    "keep_proposal": in_session(
+        lambda session: session.keep_proposal(session.add_turn("user", "new"), type="decision", text="new")
+    ),
+    "drop_proposals": in_session(lambda session: session.drop_proposals(session.add_turn("user", "new"))),
     "by_time_range": in_session(lambda session: session.by_time_range("last week")),
     "by_topic": in_session(lambda session: session.by_topic("auth")),
     "by_type": in_session(lambda session: session.by_type("decision")),

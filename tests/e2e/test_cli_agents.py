@@ -39,7 +39,7 @@ def test_context_command(cli: Terminal) -> None:
     found = cli.json("context", "--agent", "architect", "--session", "shop", "--topic", "login")
     assert found["agent"] == "architect"
     assert found["tokens"] <= found["max_tokens"] == 1500
-    assert {item["ref"] for item in found["items"]} == {"shop/DEC-0001", "shop/FIND-0001", "shop/LEARN-0001"}
+    assert {item["ref"] for item in found["items"]} == {"shop/FIND-0001"}
 
 
 def test_context_of_an_empty_store(cli: Terminal) -> None:

@@ -53,8 +53,8 @@ def test_later_sessions_recall_decisions_of_earlier_ones(tmp_path: Path) -> None
         morning = memory.create_session("morning", user="ada").party(TEAM)
         for name, (decision, finding, place) in SUBJECTS.items():
             for agent in TEAM:
+                assert decision in morning.context(agent, topic=name).text, (name, agent)
                 context = morning.context(agent, task=f"go on with the {place}")
-                assert decision in context.text, (name, agent)
                 assert f"{finding} in the {place}" in context.text
                 assert f"Ask about the {place} before lunch" in context.text
                 assert context.tokens <= 1500

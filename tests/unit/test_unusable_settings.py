@@ -100,7 +100,7 @@ def check_reading(store: Store) -> Config:
 def check_every_way_in(store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with smp_memory.open(store.root) as memory:
         assert [hit.record.id for hit in memory.query("postgresql")] == ["DEC-0001"]
-        assert "PostgreSQL" in memory.session("s1").context("dev", task="choose a database").text
+        assert "PostgreSQL" in memory.session("s1").context("dev", task="upgrade PostgreSQL").text
         assert memory.doctor().of("configuration")
         memory.maintain(dry_run=True)
     monkeypatch.chdir(folder)

@@ -75,6 +75,11 @@ class CandidateSearch:
         self._met_hidden_session = False
 
     @property
+    def is_narrowed(self) -> bool:
+        """Whether only memories with the topic or the tags of the request are searched."""
+        return bool(self._narrow)
+
+    @property
     def is_for_task(self) -> bool:
         """Whether something matches or does not; otherwise the context is a digest."""
         return bool(self.words) or bool(self._narrow)

@@ -65,7 +65,10 @@ SHARES = {
 }  # beside the matches
 _SMALL_BUDGET = 200  # tokens
 _MOST_JUDGED, _TOKENS_PER_JUDGED = 100, 40  # of the first matches so many are compared with the floor
-_SHARE_OF_BEST, _LEAST_RELEVANCE = 0.5, 0.1  # where even the best match is weak, the floor is lower, down to the second
+_SHARE_OF_BEST, _LEAST_RELEVANCE = (
+    0.5,
+    0.05,
+)  # where even the best match is weak, the floor is lower, down to the second
 _BEST = 3  # so many of the first matches are in no other lane
 _HARD_CUT = 160  # characters of a turn that is there for continuity
 _TOKENS_PER_LINE = (
@@ -159,12 +162,13 @@ class ContextLanes:
         """The matches that are relevant enough, in the order of the search.
 
         Only the first are judged, which takes reading them; a hit behind them is hardly ever relevant. What has the topic or the tags
-        that were asked for has no relevance, and stays.
+        that were asked for stays, whatever its relevance.
         """
         first = candidates[: min(_MOST_JUDGED, self._request.max_tokens // _TOKENS_PER_JUDGED)]
         judged = self._judged(first)
         best = max((relevance for _, relevance in judged.values()), default=0.0)
         floor = min(self._request.min_relevance, max(best * _SHARE_OF_BEST, _LEAST_RELEVANCE))
+        floor = 0.0 if self._search.is_narrowed else floor
         written = [*judged.values(), *self._judged(self._search.ended).values()]
         found, trace = [], self._request.trace
         for each in candidates:

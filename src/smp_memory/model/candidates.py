@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import namedtuple
 
 from smp_memory.model.record import html_table
-from smp_memory.model.statuses import is_settled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -279,7 +278,7 @@ else:
 class Hit:
     """One search result. The fields of its record are attributes of the hit, too: `hit.decision`, `hit.tags`."""
 
-    __slots__ = ("_explain", "_relevance", "archived", "echoes", "outdated_by", "priority", "record", "related", "repeats", "repeats_state", "score", "superseded_by")  # fmt: skip
+    __slots__ = ("_explain", "_relevance", "archived", "echoes", "outdated_by", "priority", "record", "related", "repeats", "repeats_state", "score", "settled", "superseded_by")  # fmt: skip
 
     def __init__(
         self,
@@ -305,6 +304,7 @@ class Hit:
         self.echoes: list[
             str
         ] = []  # turns that match, too, and repeat this memory, `session/ID`; they are not listed beside it
+        self.settled = False  # its status says that nothing is left to do, or that it was overturned
         self.archived: str | None = None  # with include_archived: the cold segment or archive that holds it
 
     @property
@@ -357,7 +357,15 @@ class Hit:
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickled hit carries its explanation; it needs no index when it is read again."""
         figures = self.score, self.relevance, self.priority
-        others = self.archived, self.superseded_by, self.outdated_by, self.repeats, self.repeats_state, self.echoes
+        others = (
+            self.archived,
+            self.superseded_by,
+            self.outdated_by,
+            self.repeats,
+            self.repeats_state,
+            self.echoes,
+            self.settled,
+        )
         return _unpickled, (self.record, *figures, self.explain, self.related, *others)
 
     def __getattr__(self, name: str) -> Any:
@@ -385,10 +393,11 @@ def _unpickled(
     repeats: str | None = None,
     repeats_state: str = "",
     echoes: Iterable[str] = (),
+    settled: bool = False,
 ) -> Hit:
     hit = Hit(record, score, priority, lambda record: explanation, lambda record: relevance, related)
     hit.archived, hit.superseded_by, hit.outdated_by = archived, superseded_by, outdated_by
-    hit.repeats, hit.repeats_state, hit.echoes = repeats, repeats_state, list(echoes)
+    hit.repeats, hit.repeats_state, hit.echoes, hit.settled = repeats, repeats_state, list(echoes), settled
     return hit
 
 
@@ -436,7 +445,9 @@ class Hits(list[Hit]):
     @property
     def confident(self) -> list[Hit]:
         """The hits that a hook would tell: relevant enough (`recall.min_relevance`), and neither superseded, outdated nor settled."""
-        current = [hit for hit in self if not (hit.superseded_by or hit.outdated_by or is_settled(hit.record))]
+        current = [
+            hit for hit in self if not (hit.superseded_by or hit.outdated_by or hit.settled or hit.repeats_state)
+        ]
         return [hit for hit in current if hit.relevance >= self.min_relevance]
 
     def to_dicts(self) -> list[dict[str, Any]]:

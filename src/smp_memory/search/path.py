@@ -32,7 +32,7 @@ from smp_memory.model.candidates import (
     Hits,
 )
 from smp_memory.model.session_info import ARCHIVED
-from smp_memory.model.statuses import last_successors, state_of_repeated
+from smp_memory.model.statuses import is_settled, last_successors, state_of_repeated
 from smp_memory.observe.telemetry import QUERY, observes
 from smp_memory.scope import unindexed_memories
 from smp_memory.search.field_values import aggregate, with_computed
@@ -271,6 +271,8 @@ class SearchRun:
             Hit(record, each.score, each.priority, partial(explain, each), partial(relevance, each))
             for each, record in page
         ]
+        for hit in hits:
+            hit.settled = is_settled(hit.record)
         found = self._found
         if found.has_successions and page and NEWER not in self.request.fetch:
             found = self._states_of(page)
