@@ -38,6 +38,7 @@ import quality_chart
 import recall_stores
 from recall_stores import CLIENT, HELD_OUT, KINDS, NEEDS, PARTS, STALE
 
+from smp_memory.index import embeddings
 from smp_memory.integrations.hooks import events
 from smp_memory.integrations.hooks.reader import Reader
 from smp_memory.integrations.hooks.recall import recall_for_event
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 UNRELATED = ("general", "smalltalk")
 FLOORS = tuple(round(0.05 * step, 2) for step in range(4, 20))  # of the chart
 _HITS = 50  # of `query`, among which the right memory is looked for
+_MODEL_MS = 60_000  # so that the larger model answers on a busy machine, too; a hook waits for 150 ms at most
 _JUDGED = 30  # of these, as many as the hook judges
 _SHOWN_CHARACTERS = 110
 
@@ -111,7 +113,7 @@ class PromptAsker:
         self._name = name
         self._store = store
         self._root = store.memory.root
-        self._reader = Reader(self._root, os.environ, clock=Clock(store.clock))
+        self._reader = Reader(self._root, os.environ, store=store.memory.store, clock=Clock(store.clock))
         self._stale = store.stale_refs()
         self._count = 0
         self.floors = self._reader.floor(), self._reader.pointer_floor()  # of the settings
@@ -195,10 +197,10 @@ def measure(stores: list[LabelledStore], semantic: str, floors: tuple[float, ...
 
 
 def _ask_store(store: LabelledStore, folder: str, semantic: str, measured: Measured) -> None:
-    settings = {"durability": "os", "hooks": {"record": False}, "search": {"semantic": semantic}}
+    search = {"semantic": semantic, "model_ms": _MODEL_MS}
+    settings = {"durability": "os", "hooks": {"record": False}, "search": search}
     written = recall_stores.write(store, folder, settings)
     with written.memory as memory:
-        memory.set_config("search.semantic", semantic)  # the hook reads the settings of the store
         memory.reindex()
         asker = PromptAsker(store.name, written)
         measured.told_from, measured.pointed_from = asker.floors
@@ -319,6 +321,9 @@ def main(words: list[str]) -> int:
     stores = recall_stores.read_part(given.part, given.store)
     if not stores:
         print(f"No labelled store {given.store or ''} in the part {given.part}.", file=sys.stderr)
+        return 1
+    if given.semantic == "minilm" and embeddings.package_folder() is None:
+        print("Nothing is measured: the extra `models` is not installed.", file=sys.stderr)
         return 1
     start = time.perf_counter()
     measured = measure(stores, given.semantic, FLOORS if given.chart else ())

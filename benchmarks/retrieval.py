@@ -297,6 +297,9 @@ def main(words: list[str]) -> int:
     if folder is None:
         print("Retrieval is not measured: no data. Name the folder of locomo-dev.json by --data or SMP_BENCH_DATA.")
         return 0
+    if given.semantic == "minilm" and embeddings.package_folder() is None:
+        print("Retrieval is not measured: the extra `models` is not installed.")
+        return 1
     ways = [given.semantic] if embeddings.available() else ["off"]
     if given.markdown and ways == ["auto"]:
         ways.insert(0, "off")  # a page has both
