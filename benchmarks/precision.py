@@ -27,9 +27,8 @@ import tempfile
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain, zip_longest
+from statistics import mean
 from unittest.mock import patch
-
-from recall_measures import average
 
 import smp_memory
 from smp_memory.integrations.hooks.events import CLAUDE, HookEvent
@@ -39,7 +38,7 @@ from smp_memory.integrations.hooks.session_state import HookSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     Belief = dict[str, Any]
@@ -266,14 +265,15 @@ def report(answers: list[Answer]) -> Iterator[str]:
         categories.setdefault(each.case["category"], []).append(each)
     yield f"{'':<34}{'precision':>10}{'recall':>8}{'passed':>8}{'cases':>7}"
     for name, some in [("all", answers), *sorted(categories.items(), key=lambda pair: -len(pair[1]))]:
-        precision = average(each.precision for each in some if each.precision is not None)
-        recall = average(each.recall for each in some if each.recall is not None)
+        precision = _mean(each.precision for each in some)
+        recall = _mean(each.recall for each in some)
         passed = sum(not each.failures for each in some)
-        yield f"{name:<34}{_shown(precision):>10}{_shown(recall):>8}{passed:>8}{len(some):>7}"
+        yield f"{name:<34}{precision:>10}{recall:>8}{passed:>8}{len(some):>7}"
 
 
-def _shown(figure: float | None) -> str:
-    return "-" if figure is None else f"{figure:.3f}"
+def _mean(figures: Iterable[float | None]) -> str:
+    known = [each for each in figures if each is not None]
+    return f"{mean(known):.3f}" if known else "-"
 
 
 def failed(answers: list[Answer]) -> Iterator[str]:
@@ -288,7 +288,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", metavar="FOLDER", help=f"with {BELIEFS} and {CASES}")
     parser.add_argument("--rule", choices=RULES, default="told", help="what counts as the answer (default: told)")
-    parser.add_argument("--semantic", choices=("auto", "off"), default="auto", help="off: words alone")
+    parser.add_argument("--semantic", choices=("auto", "minilm", "off"), default="auto", help="off: words alone")
     parser.add_argument("--show", action="store_true", help="the cases that fail, too")
     return parser.parse_args(words)
 

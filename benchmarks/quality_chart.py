@@ -21,7 +21,7 @@ MEMORIES, FLOOR = "memories", "floor of relevance"  # what is on the x axis; mem
 
 
 def chart(title: str, lines: dict[tuple[str, str], dict[float, float]], axis: str = MEMORIES) -> str:
-    """A line for each figure and way of searching (`words` or `meaning`, dashed): {(figure, way): {size or floor: share}}."""
+    """A line for each figure and way of searching (`words`; `meaning`, dashed; or empty): {(figure, way): {size or floor: share}}."""
     sizes = sorted({size for points in lines.values() for size in points})
     figures = list(dict.fromkeys(figure for figure, _ in lines))
     parts = [
@@ -31,7 +31,7 @@ def chart(title: str, lines: dict[tuple[str, str], dict[float, float]], axis: st
         *_axes(sizes, axis),
     ]
     for (figure, way), points in lines.items():
-        style = f"line {_CLASSES[figures.index(figure) % len(_CLASSES)]} {way}"
+        style = f"line {_CLASSES[figures.index(figure) % len(_CLASSES)]} {way}".rstrip()
         path = " ".join(f"{_x(size, sizes, axis):.1f},{_y(share):.1f}" for size, share in sorted(points.items()))
         parts.append(f'<polyline class="{style}" points="{path}"/>')
     return "\n".join([*parts, *_legend(lines, figures), "</svg>", ""])
@@ -57,10 +57,10 @@ def _legend(lines: dict[tuple[str, str], dict[float, float]], figures: list[str]
     parts = []
     for place, (figure, way) in enumerate(lines):
         y = _TOP + 10 + 20 * place
-        style = f"line {_CLASSES[figures.index(figure) % len(_CLASSES)]} {way}"
+        style = f"line {_CLASSES[figures.index(figure) % len(_CLASSES)]} {way}".rstrip()
         parts.append(f'<line class="{style}" x1="{left}" x2="{left + 26}" y1="{y}" y2="{y}"/>')
-        by = "words and meaning" if way == "meaning" else "words"
-        parts.append(f'<text x="{left + 32}" y="{y + 4}">{escape(figure)}, {by}</text>')
+        by = {"words": ", words", "meaning": ", words and meaning"}.get(way, "")
+        parts.append(f'<text x="{left + 32}" y="{y + 4}">{escape(figure + by)}</text>')
     return parts
 
 

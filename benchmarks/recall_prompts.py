@@ -1,18 +1,23 @@
 """Measure what the prompt hook tells for each prompt of the labelled stores, by kind of prompt.
 
-    python benchmarks/recall_prompts.py [--part development] [--store NAME] [--semantic off] [--show [KIND]] [--json FILE]
+    python benchmarks/recall_prompts.py [--part development] [--store NAME] [--semantic off] [--show [KIND]] [--chart FILE] [--json FILE]
 
 Every prompt is the first one of a new conversation, two weeks after the last one. Columns, as shares of the prompts of a kind:
 
-    told         a memory or turn that states a wanted fact is in the text
-    pointed      only a pointer to it is
-    any told     something is told, right or wrong
-    anything     something is told or pointed at
-    stale        something superseded, resolved or deleted is told or pointed at
-    tokens       of the text, on average over all prompts of the kind
+    told             a memory or turn that states a wanted fact is in the text
+    told or pointed  the same, or a pointer to it
+    something told   right or wrong
+    anything         something is told or pointed at
+    stale            something superseded, resolved or deleted is told or pointed at
+    tokens           of the text, on average over all prompts of the kind
 
-For direct, reworded, task, file and asking prompts `told` should be high; for near, general and smalltalk `anything` should be low.
+For direct, reworded, task, file and asking prompts `told` should be high. For general and smalltalk prompts, which have nothing to do with the
+project (`unrelated`), `anything` should be low. `near` prompts are about the project, but nothing in the store answers them.
+
+Calibration: of the hits of `query` with a relevance from one tenth to the next, the share that states a wanted fact; and of the most relevant
+hit of each prompt.
 `--show` prints each miss and each wrong text, with the place and relevance that `query` gives to the best right memory.
+`--chart` asks all prompts again at other floors (`recall.min_relevance`) and draws what they give.
 
 The held-out part is for checking, not for choosing weights.
 """
@@ -25,12 +30,15 @@ import os
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from statistics import mean
+from unittest.mock import patch
 
+import quality_chart
 import recall_stores
-from recall_stores import CLIENT, HELD_OUT, KINDS, NEEDS, NONE, PARTS, STALE
+from recall_stores import CLIENT, HELD_OUT, KINDS, NEEDS, PARTS, STALE
 
+from smp_memory.index import embeddings
 from smp_memory.integrations.hooks import events
 from smp_memory.integrations.hooks.reader import Reader
 from smp_memory.integrations.hooks.recall import recall_for_event
@@ -42,7 +50,11 @@ if TYPE_CHECKING:
 
     from recall_stores import LabelledStore, Prompt, WrittenStore
 
+UNRELATED = ("general", "smalltalk")
+FLOORS = tuple(round(0.05 * step, 2) for step in range(4, 20))  # of the chart
 _HITS = 50  # of `query`, among which the right memory is looked for
+_MODEL_MS = 60_000  # so that the larger model answers on a busy machine, too; a hook waits for 150 ms at most
+_JUDGED = 30  # of these, as many as the hook judges
 _SHOWN_CHARACTERS = 110
 
 
@@ -62,7 +74,8 @@ class Answer:
     is_stale: bool
     rank: int | None = None
     relevance: float | None = None
-    notes: list[str] | None = None  # lines for --show
+    judged: tuple[tuple[float, bool], ...] = ()  # relevance of the first hits of `query`, and whether each is right
+    notes: tuple[str, ...] = ()  # lines for --show
 
     @property
     def is_any_told(self) -> bool:
@@ -80,23 +93,35 @@ class Answer:
         return self.is_stale if self.kind == STALE else self.is_anything
 
 
+@dataclass
+class Measured:
+    """All answers, those at other floors, and the floors of the settings: from which relevance a memory is told, and pointed at."""
+
+    answers: list[Answer] = field(default_factory=list)
+    by_floor: dict[float, list[Answer]] = field(default_factory=dict)
+    told_from: float = 0.0
+    pointed_from: float = 0.0
+
+
 # --- Asking --------------------------------------------------------------------------------------------------------
 
 
 class PromptAsker:
     """Asks the prompts of one written store through the function that `smp hook` calls."""
 
-    def __init__(self, name: str, store: WrittenStore, is_detailed: bool) -> None:
+    def __init__(self, name: str, store: WrittenStore) -> None:
         self._name = name
         self._store = store
         self._root = store.memory.root
-        self._reader = Reader(self._root, os.environ, clock=Clock(store.clock))
+        self._reader = Reader(self._root, os.environ, store=store.memory.store, clock=Clock(store.clock))
         self._stale = store.stale_refs()
-        self._is_detailed = is_detailed
         self._count = 0
+        self.floors = self._reader.floor(), self._reader.pointer_floor()  # of the settings
 
-    def ask(self, prompt: Prompt) -> Answer:
+    def ask(self, prompt: Prompt, floor: float | None = None) -> Answer:
+        """What the hook tells, at another floor than that of the settings if one is given."""
         self._count += 1
+        self._reader.min_relevance = floor
         host_session = f"prompt-{self._count}"
         payload = {
             "hook_event_name": "UserPromptSubmit",
@@ -109,7 +134,7 @@ class PromptAsker:
         recall = recall_for_event(self._reader, event, f"{CLIENT}-{host_session}")
         told, pointed = recall.told, recall.pointed
         right = self._store.refs(prompt.keys) if prompt.kind in NEEDS else set()
-        answer = Answer(
+        return Answer(
             self._name,
             prompt.kind,
             prompt.text,
@@ -121,9 +146,6 @@ class PromptAsker:
             is_pointed=bool(right & set(pointed)) and not right & set(told),
             is_stale=bool(self._stale & {*told, *pointed}),
         )
-        if self._is_detailed:
-            self._add_details(answer, right)
-        return answer
 
     def _sent_text(self, prompt: Prompt) -> str:
         """The prompt as Claude Code sends it: in an editor, a block in front of it names the open file."""
@@ -133,8 +155,12 @@ class PromptAsker:
         opened = f"The user opened the file {path} in the IDE. This may or may not be related to the current task."
         return f"<ide_opened_file>{opened}</ide_opened_file>\n{prompt.text}"
 
-    def _add_details(self, answer: Answer, right: set[str]) -> None:
+    def add_details(self, answer: Answer) -> None:
+        """Add what `query` finds for the same prompt."""
+        right = self._store.refs(answer.keys) if answer.kind in NEEDS else set()
         hits = self._store.memory.query(answer.text, limit=_HITS, track_access=False)
+        judged = [hit for hit in hits[:_JUDGED] if hit.record.ref not in self._stale]
+        answer.judged = tuple((round(hit.relevance, 3), hit.record.ref in right) for hit in judged)
         relevance = {hit.record.ref: hit.relevance for hit in hits}
         found = [(place, hit) for place, hit in enumerate(hits, 1) if hit.record.ref in right]
         notes = [self._note("told", ref, relevance, right) for ref in answer.told]
@@ -146,7 +172,7 @@ class PromptAsker:
         elif right:
             first = sorted(right, key=lambda ref: "/TURN-" in ref)[0]
             notes.append(f"right: not among the first {_HITS}: {_short(self._store.memory.get(first).text)}")
-        answer.notes = notes
+        answer.notes = tuple(notes)
 
     def _note(self, word: str, ref: str, relevance: dict[str, float], right: set[str]) -> str:
         mark = "right" if ref in right else "stale" if ref in self._stale else "other"
@@ -159,35 +185,54 @@ def _short(text: str) -> str:
     return line if len(line) <= _SHOWN_CHARACTERS else line[: _SHOWN_CHARACTERS - 1] + "…"
 
 
-def ask_store(store: LabelledStore, semantic: str, is_detailed: bool) -> list[Answer]:
-    """Write a store to a temporary folder and ask all its prompts."""
-    settings = {"durability": "os", "hooks": {"record": False}, "search": {"semantic": semantic}}
-    with tempfile.TemporaryDirectory(prefix="smp-prompts-") as folder:
-        written = recall_stores.write(store, folder, settings)
-        with written.memory as memory:
-            memory.set_config("search.semantic", semantic)  # the hook reads the settings of the store
-            memory.reindex()
-            asker = PromptAsker(store.name, written, is_detailed)
-            return [asker.ask(prompt) for prompt in store.prompts]
+def measure(stores: list[LabelledStore], semantic: str, floors: tuple[float, ...] = ()) -> Measured:
+    """Write each store to a temporary folder and ask all its prompts, and again at each of the floors."""
+    measured = Measured(by_floor={floor: [] for floor in floors})
+    for store in stores:
+        with tempfile.TemporaryDirectory(prefix="smp-prompts-") as folder:
+            own_state = patch.dict(os.environ, SMP_STATE_DIR=os.path.join(folder, "state"))  # not that of the user
+            with own_state:
+                _ask_store(store, os.path.join(folder, "store"), semantic, measured)
+    return measured
+
+
+def _ask_store(store: LabelledStore, folder: str, semantic: str, measured: Measured) -> None:
+    search = {"semantic": semantic, "model_ms": _MODEL_MS}
+    settings = {"durability": "os", "hooks": {"record": False}, "search": search}
+    written = recall_stores.write(store, folder, settings)
+    with written.memory as memory:
+        memory.reindex()
+        asker = PromptAsker(store.name, written)
+        measured.told_from, measured.pointed_from = asker.floors
+        for prompt in store.prompts:
+            answer = asker.ask(prompt)
+            asker.add_details(answer)
+            measured.answers.append(answer)
+            for floor, answers in measured.by_floor.items():
+                answers.append(asker.ask(prompt, floor))
 
 
 # --- Figures -------------------------------------------------------------------------------------------------------
 
+_ROWS: dict[str, tuple[str, ...]] = {
+    **{kind: (kind,) for kind in NEEDS},
+    "all of these": NEEDS,
+    **{kind: (kind,) for kind in (STALE, "near", *UNRELATED)},
+    "unrelated": UNRELATED,
+}
 _COLUMNS: dict[str, tuple[tuple[str, ...], Callable[[Answer], bool]]] = {
     "told": (NEEDS, lambda each: each.is_told),
-    "pointed": (NEEDS, lambda each: each.is_pointed),
-    "any told": (KINDS, lambda each: each.is_any_told),
+    "told or pointed": (NEEDS, lambda each: each.is_told or each.is_pointed),
+    "something told": (KINDS, lambda each: each.is_any_told),
     "anything": (KINDS, lambda each: each.is_anything),
     "stale": (KINDS, lambda each: each.is_stale),
 }
 
 
 def figures(answers: list[Answer]) -> dict[str, dict[str, float | None]]:
-    """The rows of the table: by kind, then all that need a memory and all that need none."""
-    groups: dict[str, tuple[str, ...]] = {kind: (kind,) for kind in KINDS}
-    groups |= {"need a memory": NEEDS, "need none": NONE}
+    """The rows of the table."""
     found: dict[str, dict[str, float | None]] = {}
-    for name, kinds in groups.items():
+    for name, kinds in _ROWS.items():
         some = [each for each in answers if each.kind in kinds]
         if not some:
             continue
@@ -201,9 +246,10 @@ def figures(answers: list[Answer]) -> dict[str, dict[str, float | None]]:
 
 def table(title: str, rows: dict[str, dict[str, float | None]]) -> Iterator[str]:
     columns = ("prompts", *_COLUMNS, "tokens")
-    yield f"{title:<16}" + "".join(f"{column:>10}" for column in columns)
+    yield f"| {title:<12} | {' | '.join(columns)} |"
+    yield "|---" * (len(columns) + 1) + "|"
     for name, row in rows.items():
-        yield f"{name:<16}" + "".join(f"{_cell(column, row[column]):>10}" for column in columns)
+        yield f"| {name:<12} | {' | '.join(_cell(column, row[column]).rjust(len(column)) for column in columns)} |"
 
 
 def _cell(column: str, figure: float | None) -> str:
@@ -212,13 +258,44 @@ def _cell(column: str, figure: float | None) -> str:
     return f"{figure:.0f}" if column in ("prompts", "tokens") else f"{figure:.2f}"
 
 
+def calibration(answers: list[Answer]) -> Iterator[str]:
+    """A table of tenths of relevance. Prompts about stale facts are left out: what replaced these answers, too, and is not labelled."""
+    judged = [each.judged for each in answers if each.judged and each.kind != STALE]
+    yield f"| relevance from | {' | '.join(f'{tenth / 10:.1f}' for tenth in range(10))} |"
+    yield "|---" * 11 + "|"
+    groups = {"hits": [hit for hits in judged for hit in hits], "best hits": [max(hits) for hits in judged]}
+    for name, hits in groups.items():
+        tenths = [[is_right for value, is_right in hits if min(int(value * 10), 9) == tenth] for tenth in range(10)]
+        yield f"| {name} | {' | '.join(str(len(each)) for each in tenths)} |"
+        yield f"| share that answers | {' | '.join(_cell('', mean(each) if each else None) for each in tenths)} |"
+
+
+_LINES = {  # of the chart: a column of the table for some kinds
+    "direct, asking: answer told": (("direct", "asking"), "told"),
+    "reworded, task: answer told": (("reworded", "task"), "told"),
+    "near: something told": (("near",), "something told"),
+    "unrelated: something told": (UNRELATED, "something told"),
+}
+
+
+def floors_chart(by_floor: dict[float, list[Answer]]) -> str:
+    """What each floor gives, as SVG."""
+    drawn: dict[tuple[str, str], dict[float, float]] = {}
+    for floor, answers in by_floor.items():
+        for name, (kinds, column) in _LINES.items():
+            some = [float(_COLUMNS[column][1](each)) for each in answers if each.kind in kinds]
+            if some:
+                drawn.setdefault((name, ""), {})[floor] = mean(some)
+    return quality_chart.chart("Prompts by the floor of relevance", drawn, quality_chart.FLOOR)
+
+
 def shown(answers: list[Answer], kind: str) -> Iterator[str]:
     """The misses and wrong texts of one kind or of all."""
     for each in answers:
         if each.is_wrong and kind in ("all", each.kind):
             keys = f" ({', '.join(each.keys)})" if each.keys else ""
             yield f"{each.store} {each.kind}{keys}: {each.text}"
-            yield from (f"    {note}" for note in each.notes or ())
+            yield from (f"    {note}" for note in each.notes)
 
 
 # --- The command ---------------------------------------------------------------------------------------------------
@@ -228,10 +305,11 @@ def arguments(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=PARTS, default=PARTS[0])
     parser.add_argument("--store", metavar="NAME", help="only this file of the part")
-    parser.add_argument("--semantic", choices=("auto", "off"), default="auto", help="off: words alone")
+    parser.add_argument("--semantic", choices=("auto", "minilm", "off"), default="auto", help="off: words alone")
     parser.add_argument(
         "--show", nargs="?", const="all", choices=("all", *KINDS), metavar="KIND", help="print misses and wrong texts"
     )
+    parser.add_argument("--chart", metavar="FILE", help="ask at other floors, too, and draw what they give as SVG")
     parser.add_argument("--json", metavar="FILE", help="write the figures and all answers there as JSON")
     return parser.parse_args(words)
 
@@ -244,29 +322,26 @@ def main(words: list[str]) -> int:
     if not stores:
         print(f"No labelled store {given.store or ''} in the part {given.part}.", file=sys.stderr)
         return 1
+    if given.semantic == "minilm" and embeddings.package_folder() is None:
+        print("Nothing is measured: the extra `models` is not installed.", file=sys.stderr)
+        return 1
     start = time.perf_counter()
-    answers = _collect(stores, given.semantic, is_detailed=bool(given.show or given.json))
+    measured = measure(stores, given.semantic, FLOORS if given.chart else ())
+    answers = measured.answers
     if given.show:
         print("\n".join(shown(answers, given.show)), end="\n\n")
-    print("\n".join(table(given.store or given.part, figures(answers))))
+    print(f"Told from a relevance of {measured.told_from}, pointed at from {measured.pointed_from}. ", end="")
+    print(f"search.semantic: {given.semantic}.\n")
+    print("\n".join([*table(given.store or given.part, figures(answers)), "", *calibration(answers)]))
     print(f"{len(answers)} prompts, {time.perf_counter() - start:.0f} s", file=sys.stderr)
+    if given.chart:
+        with open(given.chart, "w", encoding="utf-8") as file:
+            file.write(floors_chart(measured.by_floor))
     if given.json:
         with open(given.json, "w", encoding="utf-8") as file:
             rows = {"figures": figures(answers), "answers": [asdict(each) for each in answers]}
             json.dump(rows, file, indent=1, ensure_ascii=False)
     return 0
-
-
-def _collect(stores: list[LabelledStore], semantic: str, is_detailed: bool) -> list[Answer]:
-    with tempfile.TemporaryDirectory(prefix="smp-prompts-state-") as state:
-        before = os.environ.get("SMP_STATE_DIR")
-        os.environ["SMP_STATE_DIR"] = state  # nothing is left in the user's state
-        try:
-            return [answer for store in stores for answer in ask_store(store, semantic, is_detailed)]
-        finally:
-            os.environ.pop("SMP_STATE_DIR")
-            if before is not None:
-                os.environ["SMP_STATE_DIR"] = before
 
 
 if __name__ == "__main__":

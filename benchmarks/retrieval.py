@@ -4,10 +4,14 @@ Two public benchmarks with gold evidence are written turn by turn into fresh sto
 through `memory.query`. The data are not part of this repository; their folder is given by `--data` or SMP_BENCH_DATA.
 Without them nothing is measured, and the exit code is 0.
 
-    python benchmarks/retrieval.py [--only locomo] [--semantic off] [--mode weighted] [--kinds] [--sizes 1000,10000] [--markdown FILE]
+    python benchmarks/retrieval.py [--only locomo] [--semantic off] [--mode weighted] [--kinds] [--contexts] [--sizes 1000,10000]
+        [--markdown FILE]
 
 For each question: any@k, is one gold memory among the first k; all@10, are all of them among the first ten; mrr, one by
 the rank of the first; ndcg@10. Unit turn: the very memory; unit session: its session, ranked by its best memory.
+
+With `--contexts`: the share of questions with a gold memory in `memory.context(task=question)`, beside the first hits of a search: as many as
+fit into the tokens of this context, and into its budget.
 
 With `--sizes`, the questions of two conversations are asked again among noise, in a store of each size (retrieval_sizes.py), and
 with `--markdown` a chart of it is written beside the page.
@@ -53,6 +57,8 @@ very memory, unit session: its session. All of the ranking was chosen on these s
 _AMONG_NOISE = """\
 Two conversations of LoCoMo in one store, and noise up to each size: turns of other people, made of sentences of LongMemEval.
 CPU ms: the median of one query."""
+CONTEXT_TOKENS = 1500
+_LINE_CHARACTERS = 450  # of a hit; a context of this size cuts memories at the same length
 METRICS = ("any@1", "any@5", "any@10", "all@10", "mrr", "ndcg@10")
 FLOORS = {
     ("LoCoMo", "turn"): {"any@5": 0.75, "any@10": 0.85},
@@ -153,6 +159,7 @@ class Answer:
 
     def __init__(self, question: Question, hits: list[tuple[str, int]], milliseconds: float) -> None:
         self.kind = question.kind
+        self.context: dict[str, float] = {}  # figures of the context, if they were asked for
         self.milliseconds = milliseconds
         sessions = list(dict.fromkeys(session for session, _ in hits))
         self.figures = {
@@ -171,7 +178,9 @@ def figures(ranked: list[Any], gold: set[Any]) -> dict[str, float]:
     return {**found, "all@10": float(gold <= set(ranked[:10])), "mrr": 1 / first, "ndcg@10": gained / possible}
 
 
-def answers(conversation: Conversation, options: dict[str, Any], layout: str, semantic: str) -> Iterator[Answer]:
+def answers(
+    conversation: Conversation, options: dict[str, Any], layout: str, semantic: str, contexts: bool = False
+) -> Iterator[Answer]:
     with tempfile.TemporaryDirectory(prefix="smp-retrieval-") as folder:
         memory = smp_memory.open(folder, layout=layout, config={"durability": "os", "search": {"semantic": semantic}})
         places = write(memory, conversation)
@@ -182,8 +191,34 @@ def answers(conversation: Conversation, options: dict[str, Any], layout: str, se
             memory.query(question.text, limit=PAGE, at=question.at, track_access=False, **options)
             milliseconds = (time.perf_counter() - start) * 1000
             hits = memory.query(question.text, limit=HITS, at=question.at, track_access=False, **options)
-            yield Answer(question, [places[hit.record.session, hit.record.id] for hit in hits], milliseconds)
+            answer = Answer(question, [places[hit.record.session, hit.record.id] for hit in hits], milliseconds)
+            if contexts and question.gold["turn"]:
+                gold = {f"{session}/{id}" for (session, id), place in places.items() if place in question.gold["turn"]}
+                answer.context = context_figures(memory, question, gold, hits)
+            yield answer
         memory.close()
+
+
+def context_figures(memory: Any, question: Question, gold: set[str], hits: Any) -> dict[str, float]:
+    """Whether a gold memory is in the context, in the first hits of the same size, and in those of the whole budget."""
+    context = memory.context(task=question.text, max_tokens=CONTEXT_TOKENS, at=question.at, track_access=False)
+    return {
+        "tokens": context.tokens,
+        "in the context": not gold.isdisjoint(context.ids),
+        "in a search of this size": not gold.isdisjoint(first_hits(hits, context.tokens)),
+        f"in a search of {CONTEXT_TOKENS:,} tokens": not gold.isdisjoint(first_hits(hits, CONTEXT_TOKENS)),
+    }
+
+
+def first_hits(hits: Any, tokens: int) -> Iterator[str]:
+    """The refs of the first hits that fit, written as one line each."""
+    for hit in hits:
+        tokens -= (
+            len(f"- {hit.record.created:%Y-%m-%d} {hit.record.ref}: {hit.record.text[:_LINE_CHARACTERS]}") // 4 + 1
+        )
+        if tokens < 0:
+            return
+        yield hit.record.ref
 
 
 def write(memory: Any, conversation: Conversation) -> dict[tuple[str, str], tuple[str, int]]:
@@ -216,6 +251,15 @@ def _line(group: str, unit: str, found: list[Answer]) -> str:
     return f"| {group} | {unit} | {len(scored)} | {' | '.join(means + latency)} |"
 
 
+def context_table(name: str, found: list[Answer]) -> Iterator[str]:
+    asked = [answer.context for answer in found if answer.context]
+    means = {figure: mean(each[figure] for each in asked) for figure in asked[0]} if asked else {}
+    yield f"| {name}, contexts | questions | {' | '.join(means)} |"
+    yield "|---" * (len(means) + 2) + "|"
+    shown = [f"{value:,.0f}" if figure == "tokens" else f"{value:.3f}" for figure, value in means.items()]
+    yield f"| all | {len(asked)} | {' | '.join(shown)} |"
+
+
 def missed(name: str, found: list[Answer], by_meaning: bool) -> Iterator[str]:
     for (data, unit), floors in (FLOORS_BY_MEANING if by_meaning else FLOORS).items():
         for metric, floor in floors.items() if data == name else ():
@@ -238,6 +282,9 @@ def arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--mode", default="default", help="default, weighted or product")
     parser.add_argument("--layout", default="jsonl", help="of the stores that are written")
     parser.add_argument("--kinds", action="store_true", help="by kind of question, too")
+    parser.add_argument(
+        "--contexts", action="store_true", help="whether contexts of the questions have the answer, too"
+    )
     parser.add_argument("--first", type=int, metavar="N", help="only the first N questions of each conversation")
     parser.add_argument("--sizes", default="", help="store sizes for the curve, such as 1000,10000,100000,1000000")
     parser.add_argument("--markdown", metavar="FILE", help="write the tables there as well")
@@ -250,6 +297,9 @@ def main(words: list[str]) -> int:
     if folder is None:
         print("Retrieval is not measured: no data. Name the folder of locomo-dev.json by --data or SMP_BENCH_DATA.")
         return 0
+    if given.semantic == "minilm" and embeddings.package_folder() is None:
+        print("Retrieval is not measured: the extra `models` is not installed.")
+        return 1
     ways = [given.semantic] if embeddings.available() else ["off"]
     if given.markdown and ways == ["auto"]:
         ways.insert(0, "off")  # a page has both
@@ -262,7 +312,8 @@ def main(words: list[str]) -> int:
         lines += measure_sizes(given, folder, ways)
     print("\n".join(lines))
     if given.markdown:
-        options = f"{' --kinds' if given.kinds else ''}{f' --sizes {given.sizes}' if given.sizes else ''}"
+        options = "".join(f" --{name}" for name in ("kinds", "contexts") if getattr(given, name))
+        options += f" --sizes {given.sizes}" if given.sizes else ""
         command = f"python benchmarks/retrieval.py --data FOLDER --markdown {given.markdown}{options}"
         with open(given.markdown, "w", encoding="utf-8") as file:
             file.write("\n".join([_HEAD, f"    {command}", "", _HOW, "", *lines]).rstrip() + "\n")
@@ -278,8 +329,9 @@ def measure(given: argparse.Namespace, folder: str, semantic: str) -> tuple[list
         found: list[Answer] = []
         for conversation in conversations(folder):
             conversation.questions = conversation.questions[: given.first]
-            found += answers(conversation, {"mode": given.mode}, given.layout, semantic)
+            found += answers(conversation, {"mode": given.mode}, given.layout, semantic, given.contexts)
         lines += [*table(name, found, given.kinds), ""]
+        lines += [*context_table(name, found), ""] if given.contexts else []
         floors = FLOORS_BY_MEANING if by_meaning else FLOORS
         wanted = [f"{u} {m} {v}" for (d, u), each in floors.items() if d == name for m, v in each.items()]
         lines += [f"To be reached: {', '.join(wanted)}.", ""]

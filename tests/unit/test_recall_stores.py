@@ -113,31 +113,70 @@ def test_store_has_turns_memories_and_what_became_of_them(stores: Any, small: An
 # -- asking
 
 
-def test_answers_are_counted_by_kind(command: Any) -> None:
-    def answer(kind: str, told: list[str], is_told: bool = False, is_stale: bool = False) -> Any:
-        return command.Answer("s", kind, "text", (), told, [], 10, is_told, False, is_stale)
+def answer(command: Any, kind: str, told: list[str] | None = None, **fields: Any) -> Any:
+    known = {"pointed": [], "tokens": 10, "is_told": False, "is_pointed": False, "is_stale": False, **fields}
+    return command.Answer("store", kind, "text", (), told or [], **known)
 
-    rows = command.figures(
-        [
-            answer("direct", ["s/DEC-0001"], is_told=True),
-            answer("direct", ["s/DEC-0002"]),
-            answer("stale", ["s/DEC-0003"], is_stale=True),
-            answer("general", []),
-        ]
-    )
-    assert rows["direct"]["told"] == 0.5
-    assert rows["direct"]["anything"] == 1.0
+
+def test_answers_are_counted_by_kind(command: Any) -> None:
+    answers = [
+        answer(command, "direct", ["s/DEC-0001"], is_told=True),
+        answer(command, "direct", pointed=["s/DEC-0002"], is_pointed=True),
+        answer(command, "stale", ["s/DEC-0003"], is_stale=True),
+        answer(command, "general"),
+        answer(command, "smalltalk", ["s/DEC-0004"]),
+    ]
+    rows = command.figures(answers)
+    assert (rows["direct"]["told"], rows["direct"]["told or pointed"]) == (0.5, 1.0)
+    assert (rows["direct"]["something told"], rows["direct"]["anything"]) == (0.5, 1.0)
     assert rows["stale"]["stale"] == 1.0
     assert rows["stale"]["told"] is None
     assert rows["general"]["anything"] == 0.0
+    assert rows["unrelated"]["anything"] == 0.5
+    assert "| unrelated    |       2 |" in "\n".join(command.table("small", rows))
+
+
+def test_calibration_counts_hits_and_the_best_hit_of_each_prompt(command: Any) -> None:
+    answers = [
+        answer(command, "direct", judged=((0.95, True), (0.91, False), (0.1, False))),
+        answer(command, "general", judged=((0.19, False),)),
+        answer(command, "stale", judged=((0.95, True),)),
+    ]
+    lines = list(command.calibration(answers))
+    assert lines[2:] == [
+        "| hits | 0 | 2 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 2 |",
+        "| share that answers | – | 0.00 | – | – | – | – | – | – | – | 0.50 |",
+        "| best hits | 0 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 1 |",
+        "| share that answers | – | 0.00 | – | – | – | – | – | – | – | 1.00 |",
+    ]
+
+
+@pytest.mark.parametrize("semantic", ["off", "auto"])
+def test_recall_tells_what_is_asked_for_and_is_silent_at_unrelated_prompts(
+    command: Any, stores: Any, semantic: str
+) -> None:
+    everything, nothing = 0.0, 1.0
+    measured = command.measure(stores.read_part("development", "pipeline"), semantic, (everything, nothing))
+
+    def is_good(answers: list[Any]) -> tuple[bool, bool]:
+        rows = command.figures(answers)
+        return rows["direct"]["told"] >= 0.65, rows["unrelated"]["anything"] <= 0.2
+
+    assert is_good(measured.answers) == (True, True), command.figures(measured.answers)
+    assert sum(each.is_stale for each in measured.answers) <= 0.05 * len(measured.answers)
+    assert is_good(measured.by_floor[everything]) == (True, False)
+    assert is_good(measured.by_floor[nothing]) == (False, True)
 
 
 def test_command_asks_every_prompt_of_a_store(
     command: Any, small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command.recall_stores, "read_part", lambda part, name: [small])
-    assert command.main(["--show", "--json", str(tmp_path / "figures.json")]) == 0
+    words = ["--show", "--json", str(tmp_path / "figures.json"), "--chart", str(tmp_path / "floors.svg")]
+    monkeypatch.setattr(command, "FLOORS", (0.2, 0.8))
+    assert command.main(words) == 0
     found = json.loads((tmp_path / "figures.json").read_text())
     assert [answer["kind"] for answer in found["answers"]] == [prompt.kind for prompt in small.prompts]
     assert found["answers"][0]["rank"] == 1
-    assert "direct" in capsys.readouterr().out
+    assert "Told from a relevance of 0." in capsys.readouterr().out
+    assert "floor of relevance" in (tmp_path / "floors.svg").read_text()

@@ -62,6 +62,14 @@ def test_page_has_a_table_and_a_chart_of_sizes(modules: Any, data: str, tmp_path
     ElementTree.parse(tmp_path / "page.svg")
 
 
+def test_contexts_are_compared_with_searches(modules: Any, data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--data", data, "--only", "locomo", "--semantic", "off", "--contexts"]
+    assert modules("retrieval").main(words) == 0
+    row = capsys.readouterr().out.partition("| LoCoMo, contexts |")[2].splitlines()[2].split(" | ")
+    assert row[1] == "2"
+    assert row[3:] == ["1.000", "1.000", "1.000 |"]
+
+
 def test_chart_has_every_size_and_line_and_a_dark_style(modules: Any) -> None:
     lines = {
         ("any@5", "words"): {1000: 0.5, 10_000: 0.25},
