@@ -12,13 +12,13 @@ takes as long as reading the files.
 
 from __future__ import annotations
 
-from smp_memory.observe import telemetry
+from smp_memory.observe import incomplete, telemetry
 
 _reported: set[str] = set()
 
 
 def report_meaning(event: str, text: str) -> None:
-    """Log once in a process that memories are not searched by meaning: `model_failed` or `vectors_missing`."""
-    if event not in _reported:
+    """Log once in a process that memories are not searched by meaning: `model_failed` or `vectors_missing`. Hooks print nothing."""
+    if event not in _reported and not incomplete.caller_reports:
         _reported.add(event)
         telemetry.emit("query", telemetry.WARNING, event, text)

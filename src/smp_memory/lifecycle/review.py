@@ -56,7 +56,7 @@ def open_proposals(records: Iterable[Record], info: SessionInfo) -> list[Proposa
     turns = [each for each in known if KINDS[each.type].is_turn and not each.deleted and each.id not in dropped]
     written = [each for each in known if KINDS[each.type].is_written_down]
     sources = {(turn, each.type) for each in written for turn in evidence_ids(each)}
-    texts = [_words(each.text) for each in written if not each.deleted]
+    texts = [_words(each.text) for each in written]  # also of deleted ones: what a person removed is not proposed again
     found = [each for turn in reversed(turns) for each in _open_in(turn, sources)]
     return [each for each in found if not _is_told(_words(each.text), texts)]
 

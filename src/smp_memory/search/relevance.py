@@ -3,7 +3,7 @@
 The score of a hit orders the candidates of one query; it says little across queries and stores. The relevance does: hooks, contexts, MCP and the
 inspector compare it with two floors. It is the larger of two estimates, each logistic over a few features.
 
-`answers`: this memory says what the query asks for. A turn that only asks answers nothing.
+`answers`: this memory says what the query asks for. A turn that only asks, or has no other words than the query, answers nothing.
 
     words      the summed weight of the query's terms in the memory's best passage, less what chance gives: among many memories, some share
                terms with any query, and with a long one more (the logarithms of both numbers)
@@ -63,6 +63,7 @@ ABOUT = {"bias": -3.3, "known": 0.17, "project": 0.22, "us": 2.25, "refers": 0.6
 ABOUT_SHARE = 0.5  # what `about` counts
 _LASTING_FACTOR = 2.0  # of the score of what was written down, for `nearness`
 _SHARE_OF_BEST, _LEAST_RELEVANCE = 0.5, 0.05
+_SAME_WORDS, _FEWEST_SAME = 0.9, 3
 _MEANING_OF_SHARE = 0.5  # all words of a query in a memory are as good as this similarity
 _SHORT_WORDS = 6  # a turn of fewer words is short
 _MOST_KNOWN, _MOST_PROJECT = 25.0, 8.0
@@ -109,9 +110,16 @@ class RelevanceModel:
 
     def of(self, record: Record, candidate: Candidate, nearness: float) -> float:
         """The relevance of a memory; `nearness`: its `near_score` relative to the best one, 0 to 1."""
-        if only_asks(candidate):
+        if only_asks(candidate) or self._says_nothing_new(record):
             return 0.0
         return max(_logistic(ANSWERS, self.answer_features(record, candidate)), self._about_share(nearness))
+
+    def _says_nothing_new(self, record: Record) -> bool:
+        """Whether a turn consists of the query's own words: somebody asked the same before."""
+        if not KINDS[record.type].is_said:
+            return False
+        said = {term for term in terms(record.text[:_LONGEST]) if not is_frame(term)}
+        return len(said) >= _FEWEST_SAME and len(said & self._weights.keys()) > _SAME_WORDS * len(said)
 
     def _about_share(self, nearness: float) -> float:
         return ABOUT_SHARE * self.about * sqrt(nearness)
@@ -119,7 +127,8 @@ class RelevanceModel:
     def features(self, record: Record, candidate: Candidate, nearness: float) -> dict[str, float]:
         """The features of both estimates, and the estimates."""
         answers, about = self.answer_features(record, candidate), self.about_features
-        share = 0.0 if only_asks(candidate) else _logistic(ANSWERS, answers)
+        is_empty = only_asks(candidate) or self._says_nothing_new(record)
+        share = 0.0 if is_empty else _logistic(ANSWERS, answers)
         shares = {"answers": share, "about": self._about_share(nearness)}
         return {**shares, **answers, **about, "nearness": nearness}
 

@@ -78,6 +78,7 @@ DELETED, NOT_VALID, HIDDEN = (
 )  # and, with those above, why a memory that it repeats does not
 REPEATS = "repeats what does not hold"
 SILENCED = "older turn"
+_SUMMARY = "summary"  # made of turns
 _CERTAIN = 0.95  # a relevance above which differences say nothing
 _LIKENESS, _ENDED_LIKENESS = 0.4, 0.2  # of a turn and a memory that speaks for it
 _SHORT_TURN = 80  # words
@@ -207,7 +208,7 @@ def last_word(turn: Record, relevance: float, written: Iterable[Hit | Judged]) -
     superseded silences what was said before its end, and needs less in common, but no other numbers: else a prompt would bring back from
     a turn what the user has ended.
     """
-    if not KINDS[turn.type].is_said:
+    if not (KINDS[turn.type].is_said or turn.type == _SUMMARY):
         return None
     as_relevant = (each for each in written if each.relevance >= min(relevance, _CERTAIN))
     return next((each.record for each in as_relevant if _speaks_for(each, turn)), None)

@@ -171,3 +171,29 @@ def test_settings_decide_what_is_told_and_pointed_at(root: Path, monkeypatch: py
     recall = recall_for_event(Reader(str(root), environ), read, "claude-code-h1")
     assert recall.told == []
     assert recall.pointed
+
+
+def test_repeated_prompt_does_not_push_out_the_decision(root: Path) -> None:
+    prompt = "Write a migration for the table of our webhook retries"
+    with smp_memory.open(root) as memory:
+        for number in range(40):
+            memory.create_session(f"again-{number}").add_turn("user", prompt)
+        memory.query("webhook")
+    recall = asked(root, prompt)
+    assert RETRIES in recall.text
+    assert prompt not in recall.text
+
+
+def test_decision_about_something_else_does_not_silence_a_turn(root: Path) -> None:
+    with smp_memory.open(root) as memory:
+        session = memory.create_session("tracking")
+        session.add_turn("user", "we decided on a max width of 720px for the tracking page")
+        for _ in range(3):
+            session.add_turn("user", "ok thanks")
+        polling = session.add_decision("The tracking page polls every 15 seconds")
+        memory.query("tracking")
+    assert "720px" in asked(root, "how wide is the tracking page?").text
+    with smp_memory.open(root) as memory:
+        memory.session("tracking").delete(polling.id, reason="changed")
+        memory.query("tracking")
+    assert "720px" in asked(root, "how wide is the tracking page?").text

@@ -101,6 +101,7 @@ def _answer(event: HookEvent, root: str, wait: bool) -> HookRecall | None:
     if event.kind not in events.ANSWERED:
         return None
     recall: HookRecall | None = None
+    reader: Reader | None = None
     try:
         if events.takes_context(event):
             from smp_memory.integrations.hooks.reader import Reader
@@ -117,6 +118,8 @@ def _answer(event: HookEvent, root: str, wait: bool) -> HookRecall | None:
     finally:
         _stop_timer()
     _print(events.answer(event, recall.text if recall is not None else ""))
+    if reader is not None:
+        reader.store.indexer.close()  # an SQLite connection must not be open in two processes
     return recall
 
 

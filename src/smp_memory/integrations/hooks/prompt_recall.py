@@ -80,7 +80,8 @@ class _Prompt:
             found += relevant
             if self._trace is not None:
                 self._trace_page(page, least_pointer)
-            if len(found) >= _MOST + _MOST_POINTERS or len(relevant) < len(new) or not new:
+            weak = [hit for hit in new if 0 < hit.relevance < least_pointer]  # 0: says no more than the prompt
+            if len(found) >= _MOST + _MOST_POINTERS or weak or not new:
                 break
         found = self._without_silenced(sorted(found, key=lambda hit: -hit.relevance))
         told = [hit for hit in found if hit.relevance >= least]

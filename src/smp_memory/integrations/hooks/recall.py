@@ -25,6 +25,7 @@ from smp_memory.integrations.hooks.reader import HookRecall, Reader, visible_ses
 from smp_memory.model.ids import is_valid
 from smp_memory.observe import incomplete
 from smp_memory.privacy.fence import fence, strip
+from smp_memory.search.records import records as records_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 _NOTICE_TOKENS = 60
 _START_TURNS = 8  # of the last session, at the start
-_MOST_PROPOSALS, _PROPOSAL_WORDS = 3, 12  # in a request to write something down
+_MOST_PROPOSALS, _PROPOSAL_WORDS, _PROPOSAL_CHARACTERS = 3, 12, 120  # in a request to write something down
 
 
 def recall_for_event(reader: Reader, event: HookEvent, session: str) -> HookRecall:
@@ -131,18 +132,22 @@ def _request_to_record(reader: Reader, event: HookEvent, state: HookSession) -> 
 
 def _proposal_lines(reader: Reader, state: HookSession) -> list[str]:
     """The newest proposals of this conversation, one on a line, shortened."""
-    from smp_memory.model.proposals import proposals_in
+    from smp_memory.lifecycle.review import open_proposals
 
-    refs = [f"{state.session}/{turn}" for turn in state.proposing]
-    turns = reader.scope.index.records(refs, reader.scope.viewer) if reader.has(state.session) else {}
-    known = [turns[ref] for ref in refs if ref in turns and not turns[ref].deleted]
-    found = [each for turn in known for each in proposals_in(turn.text, turn.given.get("role", ""))]
-    return [f"- {type}: {_shortened(text)}" for type, text in found[-_MOST_PROPOSALS:]]
+    if not reader.has(state.session):
+        return []
+    storage = reader.store.session(state.session)
+    records = records_of(storage, include_deleted=True)
+    found = [each for each in open_proposals(records, storage.info()) if each.turn in state.proposing]
+    return [f"- {each.type}: {_shortened(each.text)}" for each in reversed(found[:_MOST_PROPOSALS])]
 
 
 def _shortened(text: str) -> str:
-    words = text.split()
-    return " ".join(words[:_PROPOSAL_WORDS]) + (" …" if len(words) > _PROPOSAL_WORDS else "")
+    from smp_memory.context.budget import excerpt, one_line
+
+    words = one_line(text).split()
+    short = " ".join(words[:_PROPOSAL_WORDS]) + (" …" if len(words) > _PROPOSAL_WORDS else "")
+    return excerpt(short, _PROPOSAL_CHARACTERS)
 
 
 def _context(

@@ -23,7 +23,13 @@ from smp_memory.config.settings import RECORD
 from smp_memory.discovery import folder_of_store
 from smp_memory.errors import InvalidRecord, SessionExists, SessionNotFound
 from smp_memory.integrations.hooks import events, session_state
-from smp_memory.integrations.hooks.session_state import digest, find_session_name, log_failure, new_session_name
+from smp_memory.integrations.hooks.session_state import (
+    MOST_FILES,
+    digest,
+    find_session_name,
+    log_failure,
+    new_session_name,
+)
 from smp_memory.integrations.hooks.transcripts import (
     ASSISTANT,
     SUMMARY,
@@ -39,6 +45,7 @@ from smp_memory.integrations.hooks.transcripts import (
     used_files,
 )
 from smp_memory.memory import Memory, open_memory
+from smp_memory.model.candidates import CandidateRequest
 from smp_memory.model.proposals import proposals_in
 from smp_memory.model.session_info import names_of
 from smp_memory.model.times import to_text
@@ -264,7 +271,7 @@ class _Recording:
         if parse_turns is None or transcript_size(self._path) < 0:
             return []
         lines, state.offset = read_lines(self._path, state.offset)
-        state.files = used_files(lines) or state.files
+        state.files = used_files(lines)[:MOST_FILES] or state.files
         turns: list[TranscriptTurn] = []
         for turn in parse_turns(lines):
             if turn.role == SUMMARY and state.summaries > 0:
@@ -302,6 +309,7 @@ class _Recording:
         if not turns:
             return
         items: list[tuple[str, dict[str, Any]]] = []
+        gone = self._deleted_keys()
         for turn in turns:
             recorded_key = "" if turn.by_event else state.take_pending(turn.role, turn.text)
             if turn.role == ASSISTANT:
@@ -310,6 +318,8 @@ class _Recording:
                 state.last_reply_digest = ""
             state.turns += 0 if recorded_key else 1
             key = recorded_key or turn.key or f"{turn.at}:{turn.role}:{digest(turn.text)[:16]}"  # a line without an id
+            if state.was_recorded(self._key(key)) or self._key(key) in gone:
+                continue  # it is there, or a person has removed it since
             fields: dict[str, Any] = {"idempotency_key": self._key(key)}
             if turn.at:
                 fields["created"] = turn.at
@@ -320,13 +330,25 @@ class _Recording:
                 fields["author"] = author or client
             items.append(("conversation", {"role": turn.role, "content": self._cut(turn.text), **fields}))
         self._states.save(self._state_before_write())
+        if not items:
+            return
         written, failed = _add(self._opened(), items)
+        state.note_recorded(record.given.get("idempotency_key", "") for record in written)
         for error in failed:
             log_failure(self._memory.root, client, self._event.name, error)
         for record in written:
             self._add_notices(record)
             if proposals_in(record.text, record.given.get("role", "")) and record.id not in state.proposing:
                 state.proposing.append(record.id)
+
+    def _deleted_keys(self) -> set[Any]:
+        """The keys of turns in the trash of the session. Needed only if the state does not know what was recorded."""
+        name = self._state.session or find_session_name(self._event, names_of(self._memory.store.sessions()))
+        if self._state.recorded or not self._memory.store.sessions(id=name or "-"):
+            return set()
+        index = self._memory.store.indexer
+        deleted = index.candidates(CandidateRequest(sessions=[name], only_deleted=True, include_deleted=True)).matches
+        return {record.given.get("idempotency_key") for record in index.records(deleted).values()}
 
     def _add_notices(self, record: Record | SessionMemory) -> None:
         """Add the warnings and redactions of a stored record or an opened session to the notices for the conversation."""

@@ -48,7 +48,8 @@ _MOST_INJECTED = 400
 _MOST_PENDING = 50
 _PROMPT_CHARACTERS = 40
 _MOST_NOTICES = 50
-_MOST_FILES = 3
+MOST_FILES = 3
+_MOST_RECORDED = 400
 _POINTED_AT = "?"  # at the end of a mark
 _MOST_PROPOSING = 20
 MIN_TURNS = 4  # a shorter conversation is not expected to leave memories
@@ -76,6 +77,7 @@ class HookSession:
             path for path in _list(known.get("files")) if isinstance(path, str)
         ]  # used by the last tool calls
         self._pending: list[list[str]] = [pair for pair in _list(known.get("ahead")) if _is_pair(pair)]
+        self.recorded = [each for each in _list(known.get("recorded")) if isinstance(each, str)]  # digests of keys
         self.last_reply_digest = text("last")  # empty if a prompt came after it
         self.last_reply_key = text("replied")  # of its event
         self.last_prompt_key = text("prompted")  # of its event
@@ -120,7 +122,8 @@ class HookSession:
             "told": self.delivered[-_MOST_NOTICES:],
             "ahead": self._pending[-_MOST_PENDING:],
             "given": self.injected[-_MOST_INJECTED:],
-            "files": self.files[:_MOST_FILES],
+            "files": self.files[:MOST_FILES],
+            "recorded": self.recorded[-_MOST_RECORDED:],
         }
 
     def told_refs(self) -> set[str]:
@@ -147,6 +150,13 @@ class HookSession:
         self.delivered += texts
 
     # -- turns that were recorded from an event before the transcript contained them
+
+    def was_recorded(self, key: str) -> bool:
+        """Whether a turn was recorded under this key. Then it is not recorded again, also if it was deleted or erased since."""
+        return digest(key)[:16] in self.recorded
+
+    def note_recorded(self, keys: Iterable[str]) -> None:
+        self.recorded += [digest(key)[:16] for key in keys if key]
 
     def add_pending(self, role: str, text: str, key: str) -> None:
         """Note that a turn was recorded from an event under this key; the transcript will contain it, too."""

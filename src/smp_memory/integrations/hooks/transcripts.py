@@ -124,6 +124,7 @@ def message_text(content: Any, part_types: tuple[str, ...]) -> str:
 
 
 _FILE_FIELDS = ("file_path", "notebook_path", "path")  # of the input of a tool
+_LONGEST_PATH = 300  # characters; a longer text is no path
 
 
 def used_files(lines: list[Line]) -> list[str]:
@@ -138,7 +139,9 @@ def used_files(lines: list[Line]) -> list[str]:
                 values = [
                     replace_surrogates(value) for name in _FILE_FIELDS if isinstance(value := given.get(name), str)
                 ]
-                found += [value for value in values if "." in value]
+                found += [
+                    value for value in values if "." in value and len(value) <= _LONGEST_PATH and value.isprintable()
+                ]
     return list(dict.fromkeys(reversed(found)))
 
 

@@ -102,7 +102,8 @@ def _relevant(hits: Hits, given: arguments.RecallArguments, floor: float) -> lis
     least = given.min_relevance
     if least is None and given.query and given.sort in (None, "relevance") and search.ranking.is_sentence(given.query):
         least = floor_beside(max((hit.relevance for hit in hits), default=0.0), floor)
-    return list(hits) if least is None else [hit for hit in hits if hit.relevance >= least]
+    current = [hit for hit in hits if not hit.repeats_state]
+    return current if least is None else [hit for hit in current if hit.relevance >= least]
 
 
 def _not_searched(archived: int) -> list[str]:
