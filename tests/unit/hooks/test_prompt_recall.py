@@ -192,8 +192,8 @@ def test_decision_about_something_else_does_not_silence_a_turn(root: Path) -> No
             session.add_turn("user", "ok thanks")
         polling = session.add_decision("The tracking page polls every 15 seconds")
         memory.query("tracking")
-    assert "720px" in asked(root, "how wide is the tracking page?").text
+    assert "720px" in asked(root, "which max width did we decide on for the tracking page?").text
     with smp_memory.open(root) as memory:
         memory.session("tracking").delete(polling.id, reason="changed")
         memory.query("tracking")
-    assert "720px" in asked(root, "how wide is the tracking page?").text
+    assert "720px" in asked(root, "which max width did we decide on for the tracking page?").text
