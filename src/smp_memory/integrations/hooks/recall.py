@@ -22,6 +22,7 @@ from smp_memory.integrations.hooks import session_state
 from smp_memory.integrations.hooks.events import AGENT_START, PROMPT, START
 from smp_memory.integrations.hooks.prompt_recall import MOST_CHARACTERS, recall_for_prompt
 from smp_memory.integrations.hooks.reader import HookRecall, Reader, visible_sessions
+from smp_memory.model.candidates import REPEATED, CandidateRequest
 from smp_memory.model.ids import is_valid
 from smp_memory.observe import incomplete
 from smp_memory.privacy.fence import fence, strip
@@ -139,6 +140,9 @@ def _proposal_lines(reader: Reader, state: HookSession) -> list[str]:
     storage = reader.store.session(state.session)
     records = records_of(storage, include_deleted=True)
     found = [each for each in open_proposals(records, storage.info()) if each.turn in state.proposing]
+    asked = CandidateRequest(refs=[each.ref for each in found], fetch=[REPEATED])
+    known = {each.ref for each in reader.scope.index.candidates(asked).matches if each.repeats} if found else set()
+    found = [each for each in found if each.ref not in known]  # some session has it, or a person removed it there
     return [f"- {each.type}: {_shortened(each.text)}" for each in reversed(found[:_MOST_PROPOSALS])]
 
 
