@@ -296,6 +296,7 @@ def write(store: LabelledStore, folder: str, config: dict[str, Any]) -> WrittenS
     for conversation in store.conversations:
         _write_conversation(written, store, conversation)
     clock.time += _ASKED_AFTER
+    written.memory.reindex()  # makes all vectors
     return written
 
 

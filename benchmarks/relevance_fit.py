@@ -29,6 +29,8 @@ _WRONG_OF_NEEDED = 0.3  # the weight of a wrong hit of a prompt that needs anoth
 _RIGHT = 2.0  # the weight of the hits that answer one prompt, together more than one
 _UNRELATED = ("general", "smalltalk")
 _SHARES = (0.02, 0.05)  # of unrelated prompts above a floor
+_STEEPNESS = 3.0  # multiplies `ANSWERS`: with a flat curve weak matches come near to strong ones at a floor
+_PRIOR = -2.0  # added to the bias of `ABOUT`: in the stores most prompts need a memory, in ordinary work few do
 
 
 @dataclass
@@ -167,8 +169,9 @@ def main() -> int:
     answering = [(group[0].kind, max(_best(group))) for group in hits if _best(group)]
     report("a hit that answers (of prompts that need none: any hit)", answering)
     report("the prompt is about the project", [(each.kind, each.estimate) for each in prompts])
-    show("ANSWERS", ANSWERS, fit(every))
-    show("ABOUT", ABOUT, fit(prompts))
+    show("ANSWERS", ANSWERS, [_STEEPNESS * value for value in fit(every)])
+    bias, *others = fit(prompts)
+    show("ABOUT", ABOUT, [bias + _PRIOR, *others])
     return 0
 
 

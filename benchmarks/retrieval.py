@@ -52,8 +52,8 @@ Made by `benchmarks/retrieval.py`; do not edit by hand. Repeat it with:
 _HOW = """\
 The development halves of two public sets; `--data` names their folder. Every turn is written to a fresh store, one session per
 session, and each question is asked through `memory.query`. any@k: one memory that answers is among the first k; unit turn: the
-very memory, unit session: its session. All of the ranking was chosen on these same data; see [ADR 9](adr/0009-words.md) and
-[ADR 11](adr/0011-semantic.md) for how far to trust that."""
+very memory, unit session: its session. All of the ranking was chosen on these same data; see
+[ADR 25](adr/0025-recall.md) for how far to trust that."""
 _AMONG_NOISE = """\
 Two conversations of LoCoMo in one store, and noise up to each size: turns of other people, made of sentences of LongMemEval.
 CPU ms: the median of one query."""

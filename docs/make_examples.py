@@ -27,6 +27,7 @@ from smp_memory.files.disk import Disk  # noqa: E402
 from smp_memory.files.layouts import NAMES, layout_named  # noqa: E402
 from smp_memory.files.layouts.layout import OVERVIEW_FILES  # noqa: E402
 from smp_memory.files.memory_system import MemorySystem  # noqa: E402
+from smp_memory.integrations.hooks.preview import preview_hook  # noqa: E402
 from smp_memory.model.entry import PUT, Entry  # noqa: E402
 from smp_memory.model.types import COMMON_FIELDS, KINDS  # noqa: E402
 from smp_memory.privacy import fence  # noqa: E402
@@ -40,6 +41,7 @@ DOCUMENTS = (
     "docs/agents.md",
     "docs/configuration.md",
     "docs/guides/claude-code.md",
+    "docs/hooks.md",
     "docs/health.md",
 )
 SESSION = "checkout-review"
@@ -180,7 +182,7 @@ def context() -> str:
         session.add_finding("Passwords are logged", severity="critical", author="veritas", recommendation="Mask them")
         memory.global_memory.set_preference("language", "English")
         with mock.patch.object(fence, "new_nonce", return_value="1f2e3d4c"):  # a random number otherwise
-            return f"```text\n{session.context('veritas', task='check the login')}\n```\n"
+            return f"```text\n{session.context('veritas', task='review OAuth and the login attempts')}\n```\n"
 
 
 def digest() -> str:
@@ -188,6 +190,23 @@ def digest() -> str:
     _, memory = tell("jsonl")
     with memory, mock.patch.object(fence, "new_nonce", return_value="1f2e3d4c"):
         return f"```text\n{memory.context()}\n```\n"
+
+
+def prompt() -> str:
+    """What a hook tells at a prompt, and what it points at."""
+    with smp_memory.open(":memory:", clock=Clock()) as memory:
+        session = memory.create_session("claude-code-2026-01-30-5f0c1a7e")
+        session.add_decision(
+            "Login allows five attempts a minute, then answers 429 with Retry-After",
+            rationale="Clients back off by themselves",
+            author="architect",
+        )
+        session.add_decision("Sign-in goes through OAuth 2.0 with PKCE", author="architect")
+        session.add_learning("src/auth/limits.py is generated: change limits.toml", author="veritas")
+        session.add_finding("Orders are accepted twice", severity="critical", author="veritas")
+        with mock.patch.object(fence, "new_nonce", return_value="1f2e3d4c"):
+            shown = preview_hook(memory, "prompt", prompt="Add a setting for the limit of our login attempts")
+        return f"```text\n{shown.text}\n```\n"
 
 
 CHAPTERS = {
@@ -382,6 +401,7 @@ EXAMPLES: dict[str, Callable[[], str]] = {
     "fields": fields_table,
     "context": context,
     "hook": digest,
+    "prompt": prompt,
     "settings": settings_table,
     "errors": errors_table,
     "health": health,

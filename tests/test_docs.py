@@ -306,6 +306,7 @@ def test_documents_contain_no_path_of_a_machine() -> None:
 
 def test_every_decision_record_has_a_number_of_its_own() -> None:
     names = sorted(path.name for path in (ROOT / "docs" / "adr").glob("*.md"))
-    assert [int(name[:4]) for name in names] == list(range(1, len(names) + 1))
+    numbers = [int(name[:4]) for name in names]
+    assert len(set(numbers)) == len(numbers)
     for name in names:
         assert (ROOT / "docs" / "adr" / name).read_text(encoding="utf-8").startswith(f"# {int(name[:4])}. "), name

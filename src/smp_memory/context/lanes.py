@@ -38,7 +38,7 @@ from smp_memory.model.statuses import (
 )
 from smp_memory.model.times import is_valid
 from smp_memory.model.types import KINDS
-from smp_memory.search.succession import OUTDATED, REPEATS, SILENCED, describe_silenced, last_word, outdated
+from smp_memory.search.succession import OUTDATED, REPEATS, SILENCED, Judged, describe_silenced, last_word, outdated
 from smp_memory.text.memory_text import wish_of
 from smp_memory.text.tokenizer import STOP_WORDS, inverse_frequency
 
@@ -166,29 +166,32 @@ class ContextLanes:
         """
         first = candidates[: min(_MOST_JUDGED, self._request.max_tokens // _TOKENS_PER_JUDGED)]
         judged = self._judged(first)
-        best = max((relevance for _, relevance in judged.values()), default=0.0)
+        best = max((each.relevance for each in judged.values()), default=0.0)
         floor = min(self._request.min_relevance, max(best * _SHARE_OF_BEST, _LEAST_RELEVANCE))
         floor = 0.0 if self._search.is_narrowed else floor
         written = [*judged.values(), *self._judged(self._search.ended).values()]
         found, trace = [], self._request.trace
         for each in candidates:
-            record, relevance = judged.get(each.ref, (None, -1.0))
-            last = last_word(record, relevance, written) if record is not None else None
+            own = judged.get(each.ref)
+            relevance = own.relevance if own is not None else -1.0
+            last = last_word(own.record, relevance, written) if own is not None else None
             if last is not None:
                 if trace is not None:
                     trace.drop(lane, each, SILENCED, describe_silenced(last))
             elif each.relevance is None or relevance >= floor:
                 found.append(each)
-            elif trace is not None and record is not None:
+            elif trace is not None and own is not None:
                 trace.drop(lane, each, BELOW_FLOOR, below_floor(relevance, floor))
             elif trace is not None:
                 trace.drop(lane, each, CUT, f"not among the first {len(first)} matches, which alone are judged")
         return found
 
-    def _judged(self, candidates: list[ContextCandidate]) -> dict[str, tuple[Record, float]]:
+    def _judged(self, candidates: list[ContextCandidate]) -> dict[str, Judged]:
         """The records of these candidates, and how relevant they are."""
         records = zip(candidates, self._read([each.candidate for each in candidates]), strict=True)
-        return {each.ref: (record, self._relevance(each, record)) for each, record in records if record is not None}
+        return {
+            each.ref: Judged(record, self._relevance(each, record)) for each, record in records if record is not None
+        }
 
     def _relevance(self, candidate: ContextCandidate, record: Record) -> float:
         relevance = candidate.relevance(record) if candidate.relevance is not None else 0.0

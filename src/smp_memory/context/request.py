@@ -54,5 +54,5 @@ class ContextRequest:
         self.max_tokens = max_tokens
         self.notes: list[str] = []  # what the answer has to say
         self.exclude = exclude  # refs of memories that are left out
-        self.min_relevance = min_relevance  # matches below it come after everything else
+        self.min_relevance = min_relevance  # matches below it are left out
         self.trace = trace  # gets what is considered and left out; None: nobody asks

@@ -1,6 +1,6 @@
 """Score candidates: a relevance between 0 and 1 from text, neighbours, session, author, time and meaning. Pure.
 
-The default, chosen by the retrieval benchmark (docs/adr/0009-words.md):
+The default, chosen by the retrieval benchmark (docs/adr/0025-recall.md):
 
     relevance = (text + context + session + author + time + meaning) × strength × worth × fading
 

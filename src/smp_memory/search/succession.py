@@ -31,6 +31,7 @@ Non-guarantees: it compares words, not meanings. The words for changes are Engli
 
 from __future__ import annotations
 
+from collections import namedtuple
 from functools import cache, lru_cache
 
 from smp_memory.model.candidates import WORDS_SHIFT
@@ -44,18 +45,30 @@ from smp_memory.model.statuses import (
     status_of,
 )
 from smp_memory.model.types import KINDS
+from smp_memory.text.echoes import has_other_numbers, likeness
 from smp_memory.text.tokenizer import STOP_WORDS, terms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import NamedTuple
 
     from smp_memory.model.candidates import Candidate, Candidates, Hit
     from smp_memory.model.record import Record
     from smp_memory.search.ranking import Ranked, Ranking
 
     Fact = tuple[Record, str]  # and its text
+
+    class Judged(NamedTuple):
+        """A memory and its relevance to a query."""
+
+        record: Record
+        relevance: float
+        superseded_by: str | None = None
+
+else:  # `typing` takes a new process 5 ms to load
+    Judged = namedtuple("Judged", "record relevance superseded_by", defaults=(None,))
 
 OUTDATED = "outdated"  # why a hit does not hold, besides SETTLED and SUPERSEDED
 DELETED, NOT_VALID, HIDDEN = (
@@ -66,6 +79,7 @@ DELETED, NOT_VALID, HIDDEN = (
 REPEATS = "repeats what does not hold"
 SILENCED = "older turn"
 _CERTAIN = 0.95  # a relevance above which differences say nothing
+_LIKENESS, _ENDED_LIKENESS = 0.4, 0.2  # of a turn and a memory that speaks for it
 _SHORT_TURN = 80  # words
 _ENOUGH_MATCH = 0.5  # of the text score of a long turn
 _BLOCK = 32  # candidates whose successors are looked at together
@@ -186,18 +200,28 @@ def current_hits(
     return [hit for hit in listed if hit.record.ref not in older]
 
 
-def last_word(turn: Record, relevance: float, written: Iterable[tuple[Record, float]]) -> Record | None:
-    """The memory among these (records with their relevance) that speaks for a turn which matches the same query; None if none does.
+def last_word(turn: Record, relevance: float, written: Iterable[Hit | Judged]) -> Record | None:
+    """The memory among these that speaks for a turn which matches the same query; None if none does.
 
-    It was written down after the turn was said, and is as relevant. One that was deleted or settled silences what was said before that:
-    else a prompt would bring back from a turn what the user has ended.
+    It is as relevant, has much in common with the turn, and was written down after the turn was said. A memory that was deleted, settled or
+    superseded silences what was said before its end, and needs less in common, but no other numbers: else a prompt would bring back from
+    a turn what the user has ended.
     """
     if not KINDS[turn.type].is_said:
         return None
-    for memory, own in written:
-        if own >= min(relevance, _CERTAIN) and KINDS[memory.type].is_written_down and turn._created <= _end_of(memory):
-            return memory
-    return None
+    as_relevant = (each for each in written if each.relevance >= min(relevance, _CERTAIN))
+    return next((each.record for each in as_relevant if _speaks_for(each, turn)), None)
+
+
+def _speaks_for(hit: Hit | Judged, turn: Record) -> bool:
+    memory = hit.record
+    if not KINDS[memory.type].is_written_down:
+        return False
+    if not (hit.superseded_by or memory.deletion is not None or is_settled(memory)):
+        return turn._created <= memory._created and likeness(turn.text, memory.text) >= _LIKENESS
+    if not hit.superseded_by and turn._created > _end_of(memory):
+        return False
+    return likeness(turn.text, memory.text) >= _ENDED_LIKENESS and not has_other_numbers(turn.text, memory.text)
 
 
 def describe_silenced(memory: Record) -> str:
@@ -207,10 +231,8 @@ def describe_silenced(memory: Record) -> str:
 
 
 def _end_of(memory: Record) -> str:
-    """When a memory was written, or, if it was deleted or settled, when that was."""
-    if memory.deletion is not None:
-        return memory.deletion.at
-    return memory._updated if is_settled(memory) else memory._created
+    """When a memory was deleted or settled."""
+    return memory.deletion.at if memory.deletion is not None else memory._updated
 
 
 def _report(

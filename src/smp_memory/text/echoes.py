@@ -126,6 +126,19 @@ def _share(part: _Passage, said: Collection[str]) -> float:
     return sum(weight for term, weight in part.weights.items() if term in said) / sum(part.weights.values())
 
 
+def likeness(one: str, other: str) -> float:
+    """How much of the shorter of two texts the other one has, by the weight of their terms, 0 to 1."""
+    here, there = _weights(one[:_LONGEST]), _weights(other[:_LONGEST])
+    shared = sum(weight for term, weight in here.items() if term in there)
+    return shared / (min(sum(here.values()), sum(there.values())) or 1.0)
+
+
+def has_other_numbers(one: str, other: str) -> bool:
+    """Whether both texts have numbers, and none in common."""
+    here, there = (_numbers(text, _words(text)) for text in (one[:_LONGEST], other[:_LONGEST]))
+    return bool(here and there) and here.isdisjoint(there)
+
+
 def is_beside(memory: int, turn: int) -> bool:
     """Whether a turn is beside a memory of the same session, given their positions."""
     return -BEFORE <= turn - memory <= AFTER

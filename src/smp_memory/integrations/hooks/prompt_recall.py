@@ -93,7 +93,7 @@ class _Prompt:
 
     def _without_silenced(self, hits: list[Hit]) -> list[Hit]:
         """The same hits without the turns for which a memory that was written down has the last word."""
-        written = [(hit.record, hit.relevance) for hit in self._matches if KINDS[hit.record.type].is_written_down]
+        written = [hit for hit in self._matches if KINDS[hit.record.type].is_written_down]
         kept = []
         for hit in hits:
             last = search.succession.last_word(hit.record, hit.relevance, written)
