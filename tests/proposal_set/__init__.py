@@ -1,7 +1,8 @@
 """Labelled turns and sentences for rules that propose memories: what holds a decision, a finding, a learning or a standing wish.
 
-Each part exists twice: `development`, with which the rules were written, and `held_out`, which was written before the rules and not looked at
-until they were finished. Both are by the same author, so the held-out part says more about new sentences than about new people.
+Each part exists twice. `development`: the rules were written with it; most of it is by the author of the rules, and a second author wrote what
+stands under "By a second author". `held_out`: written by an author who had not seen the rules; it was opened when the rules were finished, and measured once.
+No rule was changed afterwards. Whoever changes rules because of it moves it to `development` and needs a new one.
 """
 
 from __future__ import annotations

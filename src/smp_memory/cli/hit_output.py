@@ -213,7 +213,7 @@ def hit_lines(
         header = f"{paint('cyan', name)}  {paint('dim', '  '.join(others).rstrip())}"
         if cells[4]:
             header = f"{paint('cyan', name)}  {paint('dim', '  '.join(others))}  {_state(hit.record, cells[4])}"
-        line = f"{bar(hit.score, 8)} {hit.score:4.2f}  {header}"
+        line = f"{bar(hit.relevance, 8)} {hit.relevance:4.2f}  {header}"
         yield truncate(line, columns) if columns else line
         yield from _excerpt_lines(hit.record, highlighter, columns)
         if explain is not None:

@@ -44,7 +44,7 @@ _REST = 1 / 6  # of the budget, for what did not fit into the share of its lane,
 _SESSION_MARK = "### "
 _SAID = ("turn", "earlier")  # sections
 POINTER = "pointer"  # the section of memories that are only pointed at
-POINTER_TITLE = "May help; `smp show ID` reads it"
+POINTER_TITLE = "May help (smp show ID)"
 
 
 def section_titles() -> dict[str, str]:
@@ -157,10 +157,11 @@ def context_item(
     return ContextItem(record, section, score, why, prefix, text or line_text(record), words, names_session=False)
 
 
-def pointer_item(record: Record, score: float, words: QuestionWords | None = None) -> ContextItem:
-    """A memory that is only pointed at: its id, and the beginning of its text or the passage with these words."""
+def pointer_item(record: Record, score: float) -> ContextItem:
+    """A memory that is only pointed at: its id, and the beginning of its text."""
     prefix = f"{short_session_name(record.session)}/{record.id}:"
-    return ContextItem(record, POINTER, score, "may help", prefix, line_text(record), words)
+    text = line_text(record) if KINDS[record.type].is_named_by_key else record.text
+    return ContextItem(record, POINTER, score, "may help", prefix, text)
 
 
 def one_line(text: str) -> str:
@@ -193,7 +194,7 @@ class _OpenLane:
     def __init__(self, lane: Lane, selection: _Selection) -> None:
         self.lane = lane
         self.left = int(lane.most * selection.max_tokens)
-        self._longest = min(lane.longest or selection.longest, selection.longest)
+        self._longest = lane.longest or selection.longest
         self._selection = selection
         self._items: Iterator[ContextItem] = iter(lane.items)
         self._misses = 0
@@ -208,7 +209,7 @@ class _OpenLane:
 
     def draw(self) -> bool:
         """Find the next item that fits; False: there is none."""
-        if self._used and self.left < _MIN_CUT_TOKENS:
+        if self._used and self.left < _MIN_TOKENS:
             return False
         for item in self._items:
             item.cut(self._longest)
@@ -231,7 +232,7 @@ class _OpenLane:
             item.cut(len(item.text) - (cost - room) * 4 - 4)
             cost = self._selection.cost(item)
         self.item, self.cost = item, cost
-        return cost <= room and not (item.is_cut and len(item.text) < _MIN_TEXT)
+        return cost <= room and not (item.is_cut and len(item.text) < _MIN_TEXT and not item.is_pointer)
 
     def still_fits(self) -> bool:
         """Whether the drawn item still fits, after other lanes took theirs."""

@@ -38,6 +38,7 @@ from smp_memory.model.statuses import (
 )
 from smp_memory.model.times import is_valid
 from smp_memory.model.types import KINDS
+from smp_memory.search.relevance import floor_beside
 from smp_memory.search.succession import OUTDATED, REPEATS, SILENCED, Judged, describe_silenced, last_word, outdated
 from smp_memory.text.memory_text import wish_of
 from smp_memory.text.tokenizer import STOP_WORDS, inverse_frequency
@@ -65,10 +66,6 @@ SHARES = {
 }  # beside the matches
 _SMALL_BUDGET = 200  # tokens
 _MOST_JUDGED, _TOKENS_PER_JUDGED = 100, 40  # of the first matches so many are compared with the floor
-_SHARE_OF_BEST, _LEAST_RELEVANCE = (
-    0.5,
-    0.05,
-)  # where even the best match is weak, the floor is lower, down to the second
 _BEST = 3  # so many of the first matches are in no other lane
 _HARD_CUT = 160  # characters of a turn that is there for continuity
 _TOKENS_PER_LINE = (
@@ -167,7 +164,7 @@ class ContextLanes:
         first = candidates[: min(_MOST_JUDGED, self._request.max_tokens // _TOKENS_PER_JUDGED)]
         judged = self._judged(first)
         best = max((each.relevance for each in judged.values()), default=0.0)
-        floor = min(self._request.min_relevance, max(best * _SHARE_OF_BEST, _LEAST_RELEVANCE))
+        floor = floor_beside(best, self._request.min_relevance)
         floor = 0.0 if self._search.is_narrowed else floor
         written = [*judged.values(), *self._judged(self._search.ended).values()]
         found, trace = [], self._request.trace
@@ -175,13 +172,12 @@ class ContextLanes:
             own = judged.get(each.ref)
             relevance = own.relevance if own is not None else -1.0
             last = last_word(own.record, relevance, written) if own is not None else None
-            if last is not None:
-                if trace is not None:
-                    trace.drop(lane, each, SILENCED, describe_silenced(last))
-            elif each.relevance is None or relevance >= floor:
+            if each.relevance is None or (relevance >= floor and last is None):
                 found.append(each)
-            elif trace is not None and own is not None:
-                trace.drop(lane, each, BELOW_FLOOR, below_floor(relevance, floor))
+            elif trace is not None and own is not None and relevance < floor:
+                trace.drop(lane, each, BELOW_FLOOR, below_floor(relevance, round(floor, 2)))
+            elif trace is not None and last is not None:
+                trace.drop(lane, each, SILENCED, describe_silenced(last))
             elif trace is not None:
                 trace.drop(lane, each, CUT, f"not among the first {len(first)} matches, which alone are judged")
         return found

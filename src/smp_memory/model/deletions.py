@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 BEYOND_REACH = (
     "copies in backups, snapshots and synchronised folders",
     "the history of a version control system that holds these files",
+    "the transcripts that your coding agent keeps of its conversations",
     "the memory of processes that read it before, and what they derived from it",
     "the index of another user of the same store, until that user next uses it",
     "blocks that the file system or the disk has freed and not yet overwritten",

@@ -29,9 +29,9 @@ _LEAST_WORDS = 2
 
 # A guess, a condition or a negation: the sentence states nothing that lasts.
 _DOUBTS = (
-    r"\b(?:maybe|perhaps|might|could(?!n['’]t| not)|may(?: be| want| need)|would|should|suppose|wonder\w*|whether|(?<!works )(?<!work )if (?:we|you|i|your|the|it|this|that|there)\b"
-    r"|(?:not|n['’]t) (?:yet|sure|decided?|agreed?|known?|found)|yet to|unclear|unknown|unsure|suggest\w*|recommend\w*|to find|let me"
-    r"|vielleicht|könnten?|sollten?|würden?|falls|wenn wir|noch nicht|nicht entschieden|peut-être|pourr\w+|devr\w+|si (?:on|nous)"
+    r"\b(?:maybe|perhaps|might|could(?!n['’]t| not)|may(?: be| want| need)|would|should(?! (?:keep|remember|note|know))|suppose|wonder\w*|whether|(?<!works )(?<!work )if (?:we|you|i|your|the|it|this|that|there)\b"
+    r"|(?:not|n['’]t) (?:yet|sure|decided?|agreed?|known?|found)|yet to|(?:is|are|still|remains) (?:unclear|unknown)|unsure|suggest\w*|recommend\w*|to find|let me"
+    r"|vielleicht|könnten?|sollten?|würden?|falls (?:wir|du|das|es|der|die)|wenn wir|noch nicht|nicht entschieden|peut-être|pourr\w+|devr\w+|si (?:on|nous)"
     r"|quizás?|tal vez|podr[ií]a\w*|deber[ií]a\w*|todavía no|aún no)\b"
 )
 # Verbs with which something is chosen, and what makes a step of the work of it.
@@ -45,20 +45,25 @@ _ERROR = (
     r"|erreur|fallo|bloqueo)"
 )
 _FAILS = (
-    r"(?:fail|break|broke|crash|hang|hung|die|died|leak|timed? out|happen|is red|is slow|is killed|is missing|does ?n['’]t work|do ?n['’]t work)"
-    r"(?:s|ed|es|ing)?\b"
+    r"(?:(?:fail|break|broke|crash|hang|hung|die|died|leak|timed? out|happen|block|stall|freez|froze|vanish|disappear|miss)(?:s|ed|es|ing)?"
+    r"|(?:is|are|was|were|stays?|went|gets?|came) (?:red|slow|killed|missing|blank|empty|wrong|stuck|broken|stale|late|rejected|skipped|ignored|lost|down|to nan|nan|null|doubled|truncated|denied|dropped|out of \w+)"
+    r"|(?:timeouts?|errors?|crashes|failures?|duplicates?|leaks?|spikes?|delays?) (?:come|came|occur|appear|happen)\w*|(?:does|do|did|is|are|was|were|could|can) ?n[o'’]?t (?!needed|necessary|required|allowed|supported)\w+|never \w+s|no longer \w+)\b"
 )
-_OPENING = rf"(?:[^,:;]{{1,24}}[,:] )?{OPENING_WORDS}(?:then )?"
+_OPENING = rf"(?:[^,:;]{{1,24}}[,:] ){{0,2}}{OPENING_WORDS}(?:then )?"
 _RULES: dict[str, tuple[str, ...]] = {
     DECISION: (
-        r"(?:the )?(?:final )?(?:decision|answer)(?: is| was)?\s?[:–-] \S",
+        r"(?:(?:the|my|our) )?(?:final )?(?:decision|answer|verdict)(?: is| was)?\s?[:–-] \S|.*\b(?:that['’]?s|this is|it['’]s) (?:final|settled|decided|a done deal)\b",
         r"(?:decided|agreed|approved)\s?(?:[:–-] (?!go ahead|do it|thanks|let['’]?s see)|, (?=we |let['’]?s |no |use |keep |drop |.* (?:not|instead|only|never|must) ))\S+ \S+ \S",
-        r"(?:decided|decidido)\s?[:,–-] \S",
+        r"(?:i(?:['’]ve| have) |we(?:['’]ve| have) )?(?:decided|decidido)\s?[:,–-] \S",
         rf"(?:we|i|the team)(?:['’]ve| have)? (?:just |now |finally |then )*(?:decided|agreed) (?:in \w+ \w+ |today |yesterday )?(?:to (?:not |only )*{_CHOOSE}|to (?:log|freeze|send|put|pin)|that|on|against|not to) ?\S",
-        r"(?:we|i|the team)(?:['’]ve| have)? (?:just |now |finally )*(?:settled on|opted (?:for|to)|standardi[sz]ed on|picked|went with) (?!up |this |some|my|our|friends)\S",
+        r"(?:we|i|the team)(?:['’]ve| have)? (?:just |now |finally )*(?:settled on|opted (?:for|to)|standardi[sz]ed on|committed to|picked|went with) (?!up |this |some|my|our|friends)\S",
+        r".*\bi (?:went (?:with|for)|opted for|chose|picked|settled on|kept|left|used) (?:\S.* (?:rather than|instead of|over|on purpose|deliberately|intentionally)\b|\S.* as (?:it is|is|they are),? (?:because|since))|i (?:deliberately|intentionally) \w+ \S",
         r"(?:we|i)(?:['’]ve| have)? (?:chose|chosen) (?!to )\S.* (?:over|because|instead|rather|since|for (?!that|this|it))\b",
         r"i (?:used|kept|took|switched to|moved to) \S.* (?:instead of|rather than|over) \S",
-        rf"we(?:['’]re| are) (?:not )?(?:(?:going|sticking|staying) with|(?:switching|moving|migrating) (?:to|from)|(?:dropping|keeping|adopting)|going to {_CHOOSE}) {_STEP}\S",
+        rf"(?:[^,;]{{2,60}}[,;] )?we(?:['’]re| are) (?:not )?(?:(?:going|sticking|staying) with|(?:switching|moving|migrating) (?:\S+ ){{0,4}}?(?:to|from)|(?:dropping|keeping|adopting|deleting|removing|retiring|replacing|postponing|skipping|abandoning)|going to {_CHOOSE}) {_STEP}\S",
+        r"we(?:['’]ll| will) (?:remove|drop|keep|deprecate|skip|postpone) (?:it|that|both|them|this)\b|we (?:won['’]t|will not|are not going to) (?:touch|change|do|add|implement|build|optimi[sz]e|maintain) (?!that|this|it\b)\S",
+        rf"we (?:now )?(?:stay (?:on|with|at) (?!track|top)\S|(?:switch|drop|migrate|move|skip|adopt|replace|deprecate|postpone|abandon|standardi[sz]e|keep(?! \w+ing| on\b|\w* up\b| at\b)|remove|stick) (?!\w*ing\b|on\b){_STEP}\S)|(?:for|as) (?:the )?\S+(?: \S+)? we(?:['’]ll| will)? (?:use|take|keep|go with) {_STEP}\S",
+        r"i(?:['’]m| am) (?:choosing|picking|opting for) \S|i(?:['’]d| would) say (?:we|let['’]s) (?:use|go|keep|drop|skip|stay|take|wait|stick|switch|move)\b|(?!it|this|that|there)\S.* (?:is|are|gets?) (?:dropped|removed|deprecated|retired|discontinued) (?:as of|starting|(?:in|from|with) (?:v|version )?\d)\S*",
         rf"we(?:['’]ll| will| won['’]t| will not)(?: only| just| always| not| never)* {_CHOOSE} {_STEP}\S",
         rf"(?:ok(?:ay)?|yes|no|agreed|approved|right|fine|good|then)[,: ]+(?:then |so )*we (?:do not |don['’]t )?{_CHOOSE} {_STEP}\S",
         r"i['’]ll (?:use|go with|take|keep|stick) \S.* (?:then|instead of|over|rather than)\b",
@@ -66,26 +71,31 @@ _RULES: dict[str, tuple[str, ...]] = {
         r"(?:so )?the plan is (?:fixed|settled)\b.*\S",
         r"instead of \S.* (?:we|let['’]?s) (?:now )?(?:use|take|do)\b",
         # German
-        r"wir (?:nehmen|verwenden|nutzen|bleiben bei|bleiben auf|behalten|setzen auf|wechseln|streichen|verzichten auf|steigen auf|legen \S.* fest|machen \S.* statt)\b (?!gerade|noch|morgen|heute|das\b|den zug)\S",
-        r"(?:wir|ich) (?:haben?)\b.* (?:entschieden|beschlossen|geeinigt|festgelegt)\b",
+        r"wir (?:nehmen|verwenden|nutzen|bleiben bei|bleiben auf|behalten|setzen auf|wechseln|streichen|verzichten auf|steigen auf|legen \S.* fest|machen \S.* statt|ersetzen|migrieren|entfernen)\b (?!gerade|noch|morgen|heute|das\b|den zug)\S",
+        r"wir (?:heben|stellen|ziehen|lassen|schaffen) \S.* (?:an|um|weg|ab)\W*$|(?:wir|ich) (?:haben?)\b.* (?:entschieden|beschlossen|geeinigt|festgelegt)\b",
         r"(?:entscheidung|beschlossen|entschieden|abgemacht)\s?[:,–-] \S",
-        r"(?:statt \S.* |dann )(?:nehmen|verwenden|nutzen|machen) wir (?:es |das )?\S",
+        r"(?:statt \S.* |dann |also |für \S+ )(?!sehen|schauen|gehen|warten|haben|sind|brauchen|können|müssen|machen wir (?:morgen|weiter|erst))\w+en wir (?:es |das )?\S",
+        r"\S.* (?:fliegt raus|kommt raus|entfällt|fällt weg|bleibt (?:wie|so|bei|auf|drin)\b)|es bleibt (?:bei|dabei)\b|ich habe \S.* (?:bewusst|absichtlich)\b",
         # French
-        r"(?:on|nous) (?:gard\w+|part\w* sur|pass\w+ à|rest\w+ sur|utilis\w+|prend|prenons|abandonn\w+|(?:va|allons) (?:utiliser|garder|passer|prendre|supprimer|rester)) \S",
-        r"(?:nous avons|on a) (?:décidé|choisi|opté|convenu) \S",
+        r"(?:(?:finalement|donc|alors|du coup|bon),? )*(?:on|nous) (?:supprim\w+|rempla\w+|migr\w+|laisse tomber|gard\w+|part\w* sur|pass\w+ à(?! autre)|rest\w+ sur|utilis\w+|prend|prenons|abandonn\w+|(?:va|allons) (?:utiliser|garder|passer|prendre|supprimer|rester)) \S",
+        r"(?:(?:nous avons|on a) (?:décidé|choisi|opté|convenu)|j['’]ai (?:opté|choisi|retenu)) \S",
         r"(?:décision\s?:|c['’]est décidé,) ?\S",
         # Spanish
-        r"(?:(?:vamos|nos vamos) con|mejor usamos|vamos a (?:usar|utilizar|mantener|dejar|migrar|cambiar|pasar)|usaremos|utilizaremos|nos quedamos con|(?:hemos )?(?:decidi(?:do|mos)|elegi(?:do|mos)|acorda(?:do|mos)|opta(?:do|mos) por)) \S",
+        r"(?:(?:vale|bien|ok|bueno|al final|finalmente|mejor|entonces),? )+(?:usamos|quitamos|dejamos|mantenemos|cambiamos|migramos|pasamos a|eliminamos) \S",
+        r"(?:elegí|opté por|escogí|(?:vamos|nos vamos) con|mejor usamos|vamos a (?:usar|utilizar|mantener|dejar|migrar|cambiar|pasar)|usaremos|utilizaremos|nos quedamos con|(?:hemos )?(?:decidi(?:do|mos)|elegi(?:do|mos)|acorda(?:do|mos)|opta(?:do|mos) por)) \S",
         r"decisión\s?: ?\S",
     ),
     FINDING: (
         r".*\b(?:the|its|root|real|actual|main|likely) causes?(?: of .{2,60}?)? (?:is|was|were|are)\b(?! (?:still|not|hard|being|closed|fixed))",
-        r"(?:the )?root cause\s?[:–-]",
-        r"(?:it |as it )?turn(?:s out,?|ed out,? (?=that|the|it|we|our|an?)) (?!fine|well|ok|good|great|nice|as |to be|really|so |very |\w+ly\b|\w+ing\b)\S+ \S",
+        r"(?:(?:the|key|main|root|real|actual) )*(?:cause|finding|diagnosis|culprit|ursache|grund|befund|diagnose|causa|hallazgo)s?(?: (?:of|for|behind) [^:]{2,60})?(?: found| identified| gefunden| trouvée| encontrada)?\s?[:–] ?\S+ \S|(?:fehler|problem|bug) gefunden\s?[:–]|root cause\s?[:–-]",
+        r"(?:(?:measured|observed|reproduced)(?=\s?[:–])|here(?:['’]s| is) what (?:happens|happened|is going on|went wrong)|what (?:blocks|breaks|fails|crashes|hangs|happens|is slow|takes \w+ long|slows \w+ down) (?:here )?(?:is|are)\b(?! up to))\s?[:–]? ?\S+ \S+ \S",
+        rf"(?:the|its) (?:[\w-]+ ){{0,3}}{_ERROR} (?:is|was|sits|lies|lives|hides) (?:in|at|inside|on) (?!the (?:tracker|backlog|wiki))\S.*[:;,–] \S|(?:that|this|it)(?:['’]s| is| was) (?:an?|the) (?:[\w-]+ ){{0,3}}(?:race(?: condition)?|deadlock|leak|circular import|regression|off-by-one(?: error)?|mismatch|typo|conflict|bug)\b(?! report).*[:;,–] \S",
+        r".*\b(?:turned out to be (?:an?|the) \S|(?:traced|tracked) (?:it|this|that|the \S+(?: \S+)?) (?:back |down )*to \S|boils down to \S|(?:is|was) (?:to blame|at fault)\b)",
+        r"(?:it |as it )?turn(?:s out,?|ed out,? (?=that|the|it|we|our|an?)) (?!i\b|my\b|fine|well|ok|good|great|nice|as |to be|really|so |very |\w+ly\b|\w+ing\b)\S+ \S",
         r".*\bturn(?:s|ed) out that \S",
         r"(?:i |we )?(?:have |['’]ve )?found (?:it|the (?:\w+ )?(?:bug|problem|issue|cause|culprit|reason|leak|error))\s?[:–-] ?\S",
-        r".*\b(?:i|we)(?:['’]ve| have)? (?:discovered|realised|realized|noticed|found out|confirmed) that (?!i\b|i['’]|my|you)\S",
-        rf".*\b{_FAILS}.{{0,60}}?\bbecause\b (?!you|of you|i\b)\S",
+        r".*\b(?:i|we)(?:['’]ve| have)? (?:discovered|realised|realized|noticed(?=.*(?:which|because|since|every|never|only))|found out|confirmed) that (?!i\b|i['’]|my|you)\S",
+        rf"(?!i\b|we\b|you\b|ich\b).*\b{_FAILS}.{{0,60}}?,? (?:because\b (?!you|of you|i\b|it['’]s (?:late|fun))|since (?:the|an?|its|our|it|they) (?:\S+ ){{1,3}}?(?:is|are|was|were|has|have|\w+s) )\S",
         r".*\b(?:is|was|are|were|got) (?:caused|killed|triggered|blocked) by \S",
         rf".*\b{_ERROR}\b.{{0,40}}? (?:(?:comes?|came|stems?|stemmed|resulted|results|originates?) from|(?:is|was|were) due to) \S",
         r"(?:the|a) (?:\w+ )?(?:reason|culprit|problem|issue|bug|slow part|bottleneck)\b.{0,50}? (?:(?:is|was)(?: that| an?| the| in the (?!tracker|backlog|wiki))|was|is\s?:) \S",
@@ -94,29 +104,31 @@ _RULES: dict[str, tuple[str, ...]] = {
         r"confirmed\s?: \S+ \S+ \S",
         # German
         r".*\bursache (?:ist|war|dafür)\b",
-        rf".*\b(?:{_ERROR}|es) (?:lag|liegt|kam|kommt) (?:an|am|von|vom|daran)\b",
-        r".*\bstellte? sich heraus\b",
+        rf".*\b(?:{_ERROR}|es) (?:lag|liegt|kam|kommt) (?:an|am|von|vom|daran)\b|.*\b(?:liegt|lag) (?:am|daran|an (?:der|dem|den|einem|einer))\b|.*[,;:–] (?:deshalb|daher|darum|weshalb) (?!kannst|können|habe|musst|ich\b|wir\b|bitte)\S",
+        r".*\b(?:stellte? sich heraus|sich herausgestellt)\b",
         rf".*\b(?:grund|{_ERROR})(?: dafür)? (?:ist|war)(?:,? dass| eine?| der| die| das)\b",
-        r".*\b(?:fehl|scheitert|ab|rot|hängt|nicht|langsam),? weil \S",
+        r".*\b(?:fehl|scheitert|ab|rot|hängt|nicht|langsam|leer|kaputt|falsch|doppelt|fehlt|fehlen|weiß|nie),? weil \S",
         # French
         r".*\bla cause (?:est|était|vient)\b",
         r".*\bil s['’]avère qu",
         rf".*\b{_ERROR} (?:vient|venait|provient|provenait|est|était) (?:d[eu']|des|un|une|que)",
-        r".*\b(?:échou\w+|plant\w+|cass\w+|bloqu\w+|march\w+ pas)\b.{0,40}? (?:parce qu|car )",
+        r".*\b(?:échou\w+|plant\w+|cass\w+|bloqu\w+|(?:est|sont) (?:blanch?e?|vide|lent|rouge|absent|faux|fausse)\w*|(?:ne |n['’])\w+ (?:pas|plus|jamais)|march\w+ pas)\b.{0,40}? (?:parce qu|car )|.*\b(?:est|était|sont|étaient) due?s? (?:à|au|aux)\b|.*[,;:] (?:c['’]est pourquoi|voilà pourquoi|d['’]où)\b",
         r"j['’]ai trouvé (?:le bug|le problème|la cause|l['’]erreur)\b.*\S",
         # Spanish
         r".*\bla causa (?:es|era|fue)\b",
         r".*\bresulta que \S",
         rf".*\b{_ERROR} (?:es|era|fue|viene|venía|proviene) (?:que|una?|de|del)\b",
-        r".*\b(?:fall\w+|se (?:cae|rompe|bloquea)|no funciona)\b.{0,40}? porque \S",
+        r".*\b(?:fall\w+|se (?:cae|rompe|bloquea)|no \w+(?:n|a|e)|(?:está|queda|sale)n? (?:en blanco|vací\w+|lent\w+|rot\w+|roj\w+|mal))\b.{0,40}? porque \S|.*\bse (?:debe|debía|debió|deben) a\b|.*(?:,|;| y) por eso \S",
         r"(?:encontré|he encontrado) (?:el error|el problema|la causa|el fallo)\b.*\S",
     ),
     LEARNING: (
         r"(?:(?:the|a|one|my|our|key|main|here['’]s|it['’]s|just|note) )*(?:lessons?(?: learn(?:ed|t))?|takeaways?|gotchas?|notes? to self|good to know|worth (?:remembering|knowing|noting)|for the record|for next time|pitfall|caveat"
-        r"|merke|gelernt|lehre|erkenntnis|(?:wichtig|gut) zu wissen|leçon|à (?:retenir|noter)|bon à savoir|lección|a tener en cuenta|conviene saber)\s?[:–-] ?\S+ \S+ \S",
+        r"|merke|gelernt|lehre|erkenntnis|(?:wichtig|gut) zu wissen|leçon|à (?:retenir|noter)|bon à savoir|lección|a tener en cuenta|conviene saber|ojo|aprendizaje|aprendido|piège|moral|things? (?:to|we should) (?:remember|keep in mind)|fallstrick)(?: (?:for|für|para|pour) [\w ]{2,20})?\s?[:–-] ?\S+ \S+ \S",
+        r"(?:(?:fyi|note|notes|hint|hinweis|nota|something|one thing) )?(?:(?:for|to) (?:later|the future|future reference|our future selves|myself)|(?:we should |to )?keep in mind|fürs nächste mal|für (?:die zukunft|später)|para (?:la próxima|el futuro)|pour la (?:prochaine|suite))[^:]{0,12}:(?!.*\bi['’]m\b) ?\S+ \S+ \S",
+        r"(?:today i learned|til\b)|(?!i\b|we\b|you\b).*\b(?:must|has to|have to|needs? to)\b.*[,;–] (?:otherwise|or else)\b|.*\b(?:muss|müssen)\b.*[,;] sonst\b|.*\bil faut\b.*, sinon\b|.*\bhay que\b.*, si no\b",
         r"next time,? (?!i\b|it\b|we\b|you\b|the\b|this|that|there|can|slot|he\b|she\b|they\b|around)[a-z]+ \S+ \S",
         r".*\bonly works? (?:if|when|as long as|once) \S",
-        r".*\b(?:i|we)(?:['’]ve| have)? learn(?:ed|t)\b(?: that|[^.:]{0,20}:) ?\S",
+        r".*\b(?:i|we)(?:['’]ve| have)? learn(?:ed|t)\b(?: the hard way)?(?: that|[^.:]{0,20}:) ?\S|learn(?:ed|t) the hard way\b.*\S",
         r".*\bfunktioniert nur,? wenn\b",
         r".*\bne (?:marche|fonctionne) que si\b",
         r".*\bsolo funciona si\b",
@@ -132,15 +144,15 @@ _USER_RULES = (  # decisions only in the words of a user; an assistant advises o
 # Words of which one is in every sentence that a rule of the type matches.
 _CUES = {
     DECISION: (
-        "deci", "agreed", "approved", "settled", "opted", "picked", "went ", "standard", "chose", "we'", "we’", "we ", "i'll", "i’ll", "lets ", "let's", "let’s", "with ", "it is",
-        "instead of", "want to", "answer", "wir", "entsch", "beschlossen", "abgemacht", "on ", "nous ", "déci", "vamos ", "remos ", "quedamos", "elegi", "acord", "opta",
+        "deci", "agreed", "approved", "settled", "final", "verdict", "purpose", "rather than", " over ", "deliberately", "intentionally", "dropped", "removed", "choosing", "picking", "deprecated", "d say", "retired", "discontinued", "done deal", "opted", "picked", "went ", "standard", "chose", "we'", "we’", "we ", "i'll", "i’ll", "lets ", "let's", "let’s", "with ", "it is",
+        "instead of", "want to", "answer", "wir", "entsch", "beschlossen", "abgemacht", "raus", "entfällt", "fällt weg", "bleibt", "ich habe", "j'ai", "j’ai", "amos ", "emos ", "opté", "escog", "elegí", "on ", "nous ", "déci", "vamos ", "remos ", "quedamos", "elegi", "acord", "opta",
     ),
     FINDING: (
-        "cause", "turn", "found", "covered", "real", "notic", "confirmed", "since", " by ", "due to", " from ", "reason", "culprit", "problem", "issue", "bug", "slow part", "bottleneck", " why",
+        "cause", "measured", "observed", "reproduced", "what bl", "what br", "what f", "what c", "what h", "what t", "what s", "what is s", "what w", "leak", "diagnosis", "finding", "befund", "diagnose", "hallazgo", "traced", "tracked", "boils", "blame", "at fault", "race", "deadlock", "circular", "regression", "off-by", "mismatch", "typo", "conflict", "deshalb", "daher", "darum", "weshalb", " dû", " due", "pourquoi", " d'où", " d’où", " se deb", "por eso", "crash", "timeout", "liegt", "lag ", "turn", "found", "covered", "real", "notic", "confirmed", "since", " by ", "due to", " from ", "reason", "culprit", "problem", "issue", "bug", "slow part", "bottleneck", " why",
         "ursache", " an ", " am ", "von", "heraus", "grund", "fehler", "weil", "avère", "erreur", "problèm", " car ", "parce", "trouvé", "causa", "resulta", "error", "porque", "fallo", "encontr",
     ),
     LEARNING: (
-        "lesson", "takeaway", "gotcha", "self", "know", "worth", "for the record", "next time", "pitfall", "caveat", "only work", "learn", "merke", "gelernt",
+        "lesson", "in mind", "later", "future", "myself", "otherwise", "or else", "sonst", "sinon", "si no", "til ", "ojo", "moral", "remember", "piège", "fallstrick", "aprend", "próxima", "prochaine", "suite", "nächste", "später", "zukunft", "takeaway", "gotcha", "self", "know", "worth", "for the record", "next time", "pitfall", "caveat", "only work", "learn", "merke", "gelernt",
         "lehre", "erkenntnis", "wissen", "nur", "leçon", "retenir", "noter", "savoir", "que si", "lección", "cuenta", "saber", "solo funciona",
     ),
 }  # fmt: skip
@@ -169,7 +181,8 @@ def _type_of(sentence: str, role: str) -> str:
     for type in (DECISION, LEARNING, FINDING):  # the rules of findings are the widest
         for cue in _CUES[type]:
             if cue in folded:
-                if _rules(type, role).match(folded) and not pattern(_DOUBTS).search(folded):
+                stated = folded.partition(" because ")[0] if type == DECISION else folded  # a reason may be a guess
+                if _rules(type, role).match(folded) and not pattern(_DOUBTS).search(stated):
                     return type
                 break
     return ""

@@ -62,6 +62,7 @@ ANSWERS = {
 ABOUT = {"bias": -3.3, "known": 0.17, "project": 0.22, "us": 2.25, "refers": 0.65, "general": -2.3}
 ABOUT_SHARE = 0.5  # what `about` counts
 _LASTING_FACTOR = 2.0  # of the score of what was written down, for `nearness`
+_SHARE_OF_BEST, _LEAST_RELEVANCE = 0.5, 0.05
 _MEANING_OF_SHARE = 0.5  # all words of a query in a memory are as good as this similarity
 _SHORT_WORDS = 6  # a turn of fewer words is short
 _MOST_KNOWN, _MOST_PROJECT = 25.0, 8.0
@@ -160,6 +161,11 @@ class RelevanceModel:
         for word in self._unknown:
             known += [(place, word, _TYPO_FACTOR) for place, term in enumerate(found) if _is_typo(word, term)]
         return sorted(known) if self._unknown else known
+
+
+def floor_beside(best: float, floor: float) -> float:
+    """The floor for an answer that somebody asks for: lower than the setting where even the best match is weak."""
+    return min(floor, max(best * _SHARE_OF_BEST, _LEAST_RELEVANCE))
 
 
 def near_score(score: float, candidate: Candidate) -> float:

@@ -52,6 +52,7 @@ _SHARED = frozenset(  # fields whose values many memories have
         "confidence",
         "created",
         "impact",
+        "idempotency_key",
         "importance",
         "key",
         "kind",

@@ -33,14 +33,14 @@ def quality_of_wishes(part: str) -> Quality:
     return Quality.of(sum(each.is_wish and is_found for each, is_found in found), wrong, missed)
 
 
-@pytest.mark.parametrize(("part", "precision", "recall"), [(DEVELOPMENT, 0.96, 0.93), (HELD_OUT, 0.93, 0.83)])
+@pytest.mark.parametrize(("part", "precision", "recall"), [(DEVELOPMENT, 0.97, 0.93), (HELD_OUT, 0.97, 0.51)])
 def test_proposals_are_precise_and_few_are_missed(part: str, precision: float, recall: float) -> None:
     quality = quality_of_proposals(part)
     assert quality.precision >= precision, quality.wrong
     assert quality.recall >= recall, quality.missed
 
 
-@pytest.mark.parametrize(("part", "precision", "recall"), [(DEVELOPMENT, 0.96, 0.93), (HELD_OUT, 0.91, 0.86)])
+@pytest.mark.parametrize(("part", "precision", "recall"), [(DEVELOPMENT, 0.98, 0.96), (HELD_OUT, 0.94, 0.67)])
 def test_standing_wishes_are_precise_and_few_are_missed(part: str, precision: float, recall: float) -> None:
     quality = quality_of_wishes(part)
     assert quality.precision >= precision, quality.wrong

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from smp_memory.cli.arguments import ID_HELP, add_filters, positive_int, query_from
 from smp_memory.cli.hit_output import display_text
-from smp_memory.cli.render import fields, paint, plural, size_text, table, time_text
+from smp_memory.cli.render import fields, paint, plural, size_text, table, time_text, truncate
 from smp_memory.errors import StorageCorrupt, UserError
 
 TYPE_CHECKING = False
@@ -54,8 +54,22 @@ def _takes_echoes(call: Invocation, verb: str, echoes: list[str]) -> bool:
     """Whether turns that say the same are taken along: --echoes, or a person confirms it."""
     if call.options.echoes or not echoes:
         return bool(call.options.echoes)
-    question = f"{verb.capitalize()} also {plural(len(echoes), 'turn')} with the same: {_names(echoes)}?"
-    return not call.options.yes and call.is_interactive and bool(call.confirm(question))
+    if call.options.yes or not call.is_interactive:
+        return False
+    for line in _echo_texts(call, echoes):
+        call.notify(line)
+    return bool(call.confirm(f"{verb.capitalize()} these turns, too?"))
+
+
+def _echo_texts(call: Invocation, echoes: list[str]) -> Iterator[str]:
+    """The first turns that say the same, with the beginning of their text."""
+    yield f"{plural(len(echoes), 'turn')} {'says' if len(echoes) == 1 else 'say'} the same:"
+    for ref in echoes[:_MAX_IDS]:
+        session, _, id = ref.rpartition("/")
+        record = call.memory.session(session).find(id)
+        yield f"  {ref}  {truncate(' '.join(record.text.split()), 60) if record is not None else ''}".rstrip()
+    if len(echoes) > _MAX_IDS:
+        yield f"  and {len(echoes) - _MAX_IDS} more"
 
 
 def _names(refs: list[str]) -> str:
@@ -65,8 +79,8 @@ def _names(refs: list[str]) -> str:
 def _echo_lines(echoes: list[str], done: str, *, preview: bool = True) -> Iterator[str]:
     """What says the same and stays."""
     if echoes:
-        hint = " (--echoes takes them along)" if preview else ""
-        yield f"Not {done}: {plural(len(echoes), 'turn')} with the same: {_names(echoes)}{hint}"
+        hint = "; --echoes takes them along" if preview or done == "restored" else ""
+        yield f"Not {done}: {plural(len(echoes), 'turn')} that {'says' if len(echoes) == 1 else 'say'} the same ({_names(echoes)}){hint}."
 
 
 def _record_table(call: Invocation, records: list[Record], verb: str) -> Iterator[str]:

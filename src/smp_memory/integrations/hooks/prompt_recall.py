@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 _CANDIDATES, _MOST = 30, 5  # hits that are judged at a prompt, and memories that are told, at most
 _MOST_MATCHES = 210  # hits that are read at a prompt, at most: some may have been told before
-_MOST_POINTERS, _POINTER_TOKENS, _POINTER_CHARACTERS = 3, 60, 48  # of each a few words
+_MOST_POINTERS, _POINTER_TOKENS, _POINTER_CHARACTERS = 3, 60, 40  # of each a few words
+_CHARACTERS_PER_TOKEN, _LONGEST = 3, 600  # of a memory that is told, if it is alone
 _MOST_WORDS, MOST_CHARACTERS = 48, 4000
 _NO_CONTENT = "the prompt has no content words"
 
@@ -130,7 +131,7 @@ class _Prompt:
             context_item(hit.record, section_of(hit.record.type), hit.relevance, "matches the prompt", looked_for)
             for hit in told
         ]
-        pointers = [pointer_item(hit.record, hit.relevance, looked_for) for hit in pointed]
+        pointers = [pointer_item(hit.record, hit.relevance) for hit in pointed]
         if self._trace is not None:
             self._trace.words, self._trace.floor = words, self._reader.pointer_floor()
             for hit, item in zip([*told, *pointed], [*items, *pointers], strict=True):
@@ -138,7 +139,8 @@ class _Prompt:
         if not items and not pointers:
             return HookRecall()
         share = min(_POINTER_TOKENS / budget, 1.0)
-        lanes = [Lane(items), Lane(pointers, most=share, rank=1, longest=_POINTER_CHARACTERS)]
+        longest = min(budget * _CHARACTERS_PER_TOKEN // max(len(items), 1), _LONGEST)
+        lanes = [Lane(items, longest=longest), Lane(pointers, most=share, rank=1, longest=_POINTER_CHARACTERS)]
         text, chosen = fit_lanes(lanes, "", budget, count_tokens)
         return HookRecall(text, chosen)
 

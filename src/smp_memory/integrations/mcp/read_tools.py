@@ -27,6 +27,7 @@ from smp_memory.model.times import to_text, validity_text
 from smp_memory.model.types import KINDS
 from smp_memory.overview.summary import counted
 from smp_memory.privacy.fence import inside
+from smp_memory.search.relevance import floor_beside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -100,7 +101,7 @@ def _relevant(hits: Hits, given: arguments.RecallArguments, floor: float) -> lis
     """The hits that are relevant enough. Without an explicit floor, keywords and other sort orders ask for every match."""
     least = given.min_relevance
     if least is None and given.query and given.sort in (None, "relevance") and search.ranking.is_sentence(given.query):
-        least = floor
+        least = floor_beside(max((hit.relevance for hit in hits), default=0.0), floor)
     return list(hits) if least is None else [hit for hit in hits if hit.relevance >= least]
 
 

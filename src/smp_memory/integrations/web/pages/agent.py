@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.context.trace import BELOW_FLOOR
 from smp_memory.discovery import folder_of_store
 from smp_memory.errors import SMPError
 from smp_memory.integrations.hooks.preview import preview_hook
@@ -84,7 +83,6 @@ def agent_page(request: PageRequest) -> Response:
         left_out=sorted(shown.left_out, key=lambda each: -(each.relevance or 0.0)),
         most_left_out=_SHOWN_LEFT_OUT,
         reason_kinds=_REASON_KINDS,
-        BELOW_FLOOR=BELOW_FLOOR,
     )
 
 
