@@ -29,9 +29,7 @@ _WRONG_OF_NEEDED = 0.3  # the weight of a wrong hit of a prompt that needs anoth
 _RIGHT = 2.0  # the weight of the hits that answer one prompt, together more than one
 _UNRELATED = ("general", "smalltalk")
 _SHARES = (0.02, 0.05)  # of unrelated prompts above a floor
-_STEEPNESS = (
-    3.0  # by which `ANSWERS` is multiplied: beside a floor a flat curve lets weak matches come near to strong ones
-)
+_STEEPNESS = 3.0  # multiplies `ANSWERS`: with a flat curve weak matches come near to strong ones at a floor
 _PRIOR = -2.0  # added to the bias of `ABOUT`: in the stores most prompts need a memory, in ordinary work few do
 
 
