@@ -287,7 +287,7 @@ SETTINGS = (
     Setting("maintenance.auto", True, Switch(), "Whether opening a store runs due, cheap maintenance tasks, a few times a day."),
     Setting("health.stale_days", 90, Between(0, 36_500), "The age from which `smp doctor` reports open memories that nobody touched; 0 means never."),
     Setting("observability.slow_ms", 1000, Whole(0, 600_000), "How long an operation or a wait for a lock takes before it is logged as slow; 0 logs all."),
-    Setting("recall.min_relevance", 0.55, Between(0, 1), "How relevant a memory must be before a hook tells it to an agent unasked: about the probability that it answers."),
+    Setting("recall.min_relevance", 0.55, Between(0, 1), "How relevant a memory must be before a hook tells it to an agent unasked."),
     Setting("recall.min_pointer", 0.33, Between(0, 1), "How relevant a memory must be before a hook points at it on one line with its id, and before a context or `recall` over MCP contains it."),
     Setting("hooks.recall", True, Switch(), "Whether hooks of coding agents put memories into the conversation."),
     Setting("hooks.recall_agents", True, Switch(), "Whether they do so for agents that the host starts, too."),

@@ -309,7 +309,7 @@ class Hit:
 
     @property
     def relevance(self) -> float:
-        """The probability that the memory answers the query, comparable across queries and stores (`search.relevance`)."""
+        """An estimate from 0 to 1 of whether the memory answers the query, comparable across queries and stores (`search.relevance`)."""
         if not isinstance(self._relevance, float):
             self._relevance = float(self._relevance(self.record))
         return self._relevance
