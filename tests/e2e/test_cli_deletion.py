@@ -82,9 +82,11 @@ def test_turns_that_say_the_same_are_shown_and_taken_along(cli: Lister) -> None:
     assert "said in 1 turn" in cli.ok("query", "payment client timeout")
     assert "repeats DEC-0003" in cli.ok("query", "payment client timeout", "--type", "conversation")
     assert "← repeats" in cli.ok("related", "DEC-0003", "--kind", "repeats")
-    assert "Not deleted: 1 turn with the same: shop/TURN-0001 (--echoes" in cli.ok("delete", "DEC-0003", "--preview")
+    assert "Not deleted: 1 turn that says the same (shop/TURN-0001); --echoes" in cli.ok(
+        "delete", "DEC-0003", "--preview"
+    )
     code, _, err = cli("delete", "DEC-0003")
-    assert (code, err) == (0, "Not deleted: 1 turn with the same: shop/TURN-0001\n")
+    assert (code, err) == (0, "Not deleted: 1 turn that says the same (shop/TURN-0001).\n")
     assert "repeats DEC-0003 (deleted)" in cli.ok("query", "payment client timeout")
     cli.ok("restore", "DEC-0003")
     cli.ok("delete", "DEC-0003", "--echoes")

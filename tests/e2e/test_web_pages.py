@@ -79,9 +79,9 @@ def test_agent_view_says_what_was_left_out_when_the_floor_moves(visitor: Visitor
     page.evaluate(
         "const floor = document.getElementById('floor'); floor.value = 1; floor.dispatchEvent(new Event('input', {bubbles: true}))"
     )
-    page.wait_for_selector("#told h2:has-text('nothing')")
+    page.wait_for_selector("#told h2:has-text('Pointed at')")
     assert told > 0
-    assert "below 1.00" in page.inner_text("#told")
+    assert "Told:" not in page.inner_text("#told")
     assert "floor=1" in page.url
 
 

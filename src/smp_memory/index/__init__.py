@@ -19,6 +19,6 @@ _reported: set[str] = set()
 
 def report_meaning(event: str, text: str) -> None:
     """Log once in a process that memories are not searched by meaning: `model_failed` or `vectors_missing`. Hooks print nothing."""
-    if event not in _reported and not incomplete.caller_reports:
+    if event not in _reported:
         _reported.add(event)
-        telemetry.emit("query", telemetry.WARNING, event, text)
+        telemetry.emit("query", telemetry.WARNING, event, text, shown=not incomplete.caller_reports)

@@ -222,13 +222,11 @@ _ALWAYS_SHOWN = frozenset(  # reported nowhere else; Python prints them to stder
         "entries_missing",
         "head_conflict",
         "library_missing",
-        "model_failed",
         "not_compared",
         "reason_redacted",
         "session_brought_back",
         "session_left_out",
         "shared_files_stale",
-        "vectors_missing",
     ]
 )
 
