@@ -183,7 +183,8 @@ def test_preview_of_a_hook_is_what_the_hook_injects(
     }
     event = events.read(json.dumps(payload).encode(), "claude-code", {})
     assert event is not None
-    settings = {"recall.min_relevance": floor, "hooks.prompt_tokens": max_tokens, "hooks.start_tokens": max_tokens}
+    lowest = "recall.min_relevance" if kind == "prompt" else "recall.min_pointer"
+    settings = {lowest: floor, "hooks.prompt_tokens": max_tokens, "hooks.start_tokens": max_tokens}
     nested = {"recall": {}, "hooks": {}}
     for name, value in settings.items():
         if value is not None:

@@ -293,14 +293,18 @@ def check(memory: smp_memory.Memory, asked: dict[str, Any]) -> None:
     hits = memory.query(**given, limit=10_000, count_by=["type", "session", "agent", "tag", "day", "topic"])
     refs = [hit.record.ref for hit in hits]
     assert len(set(refs)) == len(refs)
-    assert must.keys() <= set(refs) <= must.keys() | may, (asked, must.keys() - set(refs), set(refs) - must.keys())
+    listed = {*refs, *(ref for hit in hits for ref in hit.echoes)}  # a memory speaks for the turns that repeat it
+    may |= {hit.record.ref for hit in hits if hit.echoes}
+    assert must.keys() <= listed <= must.keys() | may, (asked, must.keys() - listed, listed - must.keys())
     assert not hits.more
     for hit in hits:
         assert hit.record == memory.session(hit.session).find(hit.id)
         assert 0 <= hit.score <= 1
         assert 0 <= hit.relevance <= 1
         assert 0 <= hit.priority <= 1
-    assert hits.counts == counted([hit.record for hit in hits])
+    echoes = [ref.partition("/") for ref in listed - set(refs)]
+    said = [memory.session(session).find(id) for session, _, id in echoes]
+    assert hits.counts == counted([*(hit.record for hit in hits), *(record for record in said if record is not None)])
     check_order(hits, asked)
     check_naive(memory, given, hits)
     check_pages(memory, given, refs)

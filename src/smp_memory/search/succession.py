@@ -153,7 +153,8 @@ def spoken_for(found: Candidates, allows: Callable[[str], bool] | None = None) -
         memory = found.repeated.get(turn.repeats)
         if memory is not None and memory.meets and not state_of_repeated(turn, found, allows)[0]:
             is_long = turn.traits >> WORDS_SHIFT & 255 > _SHORT_TURN
-            if not is_long or matches.get(memory.ref, 0.0) >= _ENOUGH_MATCH * turn.match:
+            is_found = bool(turn.match or turn.meaning) or memory.ref in matches  # not only beside a turn that matches
+            if is_found and (not is_long or matches.get(memory.ref, 0.0) >= _ENOUGH_MATCH * turn.match):
                 speakers[turn.ref] = memory
     return speakers
 
