@@ -13,6 +13,7 @@ from smp_memory.errors import (
     InvalidFormat,
     InvalidRecord,
     MemoryNotFound,
+    SessionExists,
     SessionNotFound,
     SMPError,
     StorageError,
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
     from smp_memory.overview.topics import Topics
     from smp_memory.privacy.anonymisation import Placeholders
     from smp_memory.search.explanation import Explanation
-    from smp_memory.store.port import Store
+    from smp_memory.store.port import SessionStore, Store
 
 
 _MAINTENANCE_CHECK_SECONDS = 6 * 3600
@@ -252,7 +253,7 @@ class Memory:
             given, context = translate_arguments(given, context)
         id, user, agents, project, tags, config = given
         fields = validation.session_fields(user, agents, project, tags, context)
-        session_id = ids.check(id, "id") if id is not None else f"session-{now:%Y-%m-%d}-{os.urandom(3).hex()}"
+        session_id = ids.check(id, "id") if id is not None else ids.new_session_id(now)
         settings = self.config
         if config:
             settings = checked(
@@ -263,13 +264,23 @@ class Memory:
         if config:
             fields["config"] = validation.plain("config", dict(config))
         created_text = to_text(now) if created is None else parse(created, "created")
-        files = self._store.create(SessionInfo(session_id, created_text, **fields))
+        info = SessionInfo(session_id, created_text, **fields)
+        files = self._store.create(info) if id is not None else self._create_under_free_id(info, now)
+        session_id = info.id
         if config:
             note_settings(self._store, session_id, settings.stated_protection(session=True))
         session = SessionMemory(self, OpenSession(self.scope, files, author))
         session.warnings = validation.session_warnings(context)
         session.redacted = log_metadata_redaction(self._store, to_text(now), session_id, author, removals)
         return session
+
+    def _create_under_free_id(self, info: SessionInfo, now: datetime) -> SessionStore:
+        """Create it, under another id if its own is taken: of thousands that are made up two may be alike."""
+        while True:
+            try:
+                return self._store.create(info)
+            except SessionExists:
+                info.id = ids.new_session_id(now)
 
     def session(self, id: str, *, author: str | None = None) -> SessionMemory:
         """Open a session; `author` is who writes, unless a write says otherwise. Raises SessionNotFound.
