@@ -94,14 +94,20 @@ def in_process(folder: str) -> dict[str, int]:
 
 
 def _fill(folder: str) -> str:
-    """A store of 20 sessions with 20 findings each, with its index and all vectors."""
+    """A store of 20 sessions with 20 findings each, with its index and all vectors. No two texts are alike: ties would be broken by chance."""
+    import random
+
     import smp_memory
+
+    rng, words = random.Random(1), [f"word{number}" for number in range(200)]
 
     root = os.path.join(folder, "project", ".bmad", "memory")
     if not os.path.exists(root):
         with smp_memory.open(root, config={"durability": "os"}) as memory:
             for number in range(20):
-                texts = [f"Bug {number} in part {number % 9} of the importer, case {case}" for case in range(20)]
+                texts = [
+                    f"Bug in part {number % 9} of the importer: {' '.join(rng.choices(words, k=9))}" for _ in range(20)
+                ]
                 findings = [("finding", {"finding": text, "severity": "low", "author": "b"}) for text in texts]
                 memory.create_session(f"session-2026-01-{number + 1:02d}", user="u").add_many(findings)
             memory.reindex()
