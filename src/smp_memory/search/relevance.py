@@ -69,6 +69,7 @@ _SHORT_WORDS = 6  # a turn of fewer words is short
 _MOST_KNOWN, _MOST_PROJECT = 25.0, 8.0
 _MOST_UNKNOWN = 8  # unknown words that are compared with those of a memory
 _PASSAGE_TERMS = 40
+_NOWHERE = (-_PASSAGE_TERMS, 0.0)
 _FEW_MEMORIES, _FEW_WORDS = 64, 12  # chance is the same in smaller stores, and for shorter queries
 _MOST_EXPONENT = 700.0
 _BACKGROUND = 1000  # ordinary passages that the store's memories are mixed with
@@ -147,22 +148,31 @@ class RelevanceModel:
     def _best_passage(self, record: Record) -> dict[str, float]:
         """The terms of the query in the passage that has most of their weight, and in the labels, with what each counts."""
         best: dict[str, float] = {}
-        best_total = 0.0
         found = self._occurrences(terms(_body(record)[:_LONGEST]))
-        for place, (start, _, _) in enumerate(found):
-            passage: dict[str, float] = {}
-            for position, word, factor in found[place:]:
-                if position - start >= _PASSAGE_TERMS:
-                    break
-                passage[word] = max(passage.get(word, 0.0), self._weights[word] * factor)
-            total = sum(passage.values())
-            if total > best_total:
-                best, best_total = passage, total
-            if len(passage) == len(self._weights):
-                break
+        start = self._start_of_best(found)
+        for position, word, factor in found:
+            if start <= position < start + _PASSAGE_TERMS:
+                best[word] = max(best.get(word, 0.0), self._weights[word] * factor)
         for word in self._weights.keys() & set(terms(_labels(record))) - best.keys():
             best[word] = self._weights[word] * _LABEL_FACTOR
         return best
+
+    def _start_of_best(self, found: list[tuple[int, str, float]]) -> int:
+        """The first position of the best passage.
+
+        A passage is better than those before it only if the term at its end is not in them. So few passages are summed up.
+        """
+        start, best_total = 0, 0.0
+        last: dict[str, tuple[int, float]] = {}  # position of each term, and what it counts
+        for position, word, factor in found:
+            before, _ = last.get(word, _NOWHERE)
+            last[word] = position, self._weights[word] * factor
+            if position - before >= _PASSAGE_TERMS:
+                first = position - _PASSAGE_TERMS + 1
+                total = sum([counted for at, counted in last.values() if at >= first])
+                if total > best_total:
+                    start, best_total = first, total
+        return next((position for position, _, _ in found if position >= start), 0)
 
     def _occurrences(self, found: list[str]) -> list[tuple[int, str, float]]:
         """Position, term of the query, and factor of each match."""

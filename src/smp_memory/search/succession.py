@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from functools import cache, lru_cache
+from itertools import combinations
 
 from smp_memory.model.candidates import WORDS_SHIFT
 from smp_memory.model.statuses import (
@@ -285,6 +286,7 @@ _VALUE_BEFORE = (  # a number behind these is a value
     r"(?:[:=<>≤≥~€$£]|\b(?:is|are|was|be|to|at|of|above|below|over|under|than|least|most|after|every|within|by|up|about|around"
     r"|für|von|auf|bis|über|unter|nach|alle|à|de|по|до|за|через|после))\s*$"
 )
+_LONGEST_VALUE_WORD = 6  # characters
 _TIMES = (
     r"\b(?:19|20)\d\d\b|\d:\d\d|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b"
     r"|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b"
@@ -338,41 +340,42 @@ def _other_value(facts: list[Fact]) -> Iterator[tuple[Record, Record]]:
     """Pairs that differ in numbers alone."""
     forms: dict[str, list[Fact]] = {}
     for fact in facts:
-        form = _without_numbers(fact[1])
+        form = _numbers_apart(fact[1])[0]
         if form:
             forms.setdefault(form, []).append(fact)
     for group in forms.values():
-        for newer, text in group if len(group) > 1 else ():
-            for older, other in group:
-                if _is_newer(newer, older) and newer.type == older.type and _differs_in_values(other, text):
-                    yield older, newer
+        for (one, text), (other, other_text) in combinations(group, 2):
+            if one.type == other.type and _differs_in_values(text, other_text):
+                if _is_newer(one, other):
+                    yield other, one
+                elif _is_newer(other, one):
+                    yield one, other
 
 
-@lru_cache(4000)
-def _without_numbers(text: str) -> str:
-    """A text with each number as 0; empty if it has none."""
-    form = _pattern(_NUMBER).sub("0", text)
-    return form.casefold() if "0" in form else ""
+@lru_cache(4000)  # the same memories are found again and again
+def _numbers_apart(text: str) -> tuple[str, list[str], list[str]]:
+    """A text with each number as 0 (empty if it has none), its numbers, and what stands before each of them."""
+    parts = _pattern(f"({_NUMBER})").split(text)
+    between, numbers = parts[::2], parts[1::2]
+    return "0".join(between).casefold() if numbers else "", numbers, between
 
 
-def _differs_in_values(older: str, newer: str) -> bool:
-    """Whether two texts of one form differ in numbers that are values."""
-    if older == newer:
+def _differs_in_values(one: str, other: str) -> bool:
+    """Whether two texts of one form differ in numbers, all of which are values, and name no times.
+
+    Most pairs fail at their first number, so what is costly comes last.
+    """
+    _, numbers, between = _numbers_apart(one)
+    others = [place for place, pair in enumerate(zip(numbers, _numbers_apart(other)[1], strict=True)) if pair[0] != pair[1]]
+    if not others or not all(_is_value(between[place], place) for place in others):
         return False
-    before, after = _numbers(older), _numbers(newer)
-    if before is None or after is None:
-        return False
-    others = [is_value for (one, is_value), (two, _) in zip(before, after, strict=False) if one != two]
-    return bool(others) and all(others)
+    return not any(_pattern(_TIMES, True).search(text) for text in (one, other))
 
 
-@lru_cache(4000)  # each text is compared with many
-def _numbers(text: str) -> list[tuple[str, bool]] | None:
-    """The numbers in a text, and whether each is a value; None if the text names times."""
-    if _pattern(_TIMES, True).search(text):
-        return None
-    value, found = _pattern(_VALUE_BEFORE, True), _pattern(_NUMBER).finditer(text)
-    return [(each.group(), value.search(text[: each.start()]) is not None) for each in found]
+def _is_value(before: str, place: int) -> bool:
+    """Whether a number is a value, by the text between it and the one before it."""
+    text = f"0{before}" if place else before
+    return _pattern(_VALUE_BEFORE, True).search(text.rstrip()[-_LONGEST_VALUE_WORD - 1 :]) is not None
 
 
 def _changed(facts: list[Fact]) -> Iterator[tuple[Record, Record]]:
