@@ -114,7 +114,7 @@ class Searcher:
         self.viewer = viewer
         self._uncounted = pending
         self._read = read
-        self._pending: dict[int, AccessCount] | None = None  # accesses that the index has not counted yet, by doc
+        self._pending: dict[str, AccessCount] | None = None  # accesses that the index has not counted yet, by ref
         self._hidden: dict[int, bool] = {}  # by doc, of memories with a visibility of their own
         self._frequencies: dict[str, int] = {}
         self._known: dict[int, FoundRow] = {}  # rows of candidates, by doc
@@ -295,10 +295,9 @@ class Searcher:
         for number in {row.author for row in rows if row.author is not None}:
             authors[number] = name_of(number)
         if self._pending is None:
-            self._pending = self._uncounted.by_doc(self.rows)
-        pending = self._pending
-        if pending:
-            rows = [self._with_pending(row) if row.doc in pending else row for row in rows]
+            self._pending = self._uncounted.by_name(self.rows)
+        if self._pending:
+            rows = list(map(self._with_pending, rows))
         bounded = conditions is not None and conditions.needs_rows
         found = [
             _candidate(
@@ -361,7 +360,7 @@ class Searcher:
         return known
 
     def _with_pending(self, row: FoundRow) -> FoundRow:
-        pending = self._pending.get(row.doc) if self._pending else None
+        pending = self._pending.get(f"{self.session_of(row.doc)}/{row.id}") if self._pending else None
         if pending is None:
             return row
         count, last = add_counts((row.uses or 0, row.last_use or 0), pending)

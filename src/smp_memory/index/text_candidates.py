@@ -6,6 +6,7 @@ Everything here works with docs and rows of one state of an index (`Searcher`).
 from __future__ import annotations
 
 from itertools import islice
+from operator import itemgetter
 
 from smp_memory.index.counting import count_matches, empty
 from smp_memory.index.documents import AUTHOR_SHIFT
@@ -51,7 +52,8 @@ _EDGES = """SELECT old.session, old.id, memory.doc FROM wanted
     CROSS JOIN succession old ON old.session = place AND old.id = name
     CROSS JOIN session ON session.id = old.new_session
     CROSS JOIN memory ON memory.doc >> 24 = +session.no AND memory.id = old.new_id"""
-_ECHOES = "SELECT turn, memory, score FROM wanted CROSS JOIN echo ON turn = wanted.no"
+_ECHOES = """SELECT turn, doc, facts, deleted IS NOT NULL, -score, -created
+    FROM wanted CROSS JOIN echo ON turn = wanted.no CROSS JOIN memory ON doc = echo.memory"""
 _ALL = 1 << 30
 _TURN = KINDS["conversation"].number
 _TURNS = f"SELECT doc, 0.0, created, facts FROM wanted CROSS JOIN memory ON doc = wanted.no WHERE type = {_TURN}"
@@ -276,17 +278,17 @@ class RepeatedMemories:
             if pairs:
                 self._choose(pairs)
 
-    def _choose(self, pairs: list[tuple[int, int, float]]) -> None:
-        every = self._searcher.fetch(list({memory for _, memory, _ in pairs}))
-        rows = {row.doc: row for row in self._searcher.visible_rows(every)}
-        self._names = {turn: HIDDEN_MEMORY for turn, _, _ in pairs}
-        seen = [(turn, rows[memory], score) for turn, memory, score in pairs if memory in rows]
-        chosen: dict[int, FoundRow] = {}
-        for turn, row, _ in sorted(seen, key=lambda each: (bool(each[1].deleted), -each[2], -each[1].created)):
-            chosen.setdefault(turn, row)
-        self.rows = list({row.doc: row for row in chosen.values()}.values())
-        names = self._searcher.refs([row.doc for row in self.rows])
-        self._names.update({turn: names[row.doc] for turn, row in chosen.items()})
+    def _choose(self, pairs: list[tuple[int, int, int, bool, float, int]]) -> None:
+        """Choose one memory for each turn: one that is not deleted, the most alike, the newest."""
+        hidden = self._searcher.hidden({(memory, facts) for _, memory, facts, *_ in pairs})
+        self._names = {turn: HIDDEN_MEMORY for turn, *_ in pairs}
+        chosen: dict[int, int] = {}
+        for turn, memory, *_ in sorted(pairs, key=itemgetter(3, 4, 5, 1)):
+            if memory not in hidden:
+                chosen.setdefault(turn, memory)
+        self.rows = self._searcher.fetch(list(dict.fromkeys(chosen.values())))
+        names = {row.doc: f"{self._searcher.session_of(row.doc)}/{row.id}" for row in self.rows}
+        self._names.update({turn: names[memory] for turn, memory in chosen.items()})
 
     def __bool__(self) -> bool:
         return bool(self._names)
@@ -367,13 +369,18 @@ class QueryVector:
     def __init__(self, vectors: Vectors, embedding: bytes) -> None:
         self._vectors, self._embedding = vectors, embedding
         self.weight = vectors.embedder.weight
+        self._known: dict[int, float] = {}  # similarities
 
     def similarities(self, docs: Sequence[int]) -> dict[int, float]:
         """The similarity of these documents to the text, 0 to 1."""
-        return self._vectors.similarities(self._embedding, docs)
+        known = self._known
+        known.update(self._vectors.similarities(self._embedding, [doc for doc in docs if doc not in known]))
+        return {doc: known[doc] for doc in docs if doc in known}
 
     def nearest(self, limit: int, docs: Sequence[int] | None) -> list[int]:
-        return [doc for doc, _ in self._vectors.nearest(self._embedding, limit, docs)]
+        near = self._vectors.scaled(self._vectors.nearest(self._embedding, limit, docs))
+        self._known |= near
+        return list(near)
 
 
 def _vector(searcher: Searcher, words: str, text: ParsedText, front: Sequence[TextMatch]) -> QueryVector | None:

@@ -361,15 +361,15 @@ def _numbers_apart(text: str) -> tuple[str, list[str], list[str]]:
 
 
 def _differs_in_values(one: str, other: str) -> bool:
-    """Whether two texts of one form differ in numbers, all of which are values, and name no times.
-
-    Most pairs fail at their first number, so what is costly comes last.
-    """
+    """Whether two texts of one form differ in numbers that are values, and in no other, and name no times."""
     _, numbers, between = _numbers_apart(one)
-    others = [place for place, pair in enumerate(zip(numbers, _numbers_apart(other)[1], strict=True)) if pair[0] != pair[1]]
-    if not others or not all(_is_value(between[place], place) for place in others):
-        return False
-    return not any(_pattern(_TIMES, True).search(text) for text in (one, other))
+    differs = False
+    for place, (number, other_number) in enumerate(zip(numbers, _numbers_apart(other)[1], strict=True)):
+        if number != other_number:
+            if not _is_value(between[place], place):
+                return False
+            differs = True
+    return differs and not any(map(_pattern(_TIMES, True).search, (one, other)))
 
 
 def _is_value(before: str, place: int) -> bool:
