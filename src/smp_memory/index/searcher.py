@@ -234,9 +234,12 @@ class Searcher:
 
     # -- rows
 
-    def fetch(self, docs: Sequence[int], where: str = "") -> list[FoundRow]:
-        """The rows of these memories, in this order."""
-        return list(map(_row, self.rows.of(f"{_OF_DOCS}{where}", docs)))
+    def fetch(self, docs: Sequence[int]) -> list[FoundRow]:
+        """The rows of these memories, in this order; each is read once."""
+        known = self._known
+        missing = [doc for doc in docs if doc not in known]
+        known.update([(row[0], row) for row in map(_row, self.rows.of(_OF_DOCS, missing))])
+        return [known[doc] for doc in docs if doc in known]
 
     def select(
         self, conditions: RowConditions, order: str, limit: int | None, offset: int = 0, *, wishes: bool = False
@@ -387,9 +390,9 @@ class Searcher:
     def _latest(self, row: FoundRow) -> tuple[int, int, int | None]:
         """The latest creation, change and use among a memory and those that it is related to; deleted ones do not count."""
         created, updated, used = row.created, row.updated or row.created, row.last_use
-        for other in map(
-            self._with_pending, self.fetch(list(self.relations.near([row.doc], 1)), " WHERE deleted IS NULL")
-        ):
+        for other in map(self._with_pending, self.fetch(list(self.relations.near([row.doc], 1)))):
+            if other.deleted:
+                continue
             created, updated = max(created, other.created), max(updated, other.updated or other.created)
             used = max(filter(None, (used, other.last_use)), default=None)
         return created, updated, used

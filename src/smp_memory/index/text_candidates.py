@@ -6,7 +6,6 @@ Everything here works with docs and rows of one state of an index (`Searcher`).
 from __future__ import annotations
 
 from itertools import islice
-from operator import itemgetter
 
 from smp_memory.index.counting import count_matches, empty
 from smp_memory.index.documents import AUTHOR_SHIFT
@@ -52,7 +51,8 @@ _EDGES = """SELECT old.session, old.id, memory.doc FROM wanted
     CROSS JOIN succession old ON old.session = place AND old.id = name
     CROSS JOIN session ON session.id = old.new_session
     CROSS JOIN memory ON memory.doc >> 24 = +session.no AND memory.id = old.new_id"""
-_ECHOES = """SELECT turn, doc, facts, deleted IS NOT NULL, -score, -created
+# Of the memories that a turn repeats, one that is not deleted comes first, then the most alike, then the newest.
+_ECHOES = """SELECT turn, deleted IS NOT NULL, -score, -created, doc, facts
     FROM wanted CROSS JOIN echo ON turn = wanted.no CROSS JOIN memory ON doc = echo.memory"""
 _ALL = 1 << 30
 _TURN = KINDS["conversation"].number
@@ -274,21 +274,20 @@ class RepeatedMemories:
         if REPEATED in request.fetch and searcher.has("echo"):
             pairs = list(searcher.rows.of(_ECHOES, docs))
             if request.sessions is not None:
-                pairs = [each for each in pairs if searcher.session_of(each[1]) in request.sessions]
+                pairs = [each for each in pairs if searcher.session_of(each[4]) in request.sessions]
             if pairs:
                 self._choose(pairs)
 
-    def _choose(self, pairs: list[tuple[int, int, int, bool, float, int]]) -> None:
-        """Choose one memory for each turn: one that is not deleted, the most alike, the newest."""
-        hidden = self._searcher.hidden({(memory, facts) for _, memory, facts, *_ in pairs})
-        self._names = {turn: HIDDEN_MEMORY for turn, *_ in pairs}
-        chosen: dict[int, int] = {}
-        for turn, memory, *_ in sorted(pairs, key=itemgetter(3, 4, 5, 1)):
-            if memory not in hidden:
-                chosen.setdefault(turn, memory)
-        self.rows = self._searcher.fetch(list(dict.fromkeys(chosen.values())))
+    def _choose(self, pairs: list[tuple[int, bool, float, int, int, int]]) -> None:
+        """Choose one memory for each turn, given `_ECHOES`: the first in the order of these tuples."""
+        hidden = self._searcher.hidden((memory, facts) for _, _, _, _, memory, facts in pairs)
+        chosen: dict[int, tuple[int, bool, float, int, int, int]] = {}
+        for each in pairs:
+            if each[4] not in hidden and (each[0] not in chosen or each < chosen[each[0]]):
+                chosen[each[0]] = each
+        self.rows = self._searcher.fetch(list({each[4]: None for each in chosen.values()}))
         names = {row.doc: f"{self._searcher.session_of(row.doc)}/{row.id}" for row in self.rows}
-        self._names.update({turn: names[memory] for turn, memory in chosen.items()})
+        self._names = {turn: names[chosen[turn][4]] if turn in chosen else HIDDEN_MEMORY for turn, *_ in pairs}
 
     def __bool__(self) -> bool:
         return bool(self._names)
@@ -338,8 +337,8 @@ class SuccessionChains:
         searcher = self._searcher
         old = {(searcher.session_of(doc), row.id): row for doc, row in edge.items()}
         stated = [(old[session, id], doc) for session, id, doc in islice(self._stated(list(old)), _MOST_PAIRS)]
-        rows = searcher.fetch(list({doc for _, doc in stated}), " WHERE deleted IS NULL") if stated else []
-        found = {row.doc: row for row in searcher.visible_rows(rows)}
+        rows = searcher.fetch(list({doc for _, doc in stated})) if stated else []
+        found = {row.doc: row for row in searcher.visible_rows(rows) if not row.deleted}
         later = searcher.not_valid(list(found), self._at, only_later=True) if found else set()
         new: dict[int, FoundRow] = {}
         for before, doc in stated:

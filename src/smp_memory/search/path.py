@@ -47,7 +47,7 @@ from smp_memory.search.ranking import (
     uses_embeddings,
 )
 from smp_memory.search.scoring import CANDIDATES
-from smp_memory.search.succession import SuccessionOrder, newer_first, spoken_for
+from smp_memory.search.succession import SuccessionOrder, newer_first
 from smp_memory.text.names import spelled
 from smp_memory.text.tokenizer import parse
 
@@ -286,7 +286,7 @@ class SearchRun:
     def _add_repeated(self, hits: list[Hit], page: Page, found: Candidates) -> None:
         """Tell which hits repeat a memory, and of which memories turns were left out."""
         echoes: dict[str, list[str]] = {}
-        for turn, memory in spoken_for(found, self._allows).items() if self._collapses else ():
+        for turn, memory in self._succession.speakers.items() if self._collapses else ():
             echoes.setdefault(memory.ref, []).append(turn)
         for hit, (each, _) in zip(hits, page, strict=True):
             state, ref = state_of_repeated(each.candidate, found, self._allows, self._query.valid_at)

@@ -262,8 +262,8 @@ class Ranking:
     def _nearness(self, ranked: Ranked) -> float:
         """The score of a candidate relative to the best one, 0 to 1."""
         if self._best_near is None:
-            found = self._scores or ()
-            self._best_near = max((near_score(each.relevance, each.candidate) for each in found), default=0.0)
+            found = self._scores.relevances() if self._scores is not None else ()
+            self._best_near = max([near_score(*each) for each in found], default=0.0)
         own = near_score(ranked.score, ranked.candidate)
         return round(min(own / self._best_near, 1.0), 2) if self._best_near else 0.0
 

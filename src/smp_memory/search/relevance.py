@@ -69,7 +69,6 @@ _SHORT_WORDS = 6  # a turn of fewer words is short
 _MOST_KNOWN, _MOST_PROJECT = 25.0, 8.0
 _MOST_UNKNOWN = 8  # unknown words that are compared with those of a memory
 _PASSAGE_TERMS = 40
-_NOWHERE = (-_PASSAGE_TERMS, 0.0)
 _FEW_MEMORIES, _FEW_WORDS = 64, 12  # chance is the same in smaller stores, and for shorter queries
 _MOST_EXPONENT = 700.0
 _BACKGROUND = 1000  # ordinary passages that the store's memories are mixed with
@@ -163,15 +162,16 @@ class RelevanceModel:
         A passage is better than those before it only if the term at its end is not in them. So few passages are summed up.
         """
         start, best_total = 0, 0.0
-        last: dict[str, tuple[int, float]] = {}  # position of each term, and what it counts
+        last: dict[str, int] = {}  # the position of each term
+        counted: dict[str, float] = {}
         for position, word, factor in found:
-            before, _ = last.get(word, _NOWHERE)
-            last[word] = position, self._weights[word] * factor
-            if position - before >= _PASSAGE_TERMS:
+            if position - last.get(word, -_PASSAGE_TERMS) >= _PASSAGE_TERMS:
+                counted[word] = self._weights[word] * factor
                 first = position - _PASSAGE_TERMS + 1
-                total = sum([counted for at, counted in last.values() if at >= first])
+                total = counted[word] + sum([counted[each] for each, at in last.items() if at >= first])
                 if total > best_total:
                     start, best_total = first, total
+            last[word] = position
         return next((position for position, _, _ in found if position >= start), 0)
 
     def _occurrences(self, found: list[str]) -> list[tuple[int, str, float]]:

@@ -98,6 +98,7 @@ class SuccessionOrder:
         """`allows` tells from which sessions a successor may come (None: all)."""
         self._ranking = ranking
         self._allows = allows
+        self.speakers: dict[str, Candidate] = {}  # `spoken_for` of the last answer
 
     def ordered(self, ranked: list[Ranked], found: Candidates, emitted: Iterable[str] = ()) -> Iterator[Ranked]:
         """The same candidates of an answer, each after its successors; without the refs in `emitted`, which come before all of them.
@@ -105,16 +106,17 @@ class SuccessionOrder:
         A turn is left out if the memory that it repeats is there in its place.
         """
         done, newer = set(emitted), found.newer
+        self.speakers = spoken_for(found, self._allows)
         if not newer and not found.repeated:
             yield from [each for each in ranked if each.ref not in done] if done else ranked
             return
         by_ref = {each.ref: each for each in ranked}
-        speakers = self._add_echoes(ranked, by_ref, found)
+        self._add_echoes(ranked, by_ref)
         for start in range(0, len(ranked), _BLOCK):
             block = [(each, each.ref) for each in ranked[start : start + _BLOCK]]
             known = {ref: heirs for _, ref in block if (heirs := last_successors(ref, newer, self._allows))}
             for each, ref in block:
-                memory = speakers.get(ref)
+                memory = self.speakers.get(ref)
                 heirs = [memory] if memory is not None else known.get(ref) or self._heirs(each, newer)
                 for successor in heirs:
                     if successor.meets and successor.ref not in done:
@@ -129,15 +131,13 @@ class SuccessionOrder:
         memory = each.candidate.repeats
         return last_successors(memory, newer, self._allows) if memory in newer else []
 
-    def _add_echoes(self, ranked: list[Ranked], by_ref: dict[str, Ranked], found: Candidates) -> dict[str, Candidate]:
-        """By echo the memory that takes its place. That memory is as relevant as the first of them."""
-        speakers = spoken_for(found, self._allows)
-        for each in ranked if speakers else ():
-            memory = speakers.get(each.ref)
+    def _add_echoes(self, ranked: list[Ranked], by_ref: dict[str, Ranked]) -> None:
+        """Make each memory that takes the place of echoes as relevant as the first of them."""
+        for each in ranked if self.speakers else ():
+            memory = self.speakers.get(each.ref)
             own = by_ref.get(memory.ref) if memory is not None else None
             if own is not None and own.predecessor is None:
                 own.predecessor = (each, None)
-        return speakers
 
 
 def spoken_for(found: Candidates, allows: Callable[[str], bool] | None = None) -> dict[str, Candidate]:
