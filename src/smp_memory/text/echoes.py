@@ -22,7 +22,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 
 from smp_memory.text.names import common_share, names_in
-from smp_memory.text.tokenizer import STOP_WORDS, terms, terms_of_pieces
+from smp_memory.text.tokenizer import STOP_WORDS, terms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,11 +77,12 @@ _CONTRAST = (  # what was not chosen, up to the end of the clause
 class _Passage:
     """A sentence or two, as far as they are compared."""
 
-    __slots__ = ("_facts", "text", "weights")
+    __slots__ = ("_facts", "text", "total", "weights")
 
-    def __init__(self, sentences: list[str]) -> None:
-        self.text = " ".join(sentences)
-        self.weights = _weights(self.text)  # its content terms in their order
+    def __init__(self, text: str, weights: dict[str, float]) -> None:
+        self.text = text
+        self.weights = weights  # its content terms in their order
+        self.total = sum(weights.values())
         self._facts: tuple[frozenset[str], frozenset[str], bool] | None = None
 
     @property
@@ -106,8 +107,9 @@ class Statement:
 
     def __init__(self, text: str) -> None:
         sentences = [each for each in _sentences(text[:_LONGEST]) if not _is_question(each)]
-        wholes = [sentences, sentences[:1]] if len(sentences) > 1 else [sentences]
-        self._parts = [part for part in map(_Passage, wholes) if len(part.weights) >= _FEWEST_TERMS]
+        wholes = [" ".join(sentences), sentences[0]] if len(sentences) > 1 else sentences
+        parts = [_Passage(text, _weights(text)) for text in wholes]
+        self._parts = [part for part in parts if len(part.weights) >= _FEWEST_TERMS]
         rare = {term: None for part in self._parts for term in part.weights}
         self.clues = tuple(sorted(rare, key=_frequency)[:_MOST_CLUES])  # the rarest terms
 
@@ -123,7 +125,7 @@ class Statement:
 
 
 def _share(part: _Passage, said: Collection[str]) -> float:
-    return sum(weight for term, weight in part.weights.items() if term in said) / sum(part.weights.values())
+    return sum([weight for term, weight in part.weights.items() if term in said]) / part.total
 
 
 def likeness(one: str, other: str) -> float:
@@ -189,10 +191,16 @@ def _terms_of(turn: str) -> frozenset[str]:
 @lru_cache(64)
 def _passages(turn: str) -> tuple[_Passage, ...]:
     """The sentences of a turn that state something, and each two that follow each other."""
-    sentences = [None if _is_left_out(each) else each for each in _sentences(turn)]
-    single = [[each] for each in sentences if each is not None]
-    pairs = [[one, two] for one, two in pairwise(sentences) if one is not None and two is not None]
-    return tuple(map(_Passage, (*single, *pairs)))
+    single = [None if _is_left_out(each) else _Passage(each, _weights(each)) for each in _sentences(turn)]
+    pairs = [_joined(one, two) for one, two in pairwise(single) if one is not None and two is not None]
+    return (*filter(None, single), *pairs)
+
+
+def _joined(one: _Passage, two: _Passage) -> _Passage:
+    weights = dict(one.weights)
+    for term, weight in two.weights.items():
+        weights[term] = max(weights.get(term, 0.0), weight)
+    return _Passage(f"{one.text} {two.text}", weights)
 
 
 def _sentences(text: str) -> list[str]:
@@ -223,15 +231,21 @@ def _numbers(text: str, words: frozenset[str]) -> frozenset[str]:
     return frozenset((*found, *(_NUMBER_WORDS[word] for word in words if word in _NUMBER_WORDS)))
 
 
+@lru_cache(256)  # of the hits of one query each is compared with several others
 def _weights(text: str) -> dict[str, float]:
     """The content terms of a text in their order; the terms of one identifier or path count as one."""
     found: dict[str, float] = {}
-    for piece in terms_of_pieces(text):
-        own = [term for term in piece if term not in _NOT_COUNTED]
-        for term in own:
-            weight = (_COMMON if common_share(term) > _COMMON_SHARE else _RARE) / len(own)
-            found[term] = max(found.get(term, 0.0), weight)
+    for piece in text.split():
+        for term, weight in _weights_of_piece(piece):
+            if weight > found.get(term, 0.0):
+                found[term] = weight
     return found
+
+
+@lru_cache(20_000)
+def _weights_of_piece(piece: str) -> list[tuple[str, float]]:
+    own = [term for term in terms(piece) if term not in _NOT_COUNTED]
+    return [(term, (_COMMON if common_share(term) > _COMMON_SHARE else _RARE) / len(own)) for term in own]
 
 
 def _frequency(term: str) -> tuple[float, int]:
