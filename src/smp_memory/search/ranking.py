@@ -412,6 +412,9 @@ class RecordCheck:
         self._wildcards = [each for each in text.patterns if is_loose(each)]
         self._excluded_wildcards = [each for each in text.excluded_patterns if is_loose(each)]
         self._has_phrases = bool(text.phrases) or any(len(words) > 1 for words in text.excluded)
+        self._phrases, self._excluded = (
+            [f" {' '.join(words)} " for words in phrases] for phrases in (text.phrases, text.excluded)
+        )
         self._needs_text = self._has_phrases or bool(self._wildcards or self._excluded_wildcards)
         self.has_bounds = query.min_priority is not None or not query.include_decayed
         has_topics = bool(query.topic_in_text and query.topics)
@@ -455,9 +458,7 @@ class RecordCheck:
         if not self._has_phrases:
             return True
         terms = f" {joined_terms(text_of(record.given))} "
-        return all(f" {' '.join(words)} " in terms for words in self._text.phrases) and not any(
-            f" {' '.join(words)} " in terms for words in self._text.excluded
-        )
+        return all(each in terms for each in self._phrases) and not any(each in terms for each in self._excluded)
 
     def has_right_words(self, record: Record) -> bool:
         if not (self._wildcards or self._excluded_wildcards):

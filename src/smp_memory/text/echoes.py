@@ -77,21 +77,29 @@ _CONTRAST = (  # what was not chosen, up to the end of the clause
 class _Passage:
     """A sentence or two, as far as they are compared."""
 
-    __slots__ = ("_facts", "text", "total", "weights")
+    __slots__ = ("_facts", "_names", "text", "total", "weights")
 
     def __init__(self, text: str, weights: dict[str, float]) -> None:
         self.text = text
         self.weights = weights  # its content terms in their order
         self.total = sum(weights.values())
-        self._facts: tuple[frozenset[str], frozenset[str], bool] | None = None
+        self._facts: tuple[frozenset[str], bool] | None = None
+        self._names: frozenset[str] | None = None
 
     @property
-    def facts(self) -> tuple[frozenset[str], frozenset[str], bool]:
-        """Its names, its numbers, and whether it denies something: few passages are compared that far."""
+    def facts(self) -> tuple[frozenset[str], bool]:
+        """Its numbers, and whether it denies something: few passages are compared that far."""
         if self._facts is None:
             words = _words(self.text)
-            self._facts = names_in(self.text), _numbers(self.text, words), not _DENIALS.isdisjoint(words)
+            self._facts = _numbers(self.text, words), not _DENIALS.isdisjoint(words)
         return self._facts
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Its names, which take longest to find."""
+        if self._names is None:
+            self._names = names_in(self.text)
+        return self._names
 
 
 @lru_cache(4000)  # the same memories are compared with many turns
@@ -152,17 +160,16 @@ def _compared(part: _Passage, said: _Passage, beside: bool) -> float:
         return share if _says_same(part, said) else 0.0
     if not beside or share < _SHARE_BESIDE or shared < _SHARED_BESIDE:
         return 0.0
-    numbers, others = part.facts[1], said.facts[1]
+    numbers, others = part.facts[0], said.facts[0]
     return 0.0 if numbers and others and numbers.isdisjoint(others) else share
 
 
 def _says_same(part: _Passage, said: _Passage) -> bool:
     """Whether a passage with most terms of a memory has its values, names and polarity, too."""
-    names, numbers, denies = part.facts
-    other_names, other_numbers, other_denies = said.facts
-    if denies != other_denies or not numbers <= other_numbers:
+    (numbers, denies), (other_numbers, other_denies) = part.facts, said.facts
+    if denies != other_denies or not numbers <= other_numbers or _is_swapped(part, said):
         return False
-    return not (names - said.weights.keys() and other_names - part.weights.keys()) and not _is_swapped(part, said)
+    return not (part.names - said.weights.keys() and said.names - part.weights.keys())
 
 
 def _is_swapped(part: _Passage, said: _Passage) -> bool:
