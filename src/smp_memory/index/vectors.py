@@ -319,9 +319,7 @@ class Vectors:
         """Cosines by doc on the scale of all models."""
         low, high = self.embedder.anchors
         slope = (HIGH - LOW) / (high - low)
-        return {
-            doc: min(max(LOW + (cosine - low) * slope, 0.0), 1.0) if cosine > 0 else 0.0 for doc, cosine in cosines
-        }
+        return {doc: min(max(LOW + (cosine - low) * slope, 0.0), 1.0) if cosine > 0 else 0.0 for doc, cosine in cosines}
 
     def _places(self, docs: Sequence[int]) -> Iterable[tuple[int, int]]:
         """Doc and place of those memories that have a vector."""
