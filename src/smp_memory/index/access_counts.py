@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     AccessCount = tuple[int, int]  # count, and time of the last one in microseconds
 
 MAX_BYTES = 1 << 20
-_AT_ONCE = 200
 # `+`: with the affinity of the column SQLite would not use the index of `doc >> 24`
 _OF_NAMES = """SELECT place, name, memory.doc FROM wanted CROSS JOIN session ON session.id = place
     CROSS JOIN memory ON memory.doc >> 24 = +session.no AND memory.id = name"""
@@ -64,11 +63,7 @@ def docs_of(names: Sequence[str], rows: Rows) -> dict[str, int | None]:
     """The document numbers of memories named `session/ID`; None for one that is not in the index."""
     found: dict[str, int | None] = dict.fromkeys(names)
     pairs = [(session, id) for session, _, id in (name.rpartition("/") for name in names)]
-    for start in range(0, len(pairs), _AT_ONCE):
-        part = pairs[start : start + _AT_ONCE]
-        wanted = f"WITH wanted(place, name) AS (VALUES {','.join(['(?,?)'] * len(part))}) "
-        for session, id, doc in rows.each(wanted + _OF_NAMES, [value for pair in part for value in pair]):
-            found[f"{session}/{id}"] = doc
+    found.update({f"{session}/{id}": doc for session, id, doc in rows.of_names(_OF_NAMES, pairs)})
     return found
 
 

@@ -96,6 +96,9 @@ _MAY_BE_NULL = "updated, author, importance, confidence, pinned, deleted, status
 _VALUES = ",".join(f"nullif(?, '{NULL}')" if each in _MAY_BE_NULL.split(", ") else "?" for each in COLUMNS.split(", "))
 _SESSION = "no, id, files, seq, size, whole, last, names, watched, stats, about"
 _WANTED = "WITH wanted(no) AS (SELECT value FROM json_each(?))"
+_WANTED_NAMES = (
+    "WITH wanted(place, name) AS (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?))"
+)
 _PLACES_OF_DOCS = "SELECT doc, id, places FROM wanted CROSS JOIN memory ON doc = wanted.no"
 
 
@@ -442,6 +445,10 @@ class Rows:
         They are one parameter, so that SQLite compiles a selection once, whatever their number is.
         """
         return self._db.execute(f"{_WANTED} {selection}", (json.dumps(numbers),)) if numbers else ()
+
+    def of_names(self, selection: str, names: Sequence[tuple[str, str]]) -> Iterable[Any]:
+        """The same for session and id of memories, as the table `wanted(place, name)`."""
+        return self._db.execute(f"{_WANTED_NAMES} {selection}", (json.dumps(names),)) if names else ()
 
     def select(
         self, where: str, values: Sequence[Any], order: str, limit: int, offset: int = 0, source: str = "memory"

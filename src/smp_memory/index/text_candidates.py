@@ -29,7 +29,7 @@ from smp_memory.text.tokenizer import ParsedText, terms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from smp_memory.index.searcher import FoundRow, Searcher
     from smp_memory.index.vectors import Vectors
@@ -45,7 +45,6 @@ _AT_ONE_TIME = 1000  # memories that were created in the same microsecond, of wh
 _MAX_NEAR = 1000
 _MOST_STEPS = 200
 _MOST_PAIRS = 1000  # old and new memories in one step
-_AT_ONCE = 200  # names in one statement
 # `+`: with the affinity of the column SQLite would not use the index of `doc >> 24`
 _EDGES = """SELECT old.session, old.id, memory.doc FROM wanted
     CROSS JOIN succession old ON old.session = place AND old.id = name
@@ -336,7 +335,8 @@ class SuccessionChains:
         """Add the memories that supersede these; returns those that were not known yet."""
         searcher = self._searcher
         old = {(searcher.session_of(doc), row.id): row for doc, row in edge.items()}
-        stated = [(old[session, id], doc) for session, id, doc in islice(self._stated(list(old)), _MOST_PAIRS)]
+        edges = islice(searcher.rows.of_names(_EDGES, list(old)), _MOST_PAIRS)
+        stated = [(old[session, id], doc) for session, id, doc in edges]
         rows = searcher.fetch(list({doc for _, doc in stated})) if stated else []
         found = {row.doc: row for row in searcher.visible_rows(rows) if not row.deleted}
         later = searcher.not_valid(list(found), self._at, only_later=True) if found else set()
@@ -350,13 +350,6 @@ class SuccessionChains:
             if doc not in self.newer.setdefault(before.doc, []):
                 self.newer[before.doc].append(doc)
         return new
-
-    def _stated(self, names: list[tuple[str, str]]) -> Iterator[tuple[str, str, int]]:
-        """Session and id of an old memory, and the doc of a new one."""
-        for start in range(0, len(names), _AT_ONCE):
-            part = names[start : start + _AT_ONCE]
-            wanted = f"WITH wanted(place, name) AS (VALUES {','.join(['(?,?)'] * len(part))}) "
-            yield from self._searcher.rows.all(wanted + _EDGES, [value for name in part for value in name])
 
 
 # -- neighbours, and what is near in meaning
