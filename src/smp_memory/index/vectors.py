@@ -211,6 +211,8 @@ class Vectors:
         return []
 
     def _is_wasteful(self, known: VectorSet) -> bool:
+        if known.filled <= _WASTE:  # counting takes milliseconds in a large store
+            return False
         return known.filled > _WASTE + 2 * int(self._rows.one("SELECT count(*) FROM memory") or 0)
 
     def _update(self, known: VectorSet, **values: Any) -> VectorSet:
