@@ -335,12 +335,14 @@ class Vectors:
         all_signs = memoryview(self._parts[SIGNS]).cast("B", [self._known[2], len(signs)])
         unlike = memoryview(simsimd.cdist(own, all_signs, "hamming", dtype="bin8", out_dtype="uint8")).tobytes()
         places: list[int] = []
+        find, add = unlike.find, places.append  # called a thousand times
         for different in range(256):
-            place = unlike.find(different)
-            while place >= 0 and len(places) < size:
-                places.append(place)
-                place = unlike.find(different, place + 1)
-            if len(places) >= size:
+            place = find(different)
+            while place >= 0 and size:
+                add(place)
+                size -= 1
+                place = find(different, place + 1)
+            if not size:
                 break
         return sorted(places)
 

@@ -150,8 +150,10 @@ class RelevanceModel:
         found = self._occurrences(terms(_body(record)[:_LONGEST]))
         start = self._start_of_best(found)
         for position, word, factor in found:
-            if start <= position < start + _PASSAGE_TERMS:
-                best[word] = max(best.get(word, 0.0), self._weights[word] * factor)
+            if position >= start + _PASSAGE_TERMS:
+                break
+            if position >= start and (counted := self._weights[word] * factor) > best.get(word, 0.0):
+                best[word] = counted
         for word in self._weights.keys() & set(terms(_labels(record))) - best.keys():
             best[word] = self._weights[word] * _LABEL_FACTOR
         return best

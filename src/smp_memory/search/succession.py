@@ -148,15 +148,20 @@ def spoken_for(found: Candidates, allows: Callable[[str], bool] | None = None) -
     if not found.repeated:
         return {}
     every = (*found.matches, *found.others)
-    matches = {each.ref: each.match for each in every if each.ref in found.repeated}
+    matches = {ref: each.match for each in every if (ref := each.ref) in found.repeated}
+    holds: dict[str, bool] = {}
     speakers = {}
     for turn in every:
-        memory = found.repeated.get(turn.repeats)
-        if memory is not None and memory.meets and not state_of_repeated(turn, found, allows)[0]:
-            is_long = turn.traits >> WORDS_SHIFT & 255 > _SHORT_TURN
-            is_found = bool(turn.match or turn.meaning) or memory.ref in matches  # not only beside a turn that matches
-            if is_found and (not is_long or matches.get(memory.ref, 0.0) >= _ENOUGH_MATCH * turn.match):
-                speakers[turn.ref] = memory
+        ref = turn.repeats
+        memory = found.repeated.get(ref)
+        if memory is None or not memory.meets:
+            continue
+        if ref not in holds:
+            holds[ref] = not state_of_repeated(turn, found, allows)[0]
+        is_long = turn.traits >> WORDS_SHIFT & 255 > _SHORT_TURN
+        is_found = turn.match or turn.meaning or ref in matches  # not only beside a turn that matches
+        if holds[ref] and is_found and (not is_long or matches.get(ref, 0.0) >= _ENOUGH_MATCH * turn.match):
+            speakers[turn.ref] = memory
     return speakers
 
 
