@@ -168,7 +168,7 @@ class TextCandidates:
         found.others, found.is_all = made[len(matches) :], is_all
         found.text, found.corrected = text, self._corrected
         found.meaning_weight = self._vector.weight if self._vector is not None else 0.0
-        words = {*text.words, *(word for phrase in text.phrases for word in phrase)}
+        words = dict.fromkeys((*text.words, *(word for phrase in text.phrases for word in phrase)))  # in their order
         found.frequencies = {word: searcher.document_frequency(word) for word in words}
         found.documents = searcher.index.text.documents
         found.not_valid = len(searcher.visible(list(self._not_valid))) if self._not_valid else 0
