@@ -134,13 +134,15 @@ class CandidateSearch:
         """The newest memories of visible sessions that meet a request."""
         found = self._index.candidates(request.with_changes(limit=limit))
         self.has_states = found.has_successions or found.has_echoes
-        return [each for each in found.matches if self._is_visible(each)]
+        hidden = self._hidden_sessions(found.matches)
+        return [each for each in found.matches if each.session not in hidden]
 
-    def _is_visible(self, candidate: Candidate) -> bool:
-        allowed = self._request.visible_sessions.allows(candidate.session)
-        if not allowed:
+    def _hidden_sessions(self, candidates: Iterable[Candidate]) -> set[str]:
+        """The sessions of these candidates that are not visible."""
+        hidden = {session for session in {each.session for each in candidates} if not self.allows(session)}
+        if hidden:
             self._met_hidden_session = True
-        return allowed
+        return hidden
 
     # -- what the context is about
 
@@ -208,9 +210,11 @@ class CandidateSearch:
         self.warnings = answer.warnings
         ranking = Ranking(query, request.policy)
         ranked = ranking.rank(answer, enough, _SPARE)
-        ordered = sorted((each for each in ranked if self._is_visible(each.candidate)), key=sort_key(query.sort))
-        order = SuccessionOrder(ranking, self.allows)
-        ordered = [each for each in order.ordered(ordered, answer) if self._is_visible(each.candidate)]
+        hidden = self._hidden_sessions(each.candidate for each in ranked)
+        ordered = sorted((each for each in ranked if each.candidate.session not in hidden), key=sort_key(query.sort))
+        ordered = list(SuccessionOrder(ranking, self.allows).ordered(ordered, answer))
+        hidden = self._hidden_sessions(each.candidate for each in ordered)
+        ordered = [each for each in ordered if each.candidate.session not in hidden]
         self._read_predecessors(ordered)
         found = [
             ContextCandidate(
@@ -304,7 +308,9 @@ class CandidateSearch:
                 self._newest_of_types(_states(), _STATES, narrow=False), name
             )
         return (
-            [ContextCandidate(row, "state", 1.0, "its own state")] if row is not None and self._is_visible(row) else []
+            [ContextCandidate(row, "state", 1.0, "its own state")]
+            if row is not None and not self._hidden_sessions([row])
+            else []
         )
 
     def _state_here(self, name: str) -> Candidate | None:

@@ -100,6 +100,7 @@ class ContextLanes:
         self._replaced: Mapping[str, str] = {}
         self._spoken: dict[str, str] = {}  # refs of turns that repeat another candidate, and that one
         self._repeating: dict[str, str] = {}  # refs of turns that repeat what does not hold, and that memory
+        self._ended: list[Judged] | None = None  # deleted and settled matches
         self._first_of_key: dict[str, str] | None = None  # the preference that holds for each key
 
     def lanes(self, candidates: dict[str, list[ContextCandidate]]) -> list[Lane]:
@@ -166,7 +167,9 @@ class ContextLanes:
         best = max((each.relevance for each in judged.values()), default=0.0)
         floor = floor_beside(best, self._request.min_relevance)
         floor = 0.0 if self._search.is_narrowed else floor
-        written = [*judged.values(), *self._judged(self._search.ended).values()]
+        if self._ended is None:
+            self._ended = list(self._judged(self._search.ended).values())
+        written = [*judged.values(), *self._ended]
         found, trace = [], self._request.trace
         for each in candidates:
             own = judged.get(each.ref)

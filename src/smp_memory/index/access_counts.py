@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     AccessCount = tuple[int, int]  # count, and time of the last one in microseconds
 
 MAX_BYTES = 1 << 20
-_AT_ONCE = 200
 # `+`: with the affinity of the column SQLite would not use the index of `doc >> 24`
 _OF_NAMES = """SELECT place, name, memory.doc FROM wanted CROSS JOIN session ON session.id = place
     CROSS JOIN memory ON memory.doc >> 24 = +session.no AND memory.id = name"""
@@ -38,11 +37,8 @@ class PendingAccesses:
         self._rows: Rows | None = None
         self._start = self._end = 0  # the range of the log that was read
         self._read: dict[str, AccessCount] = {}
-        self._docs: dict[str, int | None] = {}
-
-    def forget_numbers(self) -> None:
-        """Forget document numbers, because the index has changed."""
-        self._docs.clear()
+        self._counts: dict[str, AccessCount] = {}  # the same with what this process has not written
+        self._added = 0  # of what it has not written
 
     def by_name(self, rows: Rows) -> dict[str, AccessCount]:
         """Access counts by `session/ID`."""
@@ -50,38 +46,24 @@ class PendingAccesses:
         start = offset if offset <= size else 0  # a shorter log was truncated
         if rows is not self._rows or start != self._start or size < self._end:
             self._rows, self._start, self._end = rows, start, max(start, size - MAX_BYTES)
-            self._read, self._docs = {}, {}
+            self._read, self._counts, self._added = {}, {}, 0
+        unwritten = self._log.pending()
         if size > self._end:
             logged, self._end = self._log.read(self._end)
             _add(self._read, logged)
-        unwritten = self._log.pending()
-        if not unwritten:
-            return self._read
-        counts = dict(self._read)
-        _add(counts, unwritten)
-        return counts
-
-    def by_doc(self, rows: Rows) -> dict[int, AccessCount]:
-        """Access counts by document number; memories that are not in the index are left out."""
-        counts = self.by_name(rows)
-        if not counts:
-            return {}
-        docs = self._docs
-        unknown = [name for name in counts if name not in docs]
-        if unknown:
-            docs.update(docs_of(unknown, rows))
-        return {doc: count for name, count in counts.items() if (doc := docs[name]) is not None}
+            self._counts, self._added = dict(self._read), 0
+        elif len(unwritten) < self._added:  # some were lost, because the disk is full
+            self._counts, self._added = dict(self._read), 0
+        _add(self._counts, unwritten[self._added :])
+        self._added = len(unwritten)
+        return self._counts
 
 
 def docs_of(names: Sequence[str], rows: Rows) -> dict[str, int | None]:
     """The document numbers of memories named `session/ID`; None for one that is not in the index."""
     found: dict[str, int | None] = dict.fromkeys(names)
     pairs = [(session, id) for session, _, id in (name.rpartition("/") for name in names)]
-    for start in range(0, len(pairs), _AT_ONCE):
-        part = pairs[start : start + _AT_ONCE]
-        wanted = f"WITH wanted(place, name) AS (VALUES {','.join(['(?,?)'] * len(part))}) "
-        for session, id, doc in rows.each(wanted + _OF_NAMES, [value for pair in part for value in pair]):
-            found[f"{session}/{id}"] = doc
+    found.update({f"{session}/{id}": doc for session, id, doc in rows.of_names(_OF_NAMES, pairs)})
     return found
 
 

@@ -16,7 +16,7 @@ import os
 import re
 import sqlite3
 from collections import namedtuple
-from functools import cache, partial
+from functools import partial
 from stat import S_ISREG
 
 TYPE_CHECKING = False
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 VERSION = 10
 POSITION_BITS = 24
 _PAGE_BYTES = 2048  # an index of few memories takes a tenth less room than with 4096, one of many as much
-_AT_ONCE = 500  # numbers in one statement
 PROBLEMS = "unreadable/"  # keys in `meta`, with the session: its unreadable entries
 LISTED = "listed"  # key in `meta`: identity of the sessions' folder when the index had all sessions in it
 _LARGEST = 2**63 - 1  # integer in SQLite; a person may type a larger one into a file
@@ -96,6 +95,10 @@ NULL = ""  # in values to insert: binding a None takes Python's sqlite3 longer t
 _MAY_BE_NULL = "updated, author, importance, confidence, pinned, deleted, status, severity, impact, approved"
 _VALUES = ",".join(f"nullif(?, '{NULL}')" if each in _MAY_BE_NULL.split(", ") else "?" for each in COLUMNS.split(", "))
 _SESSION = "no, id, files, seq, size, whole, last, names, watched, stats, about"
+_WANTED = "WITH wanted(no) AS (SELECT value FROM json_each(?))"
+_WANTED_NAMES = (
+    "WITH wanted(place, name) AS (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?))"
+)
 _PLACES_OF_DOCS = "SELECT doc, id, places FROM wanted CROSS JOIN memory ON doc = wanted.no"
 
 
@@ -437,14 +440,15 @@ class Rows:
         return list(map(_placed_row, self.of(_PLACES_OF_DOCS, docs)))
 
     def of(self, selection: str, numbers: Sequence[int | str]) -> Iterable[Any]:
-        """The rows of a selection that joins these numbers or texts, as the table `wanted(no)`."""
-        if len(numbers) <= _AT_ONCE:
-            placeholders = _placeholders(len(numbers))
-            return (
-                self._db.execute(f"WITH wanted(no) AS (VALUES {placeholders}) {selection}", numbers) if numbers else ()
-            )
-        parts = (numbers[start : start + _AT_ONCE] for start in range(0, len(numbers), _AT_ONCE))
-        return (row for part in parts for row in self.of(selection, part))
+        """The rows of a selection that joins these numbers or texts, as the table `wanted(no)`.
+
+        They are one parameter, so that SQLite compiles a selection once, whatever their number is.
+        """
+        return self._db.execute(f"{_WANTED} {selection}", (json.dumps(numbers),)) if numbers else ()
+
+    def of_names(self, selection: str, names: Sequence[tuple[str, str]]) -> Iterable[Any]:
+        """The same for session and id of memories, as the table `wanted(place, name)`."""
+        return self._db.execute(f"{_WANTED_NAMES} {selection}", (json.dumps(names),)) if names else ()
 
     def select(
         self, where: str, values: Sequence[Any], order: str, limit: int, offset: int = 0, source: str = "memory"
@@ -510,11 +514,6 @@ def _check_plain(path: str) -> None:
         return
     if not S_ISREG(status.st_mode) or status.st_nlink > 1:
         raise IndexUnusable(f"{path} is not a plain file with one name")
-
-
-@cache
-def _placeholders(count: int) -> str:
-    return ",".join(["(?)"] * count)
 
 
 def _is_lock(error: Exception) -> bool:

@@ -114,7 +114,7 @@ class Searcher:
         self.viewer = viewer
         self._uncounted = pending
         self._read = read
-        self._pending: dict[int, AccessCount] | None = None  # accesses that the index has not counted yet, by doc
+        self._pending: dict[str, AccessCount] | None = None  # accesses that the index has not counted yet, by ref
         self._hidden: dict[int, bool] = {}  # by doc, of memories with a visibility of their own
         self._frequencies: dict[str, int] = {}
         self._known: dict[int, FoundRow] = {}  # rows of candidates, by doc
@@ -234,9 +234,12 @@ class Searcher:
 
     # -- rows
 
-    def fetch(self, docs: Sequence[int], where: str = "") -> list[FoundRow]:
-        """The rows of these memories, in this order."""
-        return list(map(_row, self.rows.of(f"{_OF_DOCS}{where}", docs)))
+    def fetch(self, docs: Sequence[int]) -> list[FoundRow]:
+        """The rows of these memories, in this order; each is read once."""
+        known = self._known
+        missing = [doc for doc in docs if doc not in known]
+        known.update([(row[0], row) for row in map(_row, self.rows.of(_OF_DOCS, missing))])
+        return [known[doc] for doc in docs if doc in known]
 
     def select(
         self, conditions: RowConditions, order: str, limit: int | None, offset: int = 0, *, wishes: bool = False
@@ -295,10 +298,9 @@ class Searcher:
         for number in {row.author for row in rows if row.author is not None}:
             authors[number] = name_of(number)
         if self._pending is None:
-            self._pending = self._uncounted.by_doc(self.rows)
-        pending = self._pending
-        if pending:
-            rows = [self._with_pending(row) if row.doc in pending else row for row in rows]
+            self._pending = self._uncounted.by_name(self.rows)
+        if self._pending:
+            rows = list(map(self._with_pending, rows))
         bounded = conditions is not None and conditions.needs_rows
         found = [
             _candidate(
@@ -361,7 +363,7 @@ class Searcher:
         return known
 
     def _with_pending(self, row: FoundRow) -> FoundRow:
-        pending = self._pending.get(row.doc) if self._pending else None
+        pending = self._pending.get(f"{self.session_of(row.doc)}/{row.id}") if self._pending else None
         if pending is None:
             return row
         count, last = add_counts((row.uses or 0, row.last_use or 0), pending)
@@ -388,9 +390,9 @@ class Searcher:
     def _latest(self, row: FoundRow) -> tuple[int, int, int | None]:
         """The latest creation, change and use among a memory and those that it is related to; deleted ones do not count."""
         created, updated, used = row.created, row.updated or row.created, row.last_use
-        for other in map(
-            self._with_pending, self.fetch(list(self.relations.near([row.doc], 1)), " WHERE deleted IS NULL")
-        ):
+        for other in map(self._with_pending, self.fetch(list(self.relations.near([row.doc], 1)))):
+            if other.deleted:
+                continue
             created, updated = max(created, other.created), max(updated, other.updated or other.created)
             used = max(filter(None, (used, other.last_use)), default=None)
         return created, updated, used

@@ -52,7 +52,7 @@ def static_model() -> StaticModel:
 class StaticModel:
     """The model in the files of a folder."""
 
-    batch = 64
+    batch = 8  # a model that was just loaded needs milliseconds for each text with new words
     load_ms = 0.0
     weight = 0.5
     question_words = QUESTION_WORDS

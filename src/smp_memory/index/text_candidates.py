@@ -29,7 +29,7 @@ from smp_memory.text.tokenizer import ParsedText, terms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from smp_memory.index.searcher import FoundRow, Searcher
     from smp_memory.index.vectors import Vectors
@@ -45,13 +45,14 @@ _AT_ONE_TIME = 1000  # memories that were created in the same microsecond, of wh
 _MAX_NEAR = 1000
 _MOST_STEPS = 200
 _MOST_PAIRS = 1000  # old and new memories in one step
-_AT_ONCE = 200  # names in one statement
 # `+`: with the affinity of the column SQLite would not use the index of `doc >> 24`
 _EDGES = """SELECT old.session, old.id, memory.doc FROM wanted
     CROSS JOIN succession old ON old.session = place AND old.id = name
     CROSS JOIN session ON session.id = old.new_session
     CROSS JOIN memory ON memory.doc >> 24 = +session.no AND memory.id = old.new_id"""
-_ECHOES = "SELECT turn, memory, score FROM wanted CROSS JOIN echo ON turn = wanted.no"
+# Of the memories that a turn repeats, one that is not deleted comes first, then the most alike, then the newest.
+_ECHOES = """SELECT turn, deleted IS NOT NULL, -score, -created, doc, facts
+    FROM wanted CROSS JOIN echo ON turn = wanted.no CROSS JOIN memory ON doc = echo.memory"""
 _ALL = 1 << 30
 _TURN = KINDS["conversation"].number
 _TURNS = f"SELECT doc, 0.0, created, facts FROM wanted CROSS JOIN memory ON doc = wanted.no WHERE type = {_TURN}"
@@ -167,7 +168,7 @@ class TextCandidates:
         found.others, found.is_all = made[len(matches) :], is_all
         found.text, found.corrected = text, self._corrected
         found.meaning_weight = self._vector.weight if self._vector is not None else 0.0
-        words = {*text.words, *(word for phrase in text.phrases for word in phrase)}
+        words = dict.fromkeys((*text.words, *(word for phrase in text.phrases for word in phrase)))  # in their order
         found.frequencies = {word: searcher.document_frequency(word) for word in words}
         found.documents = searcher.index.text.documents
         found.not_valid = len(searcher.visible(list(self._not_valid))) if self._not_valid else 0
@@ -272,21 +273,20 @@ class RepeatedMemories:
         if REPEATED in request.fetch and searcher.has("echo"):
             pairs = list(searcher.rows.of(_ECHOES, docs))
             if request.sessions is not None:
-                pairs = [each for each in pairs if searcher.session_of(each[1]) in request.sessions]
+                pairs = [each for each in pairs if searcher.session_of(each[4]) in request.sessions]
             if pairs:
                 self._choose(pairs)
 
-    def _choose(self, pairs: list[tuple[int, int, float]]) -> None:
-        every = self._searcher.fetch(list({memory for _, memory, _ in pairs}))
-        rows = {row.doc: row for row in self._searcher.visible_rows(every)}
-        self._names = {turn: HIDDEN_MEMORY for turn, _, _ in pairs}
-        seen = [(turn, rows[memory], score) for turn, memory, score in pairs if memory in rows]
-        chosen: dict[int, FoundRow] = {}
-        for turn, row, _ in sorted(seen, key=lambda each: (bool(each[1].deleted), -each[2], -each[1].created)):
-            chosen.setdefault(turn, row)
-        self.rows = list({row.doc: row for row in chosen.values()}.values())
-        names = self._searcher.refs([row.doc for row in self.rows])
-        self._names.update({turn: names[row.doc] for turn, row in chosen.items()})
+    def _choose(self, pairs: list[tuple[int, bool, float, int, int, int]]) -> None:
+        """Choose one memory for each turn, given `_ECHOES`: the first in the order of these tuples."""
+        hidden = self._searcher.hidden((memory, facts) for _, _, _, _, memory, facts in pairs)
+        chosen: dict[int, tuple[int, bool, float, int, int, int]] = {}
+        for each in pairs:
+            if each[4] not in hidden and (each[0] not in chosen or each < chosen[each[0]]):
+                chosen[each[0]] = each
+        self.rows = self._searcher.fetch(list({each[4]: None for each in chosen.values()}))
+        names = {row.doc: f"{self._searcher.session_of(row.doc)}/{row.id}" for row in self.rows}
+        self._names = {turn: names[chosen[turn][4]] if turn in chosen else HIDDEN_MEMORY for turn, *_ in pairs}
 
     def __bool__(self) -> bool:
         return bool(self._names)
@@ -335,9 +335,10 @@ class SuccessionChains:
         """Add the memories that supersede these; returns those that were not known yet."""
         searcher = self._searcher
         old = {(searcher.session_of(doc), row.id): row for doc, row in edge.items()}
-        stated = [(old[session, id], doc) for session, id, doc in islice(self._stated(list(old)), _MOST_PAIRS)]
-        rows = searcher.fetch(list({doc for _, doc in stated}), " WHERE deleted IS NULL") if stated else []
-        found = {row.doc: row for row in searcher.visible_rows(rows)}
+        edges = islice(searcher.rows.of_names(_EDGES, list(old)), _MOST_PAIRS)
+        stated = [(old[session, id], doc) for session, id, doc in edges]
+        rows = searcher.fetch(list({doc for _, doc in stated})) if stated else []
+        found = {row.doc: row for row in searcher.visible_rows(rows) if not row.deleted}
         later = searcher.not_valid(list(found), self._at, only_later=True) if found else set()
         new: dict[int, FoundRow] = {}
         for before, doc in stated:
@@ -350,13 +351,6 @@ class SuccessionChains:
                 self.newer[before.doc].append(doc)
         return new
 
-    def _stated(self, names: list[tuple[str, str]]) -> Iterator[tuple[str, str, int]]:
-        """Session and id of an old memory, and the doc of a new one."""
-        for start in range(0, len(names), _AT_ONCE):
-            part = names[start : start + _AT_ONCE]
-            wanted = f"WITH wanted(place, name) AS (VALUES {','.join(['(?,?)'] * len(part))}) "
-            yield from self._searcher.rows.all(wanted + _EDGES, [value for name in part for value in name])
-
 
 # -- neighbours, and what is near in meaning
 
@@ -367,13 +361,18 @@ class QueryVector:
     def __init__(self, vectors: Vectors, embedding: bytes) -> None:
         self._vectors, self._embedding = vectors, embedding
         self.weight = vectors.embedder.weight
+        self._known: dict[int, float] = {}  # similarities
 
     def similarities(self, docs: Sequence[int]) -> dict[int, float]:
         """The similarity of these documents to the text, 0 to 1."""
-        return self._vectors.similarities(self._embedding, docs)
+        known = self._known
+        known.update(self._vectors.similarities(self._embedding, [doc for doc in docs if doc not in known]))
+        return {doc: known[doc] for doc in docs if doc in known}
 
     def nearest(self, limit: int, docs: Sequence[int] | None) -> list[int]:
-        return [doc for doc, _ in self._vectors.nearest(self._embedding, limit, docs)]
+        near = self._vectors.scaled(self._vectors.nearest(self._embedding, limit, docs))
+        self._known |= near
+        return list(near)
 
 
 def _vector(searcher: Searcher, words: str, text: ParsedText, front: Sequence[TextMatch]) -> QueryVector | None:

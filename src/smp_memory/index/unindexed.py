@@ -156,13 +156,13 @@ def _matches_filters(document: _Document, query: TextQuery) -> bool:
     if query.until is not None and document.created >= query.until:
         return False
     labels, terms = document.labels, document.terms
-    if any(labels.isdisjoint(group) for group in query.labels) or not labels.isdisjoint(query.without):
+    if not labels.isdisjoint(query.without) or (query.labels and any(map(labels.isdisjoint, query.labels))):
         return False
-    if not all(f" {word} " in terms for words in query.phrases for word in words):
+    if query.phrases and not all(f" {word} " in terms for words in query.phrases for word in words):
         return False
     if query.at_least > 1 and sum(f" {word} " in terms for word in query.terms) < query.at_least:
         return False
-    return not any(f" {words[0]} " in terms for words in query.excluded if len(words) == 1)
+    return not (query.excluded and any(f" {words[0]} " in terms for words in query.excluded if len(words) == 1))
 
 
 def _rounded_length(length: int) -> int:

@@ -96,7 +96,8 @@ class VectorArrays:
         return self._parts[part][:size]
 
 
-_EXACTLY = 2000  # up to so many vectors are compared exactly
+_EXACTLY = 10_000  # up to so many vectors are compared exactly: it takes no longer than a shortlist of them
+_SAMPLED = 16  # of so many numbers one
 _SHORTLIST = 1000  # of more, those nearest by signs
 _WASTE = 10_000
 _SAME_MODEL = 0.99  # the cosine of one text's vectors now and when the files were made
@@ -210,6 +211,8 @@ class Vectors:
         return []
 
     def _is_wasteful(self, known: VectorSet) -> bool:
+        if known.filled <= _WASTE:  # counting takes milliseconds in a large store
+            return False
         return known.filled > _WASTE + 2 * int(self._rows.one("SELECT count(*) FROM memory") or 0)
 
     def _update(self, known: VectorSet, **values: Any) -> VectorSet:
@@ -295,15 +298,14 @@ class Vectors:
         else:
             compared = self._shortlist(vector, min(max(_SHORTLIST, 2 * limit), count))
         cosines = self._cosines(vector, compared)
-        near = sorted(range(len(cosines)), key=cosines.__getitem__, reverse=True)
-        found: list[tuple[int, float]] = []
-        for start in range(0, len(near), limit):
-            part = {compared[at]: cosines[at] for at in near[start : start + limit] if cosines[at] > 0}
-            doc_of = dict(self._rows.of(_DOCS.format(number), list(part)))  # without vectors that were replaced
-            found += [(doc_of[place], cosine) for place, cosine in part.items() if place in doc_of]
-            if len(found) >= limit or not part:
-                break
-        return found[:limit]
+        wanted = limit
+        while True:
+            near = {compared[at]: cosines[at] for at in _largest(cosines, wanted) if cosines[at] > 0}
+            doc_of = dict(self._rows.of(_DOCS.format(number), list(near)))  # without vectors that were replaced
+            found = [(doc_of[place], cosine) for place, cosine in near.items() if place in doc_of]
+            if len(found) >= limit or len(near) < wanted:
+                return found[:limit]
+            wanted *= 4
 
     def similarities(self, vector: bytes, docs: Sequence[int]) -> dict[int, float]:
         """The similarity of these memories on the scale of all models, 0 to 1; those without a vector are left out."""
@@ -312,13 +314,14 @@ class Vectors:
         places = sorted(self._places(docs), key=itemgetter(1))
         if not any(vector):
             return {doc: 0.0 for doc, _ in places}
+        cosines = self._cosines(vector, [place for _, place in places])
+        return self.scaled((doc, cosine) for (doc, _), cosine in zip(places, cosines, strict=True))
+
+    def scaled(self, cosines: Iterable[tuple[int, float]]) -> dict[int, float]:
+        """Cosines by doc on the scale of all models."""
         low, high = self.embedder.anchors
         slope = (HIGH - LOW) / (high - low)
-        cosines = self._cosines(vector, [place for _, place in places])
-        return {
-            doc: min(max(LOW + (cosine - low) * slope, 0.0), 1.0) if cosine > 0 else 0.0
-            for (doc, _), cosine in zip(places, cosines, strict=True)
-        }
+        return {doc: min(max(LOW + (cosine - low) * slope, 0.0), 1.0) if cosine > 0 else 0.0 for doc, cosine in cosines}
 
     def _places(self, docs: Sequence[int]) -> Iterable[tuple[int, int]]:
         """Doc and place of those memories that have a vector."""
@@ -332,12 +335,14 @@ class Vectors:
         all_signs = memoryview(self._parts[SIGNS]).cast("B", [self._known[2], len(signs)])
         unlike = memoryview(simsimd.cdist(own, all_signs, "hamming", dtype="bin8", out_dtype="uint8")).tobytes()
         places: list[int] = []
+        find, add = unlike.find, places.append  # called a thousand times
         for different in range(256):
-            place = unlike.find(different)
-            while place >= 0 and len(places) < size:
-                places.append(place)
-                place = unlike.find(different, place + 1)
-            if len(places) >= size:
+            place = find(different)
+            while place >= 0 and size:
+                add(place)
+                size -= 1
+                place = find(different, place + 1)
+            if not size:
                 break
         return sorted(places)
 
@@ -357,6 +362,16 @@ def to_signed_bytes(vector: Sequence[float]) -> bytes:
         return bytes(len(vector))
     factor = 127 / largest
     return bytes([round(number * factor) & 255 for number in vector])
+
+
+def _largest(numbers: list[float], count: int) -> list[int]:
+    """The places of the largest numbers, the largest first. A sample gives a bound, so that few are sorted."""
+    places: Sequence[int] = range(len(numbers))
+    if 4 * (count + _SAMPLED) < len(numbers):
+        bound = sorted(numbers[::_SAMPLED], reverse=True)[2 * count // _SAMPLED + 1]
+        above = [place for place, number in enumerate(numbers) if number >= bound]
+        places = above if len(above) >= count else places
+    return sorted(places, key=numbers.__getitem__, reverse=True)[:count]
 
 
 def _cosines(vector: bytes, others: Any, count: int) -> list[float]:

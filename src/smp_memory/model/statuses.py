@@ -185,6 +185,8 @@ def last_successors(
 
     `newer`: by ref the memories that directly took its place (`Candidates.newer`). `allows` tells which sessions count (None: all).
     """
+    if ref not in newer:
+        return []
     reached: dict[str, Candidate] = {}
     edge = [ref]
     while edge:

@@ -47,7 +47,7 @@ from smp_memory.search.ranking import (
     uses_embeddings,
 )
 from smp_memory.search.scoring import CANDIDATES
-from smp_memory.search.succession import SuccessionOrder, newer_first, spoken_for
+from smp_memory.search.succession import SuccessionOrder, newer_first
 from smp_memory.text.names import spelled
 from smp_memory.text.tokenizer import parse
 
@@ -251,6 +251,7 @@ class SearchRun:
         # A query by time, by phrases or by fields finds exactly what meets it: no memory takes the place of a turn.
         self._collapses = bool(query.text) and query.sort == RELEVANCE and not self.check.judges_records
         self._found = Candidates([])  # the last answer of the index
+        self._every: Page | None = None  # all matches, if they are asked for
         self.problems: list[Problem] = []
         self.left_out: dict[str, LeftOut] = {}  # sessions that were archived or deleted during the query
         self.not_valid = 0  # how many memories were left out because they are not valid at the time of the query
@@ -286,7 +287,7 @@ class SearchRun:
     def _add_repeated(self, hits: list[Hit], page: Page, found: Candidates) -> None:
         """Tell which hits repeat a memory, and of which memories turns were left out."""
         echoes: dict[str, list[str]] = {}
-        for turn, memory in spoken_for(found, self._allows).items() if self._collapses else ():
+        for turn, memory in self._succession.speakers.items() if self._collapses else ():
             echoes.setdefault(memory.ref, []).append(turn)
         for hit, (each, _) in zip(hits, page, strict=True):
             state, ref = state_of_repeated(each.candidate, found, self._allows, self._query.valid_at)
@@ -311,7 +312,8 @@ class SearchRun:
         if not query.count_by:
             return {}
         if self.check.may_reject:
-            return {field: count_records(field, [record for _, record in self.first(_ALL)]) for field in query.count_by}
+            records = [record for _, record in self._all()]
+            return {field: count_records(field, records) for field in query.count_by}
         found = self._index.facets(self.request, query.count_by)
         self.not_valid = max(self.not_valid, found.not_valid)
         return found.counts
@@ -320,8 +322,14 @@ class SearchRun:
         """Aggregations over all matches, not only those of the page."""
         if not self._query.aggregations:
             return {}
-        records = [with_computed(record.to_dict(), ranked.computed) for ranked, record in self.first(_ALL)]
+        records = [with_computed(record.to_dict(), ranked.computed) for ranked, record in self._all()]
         return aggregate(self._query.aggregations, records)
+
+    def _all(self) -> Page:
+        """All matches, which are read once."""
+        if self._every is None:
+            self._every = self.first(_ALL)
+        return self._every
 
     # -- candidates
 
@@ -342,7 +350,8 @@ class SearchRun:
         page: Page = []
         seen: set[str] = set()
         lowest = 1.0
-        limit = CANDIDATES if self._query.sort == RELEVANCE else _ALL
+        is_first_page = self._query.sort == RELEVANCE and (count < _ALL or self._query.min_relevance is not None)
+        limit = CANDIDATES if is_first_page else _ALL
         while True:
             found = self._candidates(limit=limit)
             enough = count if limit == CANDIDATES and not self.check.may_reject else _ALL

@@ -262,8 +262,8 @@ class Ranking:
     def _nearness(self, ranked: Ranked) -> float:
         """The score of a candidate relative to the best one, 0 to 1."""
         if self._best_near is None:
-            found = self._scores or ()
-            self._best_near = max((near_score(each.relevance, each.candidate) for each in found), default=0.0)
+            found = self._scores.relevances() if self._scores is not None else ()
+            self._best_near = max([near_score(*each) for each in found], default=0.0)
         own = near_score(ranked.score, ranked.candidate)
         return round(min(own / self._best_near, 1.0), 2) if self._best_near else 0.0
 
@@ -412,6 +412,9 @@ class RecordCheck:
         self._wildcards = [each for each in text.patterns if is_loose(each)]
         self._excluded_wildcards = [each for each in text.excluded_patterns if is_loose(each)]
         self._has_phrases = bool(text.phrases) or any(len(words) > 1 for words in text.excluded)
+        self._phrases, self._excluded = (
+            [f" {' '.join(words)} " for words in phrases] for phrases in (text.phrases, text.excluded)
+        )
         self._needs_text = self._has_phrases or bool(self._wildcards or self._excluded_wildcards)
         self.has_bounds = query.min_priority is not None or not query.include_decayed
         has_topics = bool(query.topic_in_text and query.topics)
@@ -455,9 +458,7 @@ class RecordCheck:
         if not self._has_phrases:
             return True
         terms = f" {joined_terms(text_of(record.given))} "
-        return all(f" {' '.join(words)} " in terms for words in self._text.phrases) and not any(
-            f" {' '.join(words)} " in terms for words in self._text.excluded
-        )
+        return all(each in terms for each in self._phrases) and not any(each in terms for each in self._excluded)
 
     def has_right_words(self, record: Record) -> bool:
         if not (self._wildcards or self._excluded_wildcards):

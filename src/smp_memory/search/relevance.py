@@ -147,22 +147,34 @@ class RelevanceModel:
     def _best_passage(self, record: Record) -> dict[str, float]:
         """The terms of the query in the passage that has most of their weight, and in the labels, with what each counts."""
         best: dict[str, float] = {}
-        best_total = 0.0
         found = self._occurrences(terms(_body(record)[:_LONGEST]))
-        for place, (start, _, _) in enumerate(found):
-            passage: dict[str, float] = {}
-            for position, word, factor in found[place:]:
-                if position - start >= _PASSAGE_TERMS:
-                    break
-                passage[word] = max(passage.get(word, 0.0), self._weights[word] * factor)
-            total = sum(passage.values())
-            if total > best_total:
-                best, best_total = passage, total
-            if len(passage) == len(self._weights):
+        start = self._start_of_best(found)
+        for position, word, factor in found:
+            if position >= start + _PASSAGE_TERMS:
                 break
+            if position >= start and (counted := self._weights[word] * factor) > best.get(word, 0.0):
+                best[word] = counted
         for word in self._weights.keys() & set(terms(_labels(record))) - best.keys():
             best[word] = self._weights[word] * _LABEL_FACTOR
         return best
+
+    def _start_of_best(self, found: list[tuple[int, str, float]]) -> int:
+        """The first position of the best passage.
+
+        A passage is better than those before it only if the term at its end is not in them. So few passages are summed up.
+        """
+        start, best_total = 0, 0.0
+        last: dict[str, int] = {}  # the position of each term
+        counted: dict[str, float] = {}
+        for position, word, factor in found:
+            if position - last.get(word, -_PASSAGE_TERMS) >= _PASSAGE_TERMS:
+                counted[word] = self._weights[word] * factor
+                first = position - _PASSAGE_TERMS + 1
+                total = counted[word] + sum([counted[each] for each, at in last.items() if at >= first])
+                if total > best_total:
+                    start, best_total = first, total
+            last[word] = position
+        return next((position for position, _, _ in found if position >= start), 0)
 
     def _occurrences(self, found: list[str]) -> list[tuple[int, str, float]]:
         """Position, term of the query, and factor of each match."""

@@ -321,6 +321,10 @@ class CandidateScores:
             CandidateScore(self, relevance, each, worth) for relevance, _, _, _, each, worth in self._ranked[start:stop]
         ]
 
+    def relevances(self) -> list[tuple[float, Candidate]]:
+        """Each candidate with its relevance at full priority."""
+        return [(scored[0], scored[4]) for scored in self._ranked]
+
     def __len__(self) -> int:
         return len(self._ranked)
 

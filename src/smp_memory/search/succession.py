@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from functools import cache, lru_cache
+from itertools import combinations
 
 from smp_memory.model.candidates import WORDS_SHIFT
 from smp_memory.model.statuses import (
@@ -97,6 +98,7 @@ class SuccessionOrder:
         """`allows` tells from which sessions a successor may come (None: all)."""
         self._ranking = ranking
         self._allows = allows
+        self.speakers: dict[str, Candidate] = {}  # `spoken_for` of the last answer
 
     def ordered(self, ranked: list[Ranked], found: Candidates, emitted: Iterable[str] = ()) -> Iterator[Ranked]:
         """The same candidates of an answer, each after its successors; without the refs in `emitted`, which come before all of them.
@@ -104,16 +106,17 @@ class SuccessionOrder:
         A turn is left out if the memory that it repeats is there in its place.
         """
         done, newer = set(emitted), found.newer
+        self.speakers = spoken_for(found, self._allows)
         if not newer and not found.repeated:
             yield from [each for each in ranked if each.ref not in done] if done else ranked
             return
         by_ref = {each.ref: each for each in ranked}
-        speakers = self._add_echoes(ranked, by_ref, found)
+        self._add_echoes(ranked, by_ref)
         for start in range(0, len(ranked), _BLOCK):
             block = [(each, each.ref) for each in ranked[start : start + _BLOCK]]
             known = {ref: heirs for _, ref in block if (heirs := last_successors(ref, newer, self._allows))}
             for each, ref in block:
-                memory = speakers.get(ref)
+                memory = self.speakers.get(ref)
                 heirs = [memory] if memory is not None else known.get(ref) or self._heirs(each, newer)
                 for successor in heirs:
                     if successor.meets and successor.ref not in done:
@@ -128,15 +131,13 @@ class SuccessionOrder:
         memory = each.candidate.repeats
         return last_successors(memory, newer, self._allows) if memory in newer else []
 
-    def _add_echoes(self, ranked: list[Ranked], by_ref: dict[str, Ranked], found: Candidates) -> dict[str, Candidate]:
-        """By echo the memory that takes its place. That memory is as relevant as the first of them."""
-        speakers = spoken_for(found, self._allows)
-        for each in ranked if speakers else ():
-            memory = speakers.get(each.ref)
+    def _add_echoes(self, ranked: list[Ranked], by_ref: dict[str, Ranked]) -> None:
+        """Make each memory that takes the place of echoes as relevant as the first of them."""
+        for each in ranked if self.speakers else ():
+            memory = self.speakers.get(each.ref)
             own = by_ref.get(memory.ref) if memory is not None else None
             if own is not None and own.predecessor is None:
                 own.predecessor = (each, None)
-        return speakers
 
 
 def spoken_for(found: Candidates, allows: Callable[[str], bool] | None = None) -> dict[str, Candidate]:
@@ -147,15 +148,20 @@ def spoken_for(found: Candidates, allows: Callable[[str], bool] | None = None) -
     if not found.repeated:
         return {}
     every = (*found.matches, *found.others)
-    matches = {each.ref: each.match for each in every if each.ref in found.repeated}
+    matches = {ref: each.match for each in every if (ref := each.ref) in found.repeated}
+    holds: dict[str, bool] = {}
     speakers = {}
     for turn in every:
-        memory = found.repeated.get(turn.repeats)
-        if memory is not None and memory.meets and not state_of_repeated(turn, found, allows)[0]:
-            is_long = turn.traits >> WORDS_SHIFT & 255 > _SHORT_TURN
-            is_found = bool(turn.match or turn.meaning) or memory.ref in matches  # not only beside a turn that matches
-            if is_found and (not is_long or matches.get(memory.ref, 0.0) >= _ENOUGH_MATCH * turn.match):
-                speakers[turn.ref] = memory
+        ref = turn.repeats
+        memory = found.repeated.get(ref)
+        if memory is None or not memory.meets:
+            continue
+        if ref not in holds:
+            holds[ref] = not state_of_repeated(turn, found, allows)[0]
+        is_long = turn.traits >> WORDS_SHIFT & 255 > _SHORT_TURN
+        is_found = turn.match or turn.meaning or ref in matches  # not only beside a turn that matches
+        if holds[ref] and is_found and (not is_long or matches.get(ref, 0.0) >= _ENOUGH_MATCH * turn.match):
+            speakers[turn.ref] = memory
     return speakers
 
 
@@ -285,6 +291,7 @@ _VALUE_BEFORE = (  # a number behind these is a value
     r"(?:[:=<>≤≥~€$£]|\b(?:is|are|was|be|to|at|of|above|below|over|under|than|least|most|after|every|within|by|up|about|around"
     r"|für|von|auf|bis|über|unter|nach|alle|à|de|по|до|за|через|после))\s*$"
 )
+_LONGEST_VALUE_WORD = 6  # characters
 _TIMES = (
     r"\b(?:19|20)\d\d\b|\d:\d\d|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b"
     r"|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b"
@@ -338,41 +345,42 @@ def _other_value(facts: list[Fact]) -> Iterator[tuple[Record, Record]]:
     """Pairs that differ in numbers alone."""
     forms: dict[str, list[Fact]] = {}
     for fact in facts:
-        form = _without_numbers(fact[1])
+        form = _numbers_apart(fact[1])[0]
         if form:
             forms.setdefault(form, []).append(fact)
     for group in forms.values():
-        for newer, text in group if len(group) > 1 else ():
-            for older, other in group:
-                if _is_newer(newer, older) and newer.type == older.type and _differs_in_values(other, text):
-                    yield older, newer
+        for (one, text), (other, other_text) in combinations(group, 2):
+            if one.type == other.type and _differs_in_values(text, other_text):
+                if _is_newer(one, other):
+                    yield other, one
+                elif _is_newer(other, one):
+                    yield one, other
 
 
-@lru_cache(4000)
-def _without_numbers(text: str) -> str:
-    """A text with each number as 0; empty if it has none."""
-    form = _pattern(_NUMBER).sub("0", text)
-    return form.casefold() if "0" in form else ""
+@lru_cache(4000)  # the same memories are found again and again
+def _numbers_apart(text: str) -> tuple[str, list[str], list[str]]:
+    """A text with each number as 0 (empty if it has none), its numbers, and what stands before each of them."""
+    parts = _pattern(f"({_NUMBER})").split(text)
+    between, numbers = parts[::2], parts[1::2]
+    return "0".join(between).casefold() if numbers else "", numbers, between
 
 
-def _differs_in_values(older: str, newer: str) -> bool:
-    """Whether two texts of one form differ in numbers that are values."""
-    if older == newer:
-        return False
-    before, after = _numbers(older), _numbers(newer)
-    if before is None or after is None:
-        return False
-    others = [is_value for (one, is_value), (two, _) in zip(before, after, strict=False) if one != two]
-    return bool(others) and all(others)
+def _differs_in_values(one: str, other: str) -> bool:
+    """Whether two texts of one form differ in numbers that are values, and in no other, and name no times."""
+    _, numbers, between = _numbers_apart(one)
+    differs = False
+    for place, (number, other_number) in enumerate(zip(numbers, _numbers_apart(other)[1], strict=True)):
+        if number != other_number:
+            if not _is_value(between[place], place):
+                return False
+            differs = True
+    return differs and not any(map(_pattern(_TIMES, True).search, (one, other)))
 
 
-@lru_cache(4000)  # each text is compared with many
-def _numbers(text: str) -> list[tuple[str, bool]] | None:
-    """The numbers in a text, and whether each is a value; None if the text names times."""
-    if _pattern(_TIMES, True).search(text):
-        return None
-    value, found = _pattern(_VALUE_BEFORE, True), _pattern(_NUMBER).finditer(text)
-    return [(each.group(), value.search(text[: each.start()]) is not None) for each in found]
+def _is_value(before: str, place: int) -> bool:
+    """Whether a number is a value, by the text between it and the one before it."""
+    text = f"0{before}" if place else before
+    return _pattern(_VALUE_BEFORE, True).search(text.rstrip()[-_LONGEST_VALUE_WORD - 1 :]) is not None
 
 
 def _changed(facts: list[Fact]) -> Iterator[tuple[Record, Record]]:

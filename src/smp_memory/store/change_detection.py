@@ -23,7 +23,7 @@ from smp_memory.model import ids
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable, Mapping
+    from collections.abc import Collection, Container, Mapping
     from typing import Any
 
     from smp_memory.index.index import Index
@@ -57,11 +57,11 @@ class StatCache:
         self._base = os.path.join(store.root, store.layout.sessions, "")
         self._seen: dict[str, tuple[str, bytes]] = {}  # paths below the base, joined, and their packed stat data
 
-    def load(self, saved: Iterable[tuple[str, bytes, bytes]]) -> None:
+    def load(self, saved: Collection[tuple[str, bytes, bytes]]) -> None:
         """Remember what the index knows: id, `watched` and `stats` of sessions."""
-        decode = os.fsdecode
+        decoded = {watched: os.fsdecode(watched) for watched in {each[1] for each in saved}}  # most have the same files
         self._seen |= {
-            name: (name + decode(watched).replace(_SEPARATOR, _SEPARATOR + name), stats)
+            name: (name + decoded[watched].replace(_SEPARATOR, _SEPARATOR + name), stats)
             for name, watched, stats in saved
             if stats
         }

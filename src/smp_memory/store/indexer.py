@@ -177,7 +177,6 @@ class FileFeed:
         if version != self._seen_version:
             index.refresh()
             self._seen_version = version
-            self.pending.forget_numbers()
 
     def _count_accesses(self, index: Index) -> None:
         """Count the access log now and then; if another process writes to the index, the next time."""

@@ -22,7 +22,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 
 from smp_memory.text.names import common_share, names_in
-from smp_memory.text.tokenizer import STOP_WORDS, terms, terms_of_pieces
+from smp_memory.text.tokenizer import STOP_WORDS, terms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,20 +77,29 @@ _CONTRAST = (  # what was not chosen, up to the end of the clause
 class _Passage:
     """A sentence or two, as far as they are compared."""
 
-    __slots__ = ("_facts", "text", "weights")
+    __slots__ = ("_facts", "_names", "text", "total", "weights")
 
-    def __init__(self, sentences: list[str]) -> None:
-        self.text = " ".join(sentences)
-        self.weights = _weights(self.text)  # its content terms in their order
-        self._facts: tuple[frozenset[str], frozenset[str], bool] | None = None
+    def __init__(self, text: str, weights: dict[str, float]) -> None:
+        self.text = text
+        self.weights = weights  # its content terms in their order
+        self.total = sum(weights.values())
+        self._facts: tuple[frozenset[str], bool] | None = None
+        self._names: frozenset[str] | None = None
 
     @property
-    def facts(self) -> tuple[frozenset[str], frozenset[str], bool]:
-        """Its names, its numbers, and whether it denies something: few passages are compared that far."""
+    def facts(self) -> tuple[frozenset[str], bool]:
+        """Its numbers, and whether it denies something: few passages are compared that far."""
         if self._facts is None:
             words = _words(self.text)
-            self._facts = names_in(self.text), _numbers(self.text, words), not _DENIALS.isdisjoint(words)
+            self._facts = _numbers(self.text, words), not _DENIALS.isdisjoint(words)
         return self._facts
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Its names, which take longest to find."""
+        if self._names is None:
+            self._names = names_in(self.text)
+        return self._names
 
 
 @lru_cache(4000)  # the same memories are compared with many turns
@@ -106,8 +115,9 @@ class Statement:
 
     def __init__(self, text: str) -> None:
         sentences = [each for each in _sentences(text[:_LONGEST]) if not _is_question(each)]
-        wholes = [sentences, sentences[:1]] if len(sentences) > 1 else [sentences]
-        self._parts = [part for part in map(_Passage, wholes) if len(part.weights) >= _FEWEST_TERMS]
+        wholes = [" ".join(sentences), sentences[0]] if len(sentences) > 1 else sentences
+        parts = [_Passage(text, _weights(text)) for text in wholes]
+        self._parts = [part for part in parts if len(part.weights) >= _FEWEST_TERMS]
         rare = {term: None for part in self._parts for term in part.weights}
         self.clues = tuple(sorted(rare, key=_frequency)[:_MOST_CLUES])  # the rarest terms
 
@@ -123,7 +133,7 @@ class Statement:
 
 
 def _share(part: _Passage, said: Collection[str]) -> float:
-    return sum(weight for term, weight in part.weights.items() if term in said) / sum(part.weights.values())
+    return sum([weight for term, weight in part.weights.items() if term in said]) / part.total
 
 
 def likeness(one: str, other: str) -> float:
@@ -150,17 +160,16 @@ def _compared(part: _Passage, said: _Passage, beside: bool) -> float:
         return share if _says_same(part, said) else 0.0
     if not beside or share < _SHARE_BESIDE or shared < _SHARED_BESIDE:
         return 0.0
-    numbers, others = part.facts[1], said.facts[1]
+    numbers, others = part.facts[0], said.facts[0]
     return 0.0 if numbers and others and numbers.isdisjoint(others) else share
 
 
 def _says_same(part: _Passage, said: _Passage) -> bool:
     """Whether a passage with most terms of a memory has its values, names and polarity, too."""
-    names, numbers, denies = part.facts
-    other_names, other_numbers, other_denies = said.facts
-    if denies != other_denies or not numbers <= other_numbers:
+    (numbers, denies), (other_numbers, other_denies) = part.facts, said.facts
+    if denies != other_denies or not numbers <= other_numbers or _is_swapped(part, said):
         return False
-    return not (names - said.weights.keys() and other_names - part.weights.keys()) and not _is_swapped(part, said)
+    return not (part.names - said.weights.keys() and said.names - part.weights.keys())
 
 
 def _is_swapped(part: _Passage, said: _Passage) -> bool:
@@ -189,10 +198,16 @@ def _terms_of(turn: str) -> frozenset[str]:
 @lru_cache(64)
 def _passages(turn: str) -> tuple[_Passage, ...]:
     """The sentences of a turn that state something, and each two that follow each other."""
-    sentences = [None if _is_left_out(each) else each for each in _sentences(turn)]
-    single = [[each] for each in sentences if each is not None]
-    pairs = [[one, two] for one, two in pairwise(sentences) if one is not None and two is not None]
-    return tuple(map(_Passage, (*single, *pairs)))
+    single = [None if _is_left_out(each) else _Passage(each, _weights(each)) for each in _sentences(turn)]
+    pairs = [_joined(one, two) for one, two in pairwise(single) if one is not None and two is not None]
+    return (*filter(None, single), *pairs)
+
+
+def _joined(one: _Passage, two: _Passage) -> _Passage:
+    weights = dict(one.weights)
+    for term, weight in two.weights.items():
+        weights[term] = max(weights.get(term, 0.0), weight)
+    return _Passage(f"{one.text} {two.text}", weights)
 
 
 def _sentences(text: str) -> list[str]:
@@ -223,15 +238,21 @@ def _numbers(text: str, words: frozenset[str]) -> frozenset[str]:
     return frozenset((*found, *(_NUMBER_WORDS[word] for word in words if word in _NUMBER_WORDS)))
 
 
+@lru_cache(256)  # of the hits of one query each is compared with several others
 def _weights(text: str) -> dict[str, float]:
     """The content terms of a text in their order; the terms of one identifier or path count as one."""
     found: dict[str, float] = {}
-    for piece in terms_of_pieces(text):
-        own = [term for term in piece if term not in _NOT_COUNTED]
-        for term in own:
-            weight = (_COMMON if common_share(term) > _COMMON_SHARE else _RARE) / len(own)
-            found[term] = max(found.get(term, 0.0), weight)
+    for piece in text.split():
+        for term, weight in _weights_of_piece(piece):
+            if weight > found.get(term, 0.0):
+                found[term] = weight
     return found
+
+
+@lru_cache(20_000)
+def _weights_of_piece(piece: str) -> list[tuple[str, float]]:
+    own = [term for term in terms(piece) if term not in _NOT_COUNTED]
+    return [(term, (_COMMON if common_share(term) > _COMMON_SHARE else _RARE) / len(own)) for term in own]
 
 
 def _frequency(term: str) -> tuple[float, int]:

@@ -140,11 +140,6 @@ def bag_of_terms(text: str) -> str:
     return joined and f"{joined} "
 
 
-def terms_of_pieces(text: str) -> list[list[str]]:
-    """The terms of each piece between white space."""
-    return list(map(str.split, map(_memo_with_room().__getitem__, text.split())))
-
-
 def _memo_with_room() -> _Memo:
     """The memo, replaced when it is full; threads that still use the old one need no lock."""
     global _memo  # noqa: PLW0603 - a cache; after a race some words are analysed again

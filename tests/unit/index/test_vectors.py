@@ -140,6 +140,20 @@ def test_many_vectors_are_shortlisted_by_signs(shelf: Shelf) -> None:
     assert shelf.vectors.nearest(made_up(10_000_000), 3)[0][0] == 10_000_000
 
 
+def test_enough_are_found_although_the_nearest_vectors_were_replaced(shelf: Shelf) -> None:
+    docs, asked = list(range(1, 401)), made_up(5000)
+    shelf.memories(docs)
+    shelf.catch_up(dict.fromkeys(docs[:300], asked))
+    shelf.memories(docs[:300], digest=8, recent=True)
+    shelf.catch_up()
+    found = shelf.vectors.nearest(asked, 20)
+    cosines = [cosine for _, cosine in found]
+    assert len(found) == 20
+    assert cosines == sorted(cosines, reverse=True)
+    assert cosines[0] < 0.9
+    assert found == shelf.vectors.nearest(asked, 20, docs)
+
+
 def test_vectors_of_a_rolled_back_transaction_are_overwritten(shelf: Shelf) -> None:
     shelf.memories([1])
     shelf.catch_up()
