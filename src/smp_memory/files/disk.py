@@ -108,8 +108,8 @@ class OpenFile:
         """Read the identity after a write, and whether the file still has a name."""
         status = self._system.fstat(self._descriptor)
         self.has_name = status.st_nlink != 0
-        self.identity = identity(status)
-        return self.identity
+        self.identity = now = [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+        return now
 
     def sync(self) -> None:
         """The commit point: returns when the bytes, and a new file's folder entry, are on the disk."""
