@@ -180,10 +180,12 @@ class IndexCheck(Check):
             return False
         if row.updated != (microseconds(last.at) if last is not history.first else None):
             return False
-        start = len(session.reader.folder) + 1
+        start, names = len(session.reader.folder) + 1, self._names
         positions = " ".join(
-            f"{self._names.get(entry.file[start:])}:{entry.place[0]}:{entry.place[1] - entry.place[0]}"
-            for entry in history.entries
+            [
+                f"{names.get(entry.file[start:])}:{entry.place[0]}:{entry.place[1] - entry.place[0]}"
+                for entry in history.entries
+            ]
         )
         return bool(positions == row.places.removeprefix(MARK))
 
