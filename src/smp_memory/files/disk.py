@@ -46,10 +46,7 @@ class OpenFile:
     If it is kept open, call `is_unchanged` before using it again: a rewrite or an editor may have put another file in its place.
     """
 
-    __slots__ = (
-        "_appended", "_descriptor", "_disk", "_system", "created", "has_name", "identity", "modified_before", "path",
-        "size_before",
-    )  # fmt: skip
+    __slots__ = ("_appended", "_descriptor", "_disk", "_system", "created", "has_name", "identity", "modified_before", "path", "size_before")  # fmt: skip
 
     def __init__(self, disk: Disk, descriptor: int, path: str, created: bool, status: Any) -> None:
         self._disk = disk
@@ -524,19 +521,17 @@ def identity(status: Any) -> list[int]:
 
 
 PAUSES_SECONDS: tuple[float, ...] = (0.01, 0.04, 0.16)
-TRANSIENT = frozenset(
-    [
-        errno.EINTR,  # a signal came
-        errno.EAGAIN,  # try again
-        errno.EMFILE,  # too many files open in this process
-        errno.ENFILE,  # too many files open on this machine
-        errno.ENOMEM,  # too little memory
-        errno.EIO,  # the device or the network failed; reading again is safe
-        errno.EBUSY,
-        getattr(errno, "ESTALE", errno.EAGAIN),  # a file server replaced the file; it is opened again
-        getattr(errno, "ETIMEDOUT", errno.EAGAIN),
-    ]
-)
+TRANSIENT = {
+    errno.EINTR,  # a signal came
+    errno.EAGAIN,  # try again
+    errno.EMFILE,  # too many files open in this process
+    errno.ENFILE,  # too many files open on this machine
+    errno.ENOMEM,  # too little memory
+    errno.EIO,  # the device or the network failed; reading again is safe
+    errno.EBUSY,
+    getattr(errno, "ESTALE", errno.EAGAIN),  # a file server replaced the file; it is opened again
+    getattr(errno, "ETIMEDOUT", errno.EAGAIN),
+}
 
 
 def retry(error: OSError, path: str, call: Callable[[], Result]) -> Result:
