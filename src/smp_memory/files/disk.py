@@ -46,10 +46,7 @@ class OpenFile:
     If it is kept open, call `is_unchanged` before using it again: a rewrite or an editor may have put another file in its place.
     """
 
-    __slots__ = (
-        "_appended", "_descriptor", "_disk", "_system", "created", "has_name", "identity", "modified_before", "path",
-        "size_before",
-    )  # fmt: skip
+    __slots__ = ("_appended", "_descriptor", "_disk", "_system", "created", "has_name", "identity", "modified_before", "path", "size_before")  # fmt: skip
 
     def __init__(self, disk: Disk, descriptor: int, path: str, created: bool, status: Any) -> None:
         self._disk = disk
@@ -108,8 +105,15 @@ class OpenFile:
         """Read the identity after a write, and whether the file still has a name."""
         status = self._system.fstat(self._descriptor)
         self.has_name = status.st_nlink != 0
-        self.identity = identity(status)
-        return self.identity
+        self.identity = now = [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+        return now
+
+    def start_sync(self) -> None:
+        """Let the disk begin with what was appended. A failure is left to `sync`."""
+        try:
+            self._system.start_sync(self._descriptor, self.size_before, self.identity[1] - self.size_before)
+        except OSError:
+            pass
 
     def sync(self) -> None:
         """The commit point: returns when the bytes, and a new file's folder entry, are on the disk."""
@@ -517,19 +521,17 @@ def identity(status: Any) -> list[int]:
 
 
 PAUSES_SECONDS: tuple[float, ...] = (0.01, 0.04, 0.16)
-TRANSIENT = frozenset(
-    [
-        errno.EINTR,  # a signal came
-        errno.EAGAIN,  # try again
-        errno.EMFILE,  # too many files open in this process
-        errno.ENFILE,  # too many files open on this machine
-        errno.ENOMEM,  # too little memory
-        errno.EIO,  # the device or the network failed; reading again is safe
-        errno.EBUSY,
-        getattr(errno, "ESTALE", errno.EAGAIN),  # a file server replaced the file; it is opened again
-        getattr(errno, "ETIMEDOUT", errno.EAGAIN),
-    ]
-)
+TRANSIENT = {
+    errno.EINTR,  # a signal came
+    errno.EAGAIN,  # try again
+    errno.EMFILE,  # too many files open in this process
+    errno.ENFILE,  # too many files open on this machine
+    errno.ENOMEM,  # too little memory
+    errno.EIO,  # the device or the network failed; reading again is safe
+    errno.EBUSY,
+    getattr(errno, "ESTALE", errno.EAGAIN),  # a file server replaced the file; it is opened again
+    getattr(errno, "ETIMEDOUT", errno.EAGAIN),
+}
 
 
 def retry(error: OSError, path: str, call: Callable[[], Result]) -> Result:

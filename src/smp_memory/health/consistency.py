@@ -286,7 +286,12 @@ class StalenessCheck(Check):
         self.add_checked(len(records))
         days = config["health.stale_days"]
         limit = timedelta(days=days)
-        unchanged = [each for each in records if is_unresolved(each) and not each.pinned and _age(each, now) > limit]
+        old = (now - limit + _DAY).isoformat()  # the text of a time is compared first, because parsing it takes longer
+        unchanged = [
+            each
+            for each in records
+            if each._updated < old and is_unresolved(each) and not each.pinned and _age(each, now) > limit
+        ]
         if days and unchanged:
             oldest = max(_age(each, now) for each in unchanged)
             yield self._issue(
@@ -307,7 +312,8 @@ class StalenessCheck(Check):
                 f"{_are(active, 'decision', 'decisions')} superseded by another one and still active: {_named(active)}.",
                 f"smp resolve {session.id}/{active[0].id} --status superseded",
             )
-        future = [each for each in records if _is_later(each, now)]
+        tomorrow = (now + _DAY).isoformat()
+        future = [each for each in records if each._updated > tomorrow and _age(each, now) < -_DAY]
         if future:
             message = f"{_are(future, 'memory', 'memories')} dated in the future: {_named(future)}."
             advice = "The clock was wrong when they were written, or they were imported so."
@@ -347,10 +353,6 @@ def _age(record: Record, now: Any) -> timedelta:
     except (ValueError, OverflowError):
         return timedelta(0)
     return age
-
-
-def _is_later(record: Record, now: Any) -> bool:
-    return record._updated > (now + _DAY).isoformat() and _age(record, now) < -_DAY
 
 
 def _are(records: list[Record], one: str, many: str) -> str:

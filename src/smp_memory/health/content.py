@@ -225,9 +225,11 @@ class RecalledText(Check):
     def session(self, session: SessionExamination) -> Iterator[HealthIssue]:
         found = []
         for history in session.session_history.histories.values():
-            fields = [name for name, value in _texts("", history.data()) if MARK in value and find(value)]
-            if fields and history.deletion is None:
-                found.append(self._issue(session.id, history.first, fields, history.data()))
+            data = history.data()
+            if history.deletion is None and _has_mark(data):
+                fields = [name for name, value in _texts("", data) if MARK in value and find(value)]
+                if fields:
+                    found.append(self._issue(session.id, history.first, fields, data))
         self.add_checked(len(session.session_history.histories))
         yield from limited(found, _MAX_ISSUES, f"{{}} more memories of {session.id} contain recalled text.")
 
@@ -241,6 +243,11 @@ class RecalledText(Check):
         return HealthIssue(
             self.name, WARNING, message, advice, session, (first.id,), first.file, first.line, None, details
         )
+
+
+def _has_mark(data: dict[str, Any]) -> bool:
+    """Whether a text in the fields of a memory has the mark of a fence."""
+    return any(MARK in (value if type(value) is str else repr(value)) for value in data.values())
 
 
 def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:

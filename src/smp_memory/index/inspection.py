@@ -126,7 +126,10 @@ class IndexInspection:
 
     def memories_of(self, session: IndexedSession) -> dict[str, Row]:
         """The rows of a session's memories, by id."""
-        found = self._all(f"SELECT {COLUMNS} FROM memory WHERE doc >> 24 = ?", (session.number,))
+        first = session.number << POSITION_BITS  # their rows lie together
+        found = self._all(
+            f"SELECT {COLUMNS} FROM memory WHERE doc >= ? AND doc < ?", (first, first + (1 << POSITION_BITS))
+        )
         return {row.id: row for row in map(Row._make, found)}
 
     def names(self) -> dict[int, str]:

@@ -183,9 +183,10 @@ class OpenSession:
 
     def commit_one(self, operation: Operation, name: str) -> Record:
         """Store one operation; returns the record that it created or changed."""
-        self.commit_unaudited([operation], name, False)
+        operations = [operation]
+        observe(write_operation(operations, False), self, self._commit, operations, name, False)
         if operation.forgets or operation.removals:
-            self._audit([operation])
+            self._audit(operations)
         assert operation.record is not None
         return operation.record
 

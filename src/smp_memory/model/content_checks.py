@@ -28,6 +28,8 @@ def _reference_problems(session_history: SessionHistory, compacted: set[str]) ->
     problems = []
     for history in session_history.histories.values():
         data = history.data()
+        if "references" not in data and "relations" not in data:
+            continue
         references = data.get("references") or []
         relations = data.get("relations") or []
         targets = [item for item in references if isinstance(item, str)] if isinstance(references, list) else []
@@ -94,6 +96,8 @@ def _validity_problems(session_history: SessionHistory) -> list[Problem]:
     problems = []
     for history in session_history.histories.values():
         data, first = history.data(), history.first
+        if VALID_FROM not in data and VALID_UNTIL not in data:
+            continue
         for name, bound in zip((VALID_FROM, VALID_UNTIL), validity(data), strict=True):
             if data.get(name) is not None and bound is None and history.deletion is None:
                 message = f"{first.id}: {name} is neither a day nor a time and is ignored. Write 2026-03-01 or 2026-03-01T14:30:00Z."

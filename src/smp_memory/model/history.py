@@ -466,6 +466,8 @@ class OverlaidEdit:
 
 def overlaid_in(history: RecordHistory) -> list[OverlaidEdit]:
     """Fields of hand-edited entries whose value differs from the current one. Which fields were edited is not known."""
+    if len(history.entries) == 1:
+        return []
     entries = [entry for entry in history.entries if is_revision(entry)]
     if all(entry.state != "edited" for entry in entries[:-1]):
         return []

@@ -62,7 +62,8 @@ def is_open(record: Record) -> bool:
 
 def is_unresolved(record: Record) -> bool:
     """Whether somebody still has to act on it: an open finding or an unresolved decision."""
-    return is_open(record) or status_of(record) in KINDS[record.type].unresolved
+    kind = KINDS[record.type]
+    return is_open(record) or (bool(kind.unresolved) and status_of(record) in kind.unresolved)
 
 
 def is_active_decision(record: Record, superseded: frozenset[str] = frozenset()) -> bool:
@@ -159,6 +160,8 @@ def _named(stated: Iterable[tuple[str, Any]], session: str, id: str) -> Iterator
 
 
 def _stated(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    if _FIELDS.isdisjoint(data):
+        return
     relations = data.get("relations")
     for relation in relations if isinstance(relations, list) else ():
         if isinstance(relation, dict) and relation.get("kind") in SUCCESSION_KINDS:

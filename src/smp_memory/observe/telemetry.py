@@ -121,9 +121,9 @@ class Histogram(Metric):
                 break
             at += 1
         with _mutex:
-            if labels not in self.values:
-                self.values[labels] = [0] * (len(BUCKETS_SECONDS) + 2)
-            counts = self.values[labels]
+            counts = self.values.get(labels)
+            if counts is None:
+                counts = self.values[labels] = [0] * (len(BUCKETS_SECONDS) + 2)
             counts[at] += 1
             counts[-1] += seconds
         for listener in self.listeners:

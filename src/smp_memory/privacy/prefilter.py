@@ -47,7 +47,7 @@ _NOT_SIGNS = _PROSE.replace(b"'", b"") + _SPACES
 _LITERALS = dict.fromkeys(
     trigger.lower().encode() for rule in RULES if not rule.in_long_word for trigger in rule.triggers
 )
-_PASS, _PASSWORDS = b"pass", (b"passw", b"passphrase", b"passcode")
+_PASSWORDS = (b"passw", b"passphrase", b"passcode")
 _FILE_KEYWORDS = (
     b"pw for ",
     b"pwd for ",
@@ -64,7 +64,6 @@ _NEED_SIGNS = (
     *_FILE_KEYWORDS,
     *_PASSWORDS,
 )  # the value after them has a digit, a sign or a quote
-_WITH_SIGNS = (b"bearer", b"authorization", _PASS)
 _NOT_IN_VALUES = b"-:/=_."  # a value after `_FILE_KEYWORDS` has a digit, a quote or another symbol than these
 _GATES = (b" -", b"('", b'("')  # options of commands, and calls
 _SIGNS = {literal: literal.translate(None, _NOT_SIGNS)[:1] for literal in _LITERALS}
@@ -72,13 +71,18 @@ _LEFT = tuple(literal for literal in _LITERALS if not any(need in literal for ne
 _IN_PROSE = tuple(literal for literal in _LEFT if not _SIGNS[literal])
 _GATED = {gate: tuple(literal for literal in _LEFT if gate in literal) for gate in _GATES}
 _PLAIN = tuple(literal for literal in _LEFT if not any(gate in literal for gate in _GATES))
-_BY_SIGN = tuple(
-    (sign, tuple(literal for literal in (*_PLAIN, *_GATES) if literal.translate(None, _NOT_SIGNS)[:1] == sign))
-    for sign in sorted(
-        {sign for sign in map(_SIGNS.get, _PLAIN) if sign} | {gate.translate(None, _NOT_SIGNS) for gate in _GATES}
-    )
-)
+_BY_SIGN = {  # by the number of the byte
+    sign[0]: tuple(literal for literal in (*_PLAIN, *_GATES) if literal.translate(None, _NOT_SIGNS)[:1] == sign)
+    for sign in {sign for sign in map(_SIGNS.get, _PLAIN) if sign}
+    | {gate.translate(None, _NOT_SIGNS)[:1] for gate in _GATES}
+}
+_LEADS = frozenset(_BY_SIGN)
 _NAMES = tuple(name.encode() for name in key_value_rules.TRIGGERS)
+# Most literals that need a sign contain a name, so they are searched only if there is one.
+_NAMED = tuple(each for each in (b"bearer", b"authorization", *_PASSWORDS) if any(name in each for name in _NAMES))
+_UNNAMED = tuple(each for each in (b"bearer", b"authorization", *_PASSWORDS) if each not in _NAMED)
+_NAMED_KEYWORDS = tuple(each for each in _FILE_KEYWORDS if any(name in each for name in _NAMES))
+_UNNAMED_KEYWORDS = tuple(each for each in _FILE_KEYWORDS if each not in _NAMED_KEYWORDS)
 _FOREIGN_LEADS = tuple(
     {name.encode()[: 2 if name[0] > "\u3000" else 1] for name in key_value_rules.BEYOND_ASCII if not name[0].isascii()}
     | {"\u0142".encode()[:1]}
@@ -104,19 +108,18 @@ def _classify_with_signs(text: str, raw: bytes, low: bytes) -> int:
     if _LONG in raw.translate(_WORDS):
         return PERHAPS
     signs = low.translate(None, _NOT_SIGNS)
-    for sign, literals in _BY_SIGN:
-        if sign in signs:
-            for literal in literals:
-                if literal in low and (literal not in _GATED or _is_one_in(_GATED[literal], low)):
-                    return PERHAPS
+    for sign in _LEADS.intersection(signs):
+        for literal in _BY_SIGN[sign]:
+            if literal in low and (literal not in _GATED or _is_one_in(_GATED[literal], low)):
+                return PERHAPS
     if len(signs) >= MIN_DIGITS and len(signs) - len(signs.translate(None, _DIGITS)) >= MIN_DIGITS:
         return PERHAPS
-    for literal in _WITH_SIGNS:
-        if literal in low and (literal != _PASS or _is_one_in(_PASSWORDS, low)):
-            return PERHAPS
-    if signs.translate(None, _NOT_IN_VALUES) and _is_one_in(_FILE_KEYWORDS, low):
+    has_name, has_value = _is_one_in(_NAMES, low), bool(signs.translate(None, _NOT_IN_VALUES))
+    if _is_one_in(_UNNAMED, low) or (has_value and _is_one_in(_UNNAMED_KEYWORDS, low)):
         return PERHAPS
-    return NAMES if _has_separator(signs, low) and (_is_one_in(_NAMES, low) or _is_foreign(text, raw)) else NOTHING
+    if has_name and (_is_one_in(_NAMED, low) or (has_value and _is_one_in(_NAMED_KEYWORDS, low))):
+        return PERHAPS
+    return NAMES if (has_name or _is_foreign(text, raw)) and _has_separator(signs, low) else NOTHING
 
 
 def _has_separator(signs: bytes, low: bytes) -> bool:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from smp_memory.store.file_examination import FileExamination, FileSessionExamination
 
 _ATTEMPTS, _PAUSE_SECONDS = 5, 0.2
-_SAMPLE = 50  # memories of each session whose words are compared
+_SAMPLE, _QUICK_SAMPLE = 50, 10  # memories of each session whose words are compared
 _LARGE_BYTES, _LARGE_SHARE = 32 << 20, 4.0
 _FIX = "smp doctor --fix, or smp reindex, rebuilds it from the files."
 INDEX_FIX = "index"
@@ -146,7 +146,7 @@ class IndexCheck(Check):
     def _differing(self, session: FileSessionExamination, known: IndexedSession, rows: dict[str, Row]) -> Iterator[str]:
         histories = session.session_history.histories
         yield from rows.keys() ^ histories.keys()
-        step = max(1, len(histories) // _SAMPLE)
+        step = max(1, len(histories) // (_QUICK_SAMPLE if session.subject.quick else _SAMPLE))
         for place, (id, history) in enumerate(histories.items()):
             row = rows.get(id)
             if row is not None and not (
@@ -180,10 +180,12 @@ class IndexCheck(Check):
             return False
         if row.updated != (microseconds(last.at) if last is not history.first else None):
             return False
-        start = len(session.reader.folder) + 1
+        start, names = len(session.reader.folder) + 1, self._names
         positions = " ".join(
-            f"{self._names.get(entry.file[start:])}:{entry.place[0]}:{entry.place[1] - entry.place[0]}"
-            for entry in history.entries
+            [
+                f"{names.get(entry.file[start:])}:{entry.place[0]}:{entry.place[1] - entry.place[0]}"
+                for entry in history.entries
+            ]
         )
         return bool(positions == row.places.removeprefix(MARK))
 

@@ -55,7 +55,8 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
                 f"{found.st_size - state.end} bytes of an unfinished write; the next write moves them to quarantine."
             )
             problems.append(Problem(os.path.join(reader.folder, name), state.line, "torn", message, "warning"))
-    if all(problem.code != "torn" for problem in problems):  # else the torn end is what is missing
+    is_behind = session_history.seq < stored_until
+    if is_behind and all(problem.code != "torn" for problem in problems):  # else the torn end is what is missing
         problems += _missing_problems(reader, max(session_history.seq, _seq_in_metadata(session)), stored_until)
     segment = cold_segment_of(session)
     problems += [each for history in session_history.histories.values() for each in overlaid_problems(history)]

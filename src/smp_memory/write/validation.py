@@ -335,11 +335,13 @@ def _check_of(kind: Kind, name: str) -> Check:
 
 
 def _check_size(kind: Kind, data: dict[str, Any], limit_bytes: int) -> None:
-    size = 0
+    size, rank = 0, kind.rank
     for name, value in data.items():
-        if name not in _NO_CONTENT:
-            size += _size_of(value) if name in kind.rank else len(name) + _size_of(value)
-    if size > limit_bytes:
+        size += len(value) if type(value) is str and value.isascii() else _size_of(value)
+        if name not in rank:
+            size += len(name)
+    if size > limit_bytes:  # counted more than content
+        size -= sum(len(name) + _size_of(data[name]) for name in _NO_CONTENT if name in data)
         size -= min(_UNCOUNTED_BYTES, sum(_size_of(data[name]) for name in _UNCOUNTED if name in data))
     if size > limit_bytes:
         raise SizeLimitExceeded(
