@@ -45,31 +45,19 @@ def slot_of(session: str) -> int:
     return zlib.crc32(session.encode()) % _SLOTS
 
 
-_process = object()  # another one in each process
-
-
-def _set_process() -> None:
-    global _process  # noqa: PLW0603 - asking the kernel for the process at every write costs a system call
-    _process = object()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_set_process)
-
-
 class ChangeTable:
     def __init__(self, disk: Disk, folder: str) -> None:
         self._disk = disk
         self._system = disk.system
         self._path = os.path.join(folder, CHANGES)
         self._descriptor = -1
-        self._value, self._process = 0, object()
+        self._value, self._pid = 0, 0
         self._offsets: dict[str, int] = {}
 
     def mark_changed(self, session: str) -> None:
         """Mark a session as written. A failure here does not fail the write."""
-        if self._process is not _process:  # also after a fork: parent and child must not store the same values
-            self._value, self._process = int.from_bytes(os.urandom(7), "little"), _process
+        if self._pid != os.getpid():  # also after a fork: parent and child must not store the same values
+            self._value, self._pid = int.from_bytes(os.urandom(7), "little"), os.getpid()
         self._value += 1
         try:
             if self._descriptor < 0 or not self._value % _CHECKED_EVERY:

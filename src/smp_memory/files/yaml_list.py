@@ -112,7 +112,8 @@ class YamlList:
         if "smp" in shown:
             text = re.sub("^    smp:", '    "smp":', text, count=1, flags=re.MULTILINE)
         if "seq" in fields and "seq" not in shown and type(id := shown.get("id")) is str and "\n" not in id:
-            text = text.replace("\n", f" #{fields['seq']}\n", 1)
+            first, _, rest = text.partition("\n")
+            text = f"{first} #{fields['seq']}\n{rest}"
         item = (_ITEM_INDENT + text[4:] if text else "  -\n").encode() + _CLOSING
         if machine:
             item += machine.encode() + b" "
@@ -262,7 +263,7 @@ def _indented(items: bytes) -> bytes:
 
 
 def _id_first(fields: Fields) -> Fields:
-    return {"id": fields["id"], **fields} if "id" in fields and next(iter(fields)) != "id" else fields
+    return {"id": fields["id"], **fields} if "id" in fields else fields
 
 
 def _column(data: bytes, after_dash: int, indent: int) -> int:

@@ -126,26 +126,11 @@ def parts_of(memory_id: str) -> tuple[str, int]:
     return prefix, int(digits) if len(digits) <= 12 and digits.isascii() and digits.isdigit() else 0
 
 
-_WORD_BYTES, _WORDS_AHEAD = 4, 64
-_words: list[bytes] = []
-
-
-def random_word() -> bytes:
-    """32 random bits. Several are taken at once: the system call costs more than all else that a uid needs."""
-    try:
-        return _words.pop()
-    except IndexError:
-        data = os.urandom(_WORD_BYTES * _WORDS_AHEAD)
-        _words.extend([data[at : at + _WORD_BYTES] for at in range(_WORD_BYTES, len(data), _WORD_BYTES)])
-        return data[:_WORD_BYTES]
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_words.clear)  # parent and child must not give out the same ones
+random_bytes = os.urandom
 
 
 def new_uid() -> str:
-    return random_word().hex().translate(_LETTERS)
+    return letters(random_bytes(4).hex())
 
 
 # -- digests

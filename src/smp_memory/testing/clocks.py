@@ -68,9 +68,9 @@ class MachineClock(FrozenClock):
 @contextmanager
 def fixed_uids() -> Iterator[None]:
     """Give memories and sessions the same uids in every run."""
-    numbers, original = count(1), ids.random_word
-    ids.random_word = lambda: (next(numbers) * 2654435761 % 256**4).to_bytes(4, "big")
+    numbers, original = count(1), ids.random_bytes
+    ids.random_bytes = lambda size: (next(numbers) * 2654435761 % 256**size).to_bytes(size, "big")
     try:
         yield
     finally:
-        ids.random_word = original
+        ids.random_bytes = original
