@@ -169,14 +169,6 @@ def check_failing_sync(layout: str) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_write_is_durable_if_the_disk_cannot_begin_before_the_sync(layout: str) -> None:
-    system = FaultySystem(disk=full_base(layout), calls=["start_sync"], fail_at=1, error=errno.EIO, sticky=True)
-    added = open_on(system).session(SESSION).add_decision("begun late")
-    assert system.calls == 1
-    assert added.id in view(open_on(system))[SESSION]
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
 def test_file_is_not_trusted_after_a_failed_sync(layout: str) -> None:
     check_failing_sync(layout)
 

@@ -23,8 +23,8 @@ from tests.crash.scenarios import depth, open_on
 pytestmark = pytest.mark.crash
 
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EACCES, errno.EMFILE)
-CALLS = ("open", "pread", "fstat", "lstat", "listdir", "write", "pwrite", "ftruncate", "start_sync", "sync", "sync_dir", "replace",
-         "link", "unlink", "mkdir", "rmdir", "lock", "chmod", "set_modified")  # fmt: skip
+CALLS = ("open", "pread", "fstat", "lstat", "listdir", "write", "pwrite", "ftruncate", "sync", "sync_dir", "replace", "link",
+         "unlink", "mkdir", "rmdir", "lock", "chmod", "set_modified")  # fmt: skip
 TRIES = depth(12, 400)
 ALL = 1 << 40
 
