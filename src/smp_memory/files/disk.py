@@ -108,13 +108,6 @@ class OpenFile:
         self.identity = now = [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
         return now
 
-    def start_sync(self) -> None:
-        """Let the disk begin with what was appended. A failure is left to `sync`."""
-        try:
-            self._system.start_sync(self._descriptor, self.size_before, self.identity[1] - self.size_before)
-        except OSError:
-            pass
-
     def sync(self) -> None:
         """The commit point: returns when the bytes, and a new file's folder entry, are on the disk."""
         began = time.monotonic()

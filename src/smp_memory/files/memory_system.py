@@ -206,10 +206,6 @@ class MemorySystem:
 
     # Names
 
-    def start_sync(self, fd: int, offset: int, size: int, /) -> None:
-        with self._guard:
-            self._gate("start_sync", False)
-
     def sync_dir(self, path: str, /) -> None:
         with self._guard:
             self._gate("sync_dir", True)

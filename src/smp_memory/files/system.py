@@ -87,9 +87,6 @@ class System(Protocol):
     def ftruncate(self, fd: int, size: int, /) -> None:
         """Truncate the file, or extend it with zeros."""
 
-    def start_sync(self, fd: int, offset: int, size: int, /) -> None:
-        """Let the disk begin to write these bytes and return at once, so that `sync` takes less time. It promises nothing."""
-
     def sync(self, fd: int, /) -> None:
         """Return when the file's content and size are durable."""
 
@@ -166,12 +163,6 @@ elif sys.platform == "linux":
     _sync = os.fdatasync
 else:
     _sync = os.fsync
-
-
-def _start_sync(fd: int, offset: int, size: int, /) -> None:
-    """On Linux, pages that are not needed any more are written at once; one that is being written stays in memory."""
-    if sys.platform == "linux":
-        os.posix_fadvise(fd, offset, size, os.POSIX_FADV_DONTNEED)
 
 
 # -- paths, one component at a time without following links
@@ -388,7 +379,6 @@ class RealSystem:
     close = staticmethod(os.close)
     write = staticmethod(os.write)
     ftruncate = staticmethod(os.ftruncate)
-    start_sync = staticmethod(_start_sync)
     sync = staticmethod(_sync)
     fstat = staticmethod(os.fstat)
     # Opens nothing and returns sizes and times only: walking the path would cost readers more than it gains.

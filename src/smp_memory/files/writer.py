@@ -58,9 +58,6 @@ class SessionWriter(LockedFiles):
             if batches[0].is_maintenance and all(batch.is_maintenance for batch in batches):
                 for file in self._files.values():
                     self._disk.set_modified_time(file.path, file.modified_before)
-            if sync:
-                for file in self._files.values():
-                    file.start_sync()
             self._write_state()
             for file in self._files.values():
                 if not file.has_name:

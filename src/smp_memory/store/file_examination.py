@@ -256,7 +256,7 @@ def _setting_issues(
 
 _CHANGES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _READING = ("close", "pread", "fstat", "lstat", "lstat_below", "listdir", "lock", "unlock", "boot_id", "yield_cpu")
-_WRITING = ("write", "pwrite", "ftruncate", "start_sync", "sync", "sync_dir", "replace", "link", "unlink", "mkdir", "rmdir", "chmod", "set_modified")  # fmt: skip
+_WRITING = ("write", "pwrite", "ftruncate", "sync", "sync_dir", "replace", "link", "unlink", "mkdir", "rmdir", "chmod", "set_modified")  # fmt: skip
 
 
 class _ReadOnlySystem:
