@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from smp_memory.model.storage_reports import QuarantinedEntry, UnreadSession
     from smp_memory.privacy.audit import Audit
     from smp_memory.store.archive_names import ArchiveListing
+    from smp_memory.store.indexer import FileFeed
     from smp_memory.store.port import Histories, Note
 
 _TRIES = 5
@@ -100,6 +101,7 @@ class FileStore:
         self.access = AccessLog(StateLog(self.state, ACCESSES))
         self.session_uses = AccessLog(StateLog(self.state, SESSION_USES), exact=True)
         self._indexer: FullTextIndex | None = None
+        self._feed: FileFeed | None = None
         self._audit: Audit | None = None
         self.clock: Callable[[], datetime] | None = None  # that the store was opened with
 
@@ -118,7 +120,8 @@ class FileStore:
             with loading:
                 from smp_memory.index.full_text_index import FullTextIndex
 
-            self._indexer = FullTextIndex(store.indexer.FileFeed(self))
+            self._feed = store.indexer.FileFeed(self)
+            self._indexer = FullTextIndex(self._feed)
         return self._indexer
 
     @property
@@ -145,8 +148,9 @@ class FileStore:
     def _live(self, id: str | None, limit: int | None) -> Iterable[str]:
         if id is not None:
             return [id] if self.has_session(id) else []
-        if limit is None:
-            return self.session_ids()
+        known = self._feed.live_sessions() if self._feed is not None else None
+        if known is not None or limit is None:
+            return self.session_ids() if known is None else known
         names = self.layout.names(self.disk, self.root)
         return islice((name for name in names if ids.is_valid(name) and self.has_session(name)), limit)
 

@@ -114,6 +114,10 @@ class FileFeed:
                     return self.private(sessions)
         raise AssertionError("the last attempt returns")
 
+    def live_sessions(self) -> list[str] | None:
+        """The live sessions, sorted, if the index was caught up with all of them a moment ago; None: look at the files."""
+        return self._detector.live_sessions() if self._index is not None and not self._is_private else None
+
     def session_not_found(self, session: str) -> SMPError:
         return self._store.session_not_found(session)
 
