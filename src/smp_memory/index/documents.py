@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from zlib import crc32
 
-from smp_memory.index.rows import NULL
+from smp_memory.index.rows import AUTHOR_SHIFT, NULL
 from smp_memory.model.candidates import traits_number
 from smp_memory.model.decay import impact_level
 from smp_memory.model.entry import BY_MAINTENANCE, is_maintenance
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from smp_memory.model.types import Kind
 
 DELETED = "x"
-AUTHOR_SHIFT = 26
 _LARGEST = 1e300
 _LABELS = 2000  # cached
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 VERSION = 10
 POSITION_BITS = 24
+AUTHOR_SHIFT = 26  # in `facts`: above it is the number of the author, see `documents.facts_number`
 _PAGE_BYTES = 2048  # an index of few memories takes a tenth less room than with 4096, one of many as much
 _AT_ONCE = 500  # numbers in one statement
 PROBLEMS = "unreadable/"  # keys in `meta`, with the session: its unreadable entries

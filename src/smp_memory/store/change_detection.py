@@ -221,7 +221,9 @@ class ChangeDetector:
     def live_sessions(self) -> list[str] | None:
         """The live sessions if all were checked a moment ago, and none came or went since; else None."""
         is_recent = time.monotonic() - self._scanned_at < _SHORTEST_PAUSE_SECONDS
-        return sorted(self.indexed) if is_recent and self._base_seen and self._base_identity() == self._base_seen else None
+        return (
+            sorted(self.indexed) if is_recent and self._base_seen and self._base_identity() == self._base_seen else None
+        )
 
     def _load(self, index: Index) -> None:
         self._indexed_version = index.rows.data_version()

@@ -29,15 +29,13 @@ from smp_memory.errors import (
 )
 from smp_memory.files.activity import ACCESSES, SESSION_USES, AccessLog, ChangeTable, StateLog
 from smp_memory.files.disk import Disk, identity, moved_store_error
-from smp_memory.files.layouts import JOURNAL, NAMES
+from smp_memory.files.layouts import JOURNAL, NAMES, unread_sessions
 from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, CONFIG_FILE, PRIVATE, STAGING
-from smp_memory.files.lock import SessionLock
 from smp_memory.files.user_state import ERASING, open_user_state
 from smp_memory.import_lock import loading
 from smp_memory.model import ids
 from smp_memory.model.session_info import ARCHIVED, DELETED, FORMAT, GLOBAL_SESSION, LIVE, PURGED, SessionHead
 from smp_memory.store.durability import IntervalSync
-from smp_memory.store.file_session import FileSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,6 +56,7 @@ if TYPE_CHECKING:
     from smp_memory.model.storage_reports import QuarantinedEntry, UnreadSession
     from smp_memory.privacy.audit import Audit
     from smp_memory.store.archive_names import ArchiveListing
+    from smp_memory.store.file_session import FileSession
     from smp_memory.store.indexer import FileFeed
     from smp_memory.store.port import Histories, Note
 
@@ -200,7 +199,7 @@ class FileStore:
         with self._mutex:
             known = self._sessions.get(session)
             if known is None:
-                known = self._sessions[session] = FileSession(self, session)
+                known = self._sessions[session] = store.file_session.FileSession(self, session)
             return known
 
     def check_exists(self, session: str) -> None:
@@ -385,6 +384,8 @@ class FileStore:
         return history_index(histories, problems, self.access)
 
     def write_setting(self, name: str, value: Any) -> None:
+        from smp_memory.files.lock import SessionLock  # rare
+
         disk, path = self.disk, os.path.join(self.root, CONFIG_FILE)
         self.check_open()
         self.check_not_moved()
@@ -413,10 +414,16 @@ class FileStore:
     # -- files of other programs and layouts, quarantine
 
     def unread_sessions(self) -> list[UnreadSession]:
-        return store.unread_files.unread_sessions(self.disk, self.root, self.layout)
+        return unread_sessions(self.disk, self.root, self.layout)
 
     def unread_notice(self) -> str:
-        return store.unread_files.describe_unread(self)
+        found = unread_sessions(self.disk, self.root, self.layout, opened=self.opened_session_ids())
+        if not found:
+            return ""
+        from smp_memory.model.storage_reports import unread_advice  # rare
+
+        more = f" {len(found) - 1} more: `smp validate --all`." if len(found) > 1 else ""
+        return f"{found[0].text(self.layout.name)}{more} {unread_advice(self.layout.name)}"
 
     def convert(self, to: str, progress: Callable[[str], None] | None = None) -> None:
         store.convert.convert(self, to, progress)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from smp_memory.files.layouts.layout import Layout
     from smp_memory.files.reader import SessionReader
     from smp_memory.git.metadata_conflicts import MetadataConflict
-    from smp_memory.index.rows import Rows
 
     class MetadataOwner(Protocol):
         """A live session, `store.file_session.FileSession`."""
@@ -169,12 +168,3 @@ def describe_metadata(store: Any, reader: SessionReader, saved: str, now_ns: int
         return json.dumps([version, info.user, info.project, info.config])
     except (SMPError, OSError, ValueError, TypeError, AttributeError, RecursionError):
         return ""
-
-
-def load_metadata(rows: Rows) -> dict[str, tuple[object, SessionInfo]]:
-    """By session: the version of its metadata that the index knows, and its user, project and settings in it, nothing else."""
-    found: dict[str, tuple[object, SessionInfo]] = {}
-    for name, about in rows.metadata_of_sessions():
-        version, user, project, config = json.loads(about)
-        found[name] = (version, SessionInfo(name, "", user=user, project=project, config=config))
-    return found
