@@ -115,9 +115,10 @@ class VisibleSessions:
         if version is None:
             return self._metadata_among_entries(session)
         cache = _metadata_cache.setdefault(self._store, {})
-        cached = cache.get(session)
+        cached = cache.get(session) or self._store.indexer.saved_metadata(session).get(session)
         if cached is None or cached[0] != version:
-            cached = cache[session] = (version, self._store.session(session).info())
+            cached = (version, self._store.session(session).info())
+        cache[session] = cached
         return cached[1]
 
     def _metadata_among_entries(self, session: str) -> SessionInfo:

@@ -84,7 +84,7 @@ if TYPE_CHECKING:
         def private(self, sessions: list[str] | None) -> Index:
             """A new index in RAM of these sessions, where no other can be kept."""
 
-        def saved_metadata(self) -> dict[str, tuple[object, SessionInfo]]: ...
+        def saved_metadata(self, session: str | None = None) -> dict[str, tuple[object, SessionInfo]]: ...
 
         def count_accesses(self, *, from_start: bool = False) -> None: ...
 
@@ -326,9 +326,9 @@ class FullTextIndex:
             found[session] = max(last, found.get(session, 0))
         return found
 
-    def saved_metadata(self) -> dict[str, tuple[object, SessionInfo]]:
+    def saved_metadata(self, session: str | None = None) -> dict[str, tuple[object, SessionInfo]]:
         with self.feed.mutex:
-            return self.feed.saved_metadata()
+            return self.feed.saved_metadata(session)
 
     def count_accesses(self, *, from_start: bool = False) -> None:
         with self.feed.mutex:

@@ -321,9 +321,10 @@ class Rows:
         """Id, `watched` and `stats` of every session."""
         return self.all("SELECT id, watched, stats FROM session")
 
-    def metadata_of_sessions(self) -> list[tuple[str, str]]:
-        """Id and `about` of the sessions whose metadata is known."""
-        return self.all("SELECT id, about FROM session WHERE about != ''")
+    def metadata_of_sessions(self, id: str | None = None) -> list[tuple[str, str]]:
+        """Id and `about` of this session (None: all), if its metadata is known."""
+        one, which = ("", ()) if id is None else (" AND id = ?", (id,))
+        return self.all(f"SELECT id, about FROM session WHERE about != ''{one}", which)
 
     def session(self, id: str) -> IndexedSession | None:
         found = self.all(f"SELECT {_SESSION} FROM session WHERE id = ?", (id,))

@@ -13,7 +13,7 @@ import threading
 import weakref
 from functools import partial
 
-from smp_memory import store
+from smp_memory import files, store
 from smp_memory.errors import (
     MemoryNotFound,
     SessionCorrupt,
@@ -27,7 +27,7 @@ from smp_memory.files.lock import SessionLock
 from smp_memory.files.partial_reader import read_tail
 from smp_memory.files.reader import SessionReader
 from smp_memory.files.user_state import PlanApproval
-from smp_memory.files.writer import SessionWriter
+from smp_memory.import_lock import loading
 from smp_memory.model.history import COLD, HOT, SessionHistory
 from smp_memory.model.session_info import FORMAT
 from smp_memory.observe import incomplete, telemetry
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.config.settings import Config
+    from smp_memory.files.writer import SessionWriter
     from smp_memory.git.metadata_conflicts import MetadataConflict
     from smp_memory.model.history import SessionHistory
     from smp_memory.model.record import Records
@@ -72,7 +73,7 @@ class FileSession:
         self.reader.journal.approval = PlanApproval(store.state, session)
         slow = store.config.slow_seconds
         self._lock = SessionLock(store.disk, self.reader.private, f"session {session}", session, slow)
-        self.writer = self._new_writer()
+        self._writer: SessionWriter | None = None
         self._writing = threading.Lock()  # the kernel's lock separates processes, not threads of one process
         self._group = GroupCommit(self._commit_group)
         self._config: Config | None = None
@@ -87,18 +88,37 @@ class FileSession:
     def after_fork(self) -> None:
         """In the child: discard state that another thread may have been changing when the process forked."""
         self._lock.close()
-        self.writer.close_files()
-        self.writer = self._new_writer()
+        if self._writer is not None:
+            self._writer.close_files()
+            self._writer = None
         if not self.reader.mutex.acquire(blocking=False):
             self.reader.forget()
         self.reader.mutex = threading.RLock()
         self._writing = threading.Lock()
         self._group = GroupCommit(self._commit_group, self._group.patience_seconds)
 
-    def _new_writer(self) -> SessionWriter:
+    @property
+    def writer(self) -> SessionWriter:
+        """Made at its first use: most processes only read."""
+        writer = self._writer
+        if writer is None:
+            with loading:  # the same for all threads
+                writer = self._writer = self._made_writer()
+        return writer
+
+    def _made_writer(self) -> SessionWriter:
+        if self._writer is not None:  # another thread was first
+            return self._writer
         store = self._store
         check_exists = partial(store.check_exists, self.session)
-        return SessionWriter(self.reader, self._lock, self._info_or_none, store.check_current, check_exists)
+        return files.writer.SessionWriter(
+            self.reader, self._lock, self._info_or_none, store.check_current, check_exists
+        )
+
+    @property
+    def has_known_entries(self) -> bool:
+        """Whether this process wrote to the session, or read it under the lock."""
+        return self._writer is not None and self._writer.has_known_entries
 
     @property
     def location(self) -> str:
@@ -405,6 +425,8 @@ class FileSession:
 
     def compare_known(self) -> None:
         """Quarantine stored entries that another program removed from the files, before this process forgets them."""
+        if self._writer is None:
+            return
         try:
             with self._writing:
                 self.writer.quarantine_missing(self._timeout_seconds)
@@ -417,13 +439,14 @@ class FileSession:
         self.writer.forget_known()
 
     def _close_files(self) -> None:
-        self.writer.close_files()
+        if self._writer is not None:
+            self._writer.close_files()
         self._lock.close()
 
     def __del__(self) -> None:
         """May run while this thread holds the lock, so `compare_known` is left to the store."""
         self._close_files()
-        if self.writer.has_known_entries:
+        if self.has_known_entries:
             _open_sessions.add(self)
             self._store.dropped.append(self)
 

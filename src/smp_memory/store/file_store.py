@@ -451,7 +451,7 @@ class FileStore:
     def refresh_written(self) -> None:
         if self.closed:
             return
-        written = [each for each in (*self._sessions.values(), *self.dropped) if each.writer.has_known_entries]
+        written = [each for each in (*self._sessions.values(), *self.dropped) if each.has_known_entries]
         if written:
             for session in written:
                 session.is_closing = True

@@ -216,10 +216,10 @@ class FileFeed:
             self._counted_at = 2 * _NEVER  # also if there are few
             self._count_accesses(index)
 
-    def saved_metadata(self) -> dict[str, tuple[object, SessionInfo]]:
+    def saved_metadata(self, session: str | None = None) -> dict[str, tuple[object, SessionInfo]]:
         """By session: the version of its metadata that the index knows, and its user, project and settings in it, nothing else."""
         found: dict[str, tuple[object, SessionInfo]] = {}
-        for name, about in self._index.rows.metadata_of_sessions() if self._index is not None else ():
+        for name, about in self._index.rows.metadata_of_sessions(session) if self._index is not None else ():
             version, user, project, config = json.loads(about)
             found[name] = (version, SessionInfo(name, "", user=user, project=project, config=config))
         return found
