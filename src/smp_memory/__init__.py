@@ -61,15 +61,12 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> object:
     """Load what is used when it is used: a hook must start in tens of milliseconds."""
-    from importlib import import_module
-
-    from smp_memory.import_lock import loading
+    from smp_memory.import_lock import loaded
 
     if name == "errors":
-        return import_module("smp_memory.errors")
+        return loaded("smp_memory.errors")
     if name in _HOMES:
         module, attribute = _HOMES[name]
-        with loading:
-            value = globals()[name] = getattr(import_module(module), attribute)
+        value = globals()[name] = getattr(loaded(module), attribute)
         return value
     raise AttributeError(f"module 'smp_memory' has no attribute {name!r}")

@@ -6,7 +6,7 @@ import os
 from itertools import islice
 
 import smp_memory
-from smp_memory import analytics, context, exchange, lifecycle, model, search, write
+from smp_memory import analytics, context, exchange, lifecycle, search, write
 from smp_memory.config.config_file import check_setting
 from smp_memory.discovery import about_others, find_root, is_store, register_opener
 from smp_memory.errors import (
@@ -24,12 +24,13 @@ from smp_memory.errors import (
 from smp_memory.files.system import RealSystem
 from smp_memory.import_lock import loading
 from smp_memory.model import ids
+from smp_memory.model.design_fields import translate_arguments
 from smp_memory.model.session_info import ARCHIVED, DELETED, GLOBAL_SESSION, SessionInfo, names_of
 from smp_memory.model.times import Clock, parse, to_moment, to_text
 from smp_memory.observe.incomplete import each_existing, report_once, report_settings
 from smp_memory.observe.telemetry import observed
 from smp_memory.privacy.settings import checked, clean_metadata, log_metadata_redaction
-from smp_memory.scope import Scope, file_features, join_workers, start_worker, unindexed_memories
+from smp_memory.scope import Scope, admit, file_features, join_workers, start_worker, unindexed_memories
 from smp_memory.store.opening import examine, open_store, ram
 from smp_memory.trust import note_setting, note_settings, trust_as_it_is, trust_named
 
@@ -69,10 +70,6 @@ if TYPE_CHECKING:
 
 
 _MAINTENANCE_CHECK_SECONDS = 6 * 3600
-
-
-def _admit(session: str, used_bytes: int, new_bytes: int, quota_bytes: int) -> None:
-    write.operations.admit(session, used_bytes, new_bytes, quota_bytes)
 
 
 def open_memory(
@@ -143,7 +140,7 @@ class Memory:
         self._found_as = found_as or self.root
         self._system = system
         self._arguments = {name: value for name, value in (config or {}).items() if name != "layout"}
-        self._store, is_new = open_store(root, layout_name, config, system, _admit, create=create)
+        self._store, is_new = open_store(root, layout_name, config, system, admit, create=create)
         files = self._store.files
         if files is not None:
             files.clock = clock
@@ -250,7 +247,7 @@ class Memory:
         now = self.now()
         given: Any = (id, user, agents, project, tags, config)
         if context or not (id is None or isinstance(id, str)):
-            given, context = model.design_fields.translate_arguments(given, context)
+            given, context = translate_arguments(given, context)
         id, user, agents, project, tags, config = given
         fields = write.validation.session_fields(user, agents, project, tags, context)
         session_id = ids.check(id, "id") if id is not None else f"session-{now:%Y-%m-%d}-{os.urandom(3).hex()}"
@@ -281,16 +278,14 @@ class Memory:
 
     def opened_session(self, id: str, *, author: str | None = None) -> SessionMemory:
         """The same, but one that is archived stays so: it raises SessionArchived."""
-        return smp_memory.SessionMemory(
-            self, lifecycle.open_session.open_session(self.scope, id, author, restore=False)
-        )
+        opened = lifecycle.open_session.open_session(self.scope, id, author, restore=False)
+        return smp_memory.SessionMemory(self, opened)
 
     def sessions(self) -> list[SessionMemory]:
         """All sessions, by id."""
         there = each_existing(names_of(self._store.sessions()), self._store.session)
-        return [
-            smp_memory.SessionMemory(self, lifecycle.open_session.OpenSession(self.scope, files)) for _, files in there
-        ]
+        opened = lifecycle.open_session.OpenSession
+        return [smp_memory.SessionMemory(self, opened(self.scope, files)) for _, files in there]
 
     def sessions_by_time(self) -> list[tuple[datetime, SessionMemory]]:
         """All sessions with the time of the last write (`SessionMemory.written`), the newest last."""
@@ -662,9 +657,7 @@ class Memory:
     @observed("validate", sessions=len)
     def validate(self) -> dict[str, Report]:
         """Check every session, also those whose files have another layout; see SessionMemory.validate."""
-        found = {
-            session.id: report for session, report in each_existing(self.sessions(), smp_memory.SessionMemory.validate)
-        }
+        found = {session.id: report for session, report in each_existing(self.sessions(), lambda each: each.validate())}
         from smp_memory.model.reports import Report
 
         unread: dict[str, list[Problem]] = {}
@@ -676,9 +669,7 @@ class Memory:
     @observed("repair", sessions=len)
     def repair(self) -> dict[str, Report]:
         """Repair every session; see `SessionMemory.repair`."""
-        return {
-            session.id: report for session, report in each_existing(self.sessions(), smp_memory.SessionMemory.repair)
-        }
+        return {session.id: report for session, report in each_existing(self.sessions(), lambda each: each.repair())}
 
     @observed("doctor")
     def doctor(

@@ -62,8 +62,9 @@ class TextIndex:
         self._tokens = self._token_docs = 0  # in the engine
         self._merging: TantivyEngine | None = None  # the engine fed by this transaction, if it adds many
         self._merged_tokens = self._merged_docs = 0  # by this transaction
-        self._tail = UnindexedText()
-        self._tail_version = -1
+        self._known_tail = UnindexedText()
+        self._tail_version = -1  # of what is in RAM
+        self._wanted_version = -1  # of the rows
         self._last_added: tuple[int, Sequence[Document]] = (
             -1,
             (),
@@ -75,7 +76,7 @@ class TextIndex:
     # -- synchronisation with the rows
 
     def refresh(self) -> None:
-        """Bring the tail and the merge state up to the rows; inside or outside a transaction."""
+        """Bring the merge state up to the rows, and the tail when it is next used; inside or outside a transaction."""
         generation = int(self._rows.meta("generation", 0))
         if generation != self._generation:
             self._is_current = False
@@ -83,21 +84,31 @@ class TextIndex:
             self._generation = generation
             self._forget_frequencies()
         version = int(self._rows.meta("tail_version", 0))
-        if version != self._tail_version:
-            added, self._last_added = self._last_added, (-1, ())
-            new = added[1] if added[0] == version else unindexed.since(self._rows, self._tail_version)
-            self._tail.put({document[0]: document[1:] for document in new})
-            if len(self._tail) != unindexed.count(self._rows):  # some were removed
-                self._tail.keep(unindexed.docs(self._rows))
-            self._gone = {doc for (doc,) in self._rows.each("SELECT doc FROM gone")}
-            self._tail_version = version
+        if version != self._wanted_version:
+            self._wanted_version = version
             self._forget_frequencies()
+
+    @property
+    def _tail(self) -> UnindexedText:
+        """What tantivy does not have yet. Loaded for the first search: a list by time needs none of it."""
+        if self._tail_version != self._wanted_version:
+            self._load_tail(self._wanted_version)
+        return self._known_tail
+
+    def _load_tail(self, version: int) -> None:
+        added, self._last_added = self._last_added, (-1, ())
+        new = added[1] if added[0] == version else unindexed.since(self._rows, self._tail_version)
+        self._known_tail.put({document[0]: document[1:] for document in new})
+        if len(self._known_tail) != unindexed.count(self._rows):  # some were removed
+            self._known_tail.keep(unindexed.docs(self._rows))
+        self._gone = {doc for (doc,) in self._rows.each("SELECT doc FROM gone")}
+        self._tail_version = version
 
     def forget(self) -> None:
         """Drop all cached state, because a transaction was rolled back."""
-        self._generation = self._tail_version = self._checked_generation = -1
+        self._generation = self._tail_version = self._wanted_version = self._checked_generation = -1
         self._is_current = False
-        self._tail, self._gone, self._last_added = UnindexedText(), set(), (-1, ())
+        self._known_tail, self._gone, self._last_added = UnindexedText(), set(), (-1, ())
         self._forget_frequencies()
         if self._merging is not None:
             self._merging.roll_back()

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
-import threading
 import weakref
+from _thread import RLock, allocate_lock
 from functools import partial
 
 from smp_memory import files, store
@@ -52,10 +51,8 @@ if TYPE_CHECKING:
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.port import BatchPort
 
-_METADATA_LIMIT_BYTES = 1 << 20
 _TRIES = 20
 _LARGE_BYTES = 1 << 20  # reading a smaller session takes no longer than opening the index
-_FORMAT_IN_METADATA = re.compile(rb'format"?: ?([0-9]{1,9})')
 
 _open_sessions: weakref.WeakSet[FileSession] = weakref.WeakSet()
 
@@ -74,7 +71,7 @@ class FileSession:
         slow = store.config.slow_seconds
         self._lock = SessionLock(store.disk, self.reader.private, f"session {session}", session, slow)
         self._writer: SessionWriter | None = None
-        self._writing = threading.Lock()  # the kernel's lock separates processes, not threads of one process
+        self._writing = allocate_lock()  # the kernel's lock separates processes, not threads of one process
         self._group = GroupCommit(self._commit_group)
         self._config: Config | None = None
         self._sync_always, self._sync_later = True, False  # until the session's settings are read
@@ -87,33 +84,23 @@ class FileSession:
 
     def after_fork(self) -> None:
         """In the child: discard state that another thread may have been changing when the process forked."""
-        self._lock.close()
-        if self._writer is not None:
-            self._writer.close_files()
-            self._writer = None
+        self._close_files()
+        self._writer = None
         if not self.reader.mutex.acquire(blocking=False):
             self.reader.forget()
-        self.reader.mutex = threading.RLock()
-        self._writing = threading.Lock()
+        self.reader.mutex = RLock()
+        self._writing = allocate_lock()
         self._group = GroupCommit(self._commit_group, self._group.patience_seconds)
 
     @property
     def writer(self) -> SessionWriter:
-        """Made at its first use: most processes only read."""
-        writer = self._writer
-        if writer is None:
-            with loading:  # the same for all threads
-                writer = self._writer = self._made_writer()
-        return writer
-
-    def _made_writer(self) -> SessionWriter:
-        if self._writer is not None:  # another thread was first
-            return self._writer
-        store = self._store
-        check_exists = partial(store.check_exists, self.session)
-        return files.writer.SessionWriter(
-            self.reader, self._lock, self._info_or_none, store.check_current, check_exists
-        )
+        """Made at its first use, because most processes only read; the same for all threads."""
+        if self._writer is None:
+            with loading:
+                if self._writer is None:
+                    checks = self._store.check_current, partial(self._store.check_exists, self.session)
+                    self._writer = files.writer.SessionWriter(self.reader, self._lock, self._info_or_none, *checks)
+        return self._writer
 
     @property
     def has_known_entries(self) -> bool:
@@ -151,7 +138,9 @@ class FileSession:
         """The store's settings overridden by the session's own, as they were when they were first asked for."""
         if self._config is None:
             config = self._store.config
-            info = self._info_or_none() if self._may_have_settings() else None
+            info = (
+                self._info_or_none() if session_metadata.may_have_settings(self._store.disk, self.info_path()) else None
+            )
             self._config = session_settings(config, info) if info is not None else config
             self._sync_always = self._config.durability == "always"
             self._sync_later = self._config.durability == "interval"
@@ -161,15 +150,6 @@ class FileSession:
             if not self._sync_always:
                 self._group.patience_seconds = 0.0  # there is no sync to share
         return self._config
-
-    def _may_have_settings(self) -> bool:
-        """Whether the metadata must be decoded for settings: decoding YAML costs 50 ms."""
-        try:
-            data = self._store.disk.read(self.info_path(), 0, _METADATA_LIMIT_BYTES)
-        except (FileNotFoundError, StorageCorrupt):
-            return False
-        found = _FORMAT_IN_METADATA.search(data)
-        return b"config" in data or found is None or int(found[1]) != FORMAT
 
     def _commit_group(self, batches: list[BatchPort]) -> None:
         if self._config is None:

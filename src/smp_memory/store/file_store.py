@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import weakref
+from _thread import allocate_lock
 from itertools import islice
 
 from smp_memory import store
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from smp_memory.privacy.audit import Audit
     from smp_memory.store.archive_names import ArchiveListing
     from smp_memory.store.file_session import FileSession
-    from smp_memory.store.indexer import FileFeed
     from smp_memory.store.port import Histories, Note
 
 _TRIES = 5
@@ -82,7 +81,7 @@ class FileStore:
         self.admit = admit
         self._sessions: weakref.WeakValueDictionary[str, FileSession] = weakref.WeakValueDictionary()
         self.dropped: list[FileSession] = []  # unused objects whose entries were not compared with the files yet
-        self._mutex = threading.Lock()
+        self._mutex = allocate_lock()
         self.syncer = IntervalSync(self.disk, config.sync_interval_seconds)
         self.closed = False
         self.has_synced_root = False  # by this process, see `session_creation`
@@ -100,7 +99,7 @@ class FileStore:
         self.access = AccessLog(StateLog(self.state, ACCESSES))
         self.session_uses = AccessLog(StateLog(self.state, SESSION_USES), exact=True)
         self._indexer: FullTextIndex | None = None
-        self._feed: FileFeed | None = None
+        self._checked_sessions: Callable[[], list[str] | None] = lambda: None  # those of the index
         self._audit: Audit | None = None
         self.clock: Callable[[], datetime] | None = None  # that the store was opened with
 
@@ -119,8 +118,8 @@ class FileStore:
             with loading:
                 from smp_memory.index.full_text_index import FullTextIndex
 
-            self._feed = store.indexer.FileFeed(self)
-            self._indexer = FullTextIndex(self._feed)
+            feed = store.indexer.FileFeed(self)
+            self._indexer, self._checked_sessions = FullTextIndex(feed), feed.live_sessions
         return self._indexer
 
     @property
@@ -147,7 +146,7 @@ class FileStore:
     def _live(self, id: str | None, limit: int | None) -> Iterable[str]:
         if id is not None:
             return [id] if self.has_session(id) else []
-        known = self._feed.live_sessions() if self._feed is not None else None
+        known = self._checked_sessions()
         if known is not None or limit is None:
             return self.session_ids() if known is None else known
         names = self.layout.names(self.disk, self.root)
@@ -418,12 +417,7 @@ class FileStore:
 
     def unread_notice(self) -> str:
         found = unread_sessions(self.disk, self.root, self.layout, opened=self.opened_session_ids())
-        if not found:
-            return ""
-        from smp_memory.model.storage_reports import unread_advice  # rare
-
-        more = f" {len(found) - 1} more: `smp validate --all`." if len(found) > 1 else ""
-        return f"{found[0].text(self.layout.name)}{more} {unread_advice(self.layout.name)}"
+        return store.unread_files.describe_unread(found, self.layout.name) if found else ""
 
     def convert(self, to: str, progress: Callable[[str], None] | None = None) -> None:
         store.convert.convert(self, to, progress)
@@ -473,7 +467,7 @@ class FileStore:
         self.syncer.raise_failure()
 
     def after_fork(self) -> None:
-        self._mutex = threading.Lock()
+        self._mutex = allocate_lock()
         self.syncer.after_fork()
         self.dropped = []
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import threading
 import time
+from _thread import RLock
 from functools import partial
 
 from smp_memory import store
@@ -57,7 +57,7 @@ class FileFeed:
 
     def __init__(self, files: FileStore) -> None:
         self._store = files
-        self._mutex = threading.RLock()
+        self._mutex = RLock()
         self._index: Index | None = None
         self._is_private = False
         self._detector = ChangeDetector(files)
@@ -75,11 +75,11 @@ class FileFeed:
         return self._store.state.path(FOLDER)
 
     @property
-    def mutex(self) -> threading.RLock:
+    def mutex(self) -> RLock:
         """Held while the index is used. A child made by `fork` has its own."""
         if self._pid != os.getpid():
             _parents_indexes.append(self._index)
-            self._mutex, self._index, self._pid = threading.RLock(), None, os.getpid()
+            self._mutex, self._index, self._pid = RLock(), None, os.getpid()
         return self._mutex
 
     # -- answering

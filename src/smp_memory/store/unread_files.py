@@ -26,7 +26,7 @@ from smp_memory.model import ids
 from smp_memory.model.clone_merge import in_order
 from smp_memory.model.entry import PUT
 from smp_memory.model.ids import new_uid
-from smp_memory.model.storage_reports import QuarantinedEntry
+from smp_memory.model.storage_reports import QuarantinedEntry, unread_advice
 from smp_memory.model.types import KINDS, PREFIXES
 from smp_memory.store.session_metadata import read_info
 
@@ -43,6 +43,13 @@ if TYPE_CHECKING:
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.model.storage_reports import UnreadSession
     from smp_memory.store.file_store import FileStore
+
+
+def describe_unread(found: list[UnreadSession], current: str) -> str:
+    """One line about sessions that are not read, because the store has another layout."""
+    more = f" {len(found) - 1} more: `smp validate --all`." if len(found) > 1 else ""
+    return f"{found[0].text(current)}{more} {unread_advice(current)}"
+
 
 # -- importing
 
