@@ -17,8 +17,8 @@ from __future__ import annotations
 import os
 from operator import itemgetter
 
+from smp_memory import index
 from smp_memory.index import unindexed
-from smp_memory.index.engine import PREFIX, TantivyEngine, is_available
 from smp_memory.index.query import EXPANSIONS, MatchColumns, TextMatch, TextQuery, Weights, only_docs
 from smp_memory.index.rows import IndexUnusable
 from smp_memory.index.unindexed import UnindexedText
@@ -39,7 +39,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from smp_memory.index.engine import Document
+    from smp_memory.index.engine import Document, TantivyEngine
     from smp_memory.index.rows import Rows
 
 __all__ = ["TextIndex", "TextMatch", "TextQuery"]
@@ -120,7 +120,7 @@ class TextIndex:
 
     def _open_engine(self, generation: int) -> TantivyEngine:
         if self._engine is None or not generation:  # generation 0: what an earlier attempt wrote does not count
-            self._engine = TantivyEngine(self._path(new=not generation), create=not generation)
+            self._engine = index.engine.TantivyEngine(self._path(new=not generation), create=not generation)
         return self._engine
 
     def _merged(self) -> TantivyEngine | None:
@@ -137,7 +137,7 @@ class TextIndex:
         if self._folder is None:
             return None
         if new:
-            self._rows.set_meta("text_folder", f"{PREFIX}{os.urandom(4).hex()}")
+            self._rows.set_meta("text_folder", f"{index.engine.PREFIX}{os.urandom(4).hex()}")
         return os.path.join(self._folder, str(self._rows.meta("text_folder", "")))
 
     # -- changes
@@ -165,7 +165,7 @@ class TextIndex:
 
     def exceeds_tail(self, count: int) -> bool:
         """Whether so many documents are too many for the tail."""
-        return (count > TAIL_LIMIT or self._merging is not None) and is_available()
+        return (count > TAIL_LIMIT or self._merging is not None) and index.engine.is_available()
 
     def feed(self, added: Sequence[Document], gone: Sequence[int]) -> None:
         """Feed documents to tantivy early, before `add` brings the last ones. Those in the tail are fed first."""

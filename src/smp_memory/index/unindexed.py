@@ -49,6 +49,7 @@ class UnindexedText:
         self._postings: dict[str, dict[int, int]] = {}
         self._unposted: dict[int, _Document] = {}  # not in the posting lists yet: searched one by one
         self.tokens = 0
+        self._was_searched = False
 
     def __len__(self) -> int:
         return len(self._docs)
@@ -63,10 +64,9 @@ class UnindexedText:
                 self._take_out(doc)
             document = self._docs[doc] = self._unposted[doc] = _Document(*row)
             self.tokens += document.tokens
-        self.post(_AT_ONCE)
 
     def post(self, most: int = 1 << 60) -> None:
-        """Move some documents into the posting lists; a query need not wait for a thousand new ones."""
+        """Move some documents into the posting lists, with every search but the first, which is the only one of most processes."""
         for doc in list(self._unposted)[:most]:
             for term in self._unposted.pop(doc).terms.split():
                 posting = self._postings.get(term)
@@ -119,6 +119,9 @@ class UnindexedText:
     def search(self, query: TextQuery, weights: Weights, mean_length: float) -> list[TextMatch]:
         if not self._docs:
             return []
+        if self._was_searched:
+            self.post(_AT_ONCE)
+        self._was_searched = True
         docs, scores = self._docs, dict[int, float]()
         norms: dict[int, float] = {}  # by number of tokens
         for term, weight in weights.of_term.items():
@@ -135,7 +138,6 @@ class UnindexedText:
             having = [self._docs_with_any(group) for group in weights.patterns]
             scores = {doc: scores.get(doc, 0.0) for doc in set.intersection(*having)}
         excluded = self._docs_with_any(weights.excluded)
-        self.post(_AT_ONCE)
         meets = _filters(query)
         return text_matches([
             (doc, score, found.created, found.facts)

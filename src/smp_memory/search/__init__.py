@@ -10,6 +10,7 @@ from smp_memory.import_lock import door
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp_memory.search import explanation as explanation
+    from smp_memory.search import filters as filters
     from smp_memory.search import overviews as overviews
     from smp_memory.search import path as path
     from smp_memory.search import ranking as ranking
@@ -18,4 +19,6 @@ if TYPE_CHECKING:
     from smp_memory.search import succession as succession
     from smp_memory.search import watch as watch
 
-__getattr__ = door(__name__, "explanation", "overviews", "path", "ranking", "records", "related", "succession", "watch")
+__getattr__ = door(
+    __name__, "explanation", "filters", "overviews", "path", "ranking", "records", "related", "succession", "watch"
+)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import lru_cache
 from struct import Struct, error
 
 from smp_memory.files.activity import changed_slots, slot_of
@@ -59,7 +60,7 @@ class StatCache:
 
     def load(self, saved: Iterable[tuple[str, bytes, bytes]]) -> None:
         """Remember what the index knows: id, `watched` and `stats` of sessions."""
-        decode = os.fsdecode
+        decode = lru_cache(_FEW)(os.fsdecode)  # most sessions have files of the same names
         self._seen |= {
             name: (name + decode(watched).replace(_SEPARATOR, _SEPARATOR + name), stats)
             for name, watched, stats in saved

@@ -148,7 +148,7 @@ class FileStore:
             return [id] if self.has_session(id) else []
         known = self._checked_sessions()
         if known is not None or limit is None:
-            return self.session_ids() if known is None else known
+            return self.session_ids() if known is None else known[:limit]
         names = self.layout.names(self.disk, self.root)
         return islice((name for name in names if ids.is_valid(name) and self.has_session(name)), limit)
 
