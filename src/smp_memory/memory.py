@@ -14,6 +14,7 @@ from smp_memory.errors import (
     InvalidFormat,
     InvalidRecord,
     MemoryNotFound,
+    SessionExists,
     SessionNotFound,
     SMPError,
     StorageError,
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     from smp_memory.privacy.anonymisation import Placeholders
     from smp_memory.search.explanation import Explanation
     from smp_memory.session import SessionMemory
-    from smp_memory.store.port import Store
+    from smp_memory.store.port import SessionStore, Store
 
 
 _MAINTENANCE_CHECK_SECONDS = 6 * 3600
@@ -250,7 +251,7 @@ class Memory:
             given, context = translate_arguments(given, context)
         id, user, agents, project, tags, config = given
         fields = write.validation.session_fields(user, agents, project, tags, context)
-        session_id = ids.check(id, "id") if id is not None else f"session-{now:%Y-%m-%d}-{os.urandom(3).hex()}"
+        session_id = ids.check(id, "id") if id is not None else ids.new_session_id(now)
         settings = self.config
         if config:
             settings = checked(
@@ -261,13 +262,23 @@ class Memory:
         if config:
             fields["config"] = write.validation.plain("config", dict(config))
         created_text = to_text(now) if created is None else parse(created, "created")
-        files = self._store.create(SessionInfo(session_id, created_text, **fields))
+        info = SessionInfo(session_id, created_text, **fields)
+        files = self._store.create(info) if id is not None else self._create_under_free_id(info, now)
+        session_id = info.id
         if config:
             note_settings(self._store, session_id, settings.stated_protection(session=True))
         session = smp_memory.SessionMemory(self, lifecycle.open_session.OpenSession(self.scope, files, author))
         session.warnings = write.validation.session_warnings(context)
         session.redacted = log_metadata_redaction(self._store, to_text(now), session_id, author, removals)
         return session
+
+    def _create_under_free_id(self, info: SessionInfo, now: datetime) -> SessionStore:
+        """Create it, under another id if its own is taken: of thousands that are made up two may be alike."""
+        while True:
+            try:
+                return self._store.create(info)
+            except SessionExists:
+                info.id = ids.new_session_id(now)
 
     def session(self, id: str, *, author: str | None = None) -> SessionMemory:
         """Open a session; `author` is who writes, unless a write says otherwise. Raises SessionNotFound.

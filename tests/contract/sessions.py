@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
+from unittest.mock import patch
 
 from smp_memory.errors import (
     InvalidConfig,
@@ -116,6 +118,14 @@ class SessionsContract(ContractFixture):
             with raises(SessionExists, session="s1"):
                 memory.create_session("s1", user="eve")
         assert (self.reopen(session).info.user, len(session.records())) == ("ada", 1)
+
+    def test_a_made_up_session_id_that_is_taken_is_made_up_again(self) -> None:
+        memory, random_bytes, drawn = self.store(), os.urandom, iter([b"abc", b"abc", b"xyz"])
+        with patch("os.urandom", lambda count: next(drawn) if count == 3 else random_bytes(count)):
+            first, second = memory.create_session(user="ada"), memory.create_session(user="ada")
+        assert first.id.endswith(b"abc".hex())
+        assert second.id.endswith(b"xyz".hex())
+        assert {session.id for session in self.store().sessions()} == {first.id, second.id}
 
     def test_invalid_session_ids_are_rejected(self) -> None:
         memory = self.store()

@@ -15,6 +15,7 @@ from smp_memory.import_lock import loading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from datetime import datetime
     from typing import Any
 
 LIMIT = 64
@@ -44,6 +45,10 @@ def is_valid(value: str, limit: int = LIMIT) -> bool:
         return False
     rest = value.replace("-", "").replace("_", "")
     return (rest.isalnum() or not rest) and (len(value) > _LONGEST_DEVICE or value.lower() not in _DEVICES)
+
+
+def new_session_id(now: datetime) -> str:
+    return f"session-{now:%Y-%m-%d}-{os.urandom(3).hex()}"
 
 
 def scheme_of(address: str) -> str:
