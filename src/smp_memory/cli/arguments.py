@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     Search = Callable[[Memory | SessionMemory, QueryOptions], Hits]
 
 
+# All help is in English. argparse would look for translations of its own words, which takes as long as all other work on the options.
+argparse._ = str  # type: ignore[attr-defined]
+
+
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Help as wide as the terminal, at most 110 columns. By default argparse loads shutil to find the width."""
 
