@@ -85,7 +85,7 @@ class _Project:
         self._environment = {
             **kept,
             "PYTHONPATH": os.path.dirname(package),
-            "PYTHONPYCACHEPREFIX": os.path.join(folder, "bytecode"),
+            "PYTHONPYCACHEPREFIX": sys.pycache_prefix or os.path.join(folder, "bytecode"),
             "SMP_STATE_DIR": os.path.join(folder, "state"),
             "SMP_HOOKS_RECORD": "false",
         }
