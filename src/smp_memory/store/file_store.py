@@ -219,7 +219,7 @@ class FileStore:
     def metadata_version(self, session: str) -> object | None:
         if not self.layout.info_file:
             return None  # the metadata is an entry of the log, which every write changes
-        found = self.disk.stat(os.path.join(self.layout.folder(self.root, session), self.layout.info_file))
+        found = self.disk.stat(f"{self.layout.folder(self.root, session)}{os.sep}{self.layout.info_file}")
         return identity(found) if found is not None else ()
 
     def written_at(self, session: str) -> datetime:

@@ -218,11 +218,12 @@ class FileFeed:
 
     def saved_metadata(self, session: str | None = None) -> dict[str, tuple[object, SessionInfo]]:
         """By session: the version of its metadata that the index knows, and its user, project and settings in it, nothing else."""
-        found: dict[str, tuple[object, SessionInfo]] = {}
-        for name, about in self._index.rows.metadata_of_sessions(session) if self._index is not None else ():
-            version, user, project, config = json.loads(about)
-            found[name] = (version, SessionInfo(name, "", user=user, project=project, config=config))
-        return found
+        rows = self._index.rows.metadata_of_sessions(session) if self._index is not None else []
+        about = json.loads(f"[{','.join([each for _, each in rows])}]")  # at once: there may be thousands
+        return {
+            name: (version, SessionInfo(name, "", user=user, project=project, config=config))
+            for (name, _), (version, user, project, config) in zip(rows, about, strict=True)
+        }
 
     def _discard(self) -> None:
         """Discard the index, so that the next attempt builds a new one. Another process may still have it open."""
