@@ -47,6 +47,19 @@ def test_create_entities_adds_only_new_names(memory: Any) -> None:
     }
 
 
+def test_a_graph_that_was_read_shows_what_others_changed_since(tmp_path: Path) -> None:
+    with smp_memory.open(tmp_path / "m") as memory, smp_memory.open(tmp_path / "m") as other:
+        graph, elsewhere = KnowledgeGraph(memory), KnowledgeGraph(other)
+        graph.create_entities([entity("Ada", "likes tea")])
+        assert graph.search("ada") == graph.open(["Ada"]) == graph.read()
+        elsewhere.add_observations([{"entityName": "Ada", "contents": ["likes cake"]}])
+        assert graph.read()["entities"] == [entity("Ada", "likes tea", "likes cake")]
+        other.session(SESSION).erase([record.id for record in other.session(SESSION).records() if "tea" in record.text])
+        assert graph.search("ada")["entities"] == [entity("Ada", "likes cake")]
+        elsewhere.delete_entities(["Ada"])
+        assert graph.read() == {"entities": [], "relations": []}
+
+
 def test_duplicates_within_one_call_are_kept_as_in_the_reference_server(memory: Any) -> None:
     graph = KnowledgeGraph(memory)
     twice = [entity("A", "x", "x"), entity("A", kind="other")]

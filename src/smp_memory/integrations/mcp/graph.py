@@ -15,7 +15,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from smp_memory.errors import Busy, DuplicateId, MemoryNotFound, SessionExists, SessionNotFound
+from smp_memory.errors import Busy, DuplicateId, MemoryNotFound, SessionArchived, SessionExists, SessionNotFound
 from smp_memory.privacy import fence
 from smp_memory.privacy.settings import redactor_of
 from smp_memory.privacy.visibility import Viewer
@@ -44,6 +44,7 @@ class KnowledgeGraph:
         self._memory = memory
         self._name = session or SESSION
         self._author = author
+        self._read: tuple[object, _GraphView] | None = None  # the session's version, and the graph of it
 
     @property
     def content_limit_bytes(self) -> int:
@@ -53,12 +54,12 @@ class KnowledgeGraph:
     # -- reading
 
     def read(self) -> dict[str, list[dict[str, Any]]]:
-        return self._view().whole()
+        return self._unchanged_view().whole()
 
     def search(self, query: str) -> dict[str, list[dict[str, Any]]]:
         """Entities with the query in their name, type or observations, ignoring case; and their relations."""
         needle = query.lower()
-        return self._view().graph(
+        return self._unchanged_view().graph(
             lambda node: (
                 needle in node.name.lower()
                 or needle in node.type.lower()
@@ -67,7 +68,7 @@ class KnowledgeGraph:
         )
 
     def open(self, names: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
-        view = self._view()
+        view = self._unchanged_view()
         cleaned = {view.clean(name) for name in names}
         return view.graph(lambda node: node.name in cleaned)
 
@@ -212,6 +213,16 @@ class KnowledgeGraph:
         except SessionExists:  # another process has created it meanwhile
             return self._memory.session(self._name, author=self._author)
 
+    def _unchanged_view(self) -> _GraphView:
+        """A view for reading: the last one, if the session has not changed since. Plans change their view, so they do not use it."""
+        try:
+            version = self._memory.store.session(self._name).version()
+        except (SessionArchived, SessionNotFound):
+            return self._view()
+        if self._read is None or self._read[0] != version:
+            self._read = (version, self._view())
+        return self._read[1]
+
     def _view(self, session: SessionMemory | None = None) -> _GraphView:
         if session is None:
             try:
@@ -247,6 +258,8 @@ _Step = tuple[str, str, dict[str, Any]]
 
 
 class _Node:
+    __slots__ = ("id", "ids", "name", "texts", "type")
+
     def __init__(self, record: Record) -> None:
         self.id = record.id
         self.name: str = record.given["entity"]
@@ -256,6 +269,8 @@ class _Node:
 
 
 class _Edge:
+    __slots__ = ("id", "key")
+
     def __init__(self, record: Record) -> None:
         self.id = record.id
         self.key = (record.given["from"], record.given["to"], record.given["relation_type"])
@@ -268,10 +283,10 @@ class _GraphView:
         self._used_ids = {record.id for record in records}
         self._numbers: dict[str, int] = {}  # the last number given out, for each digest
         self._redactor = redactor
-        live = [record for record in records if not record.deleted and sees(record)]
         by_kind: dict[str, list[Record]] = {"entity": [], "observation": [], "relation": []}
-        for record in live:
-            if (kind := record.given.get("graph")) in by_kind and _has_fields(kind, record):
+        for record in records:
+            kind = record.given.get("graph")
+            if kind in by_kind and not record.deleted and _has_fields(kind, record) and sees(record):
                 by_kind[kind].append(record)
         self.nodes = {record.id: _Node(record) for record in by_kind["entity"]}
         self.by_name: dict[str, list[_Node]] = {}
