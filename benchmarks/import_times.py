@@ -32,12 +32,13 @@ _RUN = "import sys; from smp_memory.cli.main import main; sys.exit(main({words!r
 _PROMPT = "is there a known bug in part 7 of the importer?"
 _OURS = "smp_memory"
 _FILL = """\
-import sys, smp_memory
+import sys, time, smp_memory
 with smp_memory.open(sys.argv[1], config={"durability": "os"}) as memory:
     for number in range(5):
         texts = [f"Bug {number} in part {case} of the importer" for case in range(20)]
         findings = [("finding", {"finding": text, "severity": "low", "author": "b"}) for text in texts]
         memory.create_session(user="u").add_many(findings)
+    time.sleep(0.1)  # until the clock of the file system has ticked: then the index keeps the metadata of all sessions
     memory.query("bug")
 """
 
