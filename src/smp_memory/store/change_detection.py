@@ -220,11 +220,11 @@ class ChangeDetector:
         return stale
 
     def live_sessions(self) -> list[str] | None:
-        """The live sessions if all were checked a moment ago, and none came or went since; else None."""
+        """The live sessions if all were checked a moment ago, and none came or went since; else None, also if one could not be read."""
         is_recent = time.monotonic() - self._scanned_at < _SHORTEST_PAUSE_SECONDS
-        return (
-            sorted(self.indexed) if is_recent and self._base_seen and self._base_identity() == self._base_seen else None
-        )
+        if not is_recent or not self._base_seen or self.indexed != set(self._names):
+            return None
+        return sorted(self._names) if self._base_identity() == self._base_seen else None
 
     def _load(self, index: Index) -> None:
         self._indexed_version = index.rows.data_version()
