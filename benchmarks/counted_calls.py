@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,6 +111,9 @@ def _fill(folder: str) -> str:
                 ]
                 findings = [("finding", {"finding": text, "severity": "low", "author": "b"}) for text in texts]
                 memory.create_session(f"session-2026-01-{number + 1:02d}", user="u").add_many(findings)
+            time.sleep(
+                0.1
+            )  # until the clock of the file system has ticked: then the index keeps the metadata of all sessions
             memory.reindex()
     return root
 

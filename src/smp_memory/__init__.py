@@ -43,7 +43,7 @@ __all__ = [
 _HOMES = {
     "open": ("smp_memory.memory", "open_memory"),
     "Memory": ("smp_memory.memory", "Memory"),
-    "SessionMemory": ("smp_memory.memory", "SessionMemory"),
+    "SessionMemory": ("smp_memory.session", "SessionMemory"),
     "Transaction": ("smp_memory.write.path", "Transaction"),
     "Record": ("smp_memory.model.record", "Record"),
     "Placeholders": ("smp_memory.privacy.anonymisation", "Placeholders"),
@@ -61,13 +61,12 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> object:
     """Load what is used when it is used: a hook must start in tens of milliseconds."""
-    from importlib import import_module
+    from smp_memory.import_lock import loaded
 
     if name == "errors":
-        return import_module("smp_memory.errors")
+        return loaded("smp_memory.errors")
     if name in _HOMES:
         module, attribute = _HOMES[name]
-        value = getattr(import_module(module), attribute)
-        globals()[name] = value
+        value = globals()[name] = getattr(loaded(module), attribute)
         return value
     raise AttributeError(f"module 'smp_memory' has no attribute {name!r}")

@@ -11,6 +11,7 @@ that of design 000, `.bmad/sessions` with the layout `single`.
 from __future__ import annotations
 
 import os
+from codecs import BOM_UTF8
 
 from smp_memory.errors import InvalidConfig, SessionExists, SessionNotFound, StorageCorrupt, StoreNotFound
 from smp_memory.files.ownership import config_bytes, is_ours
@@ -169,7 +170,7 @@ def _stated_layout(root: str) -> str | None:
         import json
 
         try:
-            stored = json.loads(data.decode("utf-8-sig"))
+            stored = json.loads(data.removeprefix(BOM_UTF8).decode())
             layout = layout_in_config(stored) if isinstance(stored, dict) else None
         except (ValueError, RecursionError):
             pass

@@ -7,6 +7,7 @@ and wait for it for ever. Late imports in methods that threads call are therefor
 from __future__ import annotations
 
 import os
+import sys
 from _thread import RLock
 
 TYPE_CHECKING = False
@@ -29,9 +30,13 @@ def door(package: str, *modules: str) -> Callable[[str], Any]:
     def load(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        from importlib import import_module
-
-        with loading:
-            return import_module(f"{package}.{name}")
+        return loaded(f"{package}.{name}")
 
     return load
+
+
+def loaded(module: str) -> Any:
+    """The module of this name, loaded if it is not yet. `importlib` itself would have to be loaded for this."""
+    with loading:
+        __import__(module)
+    return sys.modules[module]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from itertools import islice
 
-from smp_memory import analytics, context, exchange, lifecycle, search
+import smp_memory
+from smp_memory import analytics, context, exchange, lifecycle, search, write
 from smp_memory.config.config_file import check_setting
 from smp_memory.discovery import about_others, find_root, is_store, register_opener
 from smp_memory.errors import (
@@ -23,7 +24,6 @@ from smp_memory.errors import (
 )
 from smp_memory.files.system import RealSystem
 from smp_memory.import_lock import loading
-from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_arguments
 from smp_memory.model.session_info import ARCHIVED, DELETED, GLOBAL_SESSION, SessionInfo, names_of
@@ -31,12 +31,9 @@ from smp_memory.model.times import Clock, parse, to_moment, to_text
 from smp_memory.observe.incomplete import each_existing, report_once, report_settings
 from smp_memory.observe.telemetry import observed
 from smp_memory.privacy.settings import checked, clean_metadata, log_metadata_redaction
-from smp_memory.scope import Scope, file_features, join_workers, start_worker, unindexed_memories
-from smp_memory.session import SessionMemory
+from smp_memory.scope import Scope, admit, file_features, join_workers, start_worker, unindexed_memories
 from smp_memory.store.opening import examine, open_store, ram
 from smp_memory.trust import note_setting, note_settings, trust_as_it_is, trust_named
-from smp_memory.write import validation
-from smp_memory.write.operations import admit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,6 +66,7 @@ if TYPE_CHECKING:
     from smp_memory.overview.topics import Topics
     from smp_memory.privacy.anonymisation import Placeholders
     from smp_memory.search.explanation import Explanation
+    from smp_memory.session import SessionMemory
     from smp_memory.store.port import SessionStore, Store
 
 
@@ -98,10 +96,10 @@ def open_memory(
     embed   an embedding model: a function that returns a vector for each text of a list; see docs/finding.md.
     """
     if not (where is None or hasattr(where, "__fspath__") or type(where) is str) or "\0" in str(where):
-        raise InvalidFormat(f"where: must be a folder, not {validation.quoted(where)}.", field="where")
+        raise InvalidFormat(f"where: must be a folder, not {write.validation.quoted(where)}.", field="where")
     if config is not None and not hasattr(config, "items"):
         raise InvalidConfig(
-            f"config: must be a dictionary of settings, not {validation.quoted(config)}.", field="config"
+            f"config: must be a dictionary of settings, not {write.validation.quoted(config)}.", field="config"
         )
     if clock is not None and not callable(clock):
         raise InvalidConfig("clock: must be callable and return an aware datetime.", field="clock")
@@ -252,7 +250,7 @@ class Memory:
         if context or not (id is None or isinstance(id, str)):
             given, context = translate_arguments(given, context)
         id, user, agents, project, tags, config = given
-        fields = validation.session_fields(user, agents, project, tags, context)
+        fields = write.validation.session_fields(user, agents, project, tags, context)
         session_id = ids.check(id, "id") if id is not None else ids.new_session_id(now)
         settings = self.config
         if config:
@@ -262,15 +260,15 @@ class Memory:
             settings.own.raise_first()
         fields, removals = clean_metadata(settings, fields)
         if config:
-            fields["config"] = validation.plain("config", dict(config))
+            fields["config"] = write.validation.plain("config", dict(config))
         created_text = to_text(now) if created is None else parse(created, "created")
         info = SessionInfo(session_id, created_text, **fields)
         files = self._store.create(info) if id is not None else self._create_under_free_id(info, now)
         session_id = info.id
         if config:
             note_settings(self._store, session_id, settings.stated_protection(session=True))
-        session = SessionMemory(self, OpenSession(self.scope, files, author))
-        session.warnings = validation.session_warnings(context)
+        session = smp_memory.SessionMemory(self, lifecycle.open_session.OpenSession(self.scope, files, author))
+        session.warnings = write.validation.session_warnings(context)
         session.redacted = log_metadata_redaction(self._store, to_text(now), session_id, author, removals)
         return session
 
@@ -287,16 +285,18 @@ class Memory:
 
         One that is archived is restored first; `warnings` of the session says so, and so does its first answer.
         """
-        return SessionMemory(self, open_session(self.scope, id, author))
+        return smp_memory.SessionMemory(self, lifecycle.open_session.open_session(self.scope, id, author))
 
     def opened_session(self, id: str, *, author: str | None = None) -> SessionMemory:
         """The same, but one that is archived stays so: it raises SessionArchived."""
-        return SessionMemory(self, open_session(self.scope, id, author, restore=False))
+        opened = lifecycle.open_session.open_session(self.scope, id, author, restore=False)
+        return smp_memory.SessionMemory(self, opened)
 
     def sessions(self) -> list[SessionMemory]:
         """All sessions, by id."""
         there = each_existing(names_of(self._store.sessions()), self._store.session)
-        return [SessionMemory(self, OpenSession(self.scope, files)) for _, files in there]
+        opened = lifecycle.open_session.OpenSession
+        return [smp_memory.SessionMemory(self, opened(self.scope, files)) for _, files in there]
 
     def sessions_by_time(self) -> list[tuple[datetime, SessionMemory]]:
         """All sessions with the time of the last write (`SessionMemory.written`), the newest last."""
@@ -318,7 +318,7 @@ class Memory:
         session, _, memory_id = name.partition("/") if isinstance(name, str) else ("", "", "")
         if not memory_id:
             raise InvalidRecord(
-                f"ref: {validation.quoted(ref)} is not the name of a memory; give session/ID, such as review/DEC-0001.",
+                f"ref: {write.validation.quoted(ref)} is not the name of a memory; give session/ID, such as review/DEC-0001.",
                 field="ref",
             )
         try:
@@ -668,7 +668,7 @@ class Memory:
     @observed("validate", sessions=len)
     def validate(self) -> dict[str, Report]:
         """Check every session, also those whose files have another layout; see SessionMemory.validate."""
-        found = {session.id: report for session, report in each_existing(self.sessions(), SessionMemory.validate)}
+        found = {session.id: report for session, report in each_existing(self.sessions(), lambda each: each.validate())}
         from smp_memory.model.reports import Report
 
         unread: dict[str, list[Problem]] = {}
@@ -680,7 +680,7 @@ class Memory:
     @observed("repair", sessions=len)
     def repair(self) -> dict[str, Report]:
         """Repair every session; see `SessionMemory.repair`."""
-        return {session.id: report for session, report in each_existing(self.sessions(), SessionMemory.repair)}
+        return {session.id: report for session, report in each_existing(self.sessions(), lambda each: each.repair())}
 
     @observed("doctor")
     def doctor(

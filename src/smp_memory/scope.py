@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from smp_memory.errors import NotSupported
+from smp_memory.errors import NotSupported, SizeLimitExceeded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,6 +51,19 @@ def join_workers(store: Store) -> None:
         for worker in _workers.pop(store):
             if worker is not current_thread():
                 worker.join()
+
+
+def admit(session: str, used_bytes: int, new_bytes: int, quota_bytes: int) -> None:
+    """Raise if so many more bytes exceed the quota of a session."""
+    if used_bytes + new_bytes > quota_bytes:
+        raise SizeLimitExceeded(
+            f"Session {session} holds {used_bytes:,} bytes; {new_bytes:,} more would exceed its quota of {quota_bytes:,}. "
+            "Nothing was written. Raise storage.max_session_size_mb or start a new session.",
+            session=session,
+            used=used_bytes,
+            size=new_bytes,
+            limit=quota_bytes,
+        )
 
 
 def file_features(store: Store) -> FileFeatures:

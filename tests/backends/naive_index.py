@@ -424,7 +424,7 @@ class NaiveIndex:
             found[name] = SessionActivity(len(own), own[0].written if own else 0, used, last, has_deleted, ids)
         return found
 
-    def saved_metadata(self) -> dict[str, Any]:
+    def saved_metadata(self, session: str | None = None) -> dict[str, Any]:
         return {}
 
     def count_accesses(self, *, from_start: bool = False) -> None:

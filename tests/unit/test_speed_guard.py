@@ -73,3 +73,34 @@ def test_calls_of_python_and_of_built_in_functions_are_counted(modules: Any) -> 
 
     assert counted(built_in) - counted(nothing) == 1
     assert counted(both) - counted(nothing) == 2
+
+
+ONLY_FOR_WRITERS = {
+    "smp_memory.session", "smp_memory.write.operations", "smp_memory.write.validation", "smp_memory.files.writer",
+    "smp_memory.files.lock", "smp_memory.store.file_session", "smp_memory.store.session_indexer",
+    "smp_memory.index.documents", "smp_memory.privacy.redaction",
+}  # fmt: skip
+HEAVY = {
+    "dataclasses",
+    "inspect",
+    "logging",
+    "numpy",
+    "shutil",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "typing",
+    "yaml",
+}
+
+
+def test_new_processes_that_read_load_nothing_for_writers(modules: Any) -> None:
+    import_times = modules("import_times")
+    found = import_times.measure(rounds=1)
+    assert set(found) == {"hook", "query", "context", "list"}
+    wrong = {name: sorted((ONLY_FOR_WRITERS | HEAVY).intersection(each.milliseconds)) for name, each in found.items()}
+    assert wrong == {name: [] for name in found}
+    assert "smp_memory.integrations.hooks.prompt_recall" in found["hook"].ours  # it did answer
+    assert all(
+        f"{name:8} {len(each.ours):4} modules of SMP" in import_times.table(found) for name, each in found.items()
+    )

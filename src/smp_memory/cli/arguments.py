@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from importlib import import_module
 
 from smp_memory.cli.commands import COMMANDS
 from smp_memory.errors import UserError
+from smp_memory.import_lock import loaded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
     QueryOptions = dict[str, Any]  # keyword arguments of `query`
     Search = Callable[[Memory | SessionMemory, QueryOptions], Hits]
+
+
+# All help is in English. argparse would look for translations of its own words, which takes as long as all other work on the options.
+argparse._ = str  # type: ignore[attr-defined]
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -81,7 +85,7 @@ def _is_excluded_word(word: str) -> bool:
 
 def build_parser(name: str) -> tuple[Parser, Callable[[Invocation], int | None]]:
     """The parser of a command, and the function that runs it."""
-    module = import_module(f"smp_memory.cli.commands.{COMMANDS[name][0]}")
+    module = loaded(f"smp_memory.cli.commands.{COMMANDS[name][0]}")
     word = name.replace(" ", "_").replace("-", "_")
     run: Callable[[Invocation], int | None] = getattr(module, f"run_{word}")
     description, examples = _help_texts(run.__doc__ or COMMANDS[name][1])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, TextIO
 
-_UNPRINTABLE = re.compile(
+_UNPRINTABLE = (
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
@@ -130,7 +130,7 @@ class Screen:
 
         indent = None if on_one_line else 2
         text = json.dumps(data, ensure_ascii="utf" not in self._encoding, indent=indent, default=str)
-        self._stream.write(_UNPRINTABLE.sub(_json_escape, text) + "\n")
+        self._stream.write(re.sub(_UNPRINTABLE, _json_escape, text) + "\n")
 
     def flush(self) -> None:
         self._stream.flush()
@@ -141,9 +141,9 @@ class Screen:
 
 def safe(text: str) -> str:
     """Escape all characters that could control a terminal or mislead a reader."""
-    if text.isascii() and text.isprintable():
-        return text
-    return _UNPRINTABLE.sub(_visible, text)
+    if text.isprintable() or _MARKS.sub("", text).isprintable():
+        return text  # before the expression is compiled, which takes as long as a hundred lines
+    return re.sub(_UNPRINTABLE, _visible, text)
 
 
 def _visible(found: re.Match[str]) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 
 from smp_memory.cli.render import Screen, safe
@@ -149,6 +148,8 @@ class WaitingLine:
         self._screen = screen
         self._name = name
         self._delay_seconds = delay_seconds
+        import threading  # only for people who wait
+
         self._is_over, self._is_shown = threading.Event(), False
         self._thread = threading.Thread(target=self._show, daemon=True)
         self._thread.start()

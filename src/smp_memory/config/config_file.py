@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from codecs import BOM_UTF8
 
 from smp_memory.config.settings import Config
 from smp_memory.config.sources import (
@@ -53,7 +54,7 @@ def read_settings(read: Callable[[], bytes], path: str) -> dict[str, Any] | Inva
             raise
         return _unreadable(path, f"larger than {limit >> 20} MiB, the most that SMP reads of it", b"")
     try:
-        stored = json.loads(data.decode("utf-8-sig"))
+        stored = json.loads(data.removeprefix(BOM_UTF8).decode())
     except (ValueError, RecursionError) as error:
         return _unreadable(path, f"not valid JSON: {error}", data, getattr(error, "lineno", 0))
     if not isinstance(stored, dict):

@@ -45,6 +45,7 @@ class VisibleSessions:
         self, store: Store, session: str | None, *, user: str | None = None, project: str | None = None
     ) -> None:
         self._store = store
+        self._cache = _metadata_cache.setdefault(store, {})
         self._session = session
         self._folder = folder_of_store(store.root)
         info = self._readable_metadata(session) if session is not None else None
@@ -92,10 +93,12 @@ class VisibleSessions:
             self._use_saved_metadata()
             users: set[str] = set()
             for head in self._store.sessions():
-                users.add(self._metadata(head.session, head).user or "")
-                if len(users - {""}) > 1:
-                    break
-            self._one_user = len(users - {""}) <= 1
+                user = self._metadata(head.session, head).user
+                if user and user not in users:
+                    users.add(user)
+                    if len(users) > 1:
+                        break
+            self._one_user = len(users) <= 1
         return self._one_user
 
     def _readable_metadata(self, session: str, head: SessionHead | None = None) -> SessionInfo | None:
@@ -106,18 +109,17 @@ class VisibleSessions:
 
     def _use_saved_metadata(self) -> None:
         """Let the index tell what it knows of all sessions, instead of reading each; `_metadata` compares the version."""
-        saved = self._store.indexer.saved_metadata()
-        _metadata_cache[self._store] = {**saved, **_metadata_cache.get(self._store, {})}
+        self._cache.update({**self._store.indexer.saved_metadata(), **self._cache})
 
     def _metadata(self, session: str, head: SessionHead | None) -> SessionInfo:
         head = head or next(iter(self._store.sessions(id=session)), None)
         version = head.version if head is not None else None
         if version is None:
             return self._metadata_among_entries(session)
-        cache = _metadata_cache.setdefault(self._store, {})
-        cached = cache.get(session)
+        cached = self._cache.get(session) or self._store.indexer.saved_metadata(session).get(session)
         if cached is None or cached[0] != version:
-            cached = cache[session] = (version, self._store.session(session).info())
+            cached = (version, self._store.session(session).info())
+        self._cache[session] = cached
         return cached[1]
 
     def _metadata_among_entries(self, session: str) -> SessionInfo:

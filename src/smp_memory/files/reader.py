@@ -18,8 +18,8 @@ from __future__ import annotations
 import gc
 import json
 import os
-import threading
 import time
+from _thread import RLock
 
 from smp_memory.errors import InvalidRecord, SMPError, StorageCorrupt
 from smp_memory.files import file_state
@@ -76,7 +76,7 @@ class SessionReader:
         self.folder = layout.folder(root, session)
         self.private = layout.private(root, session)
         self.journal = Journal(disk, os.path.join(self.private, "journal.json"), self.folder, self.review)
-        self.mutex = threading.RLock()
+        self.mutex = RLock()
         self.states: dict[str, FileState] = {}
         self.session_history = self.new_history()
         self.vanished: dict[str, list[Entry]] = {}  # entries that were read once and are in no file any more; by file

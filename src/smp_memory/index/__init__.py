@@ -8,12 +8,21 @@ Native libraries: PyStemmer and tantivy. If one does not load, the index works w
 one log event (`library_missing`), never an ImportError. A process without a library that the index on disk was built with does not
 touch that index: it builds one in RAM from the files. Without PyStemmer only the same form of a word matches; without either, a query
 takes as long as reading the files.
+
+A door: what only changes of the index need, and tantivy, are loaded when they are first used.
 """
 
 from __future__ import annotations
 
+from smp_memory.import_lock import door
 from smp_memory.observe import incomplete, telemetry
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from smp_memory.index import documents as documents
+    from smp_memory.index import engine as engine
+
+__getattr__ = door(__name__, "documents", "engine")
 _reported: set[str] = set()
 
 

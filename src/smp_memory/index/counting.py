@@ -11,8 +11,7 @@ from collections import Counter
 from datetime import date
 from weakref import WeakKeyDictionary
 
-from smp_memory.index.documents import AUTHOR_SHIFT
-from smp_memory.index.rows import POSITION_BITS
+from smp_memory.index.rows import AUTHOR_SHIFT, POSITION_BITS
 from smp_memory.model.types import NUMBERED
 
 TYPE_CHECKING = False

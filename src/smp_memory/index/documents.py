@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from zlib import crc32
 
-from smp_memory.index.rows import NULL
+from smp_memory.index.query import DELETED, tag_label, topic_label
+from smp_memory.index.rows import AUTHOR_SHIFT, NULL
 from smp_memory.model.candidates import traits_number
 from smp_memory.model.decay import impact_level
 from smp_memory.model.entry import BY_MAINTENANCE, is_maintenance
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.types import Kind
 
-DELETED = "x"
-AUTHOR_SHIFT = 26
 _LARGEST = 1e300
 _LABELS = 2000  # cached
 
@@ -179,14 +178,6 @@ def _status_values(kind: Kind, data: dict[str, Any]) -> tuple[str, str, str, int
     impact = impact_level(data["impact"]) or NULL if "impact" in data else NULL
     approved = 1 if data.get("approved_by") else NULL
     return status_of(kind, data), as_word(data.get("severity")), impact, approved
-
-
-def tag_label(tag: str) -> str:
-    return "g" + label_key(tag).replace(" ", "\u2423")
-
-
-def topic_label(topic: str) -> str:
-    return "o" + label_key(topic).replace(" ", "\u2423")
 
 
 @lru_cache(_LABELS)  # many memories have the same tags

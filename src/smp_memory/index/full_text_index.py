@@ -10,7 +10,6 @@ between two calls of a snapshot does no harm.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from functools import partial
 
 from smp_memory.index.counting import count_matches, count_rows, empty
@@ -34,7 +33,8 @@ from smp_memory.observe import incomplete
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from types import TracebackType
     from typing import Protocol, TypeVar
 
     from smp_memory.errors import SMPError
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
         def private(self, sessions: list[str] | None) -> Index:
             """A new index in RAM of these sessions, where no other can be kept."""
 
-        def saved_metadata(self) -> dict[str, tuple[object, SessionInfo]]: ...
+        def saved_metadata(self, session: str | None = None) -> dict[str, tuple[object, SessionInfo]]: ...
 
         def count_accesses(self, *, from_start: bool = False) -> None: ...
 
@@ -116,21 +116,10 @@ class FullTextIndex:
     def folder(self) -> str:
         return self.feed.folder
 
-    @contextmanager
-    def snapshot(self, *, all_sessions: bool = False, by_meaning: bool = False) -> Iterator[None]:
-        mutex = self._begin()
-        try:
-            if all_sessions:
-                self.answer(lambda searcher: None, by_meaning=by_meaning)
-            try:
-                yield
-            except BaseException as error:
-                self._distrust(error)
-                raise
-        finally:
-            self._end(mutex)
+    def snapshot(self, *, all_sessions: bool = False, by_meaning: bool = False) -> _Snapshot:
+        return _Snapshot(self, all_sessions, by_meaning)
 
-    def _begin(self) -> threading.RLock:
+    def begin(self) -> threading.RLock:
         """Begin a snapshot, or another one inside of it; returns the mutex that it holds."""
         mutex = self.feed.mutex
         mutex.acquire()
@@ -139,7 +128,7 @@ class FullTextIndex:
         self._depth += 1
         return mutex
 
-    def _end(self, mutex: threading.RLock) -> None:
+    def end(self, mutex: threading.RLock) -> None:
         self._depth -= 1
         try:
             if not self._depth:
@@ -147,7 +136,7 @@ class FullTextIndex:
         finally:
             mutex.release()
 
-    def _distrust(self, error: BaseException) -> None:
+    def distrust(self, error: BaseException) -> None:
         """Discard the index if an error in a snapshot may come from values of a damaged one; the next call rebuilds it."""
         if self._index is not None and self.feed.recovers(self._index, error):
             self._index, self._searchers = None, {}  # it is closed
@@ -174,7 +163,7 @@ class FullTextIndex:
         is_follow_up: bool = False,
     ) -> T:
         """Run work on a searcher over these sessions (None: all); `is_follow_up`: the state of the snapshot will do, whatever it has."""
-        mutex = self._begin()
+        mutex = self.begin()
         try:
             for _ in range(2):
                 try:
@@ -187,7 +176,7 @@ class FullTextIndex:
             self._enter(self.feed.private(None if sessions is None else list(sessions)), sessions, True)
             return work(self._searcher(viewer))
         finally:
-            self._end(mutex)
+            self.end(mutex)
 
     def _catch_up(self, sessions: Sequence[str] | None, by_meaning: bool, is_follow_up: bool) -> None:
         if (
@@ -326,9 +315,9 @@ class FullTextIndex:
             found[session] = max(last, found.get(session, 0))
         return found
 
-    def saved_metadata(self) -> dict[str, tuple[object, SessionInfo]]:
+    def saved_metadata(self, session: str | None = None) -> dict[str, tuple[object, SessionInfo]]:
         with self.feed.mutex:
-            return self.feed.saved_metadata()
+            return self.feed.saved_metadata(session)
 
     def count_accesses(self, *, from_start: bool = False) -> None:
         with self.feed.mutex:
@@ -360,3 +349,28 @@ def _ids(searcher: Searcher, session: str, position: int, size: int) -> list[str
     number = searcher.rows.one("SELECT no FROM session WHERE id = ?", (session,))
     first = int(number) << POSITION_BITS
     return [id for (id,) in searcher.rows.each(_IDS, (first | position, first | size))]
+
+
+class _Snapshot:
+    """The context of `FullTextIndex.snapshot`. A class, because `contextlib` takes longer to load than this module."""
+
+    def __init__(self, index: FullTextIndex, all_sessions: bool, by_meaning: bool) -> None:
+        self._index, self._all_sessions, self._by_meaning = index, all_sessions, by_meaning
+
+    def __enter__(self) -> None:
+        self._mutex = self._index.begin()
+        if self._all_sessions:
+            try:
+                self._index.answer(lambda searcher: None, by_meaning=self._by_meaning)
+            except BaseException:
+                self._index.end(self._mutex)
+                raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is not None:
+                self._index.distrust(error)
+        finally:
+            self._index.end(self._mutex)

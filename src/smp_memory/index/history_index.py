@@ -82,7 +82,7 @@ class HistoryFeed:
     def private(self, sessions: list[str] | None) -> Index:
         return self._index
 
-    def saved_metadata(self) -> dict[str, tuple[object, SessionInfo]]:
+    def saved_metadata(self, session: str | None = None) -> dict[str, tuple[object, SessionInfo]]:
         return {}
 
     def count_accesses(self, *, from_start: bool = False) -> None:

@@ -11,8 +11,8 @@ import os
 import time
 from itertools import islice
 
+from smp_memory import index
 from smp_memory.index import report_meaning
-from smp_memory.index.documents import IndexDocument
 from smp_memory.index.echoes import EchoTable
 from smp_memory.index.rows import POSITION_BITS, PROBLEMS, IndexUnusable, Rows
 from smp_memory.index.snapshot import INDEX_PREFIX, ROWS_FILE, index_folders
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
+    from smp_memory.index.documents import IndexDocument
     from smp_memory.index.embeddings import Embedder
     from smp_memory.index.rows import IndexedSession
     from smp_memory.index.vectors import Vectors
@@ -207,7 +208,8 @@ class Index:
         while batch := list(islice(remaining, _AT_ONCE)):
             numbered = enumerate(batch, first | session.size)
             documents = [
-                IndexDocument(doc, session.id, history, number_of, places(history)) for doc, history in numbered
+                index.documents.IndexDocument(doc, session.id, history, number_of, places(history))
+                for doc, history in numbered
             ]
             session.size += len(batch)
             self._put(session, documents, old)
@@ -222,7 +224,9 @@ class Index:
         self.rows.remove_memory(doc)
         self.echoes.forget()
         self._removed.append(doc)
-        self._put(session, [IndexDocument(doc, session.id, history, self.rows.number_of, places(history))], {})
+        self._put(
+            session, [index.documents.IndexDocument(doc, session.id, history, self.rows.number_of, places(history))], {}
+        )
 
     def replace(
         self,

@@ -6,7 +6,6 @@ import json
 from collections import namedtuple
 from functools import partial
 
-from smp_memory.index.documents import DELETED, tag_label, topic_label
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.text.memory_text import label_key
 
@@ -17,8 +16,17 @@ if TYPE_CHECKING:
 
     from smp_memory.index.rows import Rows
 
+DELETED = "x"  # the label of deleted memories
 NOT_VALID = "(since > ? OR until <= ?)"  # of the table `validity`
 _FEW = 2000  # rows: up to so many are collected first; beyond, each candidate is tested
+
+
+def tag_label(tag: str) -> str:
+    return "g" + label_key(tag).replace(" ", "\u2423")
+
+
+def topic_label(topic: str) -> str:
+    return "o" + label_key(topic).replace(" ", "\u2423")
 
 
 class RowConditions:

@@ -26,13 +26,11 @@ if TYPE_CHECKING:
 
 
 VERSION = 10
-POSITION_BITS = 24
+POSITION_BITS, AUTHOR_SHIFT = 24, 26  # of a doc, and of the author in `facts`
 _PAGE_BYTES = 2048  # an index of few memories takes a tenth less room than with 4096, one of many as much
 PROBLEMS = "unreadable/"  # keys in `meta`, with the session: its unreadable entries
 LISTED = "listed"  # key in `meta`: identity of the sessions' folder when the index had all sessions in it
 _LARGEST = 2**63 - 1  # integer in SQLite; a person may type a larger one into a file
-
-_FILE_IN_PLACE = re.compile(r"([0-9]+):[0-9]+:")  # as `store.indexer` writes places
 
 _SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -323,9 +321,10 @@ class Rows:
         """Id, `watched` and `stats` of every session."""
         return self.all("SELECT id, watched, stats FROM session")
 
-    def metadata_of_sessions(self) -> list[tuple[str, str]]:
-        """Id and `about` of the sessions whose metadata is known."""
-        return self.all("SELECT id, about FROM session WHERE about != ''")
+    def metadata_of_sessions(self, id: str | None = None) -> list[tuple[str, str]]:
+        """Id and `about` of this session (None: all), if its metadata is known."""
+        one = " AND id = ?" if id is not None else ""
+        return self.all(f"SELECT id, about FROM session WHERE about != ''{one}", (id,) if one else ())
 
     def session(self, id: str) -> IndexedSession | None:
         found = self.all(f"SELECT {_SESSION} FROM session WHERE id = ?", (id,))
@@ -403,7 +402,7 @@ class Rows:
         """Remove names that no memory has: of authors of memories that were erased, or changed before."""
         used = {number for (number,) in self.each("SELECT DISTINCT author FROM memory")}
         for (places,) in self.each("SELECT places FROM memory"):
-            used.update(int(number) for number in _FILE_IN_PLACE.findall(places))
+            used.update(int(number) for number in re.findall("([0-9]+):[0-9]+:", places))
         numbers = [number for (number,) in self.each("SELECT no FROM name") if number not in used]
         self.do_many("DELETE FROM name WHERE no = ?", [(number,) for number in numbers])
         self.forget_names()

@@ -15,10 +15,9 @@ from collections import namedtuple
 from functools import partial
 
 from smp_memory.index.access_counts import add_counts, docs_of
-from smp_memory.index.documents import AUTHOR_SHIFT
 from smp_memory.index.query import NOT_VALID, RowConditions, RowSelection, TextMatch, TextQuery, only_docs
 from smp_memory.index.relations import RelationGraph
-from smp_memory.index.rows import POSITION_BITS
+from smp_memory.index.rows import AUTHOR_SHIFT, POSITION_BITS
 from smp_memory.model.candidates import (
     GUARDED,
     LABELS,

@@ -17,8 +17,8 @@ from __future__ import annotations
 import os
 from operator import itemgetter
 
+from smp_memory import index
 from smp_memory.index import unindexed
-from smp_memory.index.engine import PREFIX, TantivyEngine, is_available
 from smp_memory.index.query import EXPANSIONS, MatchColumns, TextMatch, TextQuery, Weights, only_docs
 from smp_memory.index.rows import IndexUnusable
 from smp_memory.index.unindexed import UnindexedText
@@ -39,7 +39,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from smp_memory.index.engine import Document
+    from smp_memory.index.engine import Document, TantivyEngine
     from smp_memory.index.rows import Rows
 
 __all__ = ["TextIndex", "TextMatch", "TextQuery"]
@@ -62,8 +62,9 @@ class TextIndex:
         self._tokens = self._token_docs = 0  # in the engine
         self._merging: TantivyEngine | None = None  # the engine fed by this transaction, if it adds many
         self._merged_tokens = self._merged_docs = 0  # by this transaction
-        self._tail = UnindexedText()
-        self._tail_version = -1
+        self._known_tail = UnindexedText()
+        self._tail_version = -1  # of what is in RAM
+        self._wanted_version = -1  # of the rows
         self._last_added: tuple[int, Sequence[Document]] = (
             -1,
             (),
@@ -75,7 +76,7 @@ class TextIndex:
     # -- synchronisation with the rows
 
     def refresh(self) -> None:
-        """Bring the tail and the merge state up to the rows; inside or outside a transaction."""
+        """Bring the merge state up to the rows, and the tail when it is next used; inside or outside a transaction."""
         generation = int(self._rows.meta("generation", 0))
         if generation != self._generation:
             self._is_current = False
@@ -83,21 +84,31 @@ class TextIndex:
             self._generation = generation
             self._forget_frequencies()
         version = int(self._rows.meta("tail_version", 0))
-        if version != self._tail_version:
-            added, self._last_added = self._last_added, (-1, ())
-            new = added[1] if added[0] == version else unindexed.since(self._rows, self._tail_version)
-            self._tail.put({document[0]: document[1:] for document in new})
-            if len(self._tail) != unindexed.count(self._rows):  # some were removed
-                self._tail.keep(unindexed.docs(self._rows))
-            self._gone = {doc for (doc,) in self._rows.each("SELECT doc FROM gone")}
-            self._tail_version = version
+        if version != self._wanted_version:
+            self._wanted_version = version
             self._forget_frequencies()
+
+    @property
+    def _tail(self) -> UnindexedText:
+        """What tantivy does not have yet. Loaded for the first search: a list by time needs none of it."""
+        if self._tail_version != self._wanted_version:
+            self._load_tail(self._wanted_version)
+        return self._known_tail
+
+    def _load_tail(self, version: int) -> None:
+        added, self._last_added = self._last_added, (-1, ())
+        new = added[1] if added[0] == version else unindexed.since(self._rows, self._tail_version)
+        self._known_tail.put({document[0]: document[1:] for document in new})
+        if len(self._known_tail) != unindexed.count(self._rows):  # some were removed
+            self._known_tail.keep(unindexed.docs(self._rows))
+        self._gone = {doc for (doc,) in self._rows.each("SELECT doc FROM gone")}
+        self._tail_version = version
 
     def forget(self) -> None:
         """Drop all cached state, because a transaction was rolled back."""
-        self._generation = self._tail_version = self._checked_generation = -1
+        self._generation = self._tail_version = self._wanted_version = self._checked_generation = -1
         self._is_current = False
-        self._tail, self._gone, self._last_added = UnindexedText(), set(), (-1, ())
+        self._known_tail, self._gone, self._last_added = UnindexedText(), set(), (-1, ())
         self._forget_frequencies()
         if self._merging is not None:
             self._merging.roll_back()
@@ -109,7 +120,7 @@ class TextIndex:
 
     def _open_engine(self, generation: int) -> TantivyEngine:
         if self._engine is None or not generation:  # generation 0: what an earlier attempt wrote does not count
-            self._engine = TantivyEngine(self._path(new=not generation), create=not generation)
+            self._engine = index.engine.TantivyEngine(self._path(new=not generation), create=not generation)
         return self._engine
 
     def _merged(self) -> TantivyEngine | None:
@@ -126,7 +137,7 @@ class TextIndex:
         if self._folder is None:
             return None
         if new:
-            self._rows.set_meta("text_folder", f"{PREFIX}{os.urandom(4).hex()}")
+            self._rows.set_meta("text_folder", f"{index.engine.PREFIX}{os.urandom(4).hex()}")
         return os.path.join(self._folder, str(self._rows.meta("text_folder", "")))
 
     # -- changes
@@ -154,7 +165,7 @@ class TextIndex:
 
     def exceeds_tail(self, count: int) -> bool:
         """Whether so many documents are too many for the tail."""
-        return (count > TAIL_LIMIT or self._merging is not None) and is_available()
+        return (count > TAIL_LIMIT or self._merging is not None) and index.engine.is_available()
 
     def feed(self, added: Sequence[Document], gone: Sequence[int]) -> None:
         """Feed documents to tantivy early, before `add` brings the last ones. Those in the tail are fed first."""

@@ -8,10 +8,9 @@ from __future__ import annotations
 from itertools import islice
 
 from smp_memory.index.counting import count_matches, empty
-from smp_memory.index.documents import AUTHOR_SHIFT
 from smp_memory.index.embeddings import ModelUnavailable
 from smp_memory.index.query import MatchColumns, RowConditions, RowSelection, TextMatch, only_docs, text_matches
-from smp_memory.index.rows import POSITION_BITS
+from smp_memory.index.rows import AUTHOR_SHIFT, POSITION_BITS
 from smp_memory.model.candidates import (
     NEAR_ENOUGH,
     NEWER,

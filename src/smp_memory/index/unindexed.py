@@ -17,7 +17,7 @@ from smp_memory.index.query import text_matches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from smp_memory.index.engine import Document
     from smp_memory.index.query import TextMatch, TextQuery, Weights
@@ -30,15 +30,15 @@ _AT_ONCE = 50  # memories added to the posting lists along with a query: a milli
 
 
 class _Document:
-    __slots__ = ("created", "facts", "labels", "length", "terms", "tokens")
+    __slots__ = ("created", "facts", "labels", "terms", "tokens")
 
     def __init__(self, terms: str, labels: str, created: int, facts: int) -> None:
-        self.terms = f" {terms} "
-        self.labels = frozenset(labels.split())
+        # A term has a space on both sides of its own, so that it can be found and counted as a part of the text.
+        self.terms = f" {terms.replace(' ', '  ')} "
+        self.labels = labels
         self.created = created
         self.facts = facts
         self.tokens = terms.count(" ") + 1 if terms else 0
-        self.length = _rounded_length(self.tokens)
 
 
 class UnindexedText:
@@ -49,6 +49,7 @@ class UnindexedText:
         self._postings: dict[str, dict[int, int]] = {}
         self._unposted: dict[int, _Document] = {}  # not in the posting lists yet: searched one by one
         self.tokens = 0
+        self._was_searched = False
 
     def __len__(self) -> int:
         return len(self._docs)
@@ -63,10 +64,9 @@ class UnindexedText:
                 self._take_out(doc)
             document = self._docs[doc] = self._unposted[doc] = _Document(*row)
             self.tokens += document.tokens
-        self.post(_AT_ONCE)
 
     def post(self, most: int = 1 << 60) -> None:
-        """Move some documents into the posting lists; a query need not wait for a thousand new ones."""
+        """Move some documents into the posting lists, with every search but the first, which is the only one of most processes."""
         for doc in list(self._unposted)[:most]:
             for term in self._unposted.pop(doc).terms.split():
                 posting = self._postings.get(term)
@@ -107,28 +107,29 @@ class UnindexedText:
 
     def frequency(self, term: str) -> int:
         """The number of documents that have a term."""
-        return len(self._postings.get(term, ())) + len(self._unposted_docs_with(term))
-
-    def _unposted_docs_with(self, term: str) -> list[int]:
-        if not self._unposted:
-            return []
         inside = f" {term} "
-        return [doc for doc, document in self._unposted.items() if inside in document.terms]
+        return len(self._postings.get(term, ())) + sum([inside in each.terms for each in self._unposted.values()])
 
     def _counts(self, term: str) -> Mapping[int, int]:
         """The number of occurrences of a term in each document that has it."""
-        posted = self._postings.get(term, {})
-        others = self._unposted_docs_with(term)
-        return {**posted, **{doc: self._docs[doc].terms.split().count(term) for doc in others}} if others else posted
+        posted, inside = self._postings.get(term, {}), f" {term} "
+        others = {doc: each.terms.count(inside) for doc, each in self._unposted.items() if inside in each.terms}
+        return {**posted, **others} if others else posted
 
     def search(self, query: TextQuery, weights: Weights, mean_length: float) -> list[TextMatch]:
         if not self._docs:
             return []
-        scores: dict[int, float] = {}
+        if self._was_searched:
+            self.post(_AT_ONCE)
+        self._was_searched = True
+        docs, scores = self._docs, dict[int, float]()
+        norms: dict[int, float] = {}  # by number of tokens
         for term, weight in weights.of_term.items():
             for doc, count in self._counts(term).items():
-                norm = _K1 * (1 - _B + _B * self._docs[doc].length / mean_length)
-                scores[doc] = scores.get(doc, 0.0) + weight * (1 + _K1) * count / (count + norm)
+                tokens = docs[doc].tokens
+                if tokens not in norms:
+                    norms[tokens] = _K1 * (1 - _B + _B * _rounded_length(tokens) / mean_length)
+                scores[doc] = scores.get(doc, 0.0) + weight * (1 + _K1) * count / (count + norms[tokens])
         for doc in self._docs_with_any(weights.uncounted):
             scores.setdefault(doc, 0.0)
         if not weights.of_term and not (query.terms or query.characters or query.patterns):
@@ -137,32 +138,46 @@ class UnindexedText:
             having = [self._docs_with_any(group) for group in weights.patterns]
             scores = {doc: scores.get(doc, 0.0) for doc in set.intersection(*having)}
         excluded = self._docs_with_any(weights.excluded)
-        self.post(_AT_ONCE)
-        return text_matches(
-            (doc, score, self._docs[doc].created, self._docs[doc].facts)
+        meets = _filters(query)
+        return text_matches([
+            (doc, score, found.created, found.facts)
             for doc, score in scores.items()
-            if doc not in excluded and _matches_filters(self._docs[doc], query)
-        )
+            if meets(found := docs[doc]) and doc not in excluded
+        ])  # fmt: skip
 
     def _docs_with_any(self, terms: Iterable[str]) -> set[int]:
         """The docs that have any of these terms."""
         return {doc for term in terms for doc in self._counts(term)}
 
 
-def _matches_filters(document: _Document, query: TextQuery) -> bool:
-    """Whether a document meets the query's times, labels, phrases and exclusions, as tantivy checks it for its own."""
-    if query.since is not None and document.created < query.since:
-        return False
-    if query.until is not None and document.created >= query.until:
-        return False
-    labels, terms = document.labels, document.terms
-    if not labels.isdisjoint(query.without) or (query.labels and any(map(labels.isdisjoint, query.labels))):
-        return False
-    if query.phrases and not all(f" {word} " in terms for words in query.phrases for word in words):
-        return False
-    if query.at_least > 1 and sum(f" {word} " in terms for word in query.terms) < query.at_least:
-        return False
-    return not (query.excluded and any(f" {words[0]} " in terms for words in query.excluded if len(words) == 1))
+def _filters(query: TextQuery) -> Callable[[_Document], bool]:
+    """Tells whether a document meets the query's times, labels, phrases and exclusions, as tantivy checks it for its own."""
+    since, until, least = query.since, query.until, query.at_least
+    needed = [f" {word} " for words in query.phrases for word in words]
+    banned = [f" {words[0]} " for words in query.excluded if len(words) == 1]
+    words = [f" {word} " for word in query.terms] if least > 1 else []
+    of_labels: dict[str, bool] = {}  # many documents have the same
+
+    def meets_labels(text: str) -> bool:
+        labels = frozenset(text.split())
+        found = labels.isdisjoint(query.without) and not any(labels.isdisjoint(group) for group in query.labels)
+        of_labels[text] = found
+        return found
+
+    def meets(document: _Document) -> bool:
+        has_labels = of_labels.get(document.labels)
+        if not (meets_labels(document.labels) if has_labels is None else has_labels):
+            return False
+        if (since is not None and document.created < since) or (until is not None and document.created >= until):
+            return False
+        terms = document.terms
+        if needed and not all(word in terms for word in needed):
+            return False
+        if words and sum(word in terms for word in words) < least:
+            return False
+        return not (banned and any(word in terms for word in banned))
+
+    return meets
 
 
 def _rounded_length(length: int) -> int:

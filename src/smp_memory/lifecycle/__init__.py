@@ -12,7 +12,7 @@ value that can be shown to a person before it is carried out:
     consolidation    duplicate memories, and their merge
     review           memories that turns propose, until somebody keeps or drops them
 
-A door: all modules but `open_session` and the rules are loaded when they are first used, because most commands only read or add.
+A door: all modules but the rules are loaded when they are first used, because most commands only search.
 """
 
 from __future__ import annotations
@@ -24,11 +24,20 @@ if TYPE_CHECKING:
     from smp_memory.lifecycle import compaction as compaction
     from smp_memory.lifecycle import deletion as deletion
     from smp_memory.lifecycle import maintenance as maintenance
+    from smp_memory.lifecycle import open_session as open_session
     from smp_memory.lifecycle import review as review
     from smp_memory.lifecycle import session_size as session_size
     from smp_memory.lifecycle import session_states as session_states
     from smp_memory.lifecycle import sessions as sessions
 
 __getattr__ = door(
-    __name__, "compaction", "deletion", "maintenance", "review", "session_size", "session_states", "sessions"
+    __name__,
+    "compaction",
+    "deletion",
+    "maintenance",
+    "open_session",
+    "review",
+    "session_size",
+    "session_states",
+    "sessions",
 )

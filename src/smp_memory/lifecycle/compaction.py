@@ -33,7 +33,8 @@ from smp_memory.model.types import KINDS
 from smp_memory.observe import telemetry
 from smp_memory.observe.incomplete import memory_not_found
 from smp_memory.observe.telemetry import observed
-from smp_memory.write.operations import Batch, Delete, Update, admit, id_of
+from smp_memory.scope import admit
+from smp_memory.write.operations import Batch, Delete, Update, id_of
 from smp_memory.write.path import Writer
 
 TYPE_CHECKING = False

@@ -6,10 +6,10 @@ found when the store is opened, not when the first secret is written.
 
 from __future__ import annotations
 
+from smp_memory import privacy
 from smp_memory.config.settings import WRITE
 from smp_memory.errors import InvalidConfig
 from smp_memory.import_lock import loading
-from smp_memory.privacy.fence import strip_metadata, strip_reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def checked(config: Config) -> Config:
 def clean_metadata(config: Config, metadata: dict[str, Any]) -> tuple[dict[str, Any], list[RedactedSpan]]:
     """Session metadata without recalled text and secrets. Mail addresses of participants are kept as names."""
     config.require(WRITE)
-    metadata = strip_metadata(metadata)
+    metadata = privacy.fence.strip_metadata(metadata)
     texts = {name: metadata[name] for name in ("project", "tags", "context") if metadata.get(name)}
     redactor = redactor_of(config) if texts else None
     if redactor is None:
@@ -89,7 +89,7 @@ def clean_reason(config: Config, reason: str | None) -> tuple[str | None, dict[s
     """Why something was done, as it may be stored: without recalled text and without secrets; how many of each kind went."""
     if reason:
         config.require(WRITE)
-    reason = strip_reason(reason)
+    reason = privacy.fence.strip_reason(reason)
     redactor = redactor_of(config) if reason else None
     if redactor is None or type(reason) is not str:
         return reason, {}

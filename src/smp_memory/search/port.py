@@ -99,8 +99,8 @@ class SearchIndex(Protocol):
     ) -> dict[str, SessionActivity]:
         """What the index knows of these sessions (None: all); with `ids_from` the ids of their memories from that position on."""
 
-    def saved_metadata(self) -> dict[str, tuple[object, SessionInfo]]:
-        """What the index knows without catching up: a session's `metadata_version`, and its user, project and settings in it.
+    def saved_metadata(self, session: str | None = None) -> dict[str, tuple[object, SessionInfo]]:
+        """What the index knows of this session (None: all) without catching up: the `metadata_version`, user, project and settings.
 
         Sessions may be missing, and nothing else of the metadata is there. Valid if the version is still the same. May be empty.
         """

@@ -5,11 +5,11 @@ Guarantees: an invalid option is an `InvalidQuery` that names it. No text is a s
 
 from __future__ import annotations
 
+from smp_memory import search
 from smp_memory.errors import InvalidQuery, InvalidRecord
 from smp_memory.model import ids
 from smp_memory.model.times import parse, to_microseconds, to_moment
 from smp_memory.model.types import CONFIDENCE_WORDS, kind_of
-from smp_memory.search.filters import FieldFilter, compile_filter
 from smp_memory.search.time_ranges import Range, parse_range
 
 TYPE_CHECKING = False
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
     from typing import Any
+
+    from smp_memory.search.filters import FieldFilter
 
 RELEVANCE, NEWEST, OLDEST, PRIORITY, IMPORTANCE = "relevance", "newest", "oldest", "priority", "importance"
 FADED_FIRST, UNIMPORTANT_FIRST = "priority_asc", "importance_asc"
@@ -295,7 +297,7 @@ def _type(name: str) -> str:
 
 def _filter(where: Any) -> FieldFilter | None:
     """None if there is no condition."""
-    return (compile_filter(where) or None) if where else None
+    return (search.filters.compile_filter(where) or None) if where else None
 
 
 def _sessions(value: Any) -> list[str] | None:

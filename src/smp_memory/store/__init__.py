@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from smp_memory.store import cold_storage as cold_storage
     from smp_memory.store import convert as convert
     from smp_memory.store import erasure as erasure
+    from smp_memory.store import file_session as file_session
     from smp_memory.store import inactive_sessions as inactive_sessions
     from smp_memory.store import indexer as indexer
     from smp_memory.store import record_reader as record_reader
     from smp_memory.store import session_creation as session_creation
     from smp_memory.store import session_edits as session_edits
+    from smp_memory.store import session_indexer as session_indexer
     from smp_memory.store import shared_files as shared_files
     from smp_memory.store import tidy as tidy
     from smp_memory.store import unread_files as unread_files
@@ -33,11 +35,13 @@ else:  # so that mypy knows which modules there are
         "cold_storage",
         "convert",
         "erasure",
+        "file_session",
         "inactive_sessions",
         "indexer",
         "record_reader",
         "session_creation",
         "session_edits",
+        "session_indexer",
         "shared_files",
         "tidy",
         "unread_files",

@@ -218,6 +218,13 @@ class ChangeDetector:
         self._scan_seconds = self._scanned_at - started
         return stale
 
+    def live_sessions(self) -> list[str] | None:
+        """The live sessions if all were checked a moment ago, and none came or went since; else None, also if one could not be read."""
+        is_recent = time.monotonic() - self._scanned_at < _SHORTEST_PAUSE_SECONDS
+        if not is_recent or not self._base_seen or self.indexed != set(self._names):
+            return None
+        return sorted(self._names) if self._base_identity() == self._base_seen else None
+
     def _load(self, index: Index) -> None:
         self._indexed_version = index.rows.data_version()
         saved = index.rows.stats_of_sessions()

@@ -28,7 +28,7 @@ from smp_memory.errors import (
     from_os_error,
 )
 from smp_memory.files.journal import Journal, Plan
-from smp_memory.files.layouts import JOURNAL, layout_named
+from smp_memory.files.layouts import JOURNAL, layout_named, unread_sessions
 from smp_memory.files.layouts.layout import (
     CONFIG_FILE,
     OVERVIEW_FILES,
@@ -66,7 +66,7 @@ def convert(store: FileStore, to: str, progress: Callable[[str], None] | None = 
     """Convert a store to another layout, in place. To its own layout: import sessions that are in others."""
     target = layout_named(to)
     store.check_current()  # another process may have converted it since it was opened
-    unread = unread_files.unread_sessions(store.disk, store.root, store.layout)
+    unread = unread_sessions(store.disk, store.root, store.layout)
     if target.name == store.layout.name and not unread:
         return
     if target.name != store.layout.name and unread:
@@ -245,7 +245,7 @@ def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -
 
 def _stage_unread(store: FileStore, plan: Plan, progress: Callable[[str], None]) -> None:
     """Import the sessions that are in another layout, see `smp_memory.store.unread_files`."""
-    unread = unread_files.unread_sessions(store.disk, store.root, store.layout)
+    unread = unread_sessions(store.disk, store.root, store.layout)
     for session in sorted({each.session for each in unread}):
         progress(session)
         found = [each for each in unread if each.session == session]

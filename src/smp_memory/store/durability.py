@@ -11,14 +11,15 @@ arrived, but only for a short time: it saves a sync, which takes longer. A threa
 from __future__ import annotations
 
 import os
+from _thread import allocate_lock as Lock
 from functools import partial
-from threading import Lock, Timer
 
 from smp_memory.errors import DurabilityUnknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from threading import Timer
 
     from smp_memory.files.disk import Disk
     from smp_memory.store.port import BatchPort
@@ -150,6 +151,8 @@ class IntervalSync:
             for name in names:
                 self._unsynced[os.path.join(folder, name)] = partial(distrust, name)
             if self._timer is None and not self._is_stopped:
+                from threading import Timer  # only this durability needs it
+
                 self._timer = Timer(self._seconds, self.sync_now)
                 self._timer.daemon = True
                 self._timer.start()

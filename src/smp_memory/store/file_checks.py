@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from smp_memory.errors import SMPError
 from smp_memory.files.archive import read_archive
 from smp_memory.files.disk import TEMPORARY
-from smp_memory.files.layouts import NAMES, layout_named
+from smp_memory.files.layouts import NAMES, layout_named, unread_sessions
 from smp_memory.files.layouts.layout import OVERVIEWS, PRIVATE
 from smp_memory.files.lock import HOLDER_BYTES
 from smp_memory.health.examination import NOTE, PROBLEM, WARNING, Check, HealthIssue, counted, named
@@ -39,7 +39,6 @@ from smp_memory.store.file_leftovers import AccessRightsCheck, LeftoversCheck, r
 from smp_memory.store.index_check import IndexCheck, rebuild_index
 from smp_memory.store.shared_files import unreadable_shared
 from smp_memory.store.tidy import foreign_record, record_path, recorded_ids
-from smp_memory.store.unread_files import unread_sessions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

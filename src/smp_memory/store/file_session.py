@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
-import threading
 import weakref
+from _thread import RLock, allocate_lock
 from functools import partial
 
-from smp_memory import store
+from smp_memory import files, store
 from smp_memory.errors import (
     MemoryNotFound,
     SessionCorrupt,
@@ -27,7 +26,7 @@ from smp_memory.files.lock import SessionLock
 from smp_memory.files.partial_reader import read_tail
 from smp_memory.files.reader import SessionReader
 from smp_memory.files.user_state import PlanApproval
-from smp_memory.files.writer import SessionWriter
+from smp_memory.import_lock import loading
 from smp_memory.model.history import COLD, HOT, SessionHistory
 from smp_memory.model.session_info import FORMAT
 from smp_memory.observe import incomplete, telemetry
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.config.settings import Config
+    from smp_memory.files.writer import SessionWriter
     from smp_memory.git.metadata_conflicts import MetadataConflict
     from smp_memory.model.history import SessionHistory
     from smp_memory.model.record import Records
@@ -51,10 +51,8 @@ if TYPE_CHECKING:
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.port import BatchPort
 
-_METADATA_LIMIT_BYTES = 1 << 20
 _TRIES = 20
 _LARGE_BYTES = 1 << 20  # reading a smaller session takes no longer than opening the index
-_FORMAT_IN_METADATA = re.compile(rb'format"?: ?([0-9]{1,9})')
 
 _open_sessions: weakref.WeakSet[FileSession] = weakref.WeakSet()
 
@@ -72,8 +70,8 @@ class FileSession:
         self.reader.journal.approval = PlanApproval(store.state, session)
         slow = store.config.slow_seconds
         self._lock = SessionLock(store.disk, self.reader.private, f"session {session}", session, slow)
-        self.writer = self._new_writer()
-        self._writing = threading.Lock()  # the kernel's lock separates processes, not threads of one process
+        self._writer: SessionWriter | None = None
+        self._writing = allocate_lock()  # the kernel's lock separates processes, not threads of one process
         self._group = GroupCommit(self._commit_group)
         self._config: Config | None = None
         self._sync_always, self._sync_later = True, False  # until the session's settings are read
@@ -86,19 +84,28 @@ class FileSession:
 
     def after_fork(self) -> None:
         """In the child: discard state that another thread may have been changing when the process forked."""
-        self._lock.close()
-        self.writer.close_files()
-        self.writer = self._new_writer()
+        self._close_files()
+        self._writer = None
         if not self.reader.mutex.acquire(blocking=False):
             self.reader.forget()
-        self.reader.mutex = threading.RLock()
-        self._writing = threading.Lock()
+        self.reader.mutex = RLock()
+        self._writing = allocate_lock()
         self._group = GroupCommit(self._commit_group, self._group.patience_seconds)
 
-    def _new_writer(self) -> SessionWriter:
-        store = self._store
-        check_exists = partial(store.check_exists, self.session)
-        return SessionWriter(self.reader, self._lock, self._info_or_none, store.check_current, check_exists)
+    @property
+    def writer(self) -> SessionWriter:
+        """Made at its first use, because most processes only read; the same for all threads."""
+        if self._writer is None:
+            with loading:
+                if self._writer is None:
+                    checks = self._store.check_current, partial(self._store.check_exists, self.session)
+                    self._writer = files.writer.SessionWriter(self.reader, self._lock, self._info_or_none, *checks)
+        return self._writer
+
+    @property
+    def has_known_entries(self) -> bool:
+        """Whether this process wrote to the session, or read it under the lock."""
+        return self._writer is not None and self._writer.has_known_entries
 
     @property
     def location(self) -> str:
@@ -131,7 +138,9 @@ class FileSession:
         """The store's settings overridden by the session's own, as they were when they were first asked for."""
         if self._config is None:
             config = self._store.config
-            info = self._info_or_none() if self._may_have_settings() else None
+            info = (
+                self._info_or_none() if session_metadata.may_have_settings(self._store.disk, self.info_path()) else None
+            )
             self._config = session_settings(config, info) if info is not None else config
             self._sync_always = self._config.durability == "always"
             self._sync_later = self._config.durability == "interval"
@@ -141,15 +150,6 @@ class FileSession:
             if not self._sync_always:
                 self._group.patience_seconds = 0.0  # there is no sync to share
         return self._config
-
-    def _may_have_settings(self) -> bool:
-        """Whether the metadata must be decoded for settings: decoding YAML costs 50 ms."""
-        try:
-            data = self._store.disk.read(self.info_path(), 0, _METADATA_LIMIT_BYTES)
-        except (FileNotFoundError, StorageCorrupt):
-            return False
-        found = _FORMAT_IN_METADATA.search(data)
-        return b"config" in data or found is None or int(found[1]) != FORMAT
 
     def _commit_group(self, batches: list[BatchPort]) -> None:
         if self._config is None:
@@ -405,6 +405,8 @@ class FileSession:
 
     def compare_known(self) -> None:
         """Quarantine stored entries that another program removed from the files, before this process forgets them."""
+        if self._writer is None:
+            return
         try:
             with self._writing:
                 self.writer.quarantine_missing(self._timeout_seconds)
@@ -417,13 +419,14 @@ class FileSession:
         self.writer.forget_known()
 
     def _close_files(self) -> None:
-        self.writer.close_files()
+        if self._writer is not None:
+            self._writer.close_files()
         self._lock.close()
 
     def __del__(self) -> None:
         """May run while this thread holds the lock, so `compare_known` is left to the store."""
         self._close_files()
-        if self.writer.has_known_entries:
+        if self.has_known_entries:
             _open_sessions.add(self)
             self._store.dropped.append(self)
 

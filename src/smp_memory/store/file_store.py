@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import weakref
+from _thread import allocate_lock
 from itertools import islice
 
 from smp_memory import store
@@ -29,15 +29,13 @@ from smp_memory.errors import (
 )
 from smp_memory.files.activity import ACCESSES, SESSION_USES, AccessLog, ChangeTable, StateLog
 from smp_memory.files.disk import Disk, identity, moved_store_error
-from smp_memory.files.layouts import JOURNAL, NAMES
+from smp_memory.files.layouts import JOURNAL, NAMES, unread_sessions
 from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, CONFIG_FILE, PRIVATE, STAGING
-from smp_memory.files.lock import SessionLock
 from smp_memory.files.user_state import ERASING, open_user_state
 from smp_memory.import_lock import loading
 from smp_memory.model import ids
 from smp_memory.model.session_info import ARCHIVED, DELETED, FORMAT, GLOBAL_SESSION, LIVE, PURGED, SessionHead
 from smp_memory.store.durability import IntervalSync
-from smp_memory.store.file_session import FileSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,6 +56,7 @@ if TYPE_CHECKING:
     from smp_memory.model.storage_reports import QuarantinedEntry, UnreadSession
     from smp_memory.privacy.audit import Audit
     from smp_memory.store.archive_names import ArchiveListing
+    from smp_memory.store.file_session import FileSession
     from smp_memory.store.port import Histories, Note
 
 _TRIES = 5
@@ -82,7 +81,7 @@ class FileStore:
         self.admit = admit
         self._sessions: weakref.WeakValueDictionary[str, FileSession] = weakref.WeakValueDictionary()
         self.dropped: list[FileSession] = []  # unused objects whose entries were not compared with the files yet
-        self._mutex = threading.Lock()
+        self._mutex = allocate_lock()
         self.syncer = IntervalSync(self.disk, config.sync_interval_seconds)
         self.closed = False
         self.has_synced_root = False  # by this process, see `session_creation`
@@ -100,6 +99,7 @@ class FileStore:
         self.access = AccessLog(StateLog(self.state, ACCESSES))
         self.session_uses = AccessLog(StateLog(self.state, SESSION_USES), exact=True)
         self._indexer: FullTextIndex | None = None
+        self._checked_sessions: Callable[[], list[str] | None] = lambda: None  # those of the index
         self._audit: Audit | None = None
         self.clock: Callable[[], datetime] | None = None  # that the store was opened with
 
@@ -118,7 +118,8 @@ class FileStore:
             with loading:
                 from smp_memory.index.full_text_index import FullTextIndex
 
-            self._indexer = FullTextIndex(store.indexer.FileFeed(self))
+            feed = store.indexer.FileFeed(self)
+            self._indexer, self._checked_sessions = FullTextIndex(feed), feed.live_sessions
         return self._indexer
 
     @property
@@ -145,8 +146,9 @@ class FileStore:
     def _live(self, id: str | None, limit: int | None) -> Iterable[str]:
         if id is not None:
             return [id] if self.has_session(id) else []
-        if limit is None:
-            return self.session_ids()
+        known = self._checked_sessions()
+        if known is not None or limit is None:
+            return self.session_ids() if known is None else known[:limit]
         names = self.layout.names(self.disk, self.root)
         return islice((name for name in names if ids.is_valid(name) and self.has_session(name)), limit)
 
@@ -196,7 +198,7 @@ class FileStore:
         with self._mutex:
             known = self._sessions.get(session)
             if known is None:
-                known = self._sessions[session] = FileSession(self, session)
+                known = self._sessions[session] = store.file_session.FileSession(self, session)
             return known
 
     def check_exists(self, session: str) -> None:
@@ -217,7 +219,7 @@ class FileStore:
     def metadata_version(self, session: str) -> object | None:
         if not self.layout.info_file:
             return None  # the metadata is an entry of the log, which every write changes
-        found = self.disk.stat(os.path.join(self.layout.folder(self.root, session), self.layout.info_file))
+        found = self.disk.stat(f"{self.layout.folder(self.root, session)}{os.sep}{self.layout.info_file}")
         return identity(found) if found is not None else ()
 
     def written_at(self, session: str) -> datetime:
@@ -381,6 +383,8 @@ class FileStore:
         return history_index(histories, problems, self.access)
 
     def write_setting(self, name: str, value: Any) -> None:
+        from smp_memory.files.lock import SessionLock  # rare
+
         disk, path = self.disk, os.path.join(self.root, CONFIG_FILE)
         self.check_open()
         self.check_not_moved()
@@ -409,10 +413,11 @@ class FileStore:
     # -- files of other programs and layouts, quarantine
 
     def unread_sessions(self) -> list[UnreadSession]:
-        return store.unread_files.unread_sessions(self.disk, self.root, self.layout)
+        return unread_sessions(self.disk, self.root, self.layout)
 
     def unread_notice(self) -> str:
-        return store.unread_files.describe_unread(self)
+        found = unread_sessions(self.disk, self.root, self.layout, opened=self.opened_session_ids())
+        return store.unread_files.describe_unread(found, self.layout.name) if found else ""
 
     def convert(self, to: str, progress: Callable[[str], None] | None = None) -> None:
         store.convert.convert(self, to, progress)
@@ -440,7 +445,7 @@ class FileStore:
     def refresh_written(self) -> None:
         if self.closed:
             return
-        written = [each for each in (*self._sessions.values(), *self.dropped) if each.writer.has_known_entries]
+        written = [each for each in (*self._sessions.values(), *self.dropped) if each.has_known_entries]
         if written:
             for session in written:
                 session.is_closing = True
@@ -462,7 +467,7 @@ class FileStore:
         self.syncer.raise_failure()
 
     def after_fork(self) -> None:
-        self._mutex = threading.Lock()
+        self._mutex = allocate_lock()
         self.syncer.after_fork()
         self.dropped = []
 

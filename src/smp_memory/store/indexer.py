@@ -1,4 +1,4 @@
-"""Feed the index with the files of a store, and read records from them. The only module that knows both.
+"""Feed the index with the files of a store, and read records from them. This module and `session_indexer` know both.
 
 Before every answer the index is caught up: sessions that changed (`store.change_detection`) are read from where the
 index stopped, and added. So every process finds its own and others' acknowledged writes, and edits by hand.
@@ -10,26 +10,24 @@ records are read from the files, at the positions that the index knows.
 
 from __future__ import annotations
 
-import gc
+import json
 import os
 import sqlite3
-import threading
 import time
+from _thread import RLock
 from functools import partial
 
+from smp_memory import store
 from smp_memory.errors import SMPError, from_os_error, is_failure
-from smp_memory.files.partial_reader import IncrementReader
 from smp_memory.index.access_counts import PendingAccesses
-from smp_memory.index.index import Index, current_folder, discard, save_problems
+from smp_memory.index.index import Index, current_folder, discard
 from smp_memory.index.rows import IndexBusy, IndexUnusable
-from smp_memory.model.clone_merge import ReadableIds
-from smp_memory.model.history import RecordHistory
+from smp_memory.model.session_info import SessionInfo
 from smp_memory.observe import telemetry
 from smp_memory.observe.telemetry import INDEX, observe
 from smp_memory.store import missing_vectors
-from smp_memory.store.change_detection import ChangeDetector, are_settled
-from smp_memory.store.record_reader import MARK, RecordReader, SpanReader
-from smp_memory.store.session_metadata import describe_metadata, load_metadata
+from smp_memory.store.change_detection import ChangeDetector
+from smp_memory.store.record_reader import RecordReader
 from smp_memory.text.libraries import LibraryMissing, libraries_are_loaded, record_use_of_disk
 
 TYPE_CHECKING = False
@@ -37,18 +35,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from smp_memory.index.rows import IndexedSession, PlacedRow
+    from smp_memory.index.rows import PlacedRow
     from smp_memory.model.candidates import LeftOut
-    from smp_memory.model.entry import Entry
     from smp_memory.model.record import Record
-    from smp_memory.model.session_info import SessionInfo
     from smp_memory.store.file_store import FileStore
+    from smp_memory.store.session_indexer import SessionIndexer
 
     Progress = Callable[[str, int], None] | None
 
 FOLDER = "index"
 _PATIENCE_SECONDS = 2.0  # how long to wait for another process that writes to the index
-_CHUNK_MEMORIES = 20_000  # committed at once in a large rebuild; after an erasure or a crash so many are indexed again
 _COUNT_PAUSE_SECONDS = 2.0
 _FEW_ACCESSES_BYTES = 4096  # of the log: fewer are counted later, by a process that lives longer
 _NEVER = -1e9
@@ -59,17 +55,17 @@ _TRIES = 5
 class FileFeed:
     """The feed (`smp_memory.index.full_text_index.IndexFeed`) of one store in files, shared by all threads of a process."""
 
-    def __init__(self, store: FileStore) -> None:
-        self._store = store
-        self._mutex = threading.RLock()
+    def __init__(self, files: FileStore) -> None:
+        self._store = files
+        self._mutex = RLock()
         self._index: Index | None = None
         self._is_private = False
-        self._detector = ChangeDetector(store)
+        self._detector = ChangeDetector(files)
         self._seen_version = -1
         self._counted_at = _NEVER
         self._pid = os.getpid()
-        self.reader = RecordReader(store, self._forget_stats)
-        self.pending = PendingAccesses(store.access)
+        self.reader = RecordReader(files, self._forget_stats)
+        self.pending = PendingAccesses(files.access)
 
     def _forget_stats(self, session: str) -> None:
         self._detector.stats.forget(session)
@@ -79,11 +75,11 @@ class FileFeed:
         return self._store.state.path(FOLDER)
 
     @property
-    def mutex(self) -> threading.RLock:
+    def mutex(self) -> RLock:
         """Held while the index is used. A child made by `fork` has its own."""
         if self._pid != os.getpid():
             _parents_indexes.append(self._index)
-            self._mutex, self._index, self._pid = threading.RLock(), None, os.getpid()
+            self._mutex, self._index, self._pid = RLock(), None, os.getpid()
         return self._mutex
 
     # -- answering
@@ -113,6 +109,10 @@ class FileFeed:
                 if attempt + 2 >= _TRIES:
                     return self.private(sessions)
         raise AssertionError("the last attempt returns")
+
+    def live_sessions(self) -> list[str] | None:
+        """The live sessions, sorted, if the index was caught up with all of them a moment ago; None: look at the files."""
+        return self._detector.live_sessions() if self._index is not None and not self._is_private else None
 
     def session_not_found(self, session: str) -> SMPError:
         return self._store.session_not_found(session)
@@ -165,9 +165,10 @@ class FileFeed:
         index = self._index = Index(None)
         self._is_private = True
         names = self._store.session_ids() if sessions is None else sessions
+        indexer = self._indexer()
         index.begin()
         for name in names:
-            self._index_session(index, name)
+            indexer.index_session(index, name)
         index.commit()
         index.text.refresh()
         return index
@@ -214,8 +215,14 @@ class FileFeed:
             self._counted_at = 2 * _NEVER  # also if there are few
             self._count_accesses(index)
 
-    def saved_metadata(self) -> dict[str, tuple[object, SessionInfo]]:
-        return load_metadata(self._index.rows) if self._index is not None else {}
+    def saved_metadata(self, session: str | None = None) -> dict[str, tuple[object, SessionInfo]]:
+        """By session: the version of its metadata that the index knows, and its user, project and settings in it, nothing else."""
+        rows = self._index.rows.metadata_of_sessions(session) if self._index is not None else []
+        about = json.loads(f"[{','.join([each for _, each in rows])}]")  # at once: there may be thousands
+        return {
+            name: (version, SessionInfo(name, "", user=user, project=project, config=config))
+            for (name, _), (version, user, project, config) in zip(rows, about, strict=True)
+        }
 
     def _discard(self) -> None:
         """Discard the index, so that the next attempt builds a new one. Another process may still have it open."""
@@ -256,171 +263,11 @@ class FileFeed:
         marks = self._store.change_table.read() if sessions is None else b""
         stale = self._detector.changed_sessions(index, sessions, marks)
         if stale:
-            observe(INDEX, self._store, self._index_sessions, index, stale, deadline, progress)
+            observe(INDEX, self._store, self._indexer().index_sessions, index, stale, deadline, progress)
+            self._seen_version = -1
         if sessions is None:
             self._detector.marks = marks
             self._detector.save_check(index, marks)
 
-    def _reader(self, name: str, known: IndexedSession | None) -> IncrementReader:
-        store = self._store
-        begun = (known.files, ReadableIds.from_list(known.names)) if known is not None and known.whole else ()
-        return IncrementReader(store.disk, store.layout, store.root, name, *begun)
-
-    # -- indexing
-
-    def _index_sessions(self, index: Index, names: list[str], deadline: float, progress: Progress) -> int:
-        """Index what is new in these sessions; returns the number of new memories."""
-        self._begin(index, deadline)
-        paused = gc.isenabled()
-        gc.disable()  # entries hold no cycles, and collecting costs a third of the time
-        try:
-            done = 0
-            for name in names:
-                done += self._index_session(index, name)
-                if progress is not None:
-                    progress(name, done)
-                if index.added_count > _CHUNK_MEMORIES:
-                    index.commit(more_to_come=True)
-                    self._begin(index, deadline)
-            index.commit()
-        except BaseException:
-            index.roll_back()
-            for name in names:
-                self._detector.stats.forget(name)
-            raise
-        finally:
-            if paused:
-                gc.enable()
-        self._seen_version = -1
-        return done
-
-    @staticmethod
-    def _begin(index: Index, deadline: float) -> None:
-        while True:
-            try:
-                index.begin()
-                return
-            except IndexBusy:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.002)
-
-    def _index_session(self, index: Index, name: str) -> int:
-        """Index what is new in one session; returns the number of new memories."""
-        store = self._store
-        known = index.rows.session(name)
-        if not store.layout.exists(store.disk, store.root, name):
-            if known is not None:
-                index.remove(known)
-                save_problems(index, name, (), grown=False)
-            self._detector.stats.forget(name)
-            self._detector.indexed.discard(name)
-            return 0
-        self._detector.indexed.add(name)
-        if known is None:
-            known = index.rows.new_session(name)
-        size, identity, now = known.size, store.session_identity(name), time.time_ns()
-        paths = self._detector.stats.stat_session(name)
-        reader = self._read(name, known)
-        if not self._index_appended(index, known, reader):
-            if reader.reread or known.files:
-                reader = self._read(name, None)
-            if not reader.session_history.histories and store.session_identity(name) != identity:
-                index.remove(known)  # archived or deleted while it was read; a later query indexes it if restored
-                self._detector.stats.forget(name)
-                self._detector.indexed.discard(name)
-                return 0
-            index.replace(known, reader.session_history.histories.values(), self._places(index, reader))
-            known.whole = not reader.session_history.orphans
-            known.names = reader.session_history.names.to_list() if reader.session_history.names else []
-            known.seq = 0
-            size = 0
-            save_problems(index, name, reader.problems(), grown=False)
-        else:
-            save_problems(index, name, reader.problems(), grown=True)
-        known.seq = max(known.seq, reader.session_history.seq)
-        known.files = dict(reader.cursors())
-        is_settled = are_settled(paths, now) and all(cursor[8] for cursor in known.files.values())
-        if is_settled and self._detector.stats.matches_cursors(name, known.files, paths):
-            known.watched, known.stats = self._detector.stats.remember(name, paths)
-        else:
-            known.watched = known.stats = b""
-            self._detector.stats.forget(name)
-        known.about = describe_metadata(store, reader, known.about, now)
-        index.rows.save_session(known)
-        return known.size - size
-
-    def _read(self, name: str, known: IndexedSession | None) -> IncrementReader:
-        """Read what is new, with all files in the state of one moment, because positions follow the order of writing."""
-        reader = self._reader(name, known)
-        for attempt in range(_TRIES):
-            before = reader.identities()
-            reader.catch_up()
-            if reader.is_overlaid:
-                self._finish_plan(name, attempt)
-                reader = self._reader(name, known)
-            elif before == reader.identities():
-                break
-        return reader
-
-    def _finish_plan(self, name: str, attempt: int) -> None:
-        """Wait for a committed plan to reach the files; finish it if its writer died."""
-        time.sleep(0.002 * attempt)
-        if attempt == 2:
-            try:
-                self._store.session(name).run_locked("finishing a transaction", lambda: None)
-            except (SMPError, OSError):
-                pass  # a read-only disk: records are then read through the plan
-
-    def _index_appended(self, index: Index, known: IndexedSession, reader: IncrementReader) -> bool:
-        """Index appended entries; False if the session changed in another way."""
-        session_history = reader.session_history
-        if reader.reread or not known.whole or not known.files or session_history.is_rebuilt:
-            return False
-        if any(not cursor[8] and not reader.has_checksum(file) for file, cursor in known.files.items()):
-            return False  # changed within the clock tick in which it was read
-        fresh = [history.first for history in session_history.histories.values()] + [
-            entry for entries in session_history.orphans.values() for entry in entries
-        ]
-        if any(entry.seq <= known.seq or entry.lacks for entry in fresh):
-            return False
-        number = known.number
-        if index.rows.has_any(number, list(session_history.histories)):
-            return False
-        amended = {id: index.rows.by_id(number, id) for id in session_history.orphans}
-        if None in amended.values():
-            return False
-        places = self._places(index, reader)
-        changed: list[tuple[RecordHistory, int]] = []
-        with SpanReader(self._store.disk) as spans:
-            for id, row in amended.items():
-                assert row is not None
-                history = self.reader.history(index, known.id, row, spans)
-                if history is None or not all(map(history.owns, session_history.orphans[id])):
-                    return False
-                for entry in sorted(session_history.orphans[id], key=lambda entry: entry.seq):
-                    history.append(entry)
-                changed.append((history, row.doc))
-        index.extend(known, session_history.histories.values(), places)
-        for history, doc in changed:
-            index.amend(known, history, doc, places)
-        return True
-
-    @staticmethod
-    def _places(index: Index, reader: IncrementReader) -> Callable[[RecordHistory], str]:
-        start = len(reader.folder) + 1
-        numbers: dict[str, int] = {}
-
-        def place(entry: Entry) -> str:
-            number = numbers.get(entry.file)
-            if number is None:
-                number = numbers[entry.file] = index.rows.number_of(entry.file[start:])
-            first, end = entry.place
-            return f"{number}:{first}:{end - first}"
-
-        mark = MARK if reader.session_history.names else ""
-
-        def places(history: RecordHistory) -> str:
-            return mark + (place(history.first) if len(history.entries) == 1 else " ".join(map(place, history.entries)))
-
-        return places
+    def _indexer(self) -> SessionIndexer:
+        return store.session_indexer.SessionIndexer(self._store, self._detector, self.reader)

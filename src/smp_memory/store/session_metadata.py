@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 from smp_memory.errors import FormatTooNew, InvalidFormat, InvalidRecord, SessionCorrupt, SMPError, StorageCorrupt
 from smp_memory.files.disk import TICK_NS
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from smp_memory.files.layouts.layout import Layout
     from smp_memory.files.reader import SessionReader
     from smp_memory.git.metadata_conflicts import MetadataConflict
-    from smp_memory.index.rows import Rows
 
     class MetadataOwner(Protocol):
         """A live session, `store.file_session.FileSession`."""
@@ -39,7 +39,19 @@ if TYPE_CHECKING:
 
 UNKNOWN = "1970-01-01T00:00:00Z"
 _FIRST_BYTES = 1 << 16
+_LIMIT_BYTES = 1 << 20
+_FORMAT = re.compile(rb'format"?: ?([0-9]{1,9})')
 _reported_conflicts: set[str] = set()
+
+
+def may_have_settings(disk: Disk, path: str) -> bool:
+    """Whether the metadata must be decoded for settings: decoding YAML costs 50 ms."""
+    try:
+        data = disk.read(path, 0, _LIMIT_BYTES)
+    except (FileNotFoundError, StorageCorrupt):
+        return False
+    found = _FORMAT.search(data)
+    return b"config" in data or found is None or int(found[1]) != FORMAT
 
 
 def load(session: MetadataOwner) -> SessionInfo:
@@ -169,12 +181,3 @@ def describe_metadata(store: Any, reader: SessionReader, saved: str, now_ns: int
         return json.dumps([version, info.user, info.project, info.config])
     except (SMPError, OSError, ValueError, TypeError, AttributeError, RecursionError):
         return ""
-
-
-def load_metadata(rows: Rows) -> dict[str, tuple[object, SessionInfo]]:
-    """By session: the version of its metadata that the index knows, and its user, project and settings in it, nothing else."""
-    found: dict[str, tuple[object, SessionInfo]] = {}
-    for name, about in rows.metadata_of_sessions():
-        version, user, project, config = json.loads(about)
-        found[name] = (version, SessionInfo(name, "", user=user, project=project, config=config))
-    return found

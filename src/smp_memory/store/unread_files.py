@@ -1,8 +1,7 @@
 """What is below a store and not read: sessions in another layout than the store's, and the quarantine of its sessions.
 
-Sessions in another layout exist after a git merge of a clone that converted the store with one that added sessions in the old layout,
-and where programs of designs 000 and 003 wrote into one `.bmad/sessions`; `smp convert` imports them. `unread_sessions` recognises
-them by name, and `{session}.jsonl` in the root by a metadata line or by a first line in the form of design 000; it reads no memories.
+Sessions in another layout (`files.layouts.unread_sessions`) exist after a git merge of a clone that converted the store with one that
+added sessions in the old layout, and where programs of designs 000 and 003 wrote into one `.bmad/sessions`; `smp convert` imports them.
 
 A torn end of a file, an entry that `repair` could not read, and entries that another program removed from a file are in the
 folder `quarantine` of their session, in the format of the layout that they were written in. `restore_quarantined` appends
@@ -27,7 +26,7 @@ from smp_memory.model import ids
 from smp_memory.model.clone_merge import in_order
 from smp_memory.model.entry import PUT
 from smp_memory.model.ids import new_uid
-from smp_memory.model.storage_reports import QuarantinedEntry
+from smp_memory.model.storage_reports import QuarantinedEntry, unread_advice
 from smp_memory.model.types import KINDS, PREFIXES
 from smp_memory.store.session_metadata import read_info
 
@@ -45,69 +44,11 @@ if TYPE_CHECKING:
     from smp_memory.model.storage_reports import UnreadSession
     from smp_memory.store.file_store import FileStore
 
-_METADATA = b'"type":"session"'
-_MEMBERS = [re.compile(rb'[{,]\s*"' + name + rb'"\s*:') for name in (b"id", b"type", b"ts")]  # of an entry of 000
-_FIRST_BYTES = 4096
-_FOLDERS = {"jsonl": "sessions", "log": "sessions", "markdown": "active", "single": ""}
 
-
-def unread_sessions(
-    disk: Disk, root: str, current: Layout, session: str | None = None, opened: list[str] | None = None
-) -> list[UnreadSession]:
-    """Session files in other layouts; of one session, if it is named.
-
-    With `opened`, a layout that shares the folder of the current one is searched in these sessions only, to save time.
-    """
-    found = []
-    for name in NAMES:
-        if name == current.name or not disk.exists(os.path.join(root, _FOLDERS[name])):
-            continue  # before the layout's module is loaded
-        layout = layout_named(name)
-        is_shared = opened is not None and layout.sessions == current.sessions
-        names = [session] if session is not None else opened if is_shared else _sessions(disk, root, layout)
-        for each in names or ():
-            folder = layout.folder(root, each)
-            files = _files(disk, folder, layout, each)
-            if files and folder == current.folder(root, each):
-                files = [
-                    file for file in files if not current.is_session_file(file, each) and file != current.info_file
-                ]
-            if files == [layout.info_file] and current.exists(disk, root, each):
-                continue  # metadata of a session whose memories are all in the current layout
-            if files:
-                from smp_memory.model.storage_reports import UnreadSession  # rare; every command looks for such files
-
-                found.append(UnreadSession(name, each, folder, files, os.path.join(folder, files[0])))
-    return found
-
-
-def _sessions(disk: Disk, root: str, layout: Layout) -> list[str]:
-    if not layout.sessions and not any(name.endswith(".jsonl") for name in disk.names(root)):
-        return []
-    return layout.session_ids(disk, root)
-
-
-def _files(disk: Disk, folder: str, layout: Layout, session: str) -> list[str]:
-    files = layout.files(disk, folder, session)
-    if layout.info_file:
-        return files + [name for name in [layout.info_file] if disk.exists(os.path.join(folder, name))]
-    return [file for file in files if _is_session(disk.read(os.path.join(folder, file), 0, _FIRST_BYTES))]
-
-
-def _is_session(data: bytes) -> bool:
-    first = data.partition(b"\n")[0]
-    return _METADATA in data or all(member.search(first) for member in _MEMBERS)
-
-
-def describe_unread(store: FileStore) -> str:
-    """One line about unread sessions; empty if there are none. In a folder that two layouts share, only opened sessions are checked."""
-    found = unread_sessions(store.disk, store.root, store.layout, opened=store.opened_session_ids())
-    if not found:
-        return ""
-    from smp_memory.model.storage_reports import unread_advice
-
+def describe_unread(found: list[UnreadSession], current: str) -> str:
+    """One line about sessions that are not read, because the store has another layout."""
     more = f" {len(found) - 1} more: `smp validate --all`." if len(found) > 1 else ""
-    return f"{found[0].text(store.layout.name)}{more} {unread_advice(store.layout.name)}"
+    return f"{found[0].text(current)}{more} {unread_advice(current)}"
 
 
 # -- importing

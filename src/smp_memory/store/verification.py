@@ -16,6 +16,7 @@ from smp_memory.errors import InvalidRecord, SessionCorrupt
 from smp_memory.files.codec import CONFLICT, EDITED, NOT_KNOWN, SIGNED, TORN, Piece
 from smp_memory.files.entry_fields import decode_entries
 from smp_memory.files.journal import MISSING
+from smp_memory.files.layouts import unread_sessions
 from smp_memory.files.layouts.layout import PRIVATE, QUARANTINE
 from smp_memory.files.reader import SessionReader
 from smp_memory.files.reconciliation import ConcurrentFileChange
@@ -26,7 +27,6 @@ from smp_memory.model.reports import Problem, Report
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.observe import telemetry
 from smp_memory.privacy.settings import session_settings
-from smp_memory.store import unread_files
 from smp_memory.store.archive import archive_problems
 from smp_memory.store.cold_storage import cold_segment_of
 
@@ -64,7 +64,7 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
     problems += segment.problems
     problems += _quarantine_problems(session)
     problems += _metadata_problems(reader)
-    unread = unread_files.unread_sessions(store.disk, store.root, store.layout, session.session)
+    unread = unread_sessions(store.disk, store.root, store.layout, session.session)
     problems += [each.problem(store.layout.name) for each in unread]
     problems += _metadata_conflict(session)
     problems += archive_problems(session)

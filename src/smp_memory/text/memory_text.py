@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from smp_memory import privacy
+from smp_memory.import_lock import loading
 from smp_memory.model.candidates import ASKS, NAMES_TIME, ROLES
 from smp_memory.model.record import text_in
-from smp_memory.model.standing_instructions import instructions_in
 from smp_memory.model.statuses import SUCCESSION_KINDS
-from smp_memory.privacy.fence import strip
 from smp_memory.text.tokenizer import bag_of_terms
 
 TYPE_CHECKING = False
@@ -43,7 +43,9 @@ def wish_of(data: dict[str, Any]) -> str:
     text = data.get("content")
     if data.get("role") != "user" or not isinstance(text, str):
         return ""
-    return instructions_in(strip(text))
+    with loading:
+        from smp_memory.model.standing_instructions import instructions_in  # large, and no query needs it
+    return instructions_in(privacy.fence.strip(text))
 
 
 def label_key(name: Any) -> str:

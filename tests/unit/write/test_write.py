@@ -10,8 +10,9 @@ from smp_memory.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFou
 from smp_memory.model.entry import PUT, Entry
 from smp_memory.model.history import IdAllocator, SessionHistory
 from smp_memory.model.types import KINDS
+from smp_memory.scope import admit
 from smp_memory.write import validation
-from smp_memory.write.operations import Add, Batch, Delete, Operation, Relate, Restore, Update, admit
+from smp_memory.write.operations import Add, Batch, Delete, Operation, Relate, Restore, Update
 
 LIMIT = 1000
 NOW = "2026-01-01T12:00:00Z"

@@ -105,6 +105,10 @@ def _explanation_of_one(call: Invocation, found: Explanation) -> Iterator[str]:
 def _answer(call: Invocation, search: Search, words: str) -> None:
     query = query_from(call)
     hits = search(call.scope, query)
+    call.answer(_hits_data(call, hits) if call.options.json else None, _hits_lines(call, hits, query, search, words))
+
+
+def _hits_data(call: Invocation, hits: Hits) -> dict[str, Any]:
     data: dict[str, Any] = {"hits": [hit.to_dict() for hit in hits], "more": hits.more, "counts": hits.counts}
     data["scope"] = call.scope_data
     if hits.left_out:
@@ -119,7 +123,7 @@ def _answer(call: Invocation, search: Search, words: str) -> None:
         data["problems"] = [each.to_dict() for each in hits.problems]
     if hits.warnings:
         data["warnings"] = hits.warnings
-    call.answer(data, _hits_lines(call, hits, query, search, words))
+    return data
 
 
 def _hits_lines(call: Invocation, hits: Hits, query: QueryOptions, search: Search, words: str) -> Iterator[str]:

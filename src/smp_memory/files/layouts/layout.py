@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+from codecs import BOM_UTF8
 from stat import S_ISDIR
 
 from smp_memory.config.sources import CONVERTING
@@ -445,7 +446,7 @@ def _encode_metadata(fields: Fields, info: SessionInfo, context_name: str, agent
 
 
 def _decode_metadata(data: bytes, session: str, context_name: str, agents_name: str) -> SessionInfo:
-    fields = json.loads(data.decode("utf-8-sig"))
+    fields = json.loads(data.removeprefix(BOM_UTF8).decode())
     if not isinstance(fields, dict):
         raise ValueError("not a JSON object")
     fields.pop("session_id", None)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 
+from smp_memory import search
 from smp_memory.config.settings import RECORD
 from smp_memory.discovery import folder_of_store
 from smp_memory.integrations.hooks import session_state
@@ -26,7 +27,6 @@ from smp_memory.model.candidates import REPEATED, CandidateRequest
 from smp_memory.model.ids import is_valid
 from smp_memory.observe import incomplete
 from smp_memory.privacy.fence import fence, strip
-from smp_memory.search.records import records as records_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _proposal_lines(reader: Reader, state: HookSession) -> list[str]:
     if not reader.has(state.session):
         return []
     storage = reader.store.session(state.session)
-    records = records_of(storage, include_deleted=True)
+    records = search.records.records(storage, include_deleted=True)
     found = [each for each in open_proposals(records, storage.info()) if each.turn in state.proposing]
     asked = CandidateRequest(refs=[each.ref for each in found], fetch=[REPEATED])
     known = {each.ref for each in reader.scope.index.candidates(asked).matches if each.repeats} if found else set()
