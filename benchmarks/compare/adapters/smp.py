@@ -1,0 +1,67 @@
+"""SMP through its Python interface, with default settings: synced writes, redaction, search by words and meaning."""
+
+from __future__ import annotations
+
+import os
+
+import smp_memory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+_SESSION_MEMORIES = 10_000  # a new session after so many
+
+
+class Peer:
+    def __init__(self, folder: str, layout: str = "jsonl", semantic: str = "auto") -> None:
+        root = os.path.join(folder, "store")
+        self._memory = smp_memory.open(root, layout=layout, config={"search": {"semantic": semantic}})
+        self._session: Any = None
+        self._ids: dict[str, tuple[Any, str]] = {}
+        self._filled = 0
+
+    def _current(self) -> Any:
+        if self._session is None:
+            try:
+                self._session = self._memory.session("bench")
+            except smp_memory.SessionNotFound:
+                try:
+                    self._session = self._memory.create_session("bench")
+                except smp_memory.SessionExists:  # another process was first
+                    self._session = self._memory.session("bench")
+        return self._session
+
+    def add(self, key: str, text: str) -> None:
+        session = self._current()
+        self._ids[key] = session, session.add_turn("user", text).id
+
+    def fill(self, pairs: list[tuple[str, str]]) -> None:
+        number, place = divmod(self._filled, _SESSION_MEMORIES)
+        if place == 0 and number:
+            self._session = self._memory.create_session(f"bench-{number}")
+        self._current().add_many([("turn", {"role": "user", "content": text}) for _, text in pairs])
+        self._filled += len(pairs)
+
+    def search(self, text: str, limit: int) -> list[tuple[str, float]]:
+        from texts import key_of
+
+        return [(key_of(hit.record.text), hit.score) for hit in self._memory.query(text, limit=limit)]
+
+    def keys(self) -> Iterator[str]:
+        from texts import key_of
+
+        for session in self._memory.sessions():
+            yield from (key_of(record.text) for record in session.records())
+
+    def delete(self, key: str) -> None:
+        session, id = self._ids[key]
+        session.delete(id)
+
+    def erase(self, key: str) -> None:
+        session, id = self._ids[key]
+        assert session.erase(id).complete
+
+    def close(self) -> None:
+        self._memory.close()
