@@ -98,11 +98,15 @@ def at_size(options: Options) -> Options:
 def filled(peer: Any, texts: Texts, size: int, limit: float) -> float:
     """The seconds that filling took; an error if it would take too long."""
     start = time.monotonic()
-    for first in range(0, size, FILLED):
-        peer.fill(texts.pairs(first, min(FILLED, size - first)))
-        took, done = time.monotonic() - start, min(first + FILLED, size)
+    done, batch = 0, 50
+    while done < size:
+        peer.fill(texts.pairs(done, min(batch, size - done)))
+        done = min(done + batch, size)
+        took = time.monotonic() - start
+        batch = max(50, min(FILLED, int(done / took)))  # about a second of work, so that slow peers are stopped in time
         if took > limit or (took > limit / 10 and took / done * size > 1.5 * limit):
             raise TimeoutError(f"not reached: filling would take {took / done * size:,.0f} s")
+    getattr(peer, "settle", int)()
     return time.monotonic() - start
 
 
@@ -182,6 +186,8 @@ def write(options: Options) -> Options:
             os.write(options["acknowledged"], key(number).encode() + b"\n")
         except Exception as error:  # what a peer raises is what is counted
             errors.append(f"{type(error).__name__}: {error}"[:200])
+            if options["stop_at_error"]:
+                break
         if time.monotonic() - start > options["seconds"]:
             break
     peer.close()

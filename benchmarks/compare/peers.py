@@ -63,10 +63,13 @@ PEERS = (
     ),
     Peer(
         "SMP as MCP memory server", "mcp_graph", "smp-mcp", (".[mcp]",), search="substring",
-        options={"command": ["{environment}/bin/smp", "mcp", "--compat", "memory", "--root", "{folder}/store"]},
+        options={
+            "prepare": ["{environment}/bin/smp", "init", "--root", "{folder}/store"],
+            "command": ["{environment}/bin/smp", "mcp", "--compat", "memory", "--root", "{folder}/store"],
+        },
     ),
-    Peer("limit: append and sync", "append", "smp", _SMP),
-    Peer("limit: SQLite FTS5", "fts5", "smp", _SMP, search="words"),
+    Peer("limit: append and sync", "append", ""),
+    Peer("limit: SQLite FTS5", "fts5", "", search="words"),
     Peer(
         "reference MCP memory server", "mcp_graph", "mcp-memory", npm=("@modelcontextprotocol/server-memory@2026.8.31",),
         search="substring", node=True,
@@ -86,6 +89,8 @@ PEERS = (
     ),
     Peer("claude-mem", "", "claude-mem", npm=("claude-mem@13.25.3",), search="words", node=True),
 )  # fmt: skip
+
+PLOTS = Peer("plots", "", "matplotlib", ("matplotlib==3.11.2",))
 
 
 class NotInstalled(Exception):
@@ -114,6 +119,8 @@ class Environments:
         return os.path.join(self.path(peer), "bin", "python") if peer.packages else sys.executable
 
     def install(self, peer: Peer) -> None:
+        if not peer.environment:
+            return  # the standard library is enough
         wanted = json.dumps([*peer.packages, *peer.npm, _sources() if peer.is_smp else ""])
         stamp = os.path.join(self.path(peer), "smp-bench-stamp")
         if os.path.exists(stamp) and _read(stamp) == wanted:
@@ -131,6 +138,8 @@ class Environments:
 
     def megabytes(self, peer: Peer) -> float:
         """What the packages take, without pip and compiled modules."""
+        if not peer.environment:
+            return 0.0
         skipped = {"pip", "__pycache__", ".cache", "include", "setuptools"}
         total = 0
         for place, folders, names in os.walk(self.path(peer)):
@@ -150,7 +159,7 @@ def _npm(place: str, peer: Peer) -> None:
     if shutil.which("npm") is None:
         raise NotInstalled("npm is not there")
     os.makedirs(place)
-    _run(["npm", "install", "--silent", "--no-fund", "--no-audit", "--prefix", place, *peer.npm])
+    _run(["npm", "install", "--loglevel=error", "--no-fund", "--no-audit", "--prefix", place, *peer.npm])
 
 
 def _run(words: list[str]) -> None:

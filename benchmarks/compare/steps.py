@@ -48,7 +48,7 @@ class Plan:
     writes: int = 200  # at larger sizes
     write_seconds: float = 12
     query_seconds: float = 3
-    fill_seconds: float = 60
+    fill_seconds: float = 75
     starts: int = 7
     start_seconds: float = 20
     at_once_seconds: float = 4
@@ -126,8 +126,11 @@ def end(process: subprocess.Popen[bytes]) -> None:
         pass
     process.wait()
     for pipe in (process.stdin, process.stdout, process.stderr):
-        if pipe:
-            pipe.close()
+        try:
+            if pipe:
+                pipe.close()
+        except BrokenPipeError:  # its input was not read
+            pass
 
 
 def answer(out: str, said: bytes) -> dict[str, Any]:
@@ -189,7 +192,7 @@ def first_answers(bench: Bench) -> dict[str, Any]:
     plan, folder = bench.plan, bench.new_folder()
     with open(bench.texts, encoding="utf-8") as file:
         question = json.load(file)[1]["five words"][0]
-    given = {"wait": False, "first": 0, "count": plan.sizes[0], "seconds": plan.write_seconds}
+    given = {"wait": False, "stop_at_error": True, "first": 0, "count": plan.sizes[0], "seconds": plan.write_seconds}
     bench.run("write", folder, **given)
     script = _FIRST.format(
         here=HERE, adapter=bench.peer.adapter, folder=folder, options=bench.options, question=question
@@ -232,7 +235,7 @@ class Writer:
 
     def __init__(self, bench: Bench, folder: str, first: int, seconds: float, wait: bool) -> None:
         self.out = os.path.join(folder, f"writer-{first}.json")
-        given = {"first": first, "count": 1_000_000, "seconds": seconds, "wait": wait}
+        given = {"first": first, "count": 1_000_000, "seconds": seconds, "wait": wait, "stop_at_error": not wait}
         words = bench.command("write", folder, self.out, **given)
         log = open(os.path.join(folder, "log"), "ab")  # noqa: SIM115
         self._process = subprocess.Popen(
@@ -266,7 +269,7 @@ class Writer:
 def at_once(bench: Bench) -> dict[str, Any]:
     """Four processes write to one store for some seconds; then a new process reads all keys."""
     folder, plan = bench.new_folder(), bench.plan
-    bench.run("write", folder, wait=False, first=90_000_000, count=1, seconds=1)  # the store is there
+    bench.run("write", folder, wait=False, stop_at_error=True, first=90_000_000, count=1, seconds=1)  # the store is there
     writers = [Writer(bench, folder, number * 1_000_000, plan.at_once_seconds, wait=True) for number in range(_WRITERS)]
     guard = _Guard(writers, plan.step_seconds)
     try:

@@ -53,9 +53,11 @@ class Server:
 
 
 class Peer:
-    def __init__(self, folder: str, command: list[str]) -> None:
-        words = [word.replace("{folder}", folder) for word in command]
-        self._server = Server(words, {"MEMORY_FILE_PATH": os.path.join(folder, "memory.jsonl")})
+    def __init__(self, folder: str, command: list[str], prepare: list[str] | None = None) -> None:
+        if prepare and not os.path.exists(os.path.join(folder, "store")):
+            subprocess.run(_with(prepare, folder), check=True, stdout=subprocess.DEVNULL)
+        environment = {"MEMORY_FILE_PATH": os.path.join(folder, "memory.jsonl")}
+        self._server = Server(_with(command, folder), environment)
 
     def add(self, key: str, text: str) -> None:
         self.fill([(key, text)])
@@ -75,6 +77,10 @@ class Peer:
 
     def close(self) -> None:
         self._server.close()
+
+
+def _with(words: list[str], folder: str) -> list[str]:
+    return [word.replace("{folder}", folder) for word in words]
 
 
 def _names(answer: dict[str, Any]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import smp_memory
+from smp_memory.errors import SessionExists, SessionNotFound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,16 +21,16 @@ class Peer:
         self._memory = smp_memory.open(root, layout=layout, config={"search": {"semantic": semantic}})
         self._session: Any = None
         self._ids: dict[str, tuple[Any, str]] = {}
-        self._filled = 0
+        self._filled = self._sessions = 0
 
     def _current(self) -> Any:
         if self._session is None:
             try:
                 self._session = self._memory.session("bench")
-            except smp_memory.SessionNotFound:
+            except SessionNotFound:
                 try:
                     self._session = self._memory.create_session("bench")
-                except smp_memory.SessionExists:  # another process was first
+                except SessionExists:  # another process was first
                     self._session = self._memory.session("bench")
         return self._session
 
@@ -38,11 +39,14 @@ class Peer:
         self._ids[key] = session, session.add_turn("user", text).id
 
     def fill(self, pairs: list[tuple[str, str]]) -> None:
-        number, place = divmod(self._filled, _SESSION_MEMORIES)
-        if place == 0 and number:
-            self._session = self._memory.create_session(f"bench-{number}")
+        if self._filled >= _SESSION_MEMORIES * (self._sessions + 1):
+            self._sessions += 1
+            self._session = self._memory.create_session(f"bench-{self._sessions}")
         self._current().add_many([("turn", {"role": "user", "content": text}) for _, text in pairs])
         self._filled += len(pairs)
+
+    def settle(self) -> None:
+        self._memory.reindex()  # as maintenance does; a query alone makes the vectors of some memories only
 
     def search(self, text: str, limit: int) -> list[tuple[str, float]]:
         from texts import key_of

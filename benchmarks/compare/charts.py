@@ -1,0 +1,71 @@
+"""Charts of the comparison, drawn by matplotlib in an environment of its own: `python charts.py RESULTS WRITES.svg QUERIES.svg`.
+
+The background is transparent and all colours have a middle lightness, so that they can be read on light and dark pages.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot  # noqa: E402
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_INK = "#7d8590"
+_COLOURS = ("#d9730d", "#2da44e", "#a475f9", "#e5534b", "#b08800", "#1b9aaa", "#d6569f", "#6e7f2f", "#8d6e63", "#5c7cfa")
+_SMP = {"SMP jsonl": "-", "SMP markdown": "--"}
+_MARKS = "osv^D<>pPX"
+
+
+def points(peer: dict[str, Any], what: str) -> list[tuple[int, float]]:
+    found = []
+    for each in peer["steps"].get("sizes") or []:
+        value = each.get("write", {}).get("p50") if what == "writes" else each.get("query", {}).get("five words", {}).get("p50")
+        if value:
+            found.append((each["size"], value))
+    return found
+
+
+def draw(peers: dict[str, Any], what: str, title: str, path: str) -> None:
+    figure, axes = pyplot.subplots(figsize=(7.2, 5.4))
+    others = [name for name in peers if not name.startswith("SMP")]
+    shown = [*(name for name in _SMP if name in peers), *others]
+    for name in shown:
+        line = points(peers[name], what)
+        if line:
+            place = others.index(name) if name in others else 0
+            look = {"color": "#2f81f7", "linestyle": _SMP[name], "linewidth": 3, "marker": "o", "zorder": 5} if name in _SMP else {
+                "color": _COLOURS[place % len(_COLOURS)], "linewidth": 1.4, "marker": _MARKS[place % len(_MARKS)], "markersize": 5,
+                "linestyle": ":" if name.startswith("limit") else "-",
+            }  # fmt: skip
+            axes.plot(*zip(*line, strict=True), label=name, **look)
+    axes.set(xscale="log", yscale="log", xlabel="memories in the store", ylabel="ms, p50")
+    axes.set_title(title, color=_INK, fontsize=11, loc="left")
+    axes.tick_params(colors=_INK, which="both")
+    axes.xaxis.label.set_color(_INK)
+    axes.yaxis.label.set_color(_INK)
+    axes.grid(color=_INK, alpha=0.25, linewidth=0.6)
+    for side in axes.spines.values():
+        side.set_color(_INK)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.14), ncol=2, frameon=False, fontsize=9, labelcolor=_INK)
+    figure.savefig(path, transparent=True, bbox_inches="tight", metadata={"Date": None} if path.endswith("svg") else None)
+
+
+def main(words: list[str]) -> None:
+    with open(words[0], encoding="utf-8") as file:
+        peers = json.load(file)
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "smp", "font.family": "sans-serif"})
+    draw(peers, "writes", "One durable write", words[1])
+    draw(peers, "queries", "A search with five words, the best ten", words[2])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
