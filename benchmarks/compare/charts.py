@@ -11,14 +11,25 @@ import sys
 import matplotlib
 
 matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402
+from matplotlib import pyplot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 _INK = "#7d8590"
-_COLOURS = ("#d9730d", "#2da44e", "#a475f9", "#e5534b", "#b08800", "#1b9aaa", "#d6569f", "#6e7f2f", "#8d6e63", "#5c7cfa")
+_COLOURS = (
+    "#d9730d",
+    "#2da44e",
+    "#a475f9",
+    "#e5534b",
+    "#b08800",
+    "#1b9aaa",
+    "#d6569f",
+    "#6e7f2f",
+    "#8d6e63",
+    "#5c7cfa",
+)
 _SMP = {"SMP jsonl": "-", "SMP markdown": "--"}
 _MARKS = "osv^D<>pPX"
 
@@ -26,7 +37,11 @@ _MARKS = "osv^D<>pPX"
 def points(peer: dict[str, Any], what: str) -> list[tuple[int, float]]:
     found = []
     for each in peer["steps"].get("sizes") or []:
-        value = each.get("write", {}).get("p50") if what == "writes" else each.get("query", {}).get("five words", {}).get("p50")
+        value = (
+            each.get("write", {}).get("p50")
+            if what == "writes"
+            else each.get("query", {}).get("five words", {}).get("p50")
+        )
         if value:
             found.append((each["size"], value))
     return found
@@ -56,7 +71,9 @@ def draw(peers: dict[str, Any], what: str, title: str, path: str) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.14), ncol=2, frameon=False, fontsize=9, labelcolor=_INK)
-    figure.savefig(path, transparent=True, bbox_inches="tight", metadata={"Date": None} if path.endswith("svg") else None)
+    figure.savefig(
+        path, transparent=True, bbox_inches="tight", metadata={"Date": None} if path.endswith("svg") else None
+    )
 
 
 def main(words: list[str]) -> None:

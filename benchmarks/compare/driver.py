@@ -81,6 +81,7 @@ def at_size(options: Options) -> Options:
     grown = size > options["one_by_one"]
     if grown:
         found["fill seconds"] = filled(peer, texts, size, options["fill_seconds"])
+        found["settle seconds"] = sum(timed(getattr(peer, "settle", int), [()], 0))
     else:
         found["write"] = written(peer, texts, 0, size, options)
         found["size"] = found["write"]["n"]
@@ -106,7 +107,6 @@ def filled(peer: Any, texts: Texts, size: int, limit: float) -> float:
         batch = max(50, min(FILLED, int(done / took)))  # about a second of work, so that slow peers are stopped in time
         if took > limit or (took > limit / 10 and took / done * size > 1.5 * limit):
             raise TimeoutError(f"not reached: filling would take {took / done * size:,.0f} s")
-    getattr(peer, "settle", int)()
     return time.monotonic() - start
 
 

@@ -21,6 +21,7 @@ import machine
 import precision
 import queries
 import retrieval
+
 from compare import page, texts
 from compare.peers import PEERS, Environments, NotInstalled, Peer, chosen
 from compare.steps import QUICK, STEPS, Bench, Plan, StepFailed, say
@@ -85,7 +86,9 @@ def arguments(words: list[str]) -> argparse.Namespace:
         "--precision", metavar="FOLDER", default=os.environ.get("SMP_BENCH_PRECISION"),
         help="of PrecisionMemBench (default: SMP_BENCH_PRECISION)",
     )  # fmt: skip
-    parser.add_argument("--markdown", metavar="FILE", help="write the section into this page, usually docs/comparison.md")
+    parser.add_argument(
+        "--markdown", metavar="FILE", help="write the section into this page, usually docs/comparison.md"
+    )
     parser.add_argument("--report", action="store_true", help="measure nothing, write the page from the results")
     return parser.parse_args(words)
 
@@ -171,9 +174,17 @@ class Run:
             if peer.is_smp or not peer.is_ranked:
                 continue
             if self.data and self.is_due(peer, "recall"):
-                found.append((peer.name, "recall", lambda peer=peer: quality.recall(self.bench(peer), self.data, path, first)))
+                found.append(
+                    (peer.name, "recall", lambda peer=peer: quality.recall(self.bench(peer), self.data, path, first))
+                )
             if self.beliefs and self.is_due(peer, "precision"):
-                found.append((peer.name, "precision", lambda peer=peer: quality.precision_of(self.bench(peer), self.beliefs, path)))
+                found.append(
+                    (
+                        peer.name,
+                        "precision",
+                        lambda peer=peer: quality.precision_of(self.bench(peer), self.beliefs, path),
+                    )
+                )
         return found
 
     def _smp_asked(self) -> list[tuple[str, str, Work]]:
@@ -185,11 +196,15 @@ class Run:
         if any(peer.is_smp for peer in chosen(self.given.only)):
             for semantic, name in names.items():
                 if self.data and "recall" in self.steps and not self.results.has(name, "recall"):
-                    found.append((name, "recall", lambda semantic=semantic: quality.recall_of_smp(self.data, semantic, first)))
+                    found.append(
+                        (name, "recall", lambda semantic=semantic: quality.recall_of_smp(self.data, semantic, first))
+                    )
             if self.beliefs and "precision" in self.steps:
                 for rule, name in (("told", "SMP, what a prompt is told"), ("confident", "SMP, query().confident")):
                     if not self.results.has(name, "precision"):
-                        found.append((name, "precision", lambda rule=rule: quality.precision_of_smp(self.beliefs, rule)))
+                        found.append(
+                            (name, "precision", lambda rule=rule: quality.precision_of_smp(self.beliefs, rule))
+                        )
         return found
 
 
@@ -200,7 +215,10 @@ def _has_beliefs(folder: str) -> bool:
 def _version(peer: Peer) -> str:
     if peer.is_smp:
         return ""
-    return ", ".join(package.replace("==", " ").replace("server-memory@", "server-memory ") for package in (*peer.packages, *peer.npm))
+    return ", ".join(
+        package.replace("==", " ").replace("server-memory@", "server-memory ")
+        for package in (*peer.packages, *peer.npm)
+    )
 
 
 def measure_all(given: argparse.Namespace, results: Results, words: list[str]) -> None:
@@ -213,7 +231,9 @@ def measure_all(given: argparse.Namespace, results: Results, words: list[str]) -
         if run.data is None:
             say("Recall is not measured: name the folder of locomo-dev.json by --data or SMP_BENCH_DATA.")
         if run.beliefs is None:
-            say("Precision is not measured: name the folder of PrecisionMemBench by --precision or SMP_BENCH_PRECISION.")
+            say(
+                "Precision is not measured: name the folder of PrecisionMemBench by --precision or SMP_BENCH_PRECISION."
+            )
         peers = run.peers()
         facts = {"command": " ".join(["./dev bench compare", *words]), **machine.describe(given.folder)}
         results.found["facts"] = facts

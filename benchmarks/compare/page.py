@@ -147,12 +147,18 @@ def is_safe(name: str, peer: Found) -> bool:
 
 def not_first(peers: dict[str, Found], value: Callable[[Found], float | None], best: Callable[..., float] = min) -> str:
     """Who is ahead of the best row of SMP, among those that sync and lose nothing."""
-    values = {name: found for name, peer in peers.items() if is_safe(name, peer) and (found := _value(peer, value)) is not None}
+    values = {
+        name: found
+        for name, peer in peers.items()
+        if is_safe(name, peer) and (found := _value(peer, value)) is not None
+    }
     own = [found for name, found in values.items() if name.startswith("SMP")]
     if not own:
         return ""
     mine = best(own)
-    ahead = [name for name, found in values.items() if not name.startswith("SMP") and best(found, mine) == found != mine]
+    ahead = [
+        name for name, found in values.items() if not name.startswith("SMP") and best(found, mine) == found != mine
+    ]
     if not ahead:
         return "SMP is the first of those that sync and lose nothing."
     said = [f"{name} ({number(values[name])}; {REASONS.get(name, 'no reason known')})" for name in ahead]
@@ -173,7 +179,9 @@ def installed(peers: dict[str, Found]) -> Iterator[str]:
     rows = []
     for name, peer in peers.items():
         if "version" in peer and not peer.get("error") and not name.startswith("limit"):
-            rows.append((bold(name), peer["version"] or "this checkout", peer["search"] or "–", number(peer["megabytes"])))
+            rows.append(
+                (bold(name), peer["version"] or "this checkout", peer["search"] or "–", number(peer["megabytes"]))
+            )
     yield from table(("peer", "packages", "search is by", "installed MB"), rows)
     failed = [f"- {name} ({peer['version']}): {peer['error']}" for name, peer in peers.items() if peer.get("error")]
     yield from ["", "Not measured:", "", *failed] if failed else []
@@ -204,7 +212,10 @@ def growth(peers: dict[str, Found]) -> Iterator[str]:
     yield "p50 of one write in ms, in a store that was filled to this size before."
     yield ""
     yield from table(("peer", *(f"{size:,}" for size in sizes)), rows)
-    yield from ("", not_first(peers, lambda peer: at(peer, 100_000)["write"]["ratio"]) + " (at 100,000, against the raw append)")
+    yield from (
+        "",
+        not_first(peers, lambda peer: at(peer, 100_000)["write"]["ratio"]) + " (at 100,000, against the raw append)",
+    )
 
 
 def questions(peers: dict[str, Found]) -> Iterator[str]:
@@ -217,7 +228,9 @@ def questions(peers: dict[str, Found]) -> Iterator[str]:
     yield "p50 in ms of a search with five words, the best ten."
     yield ""
     yield from table(("peer", *(f"{size:,}" for size in sizes)), rows)
-    ranked = {name: peer for name, peer in peers.items() if peer.get("search") in {"words", "vectors", "words and vectors"}}
+    ranked = {
+        name: peer for name, peer in peers.items() if peer.get("search") in {"words", "vectors", "words and vectors"}
+    }
     for size in (10_000, 100_000):
         said = not_first(ranked, lambda peer: at(peer, size)["query"]["five words"]["p50"])
         yield from ("", f"At {size:,}, among those that rank: {said}") if said else ()
@@ -308,7 +321,11 @@ def recalled(peers: dict[str, Found]) -> Iterator[str]:
             cells = []
             for data in ("LoCoMo", "LongMemEval"):
                 asked[data] = each[data].get("questions", asked.get(data))
-                cells += [each[data].get("error", "") or f"{each[data][figure]:.3f}" for figure in ("any@5", "any@10")] if "error" not in each[data] else [each[data]["error"], "–"]
+                cells += (
+                    [each[data].get("error", "") or f"{each[data][figure]:.3f}" for figure in ("any@5", "any@10")]
+                    if "error" not in each[data]
+                    else [each[data]["error"], "–"]
+                )
             rows.append((bold(name), *cells))
     if rows:
         yield f"The share of questions with a turn that answers among the first five and ten. LoCoMo: three conversations, {asked['LoCoMo']} questions. LongMemEval: 150 sessions, {asked['LongMemEval']} questions. Vector stores get the vectors of all-MiniLM-L6-v2, the default of Chroma and MemPalace."

@@ -32,7 +32,9 @@ class Peer:
     packages: tuple[str, ...] = ()  # for pip
     npm: tuple[str, ...] = ()
     python: tuple[int, int] = (3, 11)
-    search: str = ""  # what its search is: words, vectors, words and vectors, substring, filter, last items; empty: it has none
+    search: str = (
+        ""  # what its search is: words, vectors, words and vectors, substring, filter, last items; empty: it has none
+    )
     options: dict[str, Any] = field(default_factory=dict)  # of the adapter
     steps: tuple[str, ...] = ()  # only these; empty: all
     node: bool = False  # a new process is compared with node, not python

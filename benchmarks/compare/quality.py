@@ -19,8 +19,8 @@ from statistics import mean
 
 import precision
 import retrieval
-from compare.steps import StepFailed
 
+from compare.steps import StepFailed
 from smp_memory.index import embeddings
 from smp_memory.index.minilm import minilm
 

@@ -48,13 +48,14 @@ class Plan:
     writes: int = 200  # at larger sizes
     write_seconds: float = 12
     query_seconds: float = 3
-    fill_seconds: float = 75
+    fill_seconds: float = 60
+    settle_seconds: float = 200  # for the work of a peer after it was filled
     starts: int = 7
     start_seconds: float = 20
     at_once_seconds: float = 4
     kills: int = 20
     kill_seconds: float = 60
-    step_seconds: float = 240  # no step may take longer
+    step_seconds: float = 150  # no process may take longer, but those that fill the largest stores
 
 
 QUICK = Plan(
@@ -97,17 +98,19 @@ class Bench:
         driver = os.path.join(HERE, "driver.py")
         return [self.python, driver, self.peer.adapter, operation, json.dumps({**common, **given})]
 
-    def run(self, operation: str, folder: str, prefix: tuple[str, ...] = (), **given: Any) -> dict[str, Any]:
+    def run(
+        self, operation: str, folder: str, prefix: tuple[str, ...] = (), at_most: float = 0, **given: Any
+    ) -> dict[str, Any]:
         """Run an operation to its end."""
         out = os.path.join(self._folder, "answer.json")
-        seconds = self.plan.step_seconds
+        at_most = at_most or self.plan.step_seconds
         variables = self.variables(folder, **given.pop("variables", {}))
         words = [*prefix, *self.command(operation, folder, out, **given)]
         process = start(words, variables, stdout=subprocess.DEVNULL)
         try:
-            _, said = process.communicate(timeout=seconds)
+            _, said = process.communicate(timeout=at_most)
         except subprocess.TimeoutExpired as error:
-            raise StepFailed(f"not reached: more than {seconds:.0f} s") from error
+            raise StepFailed(f"not reached: more than {at_most:.0f} s") from error
         finally:
             end(process)
         return answer(out, said)
@@ -152,23 +155,32 @@ def answer(out: str, said: bytes) -> dict[str, Any]:
 def sizes(bench: Bench) -> list[dict[str, Any]]:
     """Writes, queries, memory and disk at each size; a size that is not reached ends the series."""
     plan, found = bench.plan, []
-    given = {name: getattr(plan, name) for name in ("one_by_one", "writes", "write_seconds", "query_seconds", "fill_seconds")}
-    for size in plan.sizes:
+    names = ("one_by_one", "writes", "write_seconds", "query_seconds", "fill_seconds")
+    given = {name: getattr(plan, name) for name in names}
+    for size, following in zip(plan.sizes, (*plan.sizes[1:], 0), strict=True):
         folder = bench.new_folder()
+        seconds = plan.step_seconds + (plan.settle_seconds if size > 100_000 else 0)
         try:
-            found.append(bench.run("at_size", folder, size=size, **given))
+            found.append(bench.run("at_size", folder, at_most=seconds, size=size, **given))
         except StepFailed as error:
             found.append({"size": size, "error": str(error)})
+            break
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        took = found[-1].get("fill seconds", 0)
-        if "error" in found[-1]:
-            break
-        if took * 10 > plan.fill_seconds * 1.5 and size != plan.sizes[-1]:
-            following = plan.sizes[plan.sizes.index(size) + 1]
-            found.append({"size": following, "error": f"not reached: filling would take {took * following / size:,.0f} s"})
+        longer = _too_long(found[-1], following, plan)
+        if longer:
+            found.append({"size": following, "error": longer})
             break
     return found
+
+
+def _too_long(last: dict[str, Any], following: int, plan: Plan) -> str:
+    """Why the next size is not tried, judged by the last."""
+    for name, limit in (("fill seconds", plan.fill_seconds * 1.5), ("settle seconds", plan.settle_seconds)):
+        expected = last.get(name, 0) * following / last["size"]
+        if expected > limit:
+            return f"not reached: filling would take {expected:,.0f} s"
+    return ""
 
 
 def syncs(bench: Bench) -> dict[str, Any]:
@@ -269,7 +281,9 @@ class Writer:
 def at_once(bench: Bench) -> dict[str, Any]:
     """Four processes write to one store for some seconds; then a new process reads all keys."""
     folder, plan = bench.new_folder(), bench.plan
-    bench.run("write", folder, wait=False, stop_at_error=True, first=90_000_000, count=1, seconds=1)  # the store is there
+    bench.run(
+        "write", folder, wait=False, stop_at_error=True, first=90_000_000, count=1, seconds=1
+    )  # the store is there
     writers = [Writer(bench, folder, number * 1_000_000, plan.at_once_seconds, wait=True) for number in range(_WRITERS)]
     guard = _Guard(writers, plan.step_seconds)
     try:
@@ -364,8 +378,10 @@ def forgetting(bench: Bench) -> dict[str, Any]:
 
 def files_with(folder: str, marker: str) -> list[str]:
     """The files that have a word of the marker in their bytes, in UTF-8 or UTF-16."""
-    words = [marker.split()[0], marker.split()[-1]]
-    forms = [form for word in words for each in (word, word.lower()) for form in (each.encode(), each.encode("utf-16-le"))]
+    words = [marker.split(maxsplit=1)[0], marker.rsplit(maxsplit=1)[-1]]
+    forms = [
+        form for word in words for each in (word, word.lower()) for form in (each.encode(), each.encode("utf-16-le"))
+    ]
     found = []
     for place, _, names in os.walk(folder):
         for name in names:

@@ -46,25 +46,25 @@ def made(sentences: list[str], number: int) -> str:
     return f"{' '.join(chosen)} {key(number)}"
 
 
-def write(path: str, sentences: list[str], count: int) -> None:
-    """Write the sentences and `count` questions of each kind."""
+def write(path: str, sentences: list[str], count: int, known: int = 1000) -> None:
+    """Write the sentences and `count` questions of each kind about the first texts."""
     usable = [each for each in sentences if len(each) <= _LONGEST]
     with open(path, "w", encoding="utf-8") as file:
-        json.dump([usable, _questions(usable, count)], file)
+        json.dump([usable, _questions(usable, count, known)], file)
 
 
-def _questions(sentences: list[str], count: int) -> dict[str, list[str]]:
+def _questions(sentences: list[str], count: int, known: int) -> dict[str, list[str]]:
     """Rare: a word of one text; medium: a word of one to ten per cent of the texts; five words of one text."""
     rng = random.Random(13)
-    words = [re.findall(r"[a-z]{4,}", made(sentences, number).lower()) for number in range(1000)]
+    words = [re.findall(r"[a-z]{4,}", made(sentences, number).lower()) for number in range(known)]
     found: dict[str, int] = {}
     for each in words:
         for word in dict.fromkeys(each):
             found[word] = found.get(word, 0) + 1
-    medium = sorted(word for word, texts in found.items() if 10 <= texts <= 100)
+    medium = sorted(word for word, texts in found.items() if known / 100 <= texts <= known / 10)
     long_enough = [sorted(set(each)) for each in words if len(set(each)) >= 5]
     return {
-        "rare": [key(rng.randrange(1000)) for _ in range(count)],
+        "rare": [key(rng.randrange(known)) for _ in range(count)],
         "medium": rng.sample(medium, min(count, len(medium))),
         "five words": [" ".join(rng.sample(each, 5)) for each in rng.sample(long_enough, count)],
     }

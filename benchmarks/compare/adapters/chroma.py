@@ -22,12 +22,8 @@ class Peer:
         self._notes.add(ids=keys, documents=texts, embeddings=[embed(text) for text in texts])
 
     def search(self, text: str, limit: int) -> list[tuple[str, float]]:
-        found = self._notes.query(
-            query_embeddings=[embed(text)], n_results=limit, include=["documents", "distances"]
-        )
-        return [
-            (key, 1 - distance) for key, distance in zip(found["ids"][0], found["distances"][0], strict=True)
-        ]
+        found = self._notes.query(query_embeddings=[embed(text)], n_results=limit, include=["documents", "distances"])
+        return [(key, 1 - distance) for key, distance in zip(found["ids"][0], found["distances"][0], strict=True)]
 
     def keys(self) -> list[str]:
         return list(self._notes.get(include=[])["ids"])

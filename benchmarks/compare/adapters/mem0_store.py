@@ -6,8 +6,8 @@ import os
 
 os.environ["MEM0_TELEMETRY"] = "False"
 
-from adapters.embedder import DIMENSIONS, embed  # noqa: E402
-from mem0 import Memory  # noqa: E402
+from adapters.embedder import DIMENSIONS, embed
+from mem0 import Memory
 
 _WHO = {"user_id": "ada"}
 

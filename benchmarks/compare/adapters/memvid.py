@@ -6,7 +6,7 @@ import os
 
 os.environ["MEMVID_TELEMETRY"] = "0"
 
-import memvid_sdk  # noqa: E402
+import memvid_sdk
 
 
 class Peer:

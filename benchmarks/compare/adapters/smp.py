@@ -19,6 +19,7 @@ class Peer:
     def __init__(self, folder: str, layout: str = "jsonl", semantic: str = "auto") -> None:
         root = os.path.join(folder, "store")
         self._memory = smp_memory.open(root, layout=layout, config={"search": {"semantic": semantic}})
+        self._has_vectors = semantic != "off"
         self._session: Any = None
         self._ids: dict[str, tuple[Any, str]] = {}
         self._filled = self._sessions = 0
@@ -46,7 +47,8 @@ class Peer:
         self._filled += len(pairs)
 
     def settle(self) -> None:
-        self._memory.reindex()  # as maintenance does; a query alone makes the vectors of some memories only
+        if self._has_vectors:
+            self._memory.reindex()  # a query alone makes the vectors of some memories only
 
     def search(self, text: str, limit: int) -> list[tuple[str, float]]:
         from texts import key_of
