@@ -30,12 +30,15 @@ _COLOURS = (
     "#8d6e63",
     "#5c7cfa",
 )
-_SMP = {"SMP jsonl": "-", "SMP markdown": "--"}
+_SMP = {"SMP jsonl": "-", "SMP jsonl, words alone": "--"}
+_NO_SEARCH = {"filter", "last items", ""}
 _MARKS = "osv^D<>pPX"
 
 
 def points(peer: dict[str, Any], what: str) -> list[tuple[int, float]]:
-    found = []
+    found: list[tuple[int, float]] = []
+    if what == "queries" and peer.get("search", "") in _NO_SEARCH:
+        return found
     for each in peer["steps"].get("sizes") or []:
         value = (
             each.get("write", {}).get("p50")
@@ -50,7 +53,8 @@ def points(peer: dict[str, Any], what: str) -> list[tuple[int, float]]:
 def draw(peers: dict[str, Any], what: str, title: str, path: str) -> None:
     figure, axes = pyplot.subplots(figsize=(7.2, 5.4))
     others = [name for name in peers if not name.startswith("SMP")]
-    shown = [*(name for name in _SMP if name in peers), *others]
+    own = _SMP if what == "queries" else list(_SMP)[:1]
+    shown = [*(name for name in own if name in peers), *others]
     for name in shown:
         line = points(peers[name], what)
         if line:

@@ -221,7 +221,15 @@ def _version(peer: Peer) -> str:
     )
 
 
-def measure_all(given: argparse.Namespace, results: Results, words: list[str]) -> None:
+def command(given: argparse.Namespace) -> str:
+    """The call without folders of this machine."""
+    words = ["./dev bench compare", *(["--quick"] if given.quick else [])]
+    words += [f"--only '{name}'" for name in given.only]
+    words += [f"--{name} FOLDER" for name in ("data", "precision") if getattr(given, name)]
+    return " ".join([*words, "--markdown docs/comparison.md"])
+
+
+def measure_all(given: argparse.Namespace, results: Results) -> None:
     folder = tempfile.mkdtemp(prefix="run-", dir=given.folder)
     begun = time.monotonic()
     try:
@@ -235,7 +243,7 @@ def measure_all(given: argparse.Namespace, results: Results, words: list[str]) -
                 "Precision is not measured: name the folder of PrecisionMemBench by --precision or SMP_BENCH_PRECISION."
             )
         peers = run.peers()
-        facts = {"command": " ".join(["./dev bench compare", *words]), **machine.describe(given.folder)}
+        facts = {"command": command(given), **machine.describe(given.folder)}
         results.found["facts"] = facts
         run.timed(peers)
         run.counted(peers)
@@ -251,7 +259,7 @@ def main(words: list[str]) -> int:
     name = "results-quick.json" if given.quick else "results.json"
     results = Results(given.results or os.path.join(given.folder, name))
     if not given.report:
-        measure_all(given, results, words)
+        measure_all(given, results)
     if given.markdown:
         page.write(given.markdown, results.found, [peer.name for peer in PEERS], given.folder)
     return 0

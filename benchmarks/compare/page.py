@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 
 from compare.peers import PLOTS, Environments, NotInstalled
 
@@ -23,20 +24,23 @@ if TYPE_CHECKING:
 
 BEGIN, END = "<!-- measured: begin, made by ./dev bench compare -->", "<!-- measured: end -->"
 CHARTS = {"writes": "comparison-writes.svg", "queries": "comparison-queries.svg"}
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+RANKING = {"words", "vectors", "words and vectors"}
 _KINDS = ("rare", "medium", "five words")
-REASONS = {
-    "OpenAI Agents SQLiteSession": "it has no search, so it keeps no index",
+_AS_TEXT = {"packages", "search is by", "after delete", "after erase"}
+REASONS = {  # why a peer may be ahead
+    "OpenAI Agents SQLiteSession": "it has no search and keeps no index",
     "LangGraph SqliteStore": "a key-value table without an index of words",
-    "LanceDB": "it syncs nothing",
-    "reference MCP memory server": "it syncs nothing and keeps everything in memory",
-    "memvid": "native code without an interpreter's modules",
+    "Chroma": "an index of vectors alone, in memory",
+    "mem0, FAISS": "an index of vectors alone, in memory",
+    "memvid": "native code, few modules to load",
 }
 _HOW = """\
 Made by `./dev bench compare`; do not edit this section by hand. Every peer is installed by name in an environment of its own and driven through its
 public interface, with the same texts (English, about 430 bytes in the mean), in the same run. Vector stores get a hashed bag of words as embedder for speed, so that
 their own cost is measured and no model's; SMP computes its own vectors. mem0 is called with `infer=False`. Search is not the same job everywhere; the
 first table says what it is. MCP servers are spoken to over standard input and output. *Not reached*: filling the store to this size would take longer
-than the limit of the run. Rows named *limit* are no memories: they show what the disk or SQLite alone takes."""
+than the limit of the run. After it was filled, SMP's index is made anew with the vectors of all memories; until then, every query makes some of them. Rows named *limit* are no memories: they show what the disk or SQLite alone takes."""
 
 
 def write(path: str, found: Found, order: list[str], folder: str) -> None:
@@ -77,16 +81,33 @@ def charts(found: Found, images: str, folder: str) -> dict[str, str]:
     return {name: f"images/{file}" for name, file in CHARTS.items()}
 
 
+@dataclass
+class Table:
+    """A table with what stands above and below it; without rows it is left out."""
+
+    intro: str
+    head: tuple[str, ...]
+    rows: Rows
+    below: str = ""
+
+    def lines(self) -> Iterator[str]:
+        yield from (self.intro, "") if self.intro else ()
+        yield f"| {' | '.join(self.head)} |"
+        yield "|---|" + "".join("---|" if name in _AS_TEXT else "--:|" for name in self.head[1:])
+        yield from ("| " + " | ".join(row) + " |" for row in self.rows)
+        yield from ("", self.below) if self.below else ()
+
+
 def section(found: Found, order: list[str], drawn: dict[str, str]) -> Iterator[str]:
     facts, peers = found["facts"], _ordered(found["peers"], order)
     yield from ("## Measured", "", _HOW, "", f"    {facts.get('command', './dev bench compare')}", "")
     yield "; ".join(f"{name}: {value}" for name, value in facts.items() if name != "command") + "."
-    for title, table in TABLES.items():
-        lines = list(table(peers))
-        if lines:
-            yield from ("", f"### {title}", "", *lines)
-        if title in _CHART_OF and _CHART_OF[title] in drawn:
-            yield from ("", f"![{title}]({drawn[_CHART_OF[title]]})")
+    for title, make in TABLES.items():
+        table = make(peers)
+        if table.rows:
+            yield from ("", f"### {title}", "", *table.lines())
+            chart = drawn.get(_CHART_OF.get(title, ""))
+            yield from ("", f"![{title}]({chart})") if chart else ()
 
 
 def _ordered(peers: dict[str, Found], order: list[str]) -> dict[str, Found]:
@@ -100,6 +121,8 @@ def _ordered(peers: dict[str, Found], order: list[str]) -> dict[str, Found]:
 def number(value: float | None) -> str:
     if value is None:
         return "–"
+    if isinstance(value, int) or value == int(value):
+        return f"{value:,.0f}"
     places = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 0.095 else 3
     return f"{value:,.{places}f}"
 
@@ -109,63 +132,58 @@ def step(peer: Found, name: str) -> Any:
 
 
 def at(peer: Found, size: int) -> Found:
-    return next((each for each in step(peer, "sizes") or [] if abs(each["size"] - size) <= size / 2), {})
+    """What was measured at a size; a slow peer may not have come to the first thousand."""
+    for each in step(peer, "sizes") or []:
+        if each["size"] == size or (size == SIZES[0] and each["size"] < size):
+            found: Found = each
+            return found
+    return {}
 
 
 def reached(peer: Found, size: int, value: Callable[[Found], float]) -> str:
     """The value at a size; the first size that was not reached says why, larger ones have a dash."""
     each = at(peer, size)
     if "error" in each:
-        return each["error"].replace("not reached: ", "*not reached:* ")
+        return str(each["error"]).replace("not reached: ", "*not reached:* ")
     try:
         return number(value(each)) if each else "–"
     except KeyError:
         return "–"
 
 
-def table(head: tuple[str, ...], rows: Rows) -> Iterator[str]:
-    if rows:
-        yield f"| {' | '.join(head)} |"
-        yield "|---|" + "--:|" * (len(head) - 1)
-        yield from ("| " + " | ".join(row) + " |" for row in rows)
-
-
 def bold(name: str) -> str:
     return f"**{name}**" if name.startswith("SMP") else name
 
 
-def loses(peer: Found) -> bool:
-    """Whether acknowledged writes were lost, or a store did not open."""
-    kept = [step(peer, name) or {} for name in ("at_once", "kills")]
-    return any(each.get("lost") or "error" in each for each in kept)
-
-
 def is_safe(name: str, peer: Found) -> bool:
+    """Whether it is a memory that syncs its writes and lost none of them."""
+    kept = [step(peer, each) or {} for each in ("at_once", "kills")]
     synced = (step(peer, "syncs") or {}).get("per write")
-    return not loses(peer) and synced != 0 and not name.startswith("limit")
+    return (
+        not any(each.get("lost") or "error" in each for each in kept) and synced != 0 and not name.startswith("limit")
+    )
 
 
-def not_first(peers: dict[str, Found], value: Callable[[Found], float | None], best: Callable[..., float] = min) -> str:
+def not_first(peers: dict[str, Found], value: Callable[[Found], float], best: Callable[..., float] = min) -> str:
     """Who is ahead of the best row of SMP, among those that sync and lose nothing."""
-    values = {
-        name: found
-        for name, peer in peers.items()
-        if is_safe(name, peer) and (found := _value(peer, value)) is not None
-    }
-    own = [found for name, found in values.items() if name.startswith("SMP")]
+    values = {name: _value(peer, value) for name, peer in peers.items() if is_safe(name, peer)}
+    known = {name: each for name, each in values.items() if each is not None}
+    own = [each for name, each in known.items() if name.startswith("SMP")]
     if not own:
         return ""
     mine = best(own)
-    ahead = [
-        name for name, found in values.items() if not name.startswith("SMP") and best(found, mine) == found != mine
-    ]
+    ahead = [name for name, each in known.items() if not name.startswith("SMP") and best(each, mine) != mine]
     if not ahead:
-        return "SMP is the first of those that sync and lose nothing."
-    said = [f"{name} ({number(values[name])}; {REASONS.get(name, 'no reason known')})" for name in ahead]
-    return f"SMP is not the first ({number(mine)}). Ahead of it: {', '.join(said)}."
+        return f"SMP ({number(mine)}) is the first of those that sync and lose nothing."
+    said = [f"{name} ({'; '.join([number(known[name]), *_reason(name)])})" for name in ahead]
+    return f"SMP ({number(mine)}) is not the first of those that sync and lose nothing. Ahead of it: {', '.join(said)}."
 
 
-def _value(peer: Found, value: Callable[[Found], float | None]) -> float | None:
+def _reason(name: str) -> list[str]:
+    return [REASONS[name]] if name in REASONS else []
+
+
+def _value(peer: Found, value: Callable[[Found], float]) -> float | None:
     try:
         return value(peer)
     except (KeyError, TypeError):
@@ -175,110 +193,108 @@ def _value(peer: Found, value: Callable[[Found], float | None]) -> float | None:
 # --- Tables --------------------------------------------------------------------------------------------------------
 
 
-def installed(peers: dict[str, Found]) -> Iterator[str]:
-    rows = []
-    for name, peer in peers.items():
-        if "version" in peer and not peer.get("error") and not name.startswith("limit"):
-            rows.append(
-                (bold(name), peer["version"] or "this checkout", peer["search"] or "–", number(peer["megabytes"]))
-            )
-    yield from table(("peer", "packages", "search is by", "installed MB"), rows)
-    failed = [f"- {name} ({peer['version']}): {peer['error']}" for name, peer in peers.items() if peer.get("error")]
-    yield from ["", "Not measured:", "", *failed] if failed else []
-
-
-def writes(peers: dict[str, Found]) -> Iterator[str]:
-    rows = []
-    for name, peer in peers.items():
-        one = at(peer, 1000).get("write")
-        if one and name != "SMP jsonl, words alone":
-            synced = step(peer, "syncs") or {}
-            cells = (one["p50"], one["p95"], one["per second"])
-            ratio = f"{number(one['ratio'])} ×"
-            rows.append((bold(name), number(synced.get("per write")), *map(number, cells), ratio))
-    yield "One memory after the other, up to 1,000 or twelve seconds. Zero syncs: an acknowledged write is lost when the power fails. The last column: against a raw append and fdatasync of the same text, in alternating rounds."
-    yield ""
-    yield from table(("peer", "syncs per write", "p50 ms", "p95 ms", "per second", "÷ raw append"), rows)
-    yield from ("", not_first(peers, lambda peer: at(peer, 1000)["write"]["ratio"]))
-
-
-def growth(peers: dict[str, Found]) -> Iterator[str]:
-    sizes = (1_000, 10_000, 100_000, 1_000_000)
+def installed(peers: dict[str, Found]) -> Table:
     rows = [
-        (bold(name), *(reached(peer, size, lambda each: each["write"]["p50"]) for size in sizes))
+        (bold(name), peer["version"] or "this checkout", peer["search"] or "–", number(peer["megabytes"]))
         for name, peer in peers.items()
-        if step(peer, "sizes") and name != "SMP jsonl, words alone"
+        if peer.get("megabytes") and not peer.get("error")
     ]
-    yield "p50 of one write in ms, in a store that was filled to this size before."
-    yield ""
-    yield from table(("peer", *(f"{size:,}" for size in sizes)), rows)
-    yield from (
-        "",
-        not_first(peers, lambda peer: at(peer, 100_000)["write"]["ratio"]) + " (at 100,000, against the raw append)",
+    failed = [f"{name} ({peer['version']}): {peer['error']}" for name, peer in peers.items() if peer.get("error")]
+    below = f"Not measured: {'; '.join(failed)}" if failed else ""
+    return Table("", ("peer", "packages", "search is by", "installed MB"), rows, below)
+
+
+def writes(peers: dict[str, Found]) -> Table:
+    intro = (
+        "One memory after the other, up to 1,000 or twelve seconds. Zero syncs: an acknowledged write is lost when the power fails. "
+        "The last column: against a raw append and fdatasync of the same text, in alternating rounds."
     )
+    rows = []
+    for name, peer in _stores(peers):
+        one = at(peer, SIZES[0]).get("write")
+        if one:
+            synced = (step(peer, "syncs") or {}).get("per write")
+            cells = (synced, one["p50"], one["p95"], one["per second"])
+            rows.append((bold(name), *map(number, cells), f"{number(one['ratio'])} ×"))
+    below = not_first(peers, lambda peer: at(peer, SIZES[0])["write"]["ratio"])
+    return Table(intro, ("peer", "syncs per write", "p50 ms", "p95 ms", "per second", "÷ raw append"), rows, below)
 
 
-def questions(peers: dict[str, Found]) -> Iterator[str]:
-    sizes = (1_000, 10_000, 100_000, 1_000_000)
+def _stores(peers: dict[str, Found]) -> list[tuple[str, Found]]:
+    """Without the row that differs in its search only."""
+    return [(name, peer) for name, peer in peers.items() if name != "SMP jsonl, words alone"]
+
+
+def growth(peers: dict[str, Found]) -> Table:
     rows = [
-        (bold(name), *(reached(peer, size, lambda each: each["query"]["five words"]["p50"]) for size in sizes))
-        for name, peer in peers.items()
-        if at(peer, 1000).get("query")
+        (bold(name), *(reached(peer, size, lambda each: each["write"]["p50"]) for size in SIZES))
+        for name, peer in _stores(peers)
+        if step(peer, "sizes")
     ]
-    yield "p50 in ms of a search with five words, the best ten."
-    yield ""
-    yield from table(("peer", *(f"{size:,}" for size in sizes)), rows)
-    ranked = {
-        name: peer for name, peer in peers.items() if peer.get("search") in {"words", "vectors", "words and vectors"}
-    }
-    for size in (10_000, 100_000):
-        said = not_first(ranked, lambda peer: at(peer, size)["query"]["five words"]["p50"])
-        yield from ("", f"At {size:,}, among those that rank: {said}") if said else ()
+    said = not_first(peers, lambda peer: at(peer, 100_000)["write"]["ratio"])
+    below = f"At 100,000, against the raw append: {said}" if said else ""
+    intro = "p50 of one write in ms, in a store that was filled to this size before."
+    return Table(intro, ("peer", *(f"{size:,}" for size in SIZES)), rows, below)
 
 
-def kinds(peers: dict[str, Found]) -> Iterator[str]:
+def questions(peers: dict[str, Found]) -> Table:
+    rows = [
+        (bold(name), *(reached(peer, size, lambda each: each["query"]["five words"]["p50"]) for size in SIZES))
+        for name, peer in peers.items()
+        if at(peer, SIZES[0]).get("query")
+    ]
+    ranked = {name: peer for name, peer in peers.items() if peer.get("search") in RANKING}
+    said = {size: not_first(ranked, lambda peer: at(peer, size)["query"]["five words"]["p50"]) for size in SIZES[1:3]}
+    below = " ".join(f"At {size:,}, among those that rank: {text}" for size, text in said.items() if text)
+    intro = "p50 in ms of a search with five words, the best ten. A filter and the last items are no search; they are not in the chart."
+    return Table(intro, ("peer", *(f"{size:,}" for size in SIZES)), rows, below)
+
+
+def kinds(peers: dict[str, Found]) -> Table:
     rows = []
     for name, peer in peers.items():
         asked = at(peer, 10_000).get("query")
         if asked:
             cells = [f"{number(asked[kind]['p50'])} / {number(asked[kind]['p95'])}" for kind in _KINDS]
             rows.append((bold(name), peer["search"], *cells))
-    yield "p50 / p95 in ms at 10,000 memories. Rare: a word of one text; medium: a word of one to ten per cent of them."
-    yield ""
-    yield from table(("peer", "search is by", *_KINDS), rows)
+    intro = (
+        "p50 / p95 in ms at 10,000 memories. Rare: a word of one text; medium: a word of one to ten per cent of them."
+    )
+    return Table(intro, ("peer", "search is by", *_KINDS), rows)
 
 
-def starts(peers: dict[str, Found]) -> Iterator[str]:
+def starts(peers: dict[str, Found]) -> Table:
     rows = []
-    for name, peer in peers.items():
+    for name, peer in _stores(peers):
         first = step(peer, "first_answers") or {}
-        size = next((each for each in (at(peer, 10_000), at(peer, 1_000)) if "peak MB" in each), {})
+        size = next((each for each in (at(peer, 10_000), at(peer, SIZES[0])) if "peak MB" in each), {})
         if "ms" in first or size:
             ratio = f"{first['ms'] / first['empty']:,.1f} ×" if "ms" in first else "–"
-            cells = (first.get("ms"), size.get("peak MB"), size.get("bytes per memory"))
-            rows.append((bold(name), number(cells[0]), ratio, number(cells[1]), number(cells[2])))
-    yield "From the start of a process to its end with one answer, in a store of 1,000; against an empty process of Python or node. Memory and disk at 10,000 memories, or at 1,000 where that was not reached; servers included."
-    yield ""
-    yield from table(("peer", "first answer ms", "÷ empty process", "peak MB", "bytes per memory"), rows)
-    yield from ("", not_first(peers, lambda peer: step(peer, "first_answers")["ms"]))
+            cells = (size.get("peak MB"), size.get("bytes per memory"))
+            rows.append((bold(name), number(first.get("ms")), ratio, *map(number, cells)))
+    intro = (
+        "From the start of a process to its end with one answer, in a store of 1,000; against an empty process of Python or node. "
+        "Memory and disk at 10,000 memories, or at the first thousand where that was not reached; servers included."
+    )
+    below = not_first(peers, lambda peer: step(peer, "first_answers")["ms"])
+    return Table(intro, ("peer", "first answer ms", "÷ empty process", "peak MB", "bytes per memory"), rows, below)
 
 
-def processes(peers: dict[str, Found]) -> Iterator[str]:
+def processes(peers: dict[str, Found]) -> Table:
     rows = []
     for name, peer in peers.items():
         each = step(peer, "at_once")
         if each:
-            cells = (each.get("per second"), each.get("acknowledged"), each.get("errors"))
+            cells = [number(each.get(cell)) for cell in ("per second", "acknowledged", "errors")]
             lost = each.get("error") or number(each["lost"])
-            rows.append((bold(name), *map(number, cells), f"**{lost}**" if each.get("lost") else lost))
-    yield "Four processes write to one store at once. Lost: acknowledged, and not found by a new process afterwards."
-    yield ""
-    yield from table(("peer", "per second", "acknowledged", "errors", "lost"), rows)
+            rows.append((bold(name), *cells, f"**{lost}**" if each.get("lost") else lost))
     clean = {name: peer for name, peer in peers.items() if not (step(peer, "at_once") or {}).get("errors")}
-    yield from ("", not_first(clean, lambda peer: step(peer, "at_once")["per second"], max))
+    intro = "Four processes write to one store at once. Lost: acknowledged, and not found by a new process afterwards."
+    below = not_first(clean, lambda peer: step(peer, "at_once")["per second"], max)
+    return Table(intro, ("peer", "per second", "acknowledged", "errors", "lost"), rows, below)
 
 
-def killed(peers: dict[str, Found]) -> Iterator[str]:
+def killed(peers: dict[str, Found]) -> Table:
     rows = []
     for name, peer in peers.items():
         each = step(peer, "kills")
@@ -287,20 +303,24 @@ def killed(peers: dict[str, Found]) -> Iterator[str]:
         elif each:
             lost = f"**{each['lost']:,}**" if each["lost"] else "0"
             rows.append((bold(name), str(each["kills"]), number(each["acknowledged"]), lost))
-    yield "A writer and its children are killed with `kill -9` in the middle of writing, as often as fits into a minute, at most twenty times. It shows what a crash of the process does, not a power failure."
-    yield ""
-    yield from table(("peer", "kills", "acknowledged", "lost"), rows)
+    intro = (
+        "A writer and its children are killed with `kill -9` in the middle of writing, as often as fits into a minute, at most twenty "
+        "times. It shows what a crash of the process does, not a power failure."
+    )
+    return Table(intro, ("peer", "kills", "acknowledged", "lost"), rows)
 
 
-def forgotten(peers: dict[str, Found]) -> Iterator[str]:
-    rows = []
-    for name, peer in peers.items():
-        each = step(peer, "forgetting")
-        if each:
-            rows.append((bold(name), *(_left(each, how) for how in ("delete", "erase"))))
-    yield "Whether the raw bytes of a deleted text are still in a file of the store, its index, logs or state. SMP's `delete` keeps it in a trash on purpose; *erase* is SMP's, and LanceDB's `optimize`."
-    yield ""
-    yield from table(("peer", "after delete", "after erase"), rows)
+def forgotten(peers: dict[str, Found]) -> Table:
+    rows = [
+        (bold(name), _left(step(peer, "forgetting"), "delete"), _left(step(peer, "forgetting"), "erase"))
+        for name, peer in peers.items()
+        if step(peer, "forgetting")
+    ]
+    intro = (
+        "Whether the raw bytes of a deleted text are still in a file of the store, its index, logs or state, after the store was closed; "
+        "nothing is unpacked. SMP's `delete` keeps it in a trash on purpose; *erase* is SMP's, and LanceDB's `optimize`."
+    )
+    return Table(intro, ("peer", "after delete", "after erase"), rows)
 
 
 def _left(each: Found, how: str) -> str:
@@ -308,47 +328,51 @@ def _left(each: Found, how: str) -> str:
         return str(each["error"])
     if how not in each:
         return "–"
-    files = each[how]["files"]
-    return f"in {len(files)} file{'s' if len(files) > 1 else ''}" if files else "gone"
+    files = len(each[how]["files"])
+    return f"in {files} file{'s' if files > 1 else ''}" if files else "gone"
 
 
-def recalled(peers: dict[str, Found]) -> Iterator[str]:
+def recalled(peers: dict[str, Found]) -> Table:
+    sets = ("LoCoMo", "LongMemEval")
     rows = []
-    asked = {}
+    asked: dict[str, int] = {}
     for name, peer in peers.items():
         each = step(peer, "recall")
         if each and "error" not in each:
-            cells = []
-            for data in ("LoCoMo", "LongMemEval"):
-                asked[data] = each[data].get("questions", asked.get(data))
-                cells += (
-                    [each[data].get("error", "") or f"{each[data][figure]:.3f}" for figure in ("any@5", "any@10")]
-                    if "error" not in each[data]
-                    else [each[data]["error"], "–"]
-                )
-            rows.append((bold(name), *cells))
-    if rows:
-        yield f"The share of questions with a turn that answers among the first five and ten. LoCoMo: three conversations, {asked['LoCoMo']} questions. LongMemEval: 150 sessions, {asked['LongMemEval']} questions. Vector stores get the vectors of all-MiniLM-L6-v2, the default of Chroma and MemPalace."
-        yield ""
-        yield from table(("peer", "LoCoMo any@5", "any@10", "LongMemEval any@5", "any@10"), rows)
+            asked |= {data: each[data]["questions"] for data in sets if "questions" in each[data]}
+            rows.append((bold(name), *(cell for data in sets for cell in _shares(each[data]))))
+    counts = ", ".join(f"{data} {count} questions" for data, count in asked.items())
+    intro = (
+        f"The share of questions with a turn that answers among the first five and ten: {counts}, of three conversations and of 150 "
+        "sessions. Vector stores get the vectors of all-MiniLM-L6-v2, the default of Chroma and MemPalace."
+    )
+    return Table(intro, ("peer", "LoCoMo any@5", "any@10", "LongMemEval any@5", "any@10"), rows)
 
 
-def precise(peers: dict[str, Found]) -> Iterator[str]:
+def _shares(each: Found) -> tuple[str, str]:
+    if "error" in each:
+        return str(each["error"]).replace("not reached: ", "*not reached:* "), "–"
+    return f"{each['any@5']:.3f}", f"{each['any@10']:.3f}"
+
+
+def precise(peers: dict[str, Found]) -> Table:
     rows = []
     for name, peer in peers.items():
         each = step(peer, "precision")
         if each and "error" in each:
-            rows.append((bold(name), each["error"], "–", "–"))
+            rows.append((bold(name), str(each["error"]), "–", "–"))
         elif each:
             passed = f"{each['passed']} of {each['cases']}"
             rows.append((bold(name), f"{each['precision']:.3f}", f"{each['recall']:.3f}", passed))
-    if rows:
-        yield "PrecisionMemBench: whether a prompt gets the beliefs that it needs and no others. For the others the number of hits and the limit on the score are those that pass most of these very cases, and replaced beliefs are left out of their stores; both favour them. SMP's rules are its defaults."
-        yield ""
-        yield from table(("peer", "precision", "recall", "cases passed"), rows)
+    intro = (
+        "PrecisionMemBench: whether a prompt gets the beliefs that it needs and no others. For the others, the number of hits and the "
+        "limit on the score are those that pass most of these very cases, and replaced beliefs are left out of their stores; both "
+        "favour them. SMP's rules are its defaults."
+    )
+    return Table(intro, ("peer", "precision", "recall", "cases passed"), rows)
 
 
-TABLES: dict[str, Callable[[dict[str, Found]], Iterator[str]]] = {
+TABLES: dict[str, Callable[[dict[str, Found]], Table]] = {
     "What was installed": installed,
     "Durable writes": writes,
     "Writes in growing stores": growth,

@@ -152,6 +152,6 @@ def test_section_is_replaced_and_the_rest_of_the_page_stays(
     text = path.read_text(encoding="utf-8")
     assert text.startswith("# Comparison\n\nBy hand.\n")
     assert text.count("## Measured") == 1
-    assert "| Chroma | 1.00 | 9.00 | 0.30 | 4,000 | 90.0 × |" in text
-    assert "| Chroma | 9.00 | *not reached:* x | – | – |" in text
-    assert "SMP is the first of those that sync and lose nothing." in text
+    assert "| Chroma | 1 | 9 | 0.30 | 4,000 | 90 × |" in text
+    assert "| Chroma | 9 | *not reached:* x | – | – |" in text
+    assert "SMP (2) is the first of those that sync and lose nothing." in text

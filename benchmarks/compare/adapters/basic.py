@@ -24,13 +24,10 @@ class Peer:
             "BASIC_MEMORY_HOME": os.path.join(folder, "notes"),
             "BASIC_MEMORY_SEMANTIC_SEARCH_ENABLED": "false",
         }
-        self._process: Server | None = None
+        self._start()
 
-    @property
-    def _server(self) -> Server:
-        if self._process is None:
-            self._process = Server([*self._command, "mcp"], self._environment)
-        return self._process
+    def _start(self) -> None:
+        self._server = Server([*self._command, "mcp"], self._environment)
 
     def add(self, key: str, text: str) -> None:
         self._server.call("write_note", title=key, content=text, directory="notes")
@@ -39,8 +36,10 @@ class Peer:
         for key, text in pairs:
             with open(os.path.join(self._notes, f"{key}.md"), "w", encoding="utf-8") as file:
                 file.write(_NOTE.format(key=key, text=text))
+        self._server.close()  # its watcher would index the files a second time
         environment = {**os.environ, **self._environment}
         subprocess.run([*self._command, "reindex", "--search"], env=environment, check=True, stdout=subprocess.DEVNULL)
+        self._start()
 
     def search(self, text: str, limit: int) -> list[tuple[str, float]]:
         given = {"query": text, "page_size": limit, "search_type": "text", "output_format": "json"}
@@ -56,5 +55,4 @@ class Peer:
         self._server.call("delete_note", identifier=f"notes/{key}")
 
     def close(self) -> None:
-        if self._process is not None:
-            self._process.close()
+        self._server.close()

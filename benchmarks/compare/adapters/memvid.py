@@ -31,7 +31,7 @@ class Peer:
         return [self._file.frame(each["uri"])["title"] for each in entries]
 
     def delete(self, key: str) -> None:
-        self._file.remove(key if key not in self._ids else self._ids[key])
+        self._file.remove(self._ids[key])
 
     def close(self) -> None:
         self._file.close()
