@@ -229,8 +229,16 @@ def command(given: argparse.Namespace) -> str:
     return " ".join([*words, "--markdown docs/comparison.md"])
 
 
+def _remove_left_folders(folder: str) -> None:
+    """Remove the stores of runs that were killed."""
+    for name in os.listdir(folder):
+        if name.startswith("run-") and not os.path.exists(f"/proc/{name.split('-')[1]}"):
+            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+
+
 def measure_all(given: argparse.Namespace, results: Results) -> None:
-    folder = tempfile.mkdtemp(prefix="run-", dir=given.folder)
+    _remove_left_folders(given.folder)
+    folder = tempfile.mkdtemp(prefix=f"run-{os.getpid()}-", dir=given.folder)
     begun = time.monotonic()
     try:
         run = Run(given, results, folder)

@@ -206,7 +206,7 @@ def installed(peers: dict[str, Found]) -> Table:
 
 def writes(peers: dict[str, Found]) -> Table:
     intro = (
-        "One memory after the other, up to 1,000 or twelve seconds. Zero syncs: an acknowledged write is lost when the power fails. "
+        "One memory after the other, up to 1,000 or ten seconds. Zero syncs: an acknowledged write is lost when the power fails. "
         "The last column: against a raw append and fdatasync of the same text, in alternating rounds."
     )
     rows = []
@@ -228,7 +228,7 @@ def _stores(peers: dict[str, Found]) -> list[tuple[str, Found]]:
 def growth(peers: dict[str, Found]) -> Table:
     rows = [
         (bold(name), *(reached(peer, size, lambda each: each["write"]["p50"]) for size in SIZES))
-        for name, peer in _stores(peers)
+        for name, peer in peers.items()
         if step(peer, "sizes")
     ]
     said = not_first(peers, lambda peer: at(peer, 100_000)["write"]["ratio"])
@@ -304,7 +304,7 @@ def killed(peers: dict[str, Found]) -> Table:
             lost = f"**{each['lost']:,}**" if each["lost"] else "0"
             rows.append((bold(name), str(each["kills"]), number(each["acknowledged"]), lost))
     intro = (
-        "A writer and its children are killed with `kill -9` in the middle of writing, as often as fits into a minute, at most twenty "
+        "A writer and its children are killed with `kill -9` in the middle of writing, as often as fits into 45 seconds, at most twenty "
         "times. It shows what a crash of the process does, not a power failure."
     )
     return Table(intro, ("peer", "kills", "acknowledged", "lost"), rows)

@@ -37,6 +37,7 @@ class Peer:
     )
     options: dict[str, Any] = field(default_factory=dict)  # of the adapter
     steps: tuple[str, ...] = ()  # only these; empty: all
+    largest: int = 1_000_000  # memories
     node: bool = False  # a new process is compared with node, not python
 
     @property
@@ -54,11 +55,12 @@ class Peer:
 
 
 _SMP = (".",)  # this checkout
+# The index does not depend on the layout, so meaning is measured with one of them.
 PEERS = (
     Peer("SMP jsonl", "smp", "smp", _SMP, search="words and vectors", options={"layout": "jsonl"}),
-    Peer("SMP markdown", "smp", "smp", _SMP, search="words and vectors", options={"layout": "markdown"}),
-    Peer("SMP single", "smp", "smp", _SMP, search="words and vectors", options={"layout": "single"}),
-    Peer("SMP log", "smp", "smp", _SMP, search="words and vectors", options={"layout": "log"}),
+    Peer("SMP markdown", "smp", "smp", _SMP, search="words", options={"layout": "markdown", "semantic": "off"}, largest=100_000),
+    Peer("SMP single", "smp", "smp", _SMP, search="words", options={"layout": "single", "semantic": "off"}, largest=100_000),
+    Peer("SMP log", "smp", "smp", _SMP, search="words", options={"layout": "log", "semantic": "off"}, largest=100_000),
     Peer(
         "SMP jsonl, words alone", "smp", "smp", _SMP, search="words",
         options={"layout": "jsonl", "semantic": "off"}, steps=("sizes",),

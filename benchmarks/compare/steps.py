@@ -46,15 +46,15 @@ class Plan:
     sizes: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
     one_by_one: int = 1_000  # up to this size memories are written one by one
     writes: int = 200  # at larger sizes
-    write_seconds: float = 12
-    query_seconds: float = 3
+    write_seconds: float = 10
+    query_seconds: float = 2
     fill_seconds: float = 60
     settle_seconds: float = 200  # for the work of a peer after it was filled
     starts: int = 7
-    start_seconds: float = 20
+    start_seconds: float = 12
     at_once_seconds: float = 4
     kills: int = 20
-    kill_seconds: float = 60
+    kill_seconds: float = 45
     step_seconds: float = 150  # no process may take longer, but those that fill the largest stores
 
 
@@ -157,7 +157,8 @@ def sizes(bench: Bench) -> list[dict[str, Any]]:
     plan, found = bench.plan, []
     names = ("one_by_one", "writes", "write_seconds", "query_seconds", "fill_seconds")
     given = {name: getattr(plan, name) for name in names}
-    for size, following in zip(plan.sizes, (*plan.sizes[1:], 0), strict=True):
+    wanted = [size for size in plan.sizes if size <= bench.peer.largest]
+    for size, following in zip(wanted, [*wanted[1:], 0], strict=True):
         folder = bench.new_folder()
         seconds = plan.step_seconds + (plan.settle_seconds if size > 100_000 else 0)
         try:
