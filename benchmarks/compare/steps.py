@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from statistics import median
@@ -275,6 +276,12 @@ class Writer:
         text = self._process.stdout.read().decode()
         self.keys += [line for line in text.split("\n")[:-1] if line != "ready"]
 
+    def kill(self) -> None:
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
     def end(self) -> None:
         end(self._process)
 
@@ -320,18 +327,16 @@ def _errors(out: str) -> list[str]:
 
 
 class _Guard:
-    """Ends writers that take too long, with a process of their own group each."""
+    """Kills writers that take too long."""
 
     def __init__(self, writers: list[Writer], seconds: float) -> None:
-        import threading
-
         self._writers = writers
-        self._timer = threading.Timer(seconds, self._end_writers)
+        self._timer = threading.Timer(seconds, self.kill)
         self._timer.start()
 
-    def _end_writers(self) -> None:
+    def kill(self) -> None:
         for writer in self._writers:
-            os.killpg(writer._process.pid, signal.SIGKILL)
+            writer.kill()
 
     def end(self) -> None:
         self._timer.cancel()
@@ -353,7 +358,7 @@ def kills(bench: Bench) -> dict[str, Any]:
             if not lines[1]:
                 raise StepFailed(f"does not open after {done} kills: {(_errors(writer.out) or [''])[0]}")
             time.sleep(rng.uniform(0.02, 0.4))
-            guard._end_writers()
+            guard.kill()
             writer.rest()
         finally:
             guard.end()
