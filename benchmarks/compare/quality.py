@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import socketserver
 import threading
 from contextlib import contextmanager
@@ -66,6 +67,7 @@ def service(folder: str) -> Iterator[str | None]:
     if embeddings.package_folder() is None:
         yield None
         return
+    _load_numpy()
     embedder = Embedder()
 
     class Handler(socketserver.StreamRequestHandler):
@@ -82,6 +84,14 @@ def service(folder: str) -> Iterator[str | None]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield path
         server.shutdown()
+
+
+def _load_numpy() -> None:
+    """Load numpy with one thread: on a busy machine, several wait for each other and take many times as long."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    import numpy  # noqa: F401
+
+    del os.environ["OPENBLAS_NUM_THREADS"]  # peers decide for themselves
 
 
 def _variables(bench: Bench, path: str | None) -> dict[str, str]:
@@ -170,7 +180,10 @@ def _ranked(bench: Bench, groups: list[Group], variables: dict[str, str]) -> lis
     path = os.path.join(folder, "groups.json")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(groups, file)
-    answers = bench.run("rank", folder, groups=path, limit=LIMIT, variables=variables)["answers"]
+    try:
+        answers = bench.run("rank", folder, groups=path, limit=LIMIT, variables=variables)["answers"]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     return [[[tuple(hit) for hit in hits] for hits in each] for each in answers]
 
 
@@ -188,12 +201,20 @@ def precision_of(bench: Bench, folder: str, path: str | None) -> dict[str, Any]:
     for each in open_ones:
         name = precision.session_name(each["user_id"], each["scope"][0])
         sessions.setdefault(name, []).append((each["_id"], _told(each)))
-    queries = sorted({case["query"] for case in cases if case["query"].strip()})
-    names = list(sessions)
-    ranked = _ranked(bench, [(sessions[name], queries) for name in names], _variables(bench, path))
+    asked: dict[str, dict[str, None]] = {}  # the queries of each session, in order and once
+    for case in cases:
+        for scope in case["scope"]:
+            name = precision.session_name(case.get("userId", precision.USER), scope)
+            asked.setdefault(name, {})[case["query"]] = None
+    groups = {
+        name: (memories, [each for each in asked.get(name, {}) if each.strip()]) for name, memories in sessions.items()
+    }
+    ranked = _ranked(bench, list(groups.values()), _variables(bench, path))
     hits = {
-        (name, query): found for name, answers in zip(names, ranked, strict=True) for query, found in zip(queries, answers, strict=True)
-    }  # fmt: skip
+        (name, query): found
+        for (name, (_, queries)), answers in zip(groups.items(), ranked, strict=True)
+        for query, found in zip(queries, answers, strict=True)
+    }
     return _best(beliefs, cases, hits)
 
 
