@@ -164,19 +164,27 @@ def is_safe(name: str, peer: Found) -> bool:
     )
 
 
-def not_first(peers: dict[str, Found], value: Callable[[Found], float], best: Callable[..., float] = min) -> str:
-    """Who is ahead of the best row of SMP, among those that sync and lose nothing."""
-    values = {name: _value(peer, value) for name, peer in peers.items() if is_safe(name, peer)}
+def not_first(
+    peers: dict[str, Found], value: Callable[[Found], float], best: Callable[..., float] = min, safe: bool = True
+) -> str:
+    """Who is ahead of the best row of SMP, among those that sync and lose nothing or among all."""
+    values = {name: _value(peer, value) for name, peer in peers.items() if not safe or is_safe(name, peer)}
     known = {name: each for name, each in values.items() if each is not None}
     own = [each for name, each in known.items() if name.startswith("SMP")]
     if not own:
         return ""
     mine = best(own)
+    among = " of those that sync and lose nothing" if safe else ""
     ahead = [name for name, each in known.items() if not name.startswith("SMP") and best(each, mine) != mine]
     if not ahead:
-        return f"SMP ({number(mine)}) is the first of those that sync and lose nothing."
+        return f"SMP ({number(mine)}) is the first{among}."
     said = [f"{name} ({'; '.join([number(known[name]), *_reason(name)])})" for name in ahead]
-    return f"SMP ({number(mine)}) is not the first of those that sync and lose nothing. Ahead of it: {', '.join(said)}."
+    return f"SMP ({number(mine)}) is not the first{among}. Ahead of it: {', '.join(said)}."
+
+
+def each_of(said: dict[str, str]) -> str:
+    """Several such sentences, each with what it is about."""
+    return " ".join(f"{about}: {text}" for about, text in said.items() if text)
 
 
 def _reason(name: str) -> list[str]:
@@ -232,7 +240,7 @@ def growth(peers: dict[str, Found]) -> Table:
         if step(peer, "sizes")
     ]
     said = not_first(peers, lambda peer: at(peer, 100_000)["write"]["ratio"])
-    below = f"At 100,000, against the raw append: {said}" if said else ""
+    below = each_of({"At 100,000, against the raw append": said})
     intro = "p50 of one write in ms, in a store that was filled to this size before."
     return Table(intro, ("peer", *(f"{size:,}" for size in SIZES)), rows, below)
 
@@ -244,8 +252,13 @@ def questions(peers: dict[str, Found]) -> Table:
         if at(peer, SIZES[0]).get("query")
     ]
     ranked = {name: peer for name, peer in peers.items() if peer.get("search") in RANKING}
-    said = {size: not_first(ranked, lambda peer: at(peer, size)["query"]["five words"]["p50"]) for size in SIZES[1:3]}
-    below = " ".join(f"At {size:,}, among those that rank: {text}" for size, text in said.items() if text)
+    said = {
+        f"At {size:,}, among those that rank": not_first(
+            ranked, lambda peer, size=size: at(peer, size)["query"]["five words"]["p50"]
+        )
+        for size in SIZES[1:3]
+    }
+    below = each_of(said)
     intro = "p50 in ms of a search with five words, the best ten. A filter and the last items are no search; they are not in the chart."
     return Table(intro, ("peer", *(f"{size:,}" for size in SIZES)), rows, below)
 
@@ -276,7 +289,10 @@ def starts(peers: dict[str, Found]) -> Table:
         "From the start of a process to its end with one answer, in a store of 1,000; against an empty process of Python or node. "
         "Memory and disk at 10,000 memories, or at the first thousand where that was not reached; servers included."
     )
-    below = not_first(peers, lambda peer: step(peer, "first_answers")["ms"])
+    said = {"First answer": not_first(peers, lambda peer: step(peer, "first_answers")["ms"])}
+    for name, cell in (("Memory", "peak MB"), ("Disk", "bytes per memory")):
+        said[f"{name} at 10,000"] = not_first(peers, lambda peer, cell=cell: at(peer, 10_000)[cell])
+    below = each_of(said)
     return Table(intro, ("peer", "first answer ms", "÷ empty process", "peak MB", "bytes per memory"), rows, below)
 
 
@@ -346,7 +362,11 @@ def recalled(peers: dict[str, Found]) -> Table:
         f"The share of questions with a turn that answers among the first five and ten: {counts}, of three conversations and of 150 "
         "sessions. Vector stores get the vectors of all-MiniLM-L6-v2, the default of Chroma and MemPalace."
     )
-    return Table(intro, ("peer", "LoCoMo any@5", "any@10", "LongMemEval any@5", "any@10"), rows)
+    said = {
+        f"{data} any@10": not_first(peers, lambda peer, data=data: step(peer, "recall")[data]["any@10"], max, False)
+        for data in sets
+    }
+    return Table(intro, ("peer", "LoCoMo any@5", "any@10", "LongMemEval any@5", "any@10"), rows, each_of(said))
 
 
 def _shares(each: Found) -> tuple[str, str]:
@@ -369,7 +389,11 @@ def precise(peers: dict[str, Found]) -> Table:
         "limit on the score are those that pass most of these very cases, and replaced beliefs are left out of their stores; both "
         "favour them. SMP's rules are its defaults."
     )
-    return Table(intro, ("peer", "precision", "recall", "cases passed"), rows)
+    said = {
+        name.capitalize(): not_first(peers, lambda peer, name=name: step(peer, "precision")[name], max, False)
+        for name in ("precision", "passed")
+    }
+    return Table(intro, ("peer", "precision", "recall", "cases passed"), rows, each_of(said))
 
 
 TABLES: dict[str, Callable[[dict[str, Found]], Table]] = {
