@@ -52,19 +52,25 @@ def points(peer: dict[str, Any], what: str) -> list[tuple[int, float]]:
 
 def draw(peers: dict[str, Any], what: str, title: str, path: str) -> None:
     figure, axes = pyplot.subplots(figsize=(7.2, 5.4))
-    others = [name for name in peers if not name.startswith("SMP")]
+    others = [name for name in peers if not name.startswith(("SMP", "limit"))]
+    limits = [name for name in peers if name.startswith("limit")]
     own = _SMP if what == "queries" else list(_SMP)[:1]
-    shown = [*(name for name in own if name in peers), *others]
+    shown = [*(name for name in own if name in peers), *limits, *others]
     for name in shown:
         line = points(peers[name], what)
         if line:
             place = others.index(name) if name in others else 0
             look = {"color": "#2f81f7", "linestyle": _SMP[name], "linewidth": 3, "marker": "o", "zorder": 5} if name in _SMP else {
-                "color": _COLOURS[place % len(_COLOURS)], "linewidth": 1.4, "marker": _MARKS[place % len(_MARKS)], "markersize": 5,
+                "color": _COLOURS[place % len(_COLOURS)] if name in others else _INK, "linewidth": 1.4, "marker": _MARKS[place % len(_MARKS)], "markersize": 5,
                 "linestyle": ":" if name.startswith("limit") else "-",
             }  # fmt: skip
             axes.plot(*zip(*line, strict=True), label=name, **look)
-    axes.set(xscale="log", yscale="log", xlabel="memories in the store", ylabel="ms, p50")
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="memories in the store",
+        ylabel="times a raw append" if what == "writes" else "ms, p50",
+    )
     axes.set_title(title, color=_INK, fontsize=11, loc="left")
     axes.tick_params(colors=_INK, which="both")
     axes.xaxis.label.set_color(_INK)
@@ -84,7 +90,7 @@ def main(words: list[str]) -> None:
     with open(words[0], encoding="utf-8") as file:
         peers = json.load(file)
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "smp", "font.family": "sans-serif"})
-    draw(peers, "writes", "One durable write", words[1])
+    draw(peers, "writes", "One write, against a raw append and sync", words[1])
     draw(peers, "queries", "A search with five words, the best ten", words[2])
 
 

@@ -80,7 +80,7 @@ def at_size(options: Options) -> Options:
     found: Options = {"size": size}
     grown = size > options["one_by_one"]
     if grown:
-        found["fill seconds"] = filled(peer, texts, size, options["fill_seconds"])
+        found["fill seconds"] = filled(peer, texts.pairs, size, options["fill_seconds"])
         found["settle seconds"] = sum(timed(getattr(peer, "settle", int), [()], 0))
     else:
         found["write"] = written(peer, texts, 0, size, options)
@@ -96,12 +96,12 @@ def at_size(options: Options) -> Options:
     return found
 
 
-def filled(peer: Any, texts: Texts, size: int, limit: float) -> float:
+def filled(peer: Any, pairs: Callable[[int, int], list[tuple[str, str]]], size: int, limit: float) -> float:
     """The seconds that filling took; an error if it would take too long."""
     start = time.monotonic()
     done, batch = 0, 50
     while done < size:
-        peer.fill(texts.pairs(done, min(batch, size - done)))
+        peer.fill(pairs(done, min(batch, size - done)))
         done = min(done + batch, size)
         took = time.monotonic() - start
         batch = max(50, min(FILLED, int(done / took)))  # about a second of work, so that slow peers are stopped in time
@@ -246,13 +246,15 @@ def rank(options: Options) -> Options:
     """The hits of every question in every group of memories, each group in a store of its own."""
     with open(options["groups"], encoding="utf-8") as file:
         groups = json.load(file)
+    total = sum(len(memories) for memories, _ in groups)
     answers = []
     for number, (memories, questions) in enumerate(groups):
         folder = os.path.join(options["folder"], str(number))
         os.makedirs(folder)
         peer = opened({**options, "folder": folder})
-        for first in range(0, len(memories), FILLED):
-            peer.fill([tuple(pair) for pair in memories[first : first + FILLED]])
+        pairs = [tuple(pair) for pair in memories]
+        share = options["fill_seconds"] * len(memories) / total
+        filled(peer, lambda first, count, pairs=pairs: pairs[first : first + count], len(pairs), share)
         answers.append([peer.search(text, options["limit"]) for text in questions])
         peer.close()
     return {"answers": answers}

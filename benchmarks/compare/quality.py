@@ -181,7 +181,8 @@ def _ranked(bench: Bench, groups: list[Group], variables: dict[str, str]) -> lis
     with open(path, "w", encoding="utf-8") as file:
         json.dump(groups, file)
     try:
-        answers = bench.run("rank", folder, groups=path, limit=LIMIT, variables=variables)["answers"]
+        given = {"groups": path, "limit": LIMIT, "fill_seconds": bench.plan.step_seconds, "variables": variables}
+        answers = bench.run("rank", folder, **given)["answers"]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return [[[tuple(hit) for hit in hits] for hits in each] for each in answers]
