@@ -28,7 +28,8 @@ _COLOURS = (
     "#d6569f",
     "#6e7f2f",
     "#8d6e63",
-    "#5c7cfa",
+    "#9aa51b",
+    "#f2a65a",
 )
 _SMP = {"SMP jsonl": "-", "SMP jsonl, words alone": "--"}
 _NO_SEARCH = {"filter", "last items", ""}
@@ -41,13 +42,24 @@ def points(peer: dict[str, Any], what: str) -> list[tuple[int, float]]:
         return found
     for each in peer["steps"].get("sizes") or []:
         value = (
-            each.get("write", {}).get("p50")
+            each.get("write", {}).get("ratio")
             if what == "writes"
             else each.get("query", {}).get("five words", {}).get("p50")
         )
         if value:
             found.append((each["size"], value))
     return found
+
+
+def look(name: str, limits: list[str], others: list[str]) -> dict[str, Any]:
+    """SMP is thick and blue, limits are grey and dotted."""
+    if name in _SMP:
+        return {"color": "#2f81f7", "linestyle": _SMP[name], "linewidth": 3, "marker": "o", "zorder": 5}
+    thin = {"linewidth": 1.4, "markersize": 5}
+    if name in limits:
+        return {**thin, "color": _INK, "linestyle": ":", "marker": _MARKS[limits.index(name)]}
+    place = others.index(name)
+    return {**thin, "color": _COLOURS[place % len(_COLOURS)], "marker": _MARKS[place % len(_MARKS)]}
 
 
 def draw(peers: dict[str, Any], what: str, title: str, path: str) -> None:
@@ -59,12 +71,7 @@ def draw(peers: dict[str, Any], what: str, title: str, path: str) -> None:
     for name in shown:
         line = points(peers[name], what)
         if line:
-            place = others.index(name) if name in others else 0
-            look = {"color": "#2f81f7", "linestyle": _SMP[name], "linewidth": 3, "marker": "o", "zorder": 5} if name in _SMP else {
-                "color": _COLOURS[place % len(_COLOURS)] if name in others else _INK, "linewidth": 1.4, "marker": _MARKS[place % len(_MARKS)], "markersize": 5,
-                "linestyle": ":" if name.startswith("limit") else "-",
-            }  # fmt: skip
-            axes.plot(*zip(*line, strict=True), label=name, **look)
+            axes.plot(*zip(*line, strict=True), label=name, **look(name, limits, others))
     axes.set(
         xscale="log",
         yscale="log",

@@ -47,8 +47,9 @@ def write(path: str, found: Found, order: list[str], folder: str) -> None:
     """Put the section between the marks of the page, and the charts into `images` beside it."""
     with open(path, encoding="utf-8") as file:
         before = file.read()
+    found = {**found, "peers": _ordered(found["peers"], order)}
     drawn = charts(found, os.path.join(os.path.dirname(path), "images"), folder)
-    text = "\n".join([BEGIN, "", *section(found, order, drawn), "", END])
+    text = "\n".join([BEGIN, "", *section(found, drawn), "", END])
     if BEGIN in before:
         head, _, rest = before.partition(BEGIN)
         text = head + text + rest.partition(END)[2]
@@ -98,8 +99,8 @@ class Table:
         yield from ("", self.below) if self.below else ()
 
 
-def section(found: Found, order: list[str], drawn: dict[str, str]) -> Iterator[str]:
-    facts, peers = found["facts"], _ordered(found["peers"], order)
+def section(found: Found, drawn: dict[str, str]) -> Iterator[str]:
+    facts, peers = found["facts"], found["peers"]
     yield from ("## Measured", "", _HOW, "", f"    {facts.get('command', './dev bench compare')}", "")
     yield "; ".join(f"{name}: {value}" for name, value in facts.items() if name != "command") + "."
     for title, make in TABLES.items():
