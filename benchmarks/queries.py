@@ -39,7 +39,7 @@ _TAGS = ("auth.oauth", "auth.tokens", "database", "interface", "deployment", "bi
 _P95 = 0.95
 
 
-def _sentences() -> list[str]:
+def sentences() -> list[str]:
     """English out of the documentation of the standard library."""
     found: list[str] = []
     for module in sorted(info.name for info in pkgutil.iter_modules() if info.name.isalpha()):
@@ -64,7 +64,7 @@ class Texts:
 
     def __init__(self) -> None:
         self._rng = random.Random(11)
-        self._sentences = _sentences()
+        self._sentences = sentences()
 
     def text(self) -> str:
         rng = self._rng

@@ -98,7 +98,11 @@ class Plan:
 
 
 def arguments(words: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="./dev bench",
+        description=__doc__,
+        epilog="./dev bench guard: slower than the last release? ./dev bench compare: SMP beside other memories.",
+    )
     parser.add_argument("--quick", action="store_true", help="a few seconds, smaller sessions: does the harness work?")
     parser.add_argument(
         "--only",
@@ -152,6 +156,14 @@ def write_page(path: str, rows: list[Row], facts: dict[str, str], quick: bool) -
 
 
 def main(words: list[str]) -> int:
+    if words[:1] == ["compare"]:
+        import compare.main
+
+        return compare.main.main(words[1:])
+    if words[:1] == ["guard"]:
+        import guard
+
+        return guard.main(words[1:])
     chosen = arguments(words)
     os.makedirs(chosen.folder, exist_ok=True)
     facts = {"command": " ".join(["./dev bench", *words]), **machine.describe(chosen.folder)}
