@@ -4,7 +4,9 @@
     when a memory is indexed    it is compared with the turns before it, which are found by its clues and read from the store (`catch_up`)
 
 Guarantees: rows and text of a memory in one state give the same echoes, whatever was indexed first; at most `_MOST_TURNS` turns of those that
-were indexed before a memory, and `_MOST_MEMORIES` memories of one turn, are compared. Deleted memories and turns take part. A memory that another process has to compare is compared by the next one.
+were indexed before a memory, and `_MOST_MEMORIES` memories of one turn, are compared, of the memories with one clue the last `_MOST_SHARING`, and a term
+of more than `_MOST_DOCUMENTS` is no clue to turns. So indexing takes time in proportion to the memories, also where thousands of them say the same.
+Deleted memories and turns take part. A memory that another process has to compare is compared by the next one; an answer compares `MOST_AT_AN_ANSWER`.
 """
 
 from __future__ import annotations
@@ -27,12 +29,19 @@ if TYPE_CHECKING:
 
     ReadRecords = Callable[[list[PlacedRow]], dict[int, Record | None]]
 
-_MOST_TURNS = 50  # that share clues with a memory, the best by text
-_MOST_MEMORIES = 30  # that share clues with a turn, those with the most
+_MOST_TURNS = 20  # that share clues with a memory, the best by text
+_MOST_MEMORIES = 10  # that share clues with a turn, those with the most
+_MOST_SHARING = 100  # memories that share one clue: what more of them say is no clue
+_MOST_DOCUMENTS = 5000
+MOST_AT_AN_ANSWER = (
+    40  # new memories: milliseconds; after a bulk load the rest waits for maintenance, or for the next answers
+)
+MOST_IN_BACKGROUND = 1000
 _AT_ONCE = 200  # memories that are compared in one step
 _TURNS = [[f"t{KINDS['conversation'].number}"]]
 _TURN_DOCS = f"SELECT doc FROM wanted CROSS JOIN memory ON doc = wanted.no WHERE type = {KINDS['conversation'].number}"
-_CLUES_OF_TERMS = "SELECT term, doc FROM wanted CROSS JOIN clue ON term = wanted.no"
+_CLUES_OF_TERMS = f"""SELECT term, doc FROM wanted CROSS JOIN clue ON term = wanted.no
+    WHERE doc >= ifnull((SELECT doc FROM clue AS later WHERE later.term = wanted.no ORDER BY doc DESC LIMIT 1 OFFSET {_MOST_SHARING - 1}), 0)"""
 _FEW_TURNS = 20  # up to so many, their clues are looked up; for more, all clues are read
 
 
@@ -94,7 +103,7 @@ class EchoTable:
             if len(shared) >= FEWEST_CLUES:
                 counts: dict[int, int] = {}
                 for term in shared:
-                    for memory in by_term[term]:
+                    for memory in by_term[term][-_MOST_SHARING:]:
                         counts[memory] = counts.get(memory, 0) + 1
                 best = [memory for memory, count in counts.items() if count >= FEWEST_CLUES]
                 if best:
@@ -119,18 +128,20 @@ class EchoTable:
 
     # -- turns that were indexed before a memory
 
-    def catch_up(self, text: TextIndex, read: ReadRecords) -> None:
-        """Compare new memories with the turns before them; `read` gives records. While another process writes, the next call does it."""
+    def catch_up(self, text: TextIndex, read: ReadRecords, most: int | None = None) -> None:
+        """Compare new memories, or `most` of them, with the turns before them; `read` gives records. While another process writes, the next call does it."""
         if self._is_caught_up:
             return
+        left = most if most is not None else self._rows.one("SELECT count(*) FROM uncompared")
         try:
-            while docs := [doc for (doc,) in self._rows.all("SELECT doc FROM uncompared LIMIT ?", (_AT_ONCE,))]:
+            while docs := self._rows.all("SELECT doc FROM uncompared LIMIT ?", (min(left, _AT_ONCE),)):
+                left -= len(docs)
                 text.refresh()
                 self._rows.begin()
-                self._compare_with_older(text, docs, read)
-                self._rows.do_many("DELETE FROM uncompared WHERE doc = ?", [(doc,) for doc in docs])
+                self._compare_with_older(text, [doc for (doc,) in docs], read)
+                self._rows.do_many("DELETE FROM uncompared WHERE doc = ?", docs)
                 self._rows.commit()
-            self._is_caught_up = True
+            self._is_caught_up = left > 0 or self._rows.one("SELECT 1 FROM uncompared") is None
         except IndexBusy:
             pass
         except BaseException:
@@ -142,7 +153,9 @@ class EchoTable:
         turns: dict[int, list[int]] = {}  # by memory
         for doc in docs:
             clues = statement(known[doc]).clues if doc in known else ()
-            best = text.search(TextQuery(clues, labels=_TURNS, at_least=FEWEST_CLUES), _MOST_TURNS) if clues else ()
+            clues = tuple(term for term in clues if text.document_frequency(term) <= _MOST_DOCUMENTS)
+            query = TextQuery(clues, labels=_TURNS, at_least=FEWEST_CLUES)
+            best = text.search(query, _MOST_TURNS) if len(clues) >= FEWEST_CLUES else ()
             turns[doc] = [*(each.doc for each in best), *range(doc - BEFORE, doc), *range(doc + 1, doc + AFTER + 1)]
         every = list({turn for found in turns.values() for turn in found})
         every = [turn for (turn,) in self._rows.of(_TURN_DOCS, every)]

@@ -13,6 +13,7 @@ from __future__ import annotations
 from functools import partial
 
 from smp_memory.index.counting import count_matches, count_rows, empty
+from smp_memory.index.echoes import MOST_AT_AN_ANSWER, MOST_IN_BACKGROUND
 from smp_memory.index.index import load_problems
 from smp_memory.index.query import RowSelection
 from smp_memory.index.rows import POSITION_BITS
@@ -187,10 +188,13 @@ class FullTextIndex:
             return
         self._leave()
         index = self.feed.caught_up(None if sessions is None else list(sessions))
-        index.echoes.catch_up(index.text, lambda rows: self.feed.read(index, rows, {}))
+        self._find_echoes(index, MOST_AT_AN_ANSWER)
         if by_meaning:
             self.feed.add_vectors(index)
         self._enter(index, sessions, by_meaning)
+
+    def _find_echoes(self, index: Index, most: int | None) -> None:
+        index.echoes.catch_up(index.text, lambda rows: self.feed.read(index, rows, {}), most)
 
     def _covers(self, sessions: Sequence[str] | None) -> bool:
         return self._sessions is None or (sessions is not None and self._sessions.issuperset(sessions))
@@ -331,12 +335,13 @@ class FullTextIndex:
         with self.feed.mutex:
             self._leave()
             count = self.feed.rebuild(progress)
-            self.answer(lambda searcher: None)  # finds the echoes
+            self._find_echoes(self.feed.caught_up(None), None)
             return count
 
     def embed_missing(self, seconds: float | None = None) -> int:
         with self.feed.mutex:
             self._leave()
+            self._find_echoes(self.feed.caught_up(None), None if seconds is None else MOST_IN_BACKGROUND)
             return self.feed.embed_missing(seconds)
 
     def close(self) -> None:

@@ -117,7 +117,7 @@ class SearchIndex(Protocol):
     def embed_missing(self, seconds: float | None = None) -> int:
         """Make the embeddings that queries left out, which takes them 50 ms at most; for this time at most (None: all of them).
 
-        Returns how many memories still lack theirs. An index without embeddings has nothing to do.
+        Returns how many memories still lack theirs. An index without embeddings has nothing to do. Echoes that answers did not look for are found, too.
         """
 
     def close(self) -> None: ...
