@@ -7,7 +7,6 @@ and wait for it for ever. Late imports in methods that threads call are therefor
 from __future__ import annotations
 
 import os
-import sys
 from _thread import RLock
 
 TYPE_CHECKING = False
@@ -36,7 +35,8 @@ def door(package: str, *modules: str) -> Callable[[str], Any]:
 
 
 def loaded(module: str) -> Any:
-    """The module of this name, loaded if it is not yet. `importlib` itself would have to be loaded for this."""
+    """The module of this name, loaded if it is not yet."""
+    from importlib import import_module
+
     with loading:
-        __import__(module)
-    return sys.modules[module]
+        return import_module(module)

@@ -67,9 +67,12 @@ class Worker:
 
     def stop(self) -> int:
         """Tell it to stop, and wait for that."""
+        self.tell_to_stop()
+        return self.join()
+
+    def tell_to_stop(self) -> None:
         assert self.process.stdin
         self.process.stdin.close()
-        return self.join()
 
     def join(self) -> int:
         """Wait until it ends by itself; its exit code."""

@@ -124,8 +124,8 @@ def saturate(session: SessionMemory, name: str, number: int) -> None:
     while not told_to_stop():
         session.add_decision(f"{name}-{done}")
         done += 1
-        if done == 1:
-            say(first=name)
+        if done in (1, 3):
+            say(**{"first" if done == 1 else "third": name})
     say(count=done)
 
 

@@ -262,6 +262,8 @@ class Redactor:
         if type(value) is str:
             text, found = self.redact(value, field)
             removals += found
+            if found and name and (kind := self._kind_by_name(name, text)):  # shorter now, so no sentence any more
+                return self._mark(kind)
             return text
         if type(value) is dict:
             return self._clean_dict(value, field, removals, outer=name)

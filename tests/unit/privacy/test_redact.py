@@ -151,6 +151,11 @@ def test_redacted_tag_is_a_valid_tag() -> None:
     assert all(ids.check_tag(tag) for tag in data["tags"])
 
 
+def test_value_that_is_a_sentence_only_by_a_phone_number_is_redacted_by_its_name() -> None:
+    data = {"password": "password-----BEGIN RSA PRIVATE KEY----------BEGIN RSA PRIVATE KEY-----+49 170 5550123"}
+    assert redactor.redact_fields(data)[0] == {"password": "[REDACTED:password]"}
+
+
 @given(
     some.dictionaries(some.sampled_from(["content", "note", "password"]), some.lists(_WORDS, max_size=8).map("".join))
 )
