@@ -243,12 +243,47 @@ def test_fork_while_threads_write(layout: str, tmp_path: Path) -> None:
     run_script(FORK, str(tmp_path / "store"), layout)
 
 
+LOADING = """
+import sys, threading
+import smp_memory
+
+store = sys.argv[1]
+smp_memory.open(store, layout=sys.argv[2]).create_session("shared")
+for name in [each for each in sys.modules if each.startswith("smp_memory")]:
+    del sys.modules[name]  # as in a new process
+import smp_memory
+sys.setswitchinterval(1e-5)
+together = threading.Barrier(2)
+
+def use():
+    together.wait()
+    smp_memory.open(store).session("shared").records()
+
+def load():
+    together.wait()
+    import smp_memory.session
+
+threads = [threading.Thread(target=work, daemon=True) for work in (use, load)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join(20)
+    assert not thread.is_alive(), "the threads wait for each other"
+"""
+
+
+@pytest.mark.parametrize("attempt", range(depth(4, 40)))
+def test_threads_that_load_modules_do_not_wait_for_each_other(attempt: int, tmp_path: Path) -> None:
+    """One loaded a module through a door and needed one that the other was loading, which needed the door."""
+    run_script(LOADING, str(tmp_path / "store"), "jsonl")
+
+
 TORN = """
 import os, signal, sys, threading, time, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
 import smp_memory
 from smp_memory.files.reader import SessionReader
-from smp_memory.import_lock import loading
+from smp_memory.import_lock import held_at_no_fork
 
 memory = smp_memory.open(sys.argv[1], layout=sys.argv[2])
 session = memory.create_session("shared")
@@ -257,7 +292,7 @@ if sys.argv[1] == ":memory:":
     held = threading.Event()
 
     def hold():
-        with loading:  # the lock that a call holds
+        with held_at_no_fork:  # as a call does
             held.set()
             time.sleep(0.2)
 

@@ -18,7 +18,7 @@ import stat
 import time
 
 from smp_memory.files.system import TYPE_CHECKING, Data
-from smp_memory.import_lock import loading
+from smp_memory.import_lock import held_at_no_fork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -105,7 +105,7 @@ class MemorySystem:
         boot: str | None = None,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
-        self._guard = loading  # held during no fork: a child would wait for its holder for ever
+        self._guard = held_at_no_fork
         self._now_ns = now_ns
         self._open: dict[int, MemoryFile] = {}
         self._next_fd = _FIRST_FD
