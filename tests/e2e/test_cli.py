@@ -915,6 +915,16 @@ def test_output_that_cannot_be_written(cli: Terminal, tmp_path: Path) -> None:
     assert done.stderr.count(b"\n") == 1
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_is_cut_short_is_an_error(unbuffered: str, cli: Terminal, tmp_path: Path) -> None:
+    for number in range(3):
+        cli.ok("add", "decision", f"{number} " + "x" * 100_000)
+    words = f"{sys.executable} -m smp_memory list --json | head -c 10 >/dev/null; exit ${{PIPESTATUS[0]}}"
+    environment = {**ENVIRONMENT, "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(["bash", "-c", words], env=environment, cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 def test_started_without_input_and_output(cli: Terminal, tmp_path: Path) -> None:
     words = f"{sys.executable} -m smp_memory add decision x >&- && {sys.executable} -m smp_memory list 2>&- && ! {sys.executable} -m smp_memory add decision - <&- 2>&-"
     done = subprocess.run(

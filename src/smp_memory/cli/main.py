@@ -72,13 +72,13 @@ def main(argv: list[str] | None = None) -> int:
         from smp_memory.git.merge_driver import main as merge_driver  # called for every file: nothing else
 
         return merge_driver(words[2:])
-    _replace_closed_streams()
+    _prepare_streams()
     if argv is None:
         gc.set_threshold(_FEW_OBJECTS)
     try:
         code = _run(words)
         sys.stdout.flush()
-        if argv is None and split(words)[0] not in _SERVERS:
+        if argv is None and split(words)[0] not in _SERVERS and not (sys.getprofile() or sys.gettrace()):
             _end(code)
         return code
     except SystemExit as end:  # argparse has printed its help
@@ -248,12 +248,16 @@ def _unknown_command(name: str) -> str:
 # -- errors
 
 
-def _replace_closed_streams() -> None:
-    """Open streams that the shell closed (`>&-`), so that no file of a store gets their descriptor."""
+def _prepare_streams() -> None:
+    """Open streams that the shell closed (`>&-`), so that no file of a store gets their descriptor; write whole texts."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor, the missing one
             setattr(sys, name, io.StringIO())
+    raw = getattr(sys.stdout, "buffer", None)
+    if isinstance(raw, io.RawIOBase):  # PYTHONUNBUFFERED: Python would not repeat a write that was cut short
+        buffered = io.BufferedWriter(raw)
+        sys.stdout = io.TextIOWrapper(buffered, sys.stdout.encoding, sys.stdout.errors, line_buffering=True)
 
 
 def _report_error(error: Exception, words: list[str]) -> int:

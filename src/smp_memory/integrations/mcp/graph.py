@@ -386,7 +386,7 @@ def _deletions(ids: Iterable[str]) -> list[_Step]:
 
 
 def _entity(node: _Node) -> dict[str, Any]:
-    return {"name": node.name, "entityType": node.type, "observations": node.texts}
+    return {"name": node.name, "entityType": node.type, "observations": list(node.texts)}
 
 
 def _relation(key: tuple[str, str, str]) -> dict[str, str]:
