@@ -449,7 +449,7 @@ class FileStore:
         if written:
             for session in written:
                 session.is_closing = True
-            store.tidy.refresh_all(written)
+            store.tidy.refresh_small(written)
 
     def close(self) -> None:
         if self.closed:

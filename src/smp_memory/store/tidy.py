@@ -17,7 +17,8 @@ files then stay as they were. No lock is taken, and no write of a memory waits f
 when two processes write one at the same moment, one may give up.
 
 The designs also show counts, sizes and times in `manifest.json`, `metadata.yaml` and `metadata.json`. Every write of the metadata
-renews them, and so do `refresh` (maintenance) and the closing of a store, if they are out of date. `as_of` beside them says when that was.
+renews them, and so do `refresh` (maintenance) and the closing of a store, if they are out of date; at closing, only those of sessions up to a
+megabyte, because counting takes long and other writers wait meanwhile. `as_of` beside them says when that was.
 SMP never reads them. The file's modification time is preserved: it is not a use of the session.
 
 Deletion records of single memories, layout `markdown` only, have the form of design 003, `deleted/{session}/deletion-record.yaml`:
@@ -174,6 +175,7 @@ def _item(history: RecordHistory) -> dict[str, Any]:
     }
 
 
+_MOST_BYTES = 1_000_000  # of a session that is refreshed when its store is closed: a tenth of a second
 _COMMENT = re.compile(rb"^(?:[^\"']*\s)?#", re.M)
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -317,11 +319,11 @@ def refresh(files: FileSession, *, dry_run: bool = False) -> bool:
     return is_stale
 
 
-def refresh_all(sessions: Iterable[FileSession]) -> None:
-    """Refresh sessions as far as possible: `as_of` says how old figures are, and maintenance renews them."""
+def refresh_small(sessions: Iterable[FileSession]) -> None:
+    """Refresh sessions up to a megabyte as far as possible: `as_of` says how old figures are, and maintenance renews all of them."""
     for session in sessions:
         try:
-            if session.config.allows(WRITE):
+            if session.size_bytes <= _MOST_BYTES and session.config.allows(WRITE):
                 refresh(session)
         except (OSError, SMPError, ValueError):
             continue
