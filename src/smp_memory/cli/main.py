@@ -72,9 +72,10 @@ def main(argv: list[str] | None = None) -> int:
         from smp_memory.git.merge_driver import main as merge_driver  # called for every file: nothing else
 
         return merge_driver(words[2:])
-    _prepare_streams()
+    _replace_closed_streams()
     if argv is None:
         gc.set_threshold(_FEW_OBJECTS)
+        _write_whole_texts()
     try:
         code = _run(words)
         sys.stdout.flush()
@@ -248,14 +249,18 @@ def _unknown_command(name: str) -> str:
 # -- errors
 
 
-def _prepare_streams() -> None:
-    """Open streams that the shell closed (`>&-`), so that no file of a store gets their descriptor; write whole texts."""
+def _replace_closed_streams() -> None:
+    """Open streams that the shell closed (`>&-`), so that no file of a store gets their descriptor."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor, the missing one
             setattr(sys, name, io.StringIO())
+
+
+def _write_whole_texts() -> None:
+    """Buffer the output although PYTHONUNBUFFERED is set: Python would not repeat a write that was cut short."""
     raw = getattr(sys.stdout, "buffer", None)
-    if isinstance(raw, io.RawIOBase):  # PYTHONUNBUFFERED: Python would not repeat a write that was cut short
+    if isinstance(raw, io.RawIOBase):
         buffered = io.BufferedWriter(raw)
         sys.stdout = io.TextIOWrapper(buffered, sys.stdout.encoding, sys.stdout.errors, line_buffering=True)
 
