@@ -89,7 +89,10 @@ def draw(peers: dict[str, Any], what: str, title: str, path: str) -> None:
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.14), ncol=2, frameon=False, fontsize=9, labelcolor=_INK)
     figure.savefig(
-        path, transparent=True, bbox_inches="tight", metadata={"Date": None} if path.endswith("svg") else None
+        path,
+        transparent=True,
+        bbox_inches="tight",
+        metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")) if path.endswith("svg") else None,
     )
 
 
