@@ -18,6 +18,8 @@ import sys
 import tempfile
 import time
 
+from guard import COMMANDS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,12 +27,6 @@ if TYPE_CHECKING:
 FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "counted_calls.json")
 MOST_GROWTH = 1.10
 _ROUNDS = 5
-_COMMANDS = {
-    "smp hook, a prompt": ["hook"],
-    "smp query": ["query", "bug", "in", "part", "7"],
-    "smp context": ["context", "--task", "bug in part 7"],
-    "smp list": ["list"],
-}
 _COMMAND = """\
 import os, sys
 calls = 0
@@ -156,7 +152,7 @@ def measure() -> tuple[dict[str, int], dict[str, float]]:
         _run([sys.executable, os.path.abspath(__file__), "--in-process", folder], folder)
         with open(os.path.join(folder, "answer"), encoding="utf-8") as file:
             found, times = json.load(file), {}
-        for name, words in _COMMANDS.items():
+        for name, words in COMMANDS.items():
             calls, ours, all_modules, milliseconds = new_process(folder, words)
             found |= {name: calls, f"{name}: modules of SMP": ours, f"{name}: all modules": all_modules}
             times[name] = milliseconds

@@ -29,7 +29,7 @@ TOP = os.path.dirname(HERE)
 RELEASES = os.path.join(HERE, "releases.json")
 MOST_GROWTH = 1.05
 _FEW, _MANY = 50, 3_000
-_COMMANDS = {
+COMMANDS = {
     "smp hook, a prompt": ["hook"],
     "smp query": ["query", "bug", "in", "part", "7"],
     "smp context": ["context", "--task", "bug in part 7"],
@@ -79,7 +79,7 @@ class Installation:
     def new_processes(self, projects: dict[int, str]) -> dict[str, tuple[float, float]]:
         found, passed = {}, self._processor_time(["-c", "pass"], self._folder)
         for sessions, project in projects.items():
-            for name, words in _COMMANDS.items():
+            for name, words in COMMANDS.items():
                 took = self._processor_time([f"{self._bin}/smp", *words], project)
                 found[f"{name}, {sessions:,} sessions"] = (took, passed)
         return found

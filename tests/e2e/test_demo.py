@@ -40,7 +40,7 @@ def test_acknowledged_memories_are_kept_and_suggested_commands_work(tmp_path: Pa
     assert re.search(r"veritas +\d+ writes acknowledged .* killed in the middle", done.stdout)
     assert "changed by ada" in done.stdout
     answer = done.stdout.partition("A query in plain words")[2]
-    assert re.search(r"DEC-\d+ .* architect\n +Use OAuth 2.0 for sign-in\n +text +█", answer)
+    assert re.search(r"DEC-\d+ .* architect.*\n +Use OAuth 2.0 for sign-in\n +text +█", answer)
     assert "Login has no rate limit" in answer
     assert "password = [REDACTED:password]" in done.stdout
     assert "query: not found; after restoring: found" in done.stdout

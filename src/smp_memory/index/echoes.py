@@ -33,9 +33,7 @@ _MOST_TURNS = 20  # that share clues with a memory, the best by text
 _MOST_MEMORIES = 10  # that share clues with a turn, those with the most
 _MOST_SHARING = 100  # memories that share one clue: what more of them say is no clue
 _MOST_DOCUMENTS = 5000
-MOST_AT_AN_ANSWER = (
-    40  # new memories: milliseconds; after a bulk load the rest waits for maintenance, or for the next answers
-)
+MOST_AT_AN_ANSWER = 40  # new memories, some milliseconds; the rest waits for maintenance or for the next answers
 MOST_IN_BACKGROUND = 1000
 _AT_ONCE = 200  # memories that are compared in one step
 _TURNS = [[f"t{KINDS['conversation'].number}"]]

@@ -26,7 +26,7 @@ from smp_memory.files.lock import SessionLock
 from smp_memory.files.partial_reader import read_tail
 from smp_memory.files.reader import SessionReader
 from smp_memory.files.user_state import PlanApproval
-from smp_memory.import_lock import loading
+from smp_memory.import_lock import held_at_no_fork
 from smp_memory.model.history import COLD, HOT, SessionHistory
 from smp_memory.model.session_info import FORMAT
 from smp_memory.observe import incomplete, telemetry
@@ -96,10 +96,11 @@ class FileSession:
     def writer(self) -> SessionWriter:
         """Made at its first use, because most processes only read; the same for all threads."""
         if self._writer is None:
-            with loading:
+            checks = self._store.check_current, partial(self._store.check_exists, self.session)
+            made = files.writer.SessionWriter(self.reader, self._lock, self._info_or_none, *checks)
+            with held_at_no_fork:
                 if self._writer is None:
-                    checks = self._store.check_current, partial(self._store.check_exists, self.session)
-                    self._writer = files.writer.SessionWriter(self.reader, self._lock, self._info_or_none, *checks)
+                    self._writer = made
         return self._writer
 
     @property

@@ -32,7 +32,7 @@ from smp_memory.files.disk import Disk, identity, moved_store_error
 from smp_memory.files.layouts import JOURNAL, NAMES, unread_sessions
 from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, CONFIG_FILE, PRIVATE, STAGING
 from smp_memory.files.user_state import ERASING, open_user_state
-from smp_memory.import_lock import loading
+from smp_memory.import_lock import held_at_no_fork, loading
 from smp_memory.model import ids
 from smp_memory.model.session_info import ARCHIVED, DELETED, FORMAT, GLOBAL_SESSION, LIVE, PURGED, SessionHead
 from smp_memory.store.durability import IntervalSync
@@ -119,7 +119,10 @@ class FileStore:
                 from smp_memory.index.full_text_index import FullTextIndex
 
             feed = store.indexer.FileFeed(self)
-            self._indexer, self._checked_sessions = FullTextIndex(feed), feed.live_sessions
+            made = FullTextIndex(feed)
+            with held_at_no_fork:
+                if self._indexer is None:
+                    self._indexer, self._checked_sessions = made, feed.live_sessions
         return self._indexer
 
     @property
