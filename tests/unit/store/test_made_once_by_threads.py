@@ -16,9 +16,7 @@ THREADS = 8
 
 
 @pytest.mark.parametrize("made", [SessionWriter, FullTextIndex])
-def test_threads_that_come_first_at_once_share_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: type
-) -> None:
+def test_threads_that_come_first_at_once_share_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: type) -> None:
     """Two writers of one session in one process would each believe that they know its files."""
     together = threading.Barrier(THREADS)
     make = made.__init__
