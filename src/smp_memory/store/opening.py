@@ -64,7 +64,9 @@ def _opener(address: str) -> Opener:
         try:
             from smp_memory.store.postgres.opening import open_postgres
         except ImportError as error:
-            message = f"where: {scheme}:// addresses need the extra `postgres`: pip install 'smp-memory[postgres]' ({error})."
+            message = (
+                f"where: {scheme}:// addresses need the extra `postgres`: pip install 'smp-memory[postgres]' ({error})."
+            )
             raise InvalidFormat(message, field="where") from error
         _openers[scheme] = open_postgres
     if scheme not in _openers:

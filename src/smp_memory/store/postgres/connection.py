@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
@@ -56,7 +57,9 @@ class Address:
         others = [each for each in given if not each.startswith("schema=")]
         self.schema = names[-1] if names else _SCHEMA
         if not _is_name(self.schema):
-            message = f"where: schema={self.schema[:80]!r} is not a name; use small letters, digits and _, not a digit first."
+            message = (
+                f"where: schema={self.schema[:80]!r} is not a name; use small letters, digits and _, not a digit first."
+            )
             raise InvalidFormat(message, field="where")
         try:
             parts = conninfo_to_dict(place + ("?" + "&".join(others) if others else ""))
@@ -68,7 +71,11 @@ class Address:
                 "Put it into the passfile (~/.pgpass), a service file or PGPASSWORD.",
                 field="where",
             )
-        parts = {"connect_timeout": os.environ.get("PGCONNECT_TIMEOUT", _CONNECT_SECONDS), "application_name": "smp", **parts}
+        parts = {
+            "connect_timeout": os.environ.get("PGCONNECT_TIMEOUT", _CONNECT_SECONDS),
+            "application_name": "smp",
+            **parts,
+        }
         self.conninfo = make_conninfo(**parts)
         self.shown = without_password(address)
 
@@ -92,6 +99,7 @@ class Connections:
     def _start(self) -> None:
         self._process = os.getpid()
         self._idle: list[psycopg.Connection] = []
+        weakref.finalize(self, _close_all, self._idle, self._process)  # of a store that nobody closed
         self._room = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self._thread = threading.local()  # `connection`: that of the transaction which this thread is in
 
@@ -196,8 +204,7 @@ class Connections:
             return None
 
     def _forget_idle(self) -> None:
-        while (connection := self._pop()) is not None:
-            connection.close()
+        _close_all(self._idle, self._process)
 
     @contextmanager
     def _plain_errors(self) -> Iterator[None]:
@@ -207,8 +214,13 @@ class Connections:
             raise plain_error(error, self.address.shown) from error
 
     def close(self) -> None:
-        if os.getpid() == self._process:
-            self._forget_idle()
+        self._forget_idle()
+
+
+def _close_all(idle: list[psycopg.Connection], process: int) -> None:
+    with suppress(IndexError):
+        while os.getpid() == process:
+            idle.pop().close()
 
 
 _KINDS: tuple[tuple[type[psycopg.Error], type[SMPError], str], ...] = (
@@ -218,8 +230,16 @@ _KINDS: tuple[tuple[type[psycopg.Error], type[SMPError], str], ...] = (
     (sql_errors.DeadlockDetected, Conflict, "Another process changed the same rows"),
     (sql_errors.TooManyConnections, Busy, "The server has no free connection"),
     (sql_errors.DiskFull, StorageFull, "The server has no room left"),
-    (sql_errors.ReadOnlySqlTransaction, StorageReadOnly, "This server is a replica or read-only; give the address of the primary"),
-    (sql_errors.InsufficientPrivilege, NotAllowed, "The database role lacks a right, or row-level security hides the session"),
+    (
+        sql_errors.ReadOnlySqlTransaction,
+        StorageReadOnly,
+        "This server is a replica or read-only; give the address of the primary",
+    ),
+    (
+        sql_errors.InsufficientPrivilege,
+        NotAllowed,
+        "The database role lacks a right, or row-level security hides the session",
+    ),
     (sql_errors.InvalidAuthorizationSpecification, NotAllowed, "The server refused the login"),
     (sql_errors.InvalidCatalogName, StoreNotFound, "The database does not exist"),
     (sql_errors.InvalidSchemaName, StoreNotFound, "There is no store in this schema; `smp init` makes one"),
@@ -234,7 +254,9 @@ def plain_error(error: psycopg.Error, address: str) -> SMPError:
         if isinstance(error, kind):
             return ours(f"{text}: {address} ({reason}).", path=address)
     if error.sqlstate is None and "no password supplied" in reason or "password authentication" in reason:
-        return NotAllowed(f"The server refused the login: {address} ({reason}). See the passfile ~/.pgpass.", path=address)
+        return NotAllowed(
+            f"The server refused the login: {address} ({reason}). See the passfile ~/.pgpass.", path=address
+        )
     if isinstance(error, psycopg.OperationalError):
         return ConnectionLost(f"The server cannot be reached: {address} ({reason}).", path=address, recoverable=True)
     return StorageError(f"The server failed: {address} ({reason}). Nothing was half-written.", path=address)

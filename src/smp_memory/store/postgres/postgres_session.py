@@ -230,7 +230,9 @@ class PostgresSession:
         }  # fmt: skip
         self._sent = starts[0], lines[0]
         statement = self._store.sql(_APPEND)
-        if not self._store.execute_once(lambda connection: connection.execute(statement, parameters).rowcount):
+        if not self._store.connections.execute_once(
+            lambda connection: connection.execute(statement, parameters).rowcount
+        ):
             return False
         self._known = SessionState(
             self.number, LIVE, known.generation, known.changes + 1, end, allocator.seq, allocator.numbers, known.bytes + size
@@ -275,7 +277,11 @@ class PostgresSession:
         with self._mutex:
             generation, end = self._read_to if with_history else (0, 0)
             query = f"SELECT {_STATE}, start, e.id, line FROM {{schema}}.session AS s LEFT JOIN {{schema}}.entry AS e"
-            query += " ON e.session = s.number AND segment = 0 AND (start >= %s OR generation <> %s)" if with_history else " ON false"
+            query += (
+                " ON e.session = s.number AND segment = 0 AND (start >= %s OR generation <> %s)"
+                if with_history
+                else " ON false"
+            )
             query += " WHERE number = %s AND state = %s ORDER BY start"
             given = ((end, generation) if with_history else ()) + (self.number, self._state)
             rows = self._store.run(lambda connection: connection.execute(self._store.sql(query), given).fetchall())
@@ -364,7 +370,9 @@ class PostgresSession:
 
     def _cold_facts(self) -> dict[str, tuple[str, str]]:
         """When and why each memory was moved to the cold segment."""
-        query = self._store.sql("SELECT DISTINCT id, moved FROM {schema}.entry WHERE session = %s AND segment = 1 AND moved <> ''")
+        query = self._store.sql(
+            "SELECT DISTINCT id, moved FROM {schema}.entry WHERE session = %s AND segment = 1 AND moved <> ''"
+        )
         rows = self._store.run(lambda connection: connection.execute(query, (self.number,)).fetchall())
         found = {}
         for id, moved in rows:
@@ -384,7 +392,9 @@ class PostgresSession:
     def sizes(self, segment: str = HOT) -> dict[str, int]:
         if segment == HOT:
             return {FILE: self._refresh().bytes}
-        query = self._store.sql("SELECT coalesce(sum(octet_length(line) + 1), 0)::bigint FROM {schema}.entry WHERE session = %s AND segment = 1")
+        query = self._store.sql(
+            "SELECT coalesce(sum(octet_length(line) + 1), 0)::bigint FROM {schema}.entry WHERE session = %s AND segment = 1"
+        )
         return {FILE: self._store.run(lambda connection: connection.execute(query, (self.number,)).fetchone())[0]}
 
     # -- metadata
@@ -437,12 +447,14 @@ class PostgresSession:
             id for id, at in plan.drop.items()
             if id in histories and (deletion := histories[id].deletion) is not None and deletion.at == at
         ]  # fmt: skip
-        self._execute(connection, "DELETE FROM {schema}.entry WHERE session = %s AND id = ANY(%s)", self.number, dropped)
+        self._execute(
+            connection, "DELETE FROM {schema}.entry WHERE session = %s AND id = ANY(%s)", self.number, dropped
+        )
         moved = self._to_cold(connection, plan)
         self._from_cold(connection, plan, known)
         allocator = IdAllocator(known.seq, dict(known.numbers), self._history)
         added = plan.added(allocator, set(moved)) if plan.added is not None and moved else []
-        end = self._insert(connection, known.ending, added)
+        end = self._store.insert_entries(connection, self.number, known.ending, added)
         redaction = self._redact(connection, plan.redactor) if plan.redactor is not None else None
         size = self._store.change(
             connection, self.number, generation=1, seq=allocator.seq, numbers=json.dumps(allocator.numbers), ending=end
@@ -453,19 +465,19 @@ class PostgresSession:
     def _execute(self, connection: Connection, statement: str, *values: Any) -> int:
         return connection.execute(self._store.sql(statement), values).rowcount
 
-    def _insert(self, connection: Connection, end: int, entries: list[Entry]) -> int:
-        return self._store.insert_entries(connection, self.number, end, entries)
-
     def _to_cold(self, connection: Connection, plan: RewritePlan) -> list[str]:
         moved = []
         for id, move in plan.to_cold.items():
             history = self._history.histories.get(id)
-            if move.only_history or history is None or history.deletion is not None or history.revision != move.revision:
+            if (
+                move.only_history
+                or history is None
+                or history.deletion is not None
+                or history.revision != move.revision
+            ):
                 continue
             moved.append(id)
-            facts = json.dumps([plan.at, move.why])
-            statement = "UPDATE {schema}.entry SET segment = 1, moved = %s WHERE session = %s AND id = %s"
-            self._execute(connection, statement, facts, self.number, id)
+            self._store.move_to_cold(connection, self.number, id, plan.at, move.why)
         return moved
 
     def _from_cold(self, connection: Connection, plan: RewritePlan, known: SessionState) -> None:
@@ -481,7 +493,9 @@ class PostgresSession:
                 raise DuplicateId(f"There is another memory {id} in session {self.session} by now.", id=id)
         if plan.admit is not None:
             plan.admit(known.bytes, sum(cold.values()))
-        statement = "UPDATE {schema}.entry SET segment = 0, moved = NULL WHERE session = %s AND segment = 1 AND id = ANY(%s)"
+        statement = (
+            "UPDATE {schema}.entry SET segment = 0, moved = NULL WHERE session = %s AND segment = 1 AND id = ANY(%s)"
+        )
         self._execute(connection, statement, self.number, ids)
 
     def _redact(self, connection: Connection | None, redactor: Redactor) -> RedactionReport:

@@ -13,8 +13,6 @@ import weakref
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-import psycopg
-
 from smp_memory.config.config_file import check_removal, with_setting
 from smp_memory.errors import SessionArchived, SessionExists, SessionNotFound, SMPError, StorageCorrupt, StoreClosed
 from smp_memory.files.activity import ACCESSES, SESSION_USES, AccessLog, StateLog
@@ -26,7 +24,7 @@ from smp_memory.index.history_index import HistoryFeed
 from smp_memory.index.inspection import scrub
 from smp_memory.model import ids
 from smp_memory.model.deletions import PurgeNotes
-from smp_memory.model.history import SessionHistory
+from smp_memory.model.history import IdAllocator, SessionHistory
 from smp_memory.model.session_info import ARCHIVED, DELETED, LIVE, PURGED, SessionHead
 from smp_memory.model.times import to_moment
 from smp_memory.observe.incomplete import memory_not_found
@@ -40,6 +38,8 @@ from smp_memory.store.session_edits import pieces_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
+    from datetime import datetime
+    from typing import TypeVar
 
     from psycopg import Connection
 
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.model.storage_reports import AppendLog
     from smp_memory.store.port import Histories, Note, SessionStore, Store
+
+    T = TypeVar("T")
 
     def _provides_port(
         store: PostgresStore, session: PostgresSession, log: TableLog
@@ -64,7 +66,7 @@ BEYOND_REACH = (
 )
 _VACUUM_FULL_BYTES = 64 << 20  # a table up to this size is rewritten within a second; others are cleaned by autovacuum
 _AT_ONCE = 5000  # rows of one statement
-_HEAD = "number, id, state, changes, written, bytes, about"
+_HEAD = "number, id, state, changes, written, bytes, about, archived"
 _ORDER = "array_position(ARRAY['live', 'archived', 'deleted'], state), id, moved"
 
 
@@ -73,10 +75,11 @@ class PostgresStore:
 
     files, layout_name = None, NAME
 
-    def __init__(self, connections: Connections, config: Config, configured_at: float | None, admit: Callable[..., None]) -> None:
+    def __init__(
+        self, connections: Connections, config: Config, configured_at: float | None, admit: Callable[..., None]
+    ) -> None:
         self.root, self.config, self.admit = connections.address.shown, config, admit
         self.connections = connections
-        self.run, self.transaction, self.execute_once = connections.run, connections.transaction, connections.execute_once
         self._configured_at = configured_at
         self._closed = False
         self._mutex = RLock()
@@ -96,6 +99,15 @@ class PostgresStore:
         if found is None:
             found = self._statements[statement] = statement.replace("{schema}", self.connections.address.schema)
         return found
+
+    def run(self, work: Callable[[Connection], T]) -> T:
+        """Call `work`, which only reads, with a connection."""
+        self.check_open()
+        return self.connections.run(work)
+
+    def transaction(self, lock_seconds: float | None = None) -> AbstractContextManager[Connection]:
+        self.check_open()
+        return self.connections.transaction(lock_seconds)
 
     def _rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         return self.run(lambda connection: connection.execute(self.sql(statement), values).fetchall())
@@ -118,11 +130,15 @@ class PostgresStore:
         text = _LAYOUT.encode_info(info).decode()
         self.change(connection, number, info=text, project=info.project, person=info.user)
 
-    def insert_entries(self, connection: Connection, number: int, end: int, entries: list[Entry], segment: int = 0, moved: str | None = None) -> int:
+    def move_to_cold(self, connection: Connection, number: int, id: str, at: str, why: str) -> None:
+        statement = "UPDATE {schema}.entry SET segment = 1, moved = %s WHERE session = %s AND id = %s"
+        connection.execute(self.sql(statement), (json.dumps([at, why]), number, id))
+
+    def insert_entries(self, connection: Connection, number: int, end: int, entries: list[Entry]) -> int:
         """Append entries to a session; returns where they end."""
         statement = self.sql(
-            "INSERT INTO {schema}.entry (session, start, id, line, segment, moved) "
-            "SELECT %s, new.*, %s, %s FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS new"
+            "INSERT INTO {schema}.entry (session, start, id, line) "
+            "SELECT %s, new.* FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS new"
         )
         for first in range(0, len(entries), _AT_ONCE):
             part = entries[first : first + _AT_ONCE]
@@ -132,7 +148,7 @@ class PostgresStore:
                 starts.append(end)
                 end += len(line.encode()) + 1
             names = [entry.id for entry in part]
-            connection.execute(statement, (number, segment, moved, starts, names, lines))
+            connection.execute(statement, (number, starts, names, lines))
         return end
 
     # -- live sessions
@@ -145,19 +161,27 @@ class PostgresStore:
         )  # fmt: skip
         return [self._head(*row) for row in found]
 
-    def _head(self, number: int, id: str, state: str, changes: int, written: Any, size: int, about: str) -> SessionHead:
+    def _path(self, session: str, number: int) -> str:
+        return f"{self.root}#{session}.{number}"
+
+    def _head(
+        self, number: int, id: str, state: str, changes: int, written: Any, size: int, about: str, archived: str | None
+    ) -> SessionHead:
         facts = json.loads(about)
         inner = next((each for each in facts.values() if isinstance(each, dict) and "archived_at" in each), facts)
         when = facts.get("deleted_at") or facts.get("archived") or inner.get("archived_at")
         return SessionHead(
-            id, state, f"{self.root}#{id}.{number}", version=(number, changes), written=written, bytes=size,
+            id, state, self._path(id, number), archived=json.loads(archived) if archived else None, version=(number, changes), written=written, bytes=size,
             when=to_moment(when) if when else None, reason=facts.get("reason") or inner.get("reason"), metadata=facts,
         )  # fmt: skip
 
-    def session(self, session: str, state: str = LIVE, *, max_bytes: int | None = None) -> PostgresSession:
-        self.check_open()
+    def session(
+        self, session: str, state: str = LIVE, *, path: str | None = None, max_bytes: int | None = None
+    ) -> PostgresSession:
         ids.check(session, "session")
-        found = self._rows("SELECT number, bytes FROM {schema}.session WHERE id = %s AND state = %s", session, state)
+        query = "SELECT number, bytes FROM {schema}.session WHERE id = %s AND state = %s ORDER BY moved DESC"
+        found = self._rows(query, session, state)
+        found = [row for row in found if path in (None, self._path(session, row[0]))]
         if not found:
             raise self.session_not_found(session)
         number, size = found[0]
@@ -172,24 +196,36 @@ class PostgresStore:
             return SessionArchived(f"Session {session} is archived; restore it first.", session=session)
         return SessionNotFound(f"There is no session {session}.", session=session)
 
-    def create(self, info: SessionInfo, entries: list[Entry] | None = None, quota_bytes: int = 0) -> PostgresSession:
-        self.check_open()
+    def create(
+        self,
+        info: SessionInfo,
+        entries: list[Entry] | None = None,
+        quota_bytes: int = 0,
+        *,
+        cold: Mapping[str, tuple[str, str]] | None = None,
+        written: datetime | None = None,
+    ) -> PostgresSession:
         info.uid = info.uid or ids.new_uid()
         history = SessionHistory()
         history.add([entry.copy() for entry in entries or ()])
-        info.seq, info.numbers = max(info.seq, history.seq), {**history.numbers, **info.numbers}
-        try:
-            with self.transaction() as connection:
-                row = connection.execute(
-                    self.sql("INSERT INTO {schema}.session (id, project, person, info, seq, numbers) VALUES (%s, %s, %s, %s, %s, %s) RETURNING number"),
-                    (info.id, info.project, info.user, _LAYOUT.encode_info(info).decode(), info.seq, json.dumps(info.numbers)),
-                ).fetchone()  # fmt: skip
-                assert row is not None
-                end = self.insert_entries(connection, row[0], 0, entries or [])
-                self.admit(info.id, 0, end, quota_bytes)
-                self.change(connection, row[0], bytes=end, ending=end) if entries else None
-        except psycopg.errors.UniqueViolation:
-            raise SessionExists(f"There is already a session {info.id}.", session=info.id) from None
+        given = IdAllocator(history.seq, dict(history.numbers))
+        given.raise_to(info.seq, info.numbers)
+        info.seq, info.numbers = given.seq, given.numbers
+        statement = (
+            "INSERT INTO {schema}.session (id, project, person, info, seq, numbers, written) "
+            "VALUES (%s, %s, %s, %s, %s, %s, coalesce(%s, clock_timestamp())) ON CONFLICT DO NOTHING RETURNING number"
+        )
+        text, numbers = _LAYOUT.encode_info(info).decode(), json.dumps(info.numbers)
+        with self.transaction() as connection:
+            values = (info.id, info.project, info.user, text, info.seq, numbers, written)
+            row = connection.execute(self.sql(statement), values).fetchone()
+            if row is None:
+                raise SessionExists(f"There is already a session {info.id}.", session=info.id)
+            if entries:
+                end = self.insert_entries(connection, row[0], 0, entries)
+                for id, facts in (cold or {}).items():
+                    self.move_to_cold(connection, row[0], id, *facts)
+                self.admit(info.id, 0, self.change(connection, row[0], generation=1, ending=end), quota_bytes)
         return self.session(info.id)
 
     # -- archived and deleted sessions
@@ -235,8 +271,7 @@ class PostgresStore:
         self.change(connection, number, generation=1, state=PURGED, **empty)
 
     def _set_state(self, connection: Connection, number: int, head: SessionHead, state: str, note: Note) -> None:
-        row = connection.execute(self.sql("SELECT archived FROM {schema}.session WHERE number = %s"), (number,)).fetchone()
-        archived = row[0] if row is not None else None
+        archived = json.dumps(head.archived) if head.archived else None
         if state == LIVE:  # archived again if it was deleted as such
             about, state, archived = archived or "{}", ARCHIVED if archived else LIVE, None
         else:
@@ -282,7 +317,9 @@ class PostgresStore:
 
     def _erased_values(self, connection: Connection, session: str, names: list[str]) -> list[Any]:
         """All that is stored of these memories. Raises MemoryNotFound if there is nothing of one of them."""
-        query = "SELECT number, state FROM {schema}.session WHERE id = %s AND state <> 'purged' ORDER BY number FOR UPDATE"
+        query = (
+            "SELECT number, state FROM {schema}.session WHERE id = %s AND state <> 'purged' ORDER BY number FOR UPDATE"
+        )
         found = connection.execute(self.sql(query), (session,)).fetchall()
         if not found:
             raise self.session_not_found(session)
@@ -294,7 +331,9 @@ class PostgresStore:
             raise memory_not_found(PostgresSession(self, found[0][0], session, found[0][1]), missing)
         return [entry.data for entry in Rows(rows, self.root).entries] + [row[2] for row in rows]
 
-    def _erase_in(self, connection: Connection, session: str, names: list[str], pieces: list[str], receipt: Receipt) -> None:
+    def _erase_in(
+        self, connection: Connection, session: str, names: list[str], pieces: list[str], receipt: Receipt
+    ) -> None:
         query = self.sql("SELECT number FROM {schema}.session WHERE id = %s AND state <> 'purged'")
         for (number,) in connection.execute(query, (session,)).fetchall():
             statement = "DELETE FROM {schema}.entry WHERE session = %s AND id = ANY(%s)"
@@ -413,7 +452,9 @@ class TableLog:
 
     def append(self, lines: list[bytes], *, sync: bool = False) -> None:
         with self._store.transaction() as connection:
-            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 1))", (self._store.sql("{schema}.") + self._table,))
+            connection.execute(
+                "SELECT pg_advisory_xact_lock(hashtextextended(%s, 1))", (self._store.sql("{schema}.") + self._table,)
+            )
             statement = f"INSERT INTO {{schema}}.{self._table} (line) SELECT unnest(%s::bytea[])"
             connection.execute(self._store.sql(statement), (lines,))
 
