@@ -71,12 +71,10 @@ class Address:
                 "Put it into the passfile (~/.pgpass), a service file or PGPASSWORD.",
                 field="where",
             )
-        parts = {
-            "connect_timeout": os.environ.get("PGCONNECT_TIMEOUT", _CONNECT_SECONDS),
-            "application_name": "smp",
-            **parts,
-        }
-        self.conninfo = make_conninfo(**parts)
+        parts.setdefault("application_name", "smp")
+        if "PGCONNECT_TIMEOUT" not in os.environ:
+            parts.setdefault("connect_timeout", _CONNECT_SECONDS)
+        self.conninfo = make_conninfo("", **parts)
         self.shown = without_password(address)
 
 
@@ -253,7 +251,7 @@ def plain_error(error: psycopg.Error, address: str) -> SMPError:
     for kind, ours, text in _KINDS:
         if isinstance(error, kind):
             return ours(f"{text}: {address} ({reason}).", path=address)
-    if error.sqlstate is None and "no password supplied" in reason or "password authentication" in reason:
+    if (error.sqlstate is None and "no password supplied" in reason) or "password authentication" in reason:
         return NotAllowed(
             f"The server refused the login: {address} ({reason}). See the passfile ~/.pgpass.", path=address
         )

@@ -287,8 +287,10 @@ class PostgresSession:
             rows = self._store.run(lambda connection: connection.execute(self._store.sql(query), given).fetchall())
             if not rows:
                 raise self._store.session_not_found(self.session)
-            *state, numbers, size = rows[0][:8]
-            self._known = known = SessionState(*state, json.loads(numbers), size)
+            number, state, generation, changes, ending, seq, numbers, size = rows[0][:8]
+            self._known = known = SessionState(
+                number, state, generation, changes, ending, seq, json.loads(numbers), size
+            )
             if with_history:
                 self._add(known, Rows((row[8:] for row in rows if row[8] is not None), self.location))
             return known
@@ -395,7 +397,8 @@ class PostgresSession:
         query = self._store.sql(
             "SELECT coalesce(sum(octet_length(line) + 1), 0)::bigint FROM {schema}.entry WHERE session = %s AND segment = 1"
         )
-        return {FILE: self._store.run(lambda connection: connection.execute(query, (self.number,)).fetchone())[0]}
+        rows = self._store.run(lambda connection: connection.execute(query, (self.number,)).fetchall())
+        return {FILE: int(rows[0][0])}
 
     # -- metadata
 

@@ -32,7 +32,7 @@ from smp_memory.overview.extractive_summary import AUTHOR, covers, without_quote
 from smp_memory.privacy.audit import Audit
 from smp_memory.store.postgres.connection import Connections
 from smp_memory.store.postgres.feed import PostgresFeed
-from smp_memory.store.postgres.postgres_session import _LAYOUT, FILE, PostgresSession, Rows, encode_entry
+from smp_memory.store.postgres.postgres_session import _LAYOUT, PostgresSession, Rows, encode_entry
 from smp_memory.store.session_edits import pieces_of
 
 if TYPE_CHECKING:
