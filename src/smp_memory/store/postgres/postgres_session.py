@@ -52,18 +52,7 @@ _NAMES = FieldNames(time="timestamp", names={}, writes_type=True)
 _RETRY_SECONDS = 0.2
 
 _STATE = "number, state, generation, changes, ending, seq, numbers, bytes"
-_APPEND = """
-WITH mine AS (
-    SELECT number FROM {schema}.session WHERE number = %(number)s AND changes = %(changes)s AND state = 'live'
-    FOR UPDATE SKIP LOCKED
-), changed AS (
-    UPDATE {schema}.session AS s SET seq = %(seq)s, numbers = %(numbers)s, ending = %(ending)s, bytes = bytes + %(size)s,
-        changes = changes + 1, xid = pg_current_xact_id(), written = CASE WHEN %(quiet)s THEN written ELSE clock_timestamp() END
-    FROM mine WHERE s.number = mine.number RETURNING s.number
-)
-INSERT INTO {schema}.entry (session, start, id, line)
-SELECT number, new.* FROM changed, unnest(%(starts)s::bigint[], %(ids)s::text[], %(lines)s::text[]) AS new
-"""
+_APPEND = "SELECT {schema}.append(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 
 
 class SessionState(NamedTuple):
@@ -224,15 +213,27 @@ class PostgresSession:
             entry.file, entry.line, entry.place = FILE, end, (end, end + len(line.encode()) + 1)
             end = entry.place[1]
         is_quiet = all(batch.is_maintenance for batch in batches)
-        parameters = {
-            "number": self.number, "changes": known.changes, "seq": allocator.seq, "numbers": json.dumps(allocator.numbers),
-            "ending": end, "size": size, "quiet": is_quiet, "starts": starts, "ids": [entry.id for entry in entries], "lines": lines,
-        }  # fmt: skip
+        numbers = json.dumps(allocator.numbers)
+        names = " ".join([entry.id for entry in entries])
+        places = " ".join(map(str, starts))  # texts are sent faster than lists
+        wait = str(int(self.config.lock_timeout_seconds * 1000))
+        values = (
+            self.number,
+            known.changes,
+            allocator.seq,
+            numbers,
+            end,
+            is_quiet,
+            places,
+            names,
+            "\n".join(lines),
+            wait,
+        )
         self._sent = starts[0], lines[0]
         statement = self._store.sql(_APPEND)
-        if not self._store.connections.execute_once(
-            lambda connection: connection.execute(statement, parameters).rowcount
-        ):
+        if self._store.connections.execute_once(
+            lambda connection: connection.execute(statement, values).fetchone()
+        ) != (True,):
             return False
         self._known = SessionState(
             self.number, LIVE, known.generation, known.changes + 1, end, allocator.seq, allocator.numbers, known.bytes + size

@@ -241,7 +241,7 @@ class PostgresStore:
         path: str | None = None,
     ) -> SessionHead:
         with self.transaction(self.config.lock_timeout_seconds) as connection:
-            query = f"SELECT {_HEAD} FROM {{schema}}.session WHERE id = %s AND state <> 'purged' ORDER BY {_ORDER} FOR UPDATE"
+            query = f"SELECT {_HEAD} FROM {{schema}}.session WHERE id = %s AND (state IN ('live', 'archived') OR state = 'deleted') ORDER BY {_ORDER} FOR UPDATE"
             heads = [self._head(*row) for row in connection.execute(self.sql(query), (session,)).fetchall()]
             origins = (LIVE, ARCHIVED) if state == DELETED and origin == LIVE else (origin,)
             found = [head for head in heads if head.state in origins and path in (None, head.path)]
@@ -317,9 +317,7 @@ class PostgresStore:
 
     def _erased_values(self, connection: Connection, session: str, names: list[str]) -> list[Any]:
         """All that is stored of these memories. Raises MemoryNotFound if there is nothing of one of them."""
-        query = (
-            "SELECT number, state FROM {schema}.session WHERE id = %s AND state <> 'purged' ORDER BY number FOR UPDATE"
-        )
+        query = "SELECT number, state FROM {schema}.session WHERE id = %s AND (state IN ('live', 'archived') OR state = 'deleted') ORDER BY number FOR UPDATE"
         found = connection.execute(self.sql(query), (session,)).fetchall()
         if not found:
             raise self.session_not_found(session)
@@ -334,7 +332,9 @@ class PostgresStore:
     def _erase_in(
         self, connection: Connection, session: str, names: list[str], pieces: list[str], receipt: Receipt
     ) -> None:
-        query = self.sql("SELECT number FROM {schema}.session WHERE id = %s AND state <> 'purged'")
+        query = self.sql(
+            "SELECT number FROM {schema}.session WHERE id = %s AND (state IN ('live', 'archived') OR state = 'deleted')"
+        )
         for (number,) in connection.execute(query, (session,)).fetchall():
             statement = "DELETE FROM {schema}.entry WHERE session = %s AND id = ANY(%s)"
             connection.execute(self.sql(statement), (number, names))

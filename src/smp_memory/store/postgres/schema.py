@@ -6,8 +6,9 @@
     audit     the audit log;  token: tokens of clients of a shared server
     access    which database role may use the sessions of which projects and people
 
-Every change of a session sets `session.xid` to its transaction. A reader that asks for rows from its last horizon on (the oldest transaction
-that was running when it read) misses nothing, however late a transaction commits. A purged session leaves a row without content.
+The feed of the index: a new entry has the `xid` of its transaction, and any other change of a session sets `session.xid`. A reader that asks for
+rows from its last horizon on (the oldest transaction that was running when it read) misses nothing, however late a transaction commits.
+Appends change no indexed column of `session`, so the server updates its row in place. A purged session leaves a row without content.
 `generation` grows when entries are removed, moved or replaced; appends leave it.
 
 Versions: `schema_version` numbers the tables, `readable_by` is the oldest version that may still use them. A migration adds
@@ -46,20 +47,22 @@ CREATE TABLE {schema}.session (
     about text NOT NULL DEFAULT '{{}}',
     archived text,
     xid xid8 NOT NULL DEFAULT pg_current_xact_id()
-);
+) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX session_id ON {schema}.session (id) WHERE state IN ('live', 'archived');
-CREATE INDEX session_name ON {schema}.session (id);
+CREATE INDEX session_deleted ON {schema}.session (id) WHERE state = 'deleted';
 CREATE INDEX session_xid ON {schema}.session (xid);
 CREATE SEQUENCE {schema}.moves;
 CREATE TABLE {schema}.entry (
-    session bigint NOT NULL REFERENCES {schema}.session ON DELETE CASCADE,
+    session bigint NOT NULL,
     start bigint NOT NULL,
     segment smallint NOT NULL DEFAULT 0,
     id text NOT NULL,
     line text NOT NULL,
     moved text,
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     PRIMARY KEY (session, start)
 );
+CREATE INDEX entry_xid ON {schema}.entry (xid);
 CREATE INDEX entry_id ON {schema}.entry (session, id);
 CREATE TABLE {schema}.audit (position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, line bytea NOT NULL);
 CREATE TABLE {schema}.token (position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, line bytea NOT NULL);
@@ -75,6 +78,24 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog AS $$
     AND (coalesce(current_setting('smp.project', true), '') IN ('', coalesce(wanted_project, '')))
     AND (coalesce(current_setting('smp.person', true), '') IN ('', coalesce(wanted_person, '')))
 $$;
+CREATE FUNCTION {schema}.append(
+    wanted bigint, known bigint, new_seq bigint, new_numbers text, new_ending bigint, quiet boolean, starts text, ids text, lines text,
+    lock_milliseconds text
+) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('lock_timeout', lock_milliseconds, true);
+    UPDATE {schema}.session
+    SET seq = new_seq, numbers = new_numbers, bytes = bytes + new_ending - ending, ending = new_ending, changes = changes + 1,
+        written = CASE WHEN quiet THEN written ELSE clock_timestamp() END
+    WHERE number = wanted AND changes = known AND state = 'live';
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    INSERT INTO {schema}.entry (session, start, id, line) SELECT wanted, new.*
+    FROM unnest(string_to_array(starts, ' ')::bigint[], string_to_array(ids, ' '), string_to_array(lines, E'\n')) AS new;
+    RETURN true;
+END $$;
+
 ALTER TABLE {schema}.session ENABLE ROW LEVEL SECURITY;
 ALTER TABLE {schema}.entry ENABLE ROW LEVEL SECURITY;
 CREATE POLICY reading ON {schema}.session FOR SELECT USING ({schema}.allows(project, person, false));
