@@ -148,6 +148,7 @@ def test_nothing_is_left_behind(is_killed: bool) -> None:
     assert not mine & segments()
 
 
+@pytest.mark.usefixtures("own")  # skips without a server
 def test_server_ends_with_the_process_that_started_it() -> None:
     code = "import os, signal\nfrom tests.postgres_server import Server\n"
     code += "server = Server.new()\nprint(server.address(), flush=True)\nos.kill(os.getpid(), signal.SIGKILL)"
