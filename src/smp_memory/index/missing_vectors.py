@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from smp_memory.config.settings import Config
     from smp_memory.index.embeddings import Embedder
     from smp_memory.index.index import Index
+    from smp_memory.index.stored_feed import Source
     from smp_memory.index.vectors import Vectors
-    from smp_memory.store.record_reader import RecordReader
 
     Progress = Callable[[str, int], None] | None
 
@@ -59,13 +59,13 @@ def embedders(config: Config) -> list[Embedder]:
     return found
 
 
-def prepare(index: Index, reader: RecordReader, model_ms: float) -> None:
+def prepare(index: Index, source: Source, model_ms: float) -> None:
     """Add some of the missing vectors, and choose the models that answer a query."""
     models, lacking = _models(index), {}
     deadline = time.monotonic() + _QUERY_SECONDS
     for vectors in reversed(models):  # the static model first: it is fast
         is_last = vectors is models[-1]
-        lacks = _add_missing(index, vectors, reader, deadline, model_ms=None if is_last else model_ms)
+        lacks = _add_missing(index, vectors, source, deadline, model_ms=None if is_last else model_ms)
         if lacks is not None and (is_last or _are_few(index, lacks, 0)):
             lacking[vectors] = lacks
     index.answering = [each for each in models if each in lacking]
@@ -75,11 +75,11 @@ def prepare(index: Index, reader: RecordReader, model_ms: float) -> None:
         report_meaning("vectors_missing", index.missing_vectors)
 
 
-def complete(index: Index, reader: RecordReader, seconds: float | None = None, progress: Progress = None) -> int:
+def complete(index: Index, source: Source, seconds: float | None = None, progress: Progress = None) -> int:
     """Add all missing vectors of all models, in this time; returns how many memories lack one of the best model."""
     models = _models(index)
     deadline = None if seconds is None else time.monotonic() + seconds
-    lacking = [_add_missing(index, vectors, reader, deadline, progress) for vectors in reversed(models)]
+    lacking = [_add_missing(index, vectors, source, deadline, progress) for vectors in reversed(models)]
     return (lacking[-1] or 0) if lacking else 0
 
 
@@ -94,7 +94,7 @@ def _models(index: Index) -> list[Vectors]:
 def _add_missing(
     index: Index,
     vectors: Vectors,
-    reader: RecordReader,
+    source: Source,
     deadline: float | None,
     progress: Progress = None,
     model_ms: float | None = None,
@@ -107,7 +107,7 @@ def _add_missing(
             return 0
         if model_ms is not None and not _are_few(index, vectors.lacks(), _MANY):
             return None
-        _add_batches(index, vectors, reader, deadline, progress)
+        _add_batches(index, vectors, source, deadline, progress)
         return vectors.lacks()
     except IndexBusy:
         _roll_back(index, vectors)
@@ -125,9 +125,7 @@ def _are_few(index: Index, lacks: int, few: int) -> bool:
     return lacks <= few or lacks * 50 <= index.count()
 
 
-def _add_batches(
-    index: Index, vectors: Vectors, reader: RecordReader, deadline: float | None, progress: Progress
-) -> None:
+def _add_batches(index: Index, vectors: Vectors, source: Source, deadline: float | None, progress: Progress) -> None:
     """Commit after each batch and embed outside of transactions, so that other processes can write and no work is lost."""
     done, size = 0, vectors.embedder.batch
     index.rows.begin()
@@ -137,7 +135,7 @@ def _add_batches(
         left = _BATCH_SECONDS if deadline is None else min(deadline - began, _BATCH_SECONDS)
         if left <= 0:
             return
-        made = vectors.embedder.embed(_texts(index, reader, [doc for doc, _ in missing]))
+        made = vectors.embedder.embed(_texts(index, source, [doc for doc, _ in missing]))
         each = max(time.monotonic() - began, 1e-6) / len(missing)
         index.rows.begin()
         vectors.add(missing, made)
@@ -154,9 +152,9 @@ def _roll_back(index: Index, vectors: Vectors) -> None:
     vectors.forget()
 
 
-def _texts(index: Index, reader: RecordReader, docs: Sequence[int]) -> list[str]:
+def _texts(index: Index, source: Source, docs: Sequence[int]) -> list[str]:
     """The texts to embed; empty for a memory that no longer exists."""
-    records = reader.records(index, index.rows.places(docs))
+    records = source.records(index, index.rows.places(docs))
     texts = []
     for doc in docs:
         record = records.get(doc)
