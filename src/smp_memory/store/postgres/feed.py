@@ -1,24 +1,22 @@
-"""Feed the index from the tables of a store in PostgreSQL, without gaps and in one round trip, and read records from the index.
+"""Feed the index from the tables of a store in PostgreSQL, without gaps and in one round trip, and keep entries in it for records.
 
-Every change of a session sets `session.xid` to its transaction. A catch-up is one statement: it asks for the sessions whose `xid` is at or above the
-*horizon* of the last one, and returns the next horizon, the oldest transaction that was running in its own snapshot. What
-was below has ended and was seen; what was not is asked for again. So a transaction that began early and commits late is not missed. The horizon is
-saved in the transaction that changes the index: a process that dies between reading and saving asks again.
+Every new entry has the `xid` of its transaction, and every other change of a session sets `session.xid`. A catch-up is one statement: it asks for the
+rows whose transaction was not visible in the *snapshot* of the last catch-up, and returns its own snapshot. So a
+transaction that began early and commits late is not missed, and nothing is read twice. The snapshot is saved in the transaction that changes the
+index: a process that dies between reading and saving asks again.
 
-A horizon holds for one run of one server, one table and one viewer (`_MOMENT`). After a restart, a restored backup, a failover or a change of
+A snapshot holds for one run of one server, one table and one viewer (`_IDENTITY`). After a restart, a restored backup, a failover or a change of
 rights all sessions are compared: those whose row is as indexed stay, the others are read anew. Where row-level security hides sessions,
 their number is compared too, because a session that is hidden from now on does not tell.
 
-Of a session that the index knows, the entries from the last indexed one on are read; that one must be as it was. Otherwise, and after a change that is no
-append (`generation`), the session is read anew. The index keeps the entries, so records cost no round trip, and can be read
-while the server cannot be reached.
+Offsets of entries leave no gap, so the index knows that it has all entries between the end that it knows and the present one. Otherwise, and after a change
+that is no append (`generation`), the session is read anew. The index keeps the entries: records cost no round trip.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from zlib import crc32
 
 from smp_memory.errors import Busy, SMPError
 from smp_memory.index.index import save_problems
@@ -44,85 +42,106 @@ if TYPE_CHECKING:
     from smp_memory.store.postgres.postgres_store import PostgresStore
 
     Progress = Callable[[str, int], None] | None
+    Stored = tuple[int, str, str]  # start, id and line of an entry
 
-_CURSOR, _RECENT, _AS_OF = "feed", "recent_sessions", "as_of"  # keys in the index's table `meta`
+_CURSOR, _AS_OF = "feed", "as_of"  # keys in the index's table `meta`
 _ENTRIES = "entries"  # the only "file" of an indexed session
 _DUPLICATES = "~"  # as the places of memories of a session in which an id was allocated twice
-_MOST_RECENT = 50  # sessions whose position a catch-up sends along
-_SMALL_BYTES = (
-    1 << 16
-)  # a changed session up to this size comes with the catch-up, if not more than `_MOST_RECENT` changed
+_MOST_NEW = 20_000  # entries that come with a catch-up; if there are more, they are read session by session
+_SMALL_BYTES, _FEW = 1 << 16, 50  # if all are compared, so few sessions come along if they are so small
 _CHUNK_BYTES, _CHUNK_SESSIONS = 4 << 20, 200  # read by one statement
 _SAVE_SECONDS = 30.0  # how often the time of a catch-up that found nothing is saved
 
-# The state of a session, and then its hot entries; `origin` is where they begin, -1: they are not among the rows.
-_ROWS = """
-SELECT 1, number, origin, id, json_build_array(state, generation, changes, xid::text, extract(epoch FROM written), bytes, CASE WHEN origin >= 0 THEN info END)::text
-FROM changed
-UNION ALL
-SELECT 2, e.session, e.start, e.id, e.line FROM changed JOIN {schema}.entry AS e ON e.session = number AND e.start >= origin AND e.segment = 0
-WHERE origin >= 0
-"""
-_MOMENT = """concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()), '{schema}.session'::regclass::oid, session_user,
+# A replica does not tell which transactions are running, only the oldest of them.
+_SNAPSHOT = """CASE WHEN pg_is_in_recovery() THEN format('%%1$s:%%1$s:', pg_snapshot_xmin(pg_current_snapshot())) ELSE pg_current_snapshot()::text END"""
+_IDENTITY = """concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()), '{schema}.session'::regclass::oid, session_user,
     current_setting('smp.project', true), current_setting('smp.person', true))"""
+_NEW = "xid >= (SELECT xmin FROM last) AND NOT pg_visible_in_snapshot(xid, (SELECT snapshot FROM last))"
+_STATE = """SELECT 1, number, origin, id,
+    json_build_array(state, generation, ending, changes, xid::text, extract(epoch FROM written), bytes, info)::text FROM changed"""
 _CATCH_UP = f"""
-WITH moment AS MATERIALIZED (SELECT pg_snapshot_xmin(pg_current_snapshot()) AS horizon, {_MOMENT} AS identity),
-last AS MATERIALIZED (SELECT CASE WHEN identity = %(identity)s AND horizon >= %(horizon)s::xid8 THEN %(horizon)s::xid8 END AS horizon FROM moment),
-known AS (SELECT * FROM unnest(%(numbers)s::bigint[], %(generations)s::bigint[], %(starts)s::bigint[]) AS k (number, generation, start)),
+WITH moment AS MATERIALIZED (SELECT {_SNAPSHOT} AS snapshot, {_IDENTITY} AS identity),
+last AS MATERIALIZED (
+    SELECT %(snapshot)s::pg_snapshot AS snapshot, pg_snapshot_xmin(%(snapshot)s::pg_snapshot) AS xmin FROM moment
+    WHERE identity = %(identity)s AND pg_snapshot_xmin(snapshot::pg_snapshot) >= pg_snapshot_xmin(%(snapshot)s::pg_snapshot)
+),
+new AS MATERIALIZED (SELECT session, start, id, line FROM {{schema}}.entry WHERE {_NEW} AND segment = 0 LIMIT {_MOST_NEW + 1}),
 changed AS MATERIALIZED (
-    SELECT s.number, s.id, state, s.generation, changes, xid, written, bytes, info,
-        CASE WHEN state <> 'live' THEN -1 WHEN k.generation = s.generation AND (SELECT horizon FROM last) IS NOT NULL THEN k.start
-        WHEN bytes <= {_SMALL_BYTES} AND count(*) OVER () <= {_MOST_RECENT} THEN 0 ELSE -1 END AS origin
-    FROM {{schema}}.session AS s LEFT JOIN known AS k USING (number)
-    WHERE xid >= coalesce((SELECT horizon FROM last), '0') AND (state = 'live' OR (SELECT horizon FROM last) IS NOT NULL)
+    SELECT number, id, state, generation, ending, changes, xid, written, bytes, info, -1 AS origin FROM {{schema}}.session
+    WHERE number IN (SELECT number FROM {{schema}}.session WHERE {_NEW} UNION SELECT session FROM {{schema}}.entry WHERE {_NEW})
+    UNION ALL
+    SELECT number, id, state, generation, ending, changes, xid, written, bytes, info,
+        CASE WHEN bytes <= {_SMALL_BYTES} AND count(*) OVER () <= {_FEW} THEN 0 ELSE -1 END
+    FROM {{schema}}.session WHERE state = 'live' AND NOT EXISTS (SELECT FROM last)
 )
 SELECT 0, (CASE WHEN row_security_active('{{schema}}.session') THEN (SELECT count(*) FROM {{schema}}.session WHERE state = 'live') END), 0, identity,
-    json_build_array(horizon::text, (SELECT horizon FROM last) IS NULL)::text
+    json_build_array(snapshot, NOT EXISTS (SELECT FROM last))::text
 FROM moment
-UNION ALL {_ROWS}"""
+UNION ALL {_STATE}
+UNION ALL SELECT 2, session, start, id, line FROM new
+UNION ALL SELECT 2, session, start, e.id, line FROM changed JOIN {{schema}}.entry AS e ON session = number AND segment = 0 WHERE origin = 0"""
 _READ = f"""
 WITH changed AS MATERIALIZED (
-    SELECT s.number, id, state, s.generation, changes, xid, written, bytes, info, CASE WHEN s.generation = w.generation THEN w.start ELSE 0 END AS origin
+    SELECT number, id, state, s.generation, ending, changes, xid, written, bytes, info, CASE WHEN s.generation = w.generation THEN w.start ELSE 0 END AS origin
     FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[]) AS w (number, generation, start) JOIN {{schema}}.session AS s USING (number)
     WHERE state = 'live'
-){_ROWS}"""
+)
+{_STATE}
+UNION ALL SELECT 2, session, start, e.id, line FROM changed JOIN {{schema}}.entry AS e ON session = number AND start >= origin AND segment = 0"""
 _LIVE = "SELECT number FROM {schema}.session WHERE state = 'live' AND (%s::text[] IS NULL OR id = ANY(%s))"
 
 
 class FedSession:
-    """A session as one statement saw it, with its entries from `origin` on."""
+    """A session as one statement saw it, with its hot entries from `origin` on; -1: with those that are new."""
 
-    __slots__ = ("bytes", "entries", "generation", "id", "info", "number", "origin", "state", "version")
+    __slots__ = ("bytes", "ending", "entries", "generation", "id", "info", "number", "origin", "state", "version")
 
     def __init__(self, number: int, origin: int, id: str, facts: str) -> None:
         self.number, self.origin, self.id = number, origin, id
-        self.state, self.generation, *version, self.bytes, self.info = json.loads(facts)
-        self.version: list[Any] = version  # changes, transaction and time of the last change
-        self.entries: list[tuple[int, str, str]] = []  # start, id, line
+        self.state, self.generation, self.ending, *version, self.bytes, self.info = json.loads(facts)
+        self.version: list[Any] = (
+            version  # number of changes, transaction of the last one but for appends, time of the last one
+        )
+        self.entries: list[Stored] = []
 
     def __str__(self) -> str:
         return self.id
+
+    @property
+    def is_whole(self) -> bool:
+        return self.origin == 0 or self.entries_from(0) is not None
+
+    def entries_from(self, start: int) -> list[Stored] | None:
+        """The entries from an offset to the end; None if some are missing."""
+        rest, end = [row for row in self.entries if row[0] >= start], start
+        for row in rest:
+            if row[0] != end:
+                return None
+            end += len(row[2].encode("utf-8", "surrogatepass")) + 1
+        return rest if end == self.ending else None
 
 
 class Changes:
     """What a catch-up returned."""
 
     def __init__(self, rows: list[tuple[Any, ...]]) -> None:
-        (_, self.visible, _, identity, moment), rows = rows[0], rows[1:]
-        horizon, self.is_complete = json.loads(moment)  # complete: all live sessions, else those that changed
-        self.cursor = json.dumps([identity, horizon])
+        _, self.visible, _, identity, moment = next(row for row in rows if row[0] == 0)
+        snapshot, self.is_complete = json.loads(moment)  # complete: all live sessions, else those that changed
+        self.cursor = json.dumps([identity, snapshot])
         self.sessions = _sessions(rows)
 
 
 def _sessions(rows: list[tuple[Any, ...]]) -> list[FedSession]:
-    """The sessions of rows of `_ROWS`; a live one after those of the same id that are not."""
+    """The sessions of rows of a statement."""
     found = {number: FedSession(number, origin, id, facts) for kind, number, origin, id, facts in rows if kind == 1}
-    for kind, number, start, id, line in rows:
-        if kind == 2:
+    for _, number, start, id, line in sorted(row for row in rows if row[0] == 2):
+        if number in found:  # row-level security may hide the session meanwhile
             found[number].entries.append((start, id, line))
-    for each in found.values():
-        each.entries.sort()
-    return sorted(found.values(), key=lambda each: (each.state == LIVE, each.number))
+    return list(found.values())
+
+
+def _number(session: FedSession) -> int:
+    return session.number
 
 
 class _Position:
@@ -130,26 +149,13 @@ class _Position:
 
     def __init__(self, known: IndexedSession | None) -> None:
         saved = known.files.get(_ENTRIES) if known is not None else None
-        self.number, self.generation, self.version, self.start, self.checksum = saved or [0, -1, [], 0, None]
+        self.number, self.generation, self.ending, self.version = saved or [0, -1, 0, []]
 
     def is_at(self, session: FedSession) -> bool:
         return (self.number, self.generation, self.version) == (session.number, session.generation, session.version)
 
     def continues(self, session: FedSession) -> bool:
         return (self.number, self.generation) == (session.number, session.generation)
-
-    def appended(self, session: FedSession) -> list[tuple[int, str, str]] | None:
-        """The entries after the last indexed one; None if that one is not as it was."""
-        if not self.continues(session) or not session.origin <= self.start:
-            return None
-        rest = [row for row in session.entries if row[0] >= self.start]
-        if self.checksum is None:
-            return rest
-        return rest[1:] if rest and _checksum(rest[0]) == self.checksum else None
-
-
-def _checksum(row: tuple[int, str, str]) -> int:
-    return crc32(row[2].encode("utf-8", "surrogatepass"))
 
 
 class PostgresSource:
@@ -172,9 +178,9 @@ class PostgresSource:
 
     def catch_up(self, index: Index, sessions: list[str] | None, deadline: float, progress: Progress) -> bool:
         cursor = index.rows.meta(_CURSOR, "")
-        changes = self._changes(index, cursor)
+        changes = self._changes(cursor)
         if not changes.is_complete and self._hides_some(index, changes):
-            cursor, changes = "", self._changes(index, "")
+            cursor, changes = "", self._changes("")
         if not self._is_stale(index, changes):
             self._save_time(index)
             return False
@@ -200,14 +206,9 @@ class PostgresSource:
             self._report_left(index, run.left)
         return True
 
-    def _changes(self, index: Index, cursor: str) -> Changes:
-        identity, horizon = json.loads(cursor) if cursor else ("", "0")
-        recent = json.loads(index.rows.meta(_RECENT, "[]")) if cursor else []
-        numbers, generations, starts = ([each[column] for each in recent] for column in range(3))
-        given = {
-            "identity": identity, "horizon": horizon, "numbers": numbers, "generations": generations, "starts": starts,
-        }  # fmt: skip
-        statement = self._store.sql(_CATCH_UP)
+    def _changes(self, cursor: str) -> Changes:
+        identity, snapshot = json.loads(cursor) if cursor else ("", "1:1:")
+        statement, given = self._store.sql(_CATCH_UP), {"identity": identity, "snapshot": snapshot}
         return Changes(self._store.run(lambda connection: connection.execute(statement, given).fetchall()))
 
     @staticmethod
@@ -303,24 +304,27 @@ class _CatchUp:
         """`sessions`: those that the answer is about; the others are read if they came along. `limit`: when to stop, on `time.monotonic`."""
         self._store, self._index, self._cursor, self._changes, self._limit = store, index, cursor, changes, limit
         self._wanted = None if sessions is None else set(sessions)
-        self._recent: dict[int, list[int]] = {}
         self._has_other_past = False  # whether sessions may differ from the index in entries that were indexed
         self.left = 0  # sessions that the answer is about, and that were not read
 
-    def stale(self, ask: Callable[[Index, str], Changes]) -> Iterator[FedSession]:
+    def stale(self, ask: Callable[[str], Changes]) -> Iterator[FedSession]:
         """The sessions to index. Between two of them the transaction may be committed and another one begun."""
         index, changes = self._index, self._changes
         assert changes is not None
         if (
             index.rows.meta(_CURSOR, "") != self._cursor
         ):  # another process caught up meanwhile; an older state must not replace a newer one
-            changes = ask(index, index.rows.meta(_CURSOR, ""))
+            changes = ask(index.rows.meta(_CURSOR, ""))
         self._has_other_past = changes.is_complete
         self._remove_gone(changes)
         stale = [each for each in changes.sessions if each.state == LIVE and not _is_indexed(index, each)]
-        others = [each for each in stale if each.origin < 0]
+        others = []
+        for each in stale:
+            if each.is_whole or self._appended(index.rows.session(each.id), each) is not None:
+                yield each
+            else:
+                others.append(each)
         wanted = [each for each in others if self._wanted is None or each.id in self._wanted]
-        yield from (each for each in stale if each.origin >= 0)
         for each in self._read_in_chunks(wanted):
             yield each
             if self._limit is not None and time.monotonic() > self._limit:
@@ -332,7 +336,7 @@ class _CatchUp:
     def _read_in_chunks(self, sessions: list[FedSession]) -> Iterator[FedSession]:
         for chunk in _chunks(sessions):
             # So that a process that asked before this chunk was read asks again before it changes anything.
-            self._index.rows.set_meta(_CURSOR, json.dumps([f"until {time.time_ns()}", "0"]))
+            self._index.rows.set_meta(_CURSOR, json.dumps([f"until {time.time_ns()}", "1:1:"]))
             missing = [
                 each for each in chunk if not _is_indexed(self._index, each)
             ]  # another process may index some, too
@@ -341,7 +345,7 @@ class _CatchUp:
     def _remove_gone(self, changes: Changes) -> None:
         index = self._index
         live = {each.id for each in changes.sessions if each.state == LIVE}
-        gone = {each.id: each.number for each in changes.sessions if each.state != LIVE}
+        gone = {each.id: each.number for each in sorted(changes.sessions, key=_number) if each.state != LIVE}
         names = set(index.rows.session_ids()) - live if changes.is_complete else gone.keys() - live
         for name in names:
             known = index.rows.session(name)
@@ -349,11 +353,18 @@ class _CatchUp:
                 index.remove(known)
                 save_problems(index, name, (), grown=False)
 
+    def _appended(self, known: IndexedSession | None, session: FedSession) -> list[Stored] | None:
+        """The entries that the index lacks; None if it does not have those before, or if some did not come along."""
+        position = _Position(known)
+        if known is None or not known.whole or self._has_other_past or not position.continues(session):
+            return None
+        return session.entries_from(position.ending)
+
     def _from(self, session: FedSession) -> tuple[int, int, int]:
         position = _Position(self._index.rows.session(session.id))
         if self._has_other_past or not position.continues(session):
             return session.number, -1, 0
-        return session.number, position.generation, position.start
+        return session.number, position.generation, position.ending
 
     def read(self, positions: list[tuple[int, int, int]]) -> list[FedSession]:
         """Read sessions as they are now: number, and generation and offset from which they are known."""
@@ -362,31 +373,28 @@ class _CatchUp:
         return _sessions(self._store.run(lambda connection: connection.execute(statement, columns).fetchall()))
 
     def _save(self, changes: Changes) -> None:
-        rows = self._index.rows
-        saved = {each[0]: each for each in json.loads(rows.meta(_RECENT, "[]"))}
-        saved = {number: each for number, each in saved.items() if number not in self._recent} | self._recent
-        rows.set_meta(_RECENT, json.dumps(list(saved.values())[-_MOST_RECENT:]))
-        rows.set_meta(_CURSOR, changes.cursor)
-        rows.set_meta(_AS_OF, time.time())
+        self._index.rows.set_meta(_CURSOR, changes.cursor)
+        self._index.rows.set_meta(_AS_OF, time.time())
 
     # -- one session
 
     def index_session(self, index: Index, session: FedSession) -> int:
         """Index what is new in a session; returns the number of new memories."""
         known = index.rows.session(session.id) or index.rows.new_session(session.id)
-        size, is_appendable = known.size, known.whole and not self._has_other_past
-        rest = _Position(known).appended(session) if is_appendable else None
+        size, rest = known.size, self._appended(known, session)
         if rest is None or not self._append(known, rest):
-            whole = session if session.origin == 0 else next(iter(self.read([(session.number, -1, 0)])), None)
+            whole = session if session.is_whole else next(iter(self.read([(session.number, -1, 0)])), None)
             if whole is None:  # archived or deleted meanwhile
                 index.remove(known)
                 return 0
             session, size = whole, 0
             self._replace(known, session)
-        self._save_session(known, session)
+        known.files = {_ENTRIES: [session.number, session.generation, session.ending, session.version]}
+        known.about = _about(session)
+        index.rows.save_session(known)
         return known.size - size
 
-    def _append(self, known: IndexedSession, rest: list[tuple[int, str, str]]) -> bool:
+    def _append(self, known: IndexedSession, rest: list[Stored]) -> bool:
         fresh, rows, index = SessionHistory(), Rows(rest, self._where(known.id)), self._index
         fresh.names = ReadableIds.from_list(known.names) if known.names else fresh.names
         fresh.add(rows.entries)
@@ -422,14 +430,6 @@ class _CatchUp:
 
     def _where(self, session: str) -> str:
         return f"{self._store.root}#{session}"
-
-    def _save_session(self, known: IndexedSession, session: FedSession) -> None:
-        last = session.entries[-1] if session.entries else None
-        start, checksum = (last[0], _checksum(last)) if last is not None else (0, None)
-        known.files = {_ENTRIES: [session.number, session.generation, session.version, start, checksum]}
-        known.about = _about(session)
-        self._recent[session.number] = [session.number, session.generation, start]
-        self._index.rows.save_session(known)
 
 
 def _places(history: SessionHistory) -> Callable[[RecordHistory], str]:
