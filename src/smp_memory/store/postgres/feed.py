@@ -58,7 +58,7 @@ _IDENTITY = """concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()), '{
     current_setting('smp.project', true), current_setting('smp.person', true))"""
 _NEW = "xid >= (SELECT xmin FROM last) AND NOT pg_visible_in_snapshot(xid, (SELECT snapshot FROM last))"
 _STATE = """SELECT 1, number, origin, id,
-    json_build_array(state, generation, ending, changes, xid::text, extract(epoch FROM written), bytes, info)::text FROM changed"""
+    json_build_array(state, generation, ending, changes, xid::text, extract(epoch FROM written), bytes, numbers, info)::text FROM changed"""
 _CATCH_UP = f"""
 WITH moment AS MATERIALIZED (SELECT {_SNAPSHOT} AS snapshot, {_IDENTITY} AS identity),
 last AS MATERIALIZED (
@@ -67,10 +67,10 @@ last AS MATERIALIZED (
 ),
 new AS MATERIALIZED (SELECT session, start, id, line FROM {{schema}}.entry WHERE {_NEW} AND segment = 0 LIMIT {_MOST_NEW + 1}),
 changed AS MATERIALIZED (
-    SELECT number, id, state, generation, ending, changes, xid, written, bytes, info, -1 AS origin FROM {{schema}}.session
+    SELECT number, id, state, generation, ending, changes, xid, written, bytes, numbers, info, -1 AS origin FROM {{schema}}.session
     WHERE number IN (SELECT number FROM {{schema}}.session WHERE {_NEW} UNION SELECT session FROM {{schema}}.entry WHERE {_NEW})
     UNION ALL
-    SELECT number, id, state, generation, ending, changes, xid, written, bytes, info,
+    SELECT number, id, state, generation, ending, changes, xid, written, bytes, numbers, info,
         CASE WHEN bytes <= {_SMALL_BYTES} AND count(*) OVER () <= {_FEW} THEN 0 ELSE -1 END
     FROM {{schema}}.session WHERE state = 'live' AND NOT EXISTS (SELECT FROM last)
 )
@@ -82,7 +82,7 @@ UNION ALL SELECT 2, session, start, id, line FROM new
 UNION ALL SELECT 2, session, start, e.id, line FROM changed JOIN {{schema}}.entry AS e ON session = number AND segment = 0 WHERE origin = 0"""
 _READ = f"""
 WITH changed AS MATERIALIZED (
-    SELECT number, id, state, s.generation, ending, changes, xid, written, bytes, info, CASE WHEN s.generation = w.generation THEN w.start ELSE 0 END AS origin
+    SELECT number, id, state, s.generation, ending, changes, xid, written, bytes, numbers, info, CASE WHEN s.generation = w.generation THEN w.start ELSE 0 END AS origin
     FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[]) AS w (number, generation, start) JOIN {{schema}}.session AS s USING (number)
     WHERE state = 'live'
 )
@@ -94,11 +94,23 @@ _LIVE = "SELECT number FROM {schema}.session WHERE state = 'live' AND (%s::text[
 class FedSession:
     """A session as one statement saw it, with its hot entries from `origin` on; -1: with those that are new."""
 
-    __slots__ = ("bytes", "ending", "entries", "generation", "id", "info", "number", "origin", "state", "version")
+    __slots__ = (
+        "bytes",
+        "ending",
+        "entries",
+        "generation",
+        "id",
+        "info",
+        "number",
+        "numbers",
+        "origin",
+        "state",
+        "version",
+    )
 
     def __init__(self, number: int, origin: int, id: str, facts: str) -> None:
         self.number, self.origin, self.id = number, origin, id
-        self.state, self.generation, self.ending, *version, self.bytes, self.info = json.loads(facts)
+        self.state, self.generation, self.ending, *version, self.bytes, self.numbers, self.info = json.loads(facts)
         self.version: list[Any] = (
             version  # number of changes, transaction of the last one but for appends, time of the last one
         )
@@ -180,7 +192,7 @@ class PostgresSource:
         cursor = index.rows.meta(_CURSOR, "")
         changes = self._changes(cursor)
         if not changes.is_complete and self._hides_some(index, changes):
-            cursor, changes = "", self._changes("")
+            changes = self._changes("")
         if not self._is_stale(index, changes):
             self._save_time(index)
             return False
@@ -311,10 +323,9 @@ class _CatchUp:
         """The sessions to index. Between two of them the transaction may be committed and another one begun."""
         index, changes = self._index, self._changes
         assert changes is not None
-        if (
-            index.rows.meta(_CURSOR, "") != self._cursor
-        ):  # another process caught up meanwhile; an older state must not replace a newer one
-            changes = ask(index.rows.meta(_CURSOR, ""))
+        saved = index.rows.meta(_CURSOR, "")
+        if saved != self._cursor:  # another process caught up meanwhile; an older state must not replace a newer one
+            changes = ask("" if changes.is_complete else saved)
         self._has_other_past = changes.is_complete
         self._remove_gone(changes)
         stale = [each for each in changes.sessions if each.state == LIVE and not _is_indexed(index, each)]
@@ -418,7 +429,8 @@ class _CatchUp:
         return True
 
     def _replace(self, known: IndexedSession, session: FedSession) -> None:
-        fresh, rows, index = SessionHistory(), Rows(session.entries, self._where(known.id)), self._index
+        fresh = SessionHistory(lambda: json.loads(session.numbers))  # they keep ids apart that were given out twice
+        rows, index = Rows(session.entries, self._where(known.id)), self._index
         fresh.add(rows.entries)
         index.replace(known, fresh.histories.values(), _places(fresh))
         lines = {start: line for start, _, line in session.entries}
