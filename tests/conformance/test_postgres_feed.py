@@ -77,7 +77,7 @@ def test_transaction_that_began_early_and_commits_late_is_not_missed(opened: Ope
     for name in ("a", "b", "c"):
         reader.create_session(name).add_decision(f"first of {name}")
     assert len(found(reader)) == 3
-    with early.store.transaction():
+    with early.store.tables.transaction():
         early.session("a").add_decision("written early")
         for number in range(5):  # later transactions commit before it, and readers move on
             late.session("b").add_decision(f"written late {number}")
@@ -96,7 +96,7 @@ def test_interleaved_transactions_are_found_in_every_order_of_their_commits(open
         writers = {name: opened() for name in "abcd"}
         begun = {}
         for name in shuffled.sample("abcd", 4):
-            begun[name] = writers[name].store.transaction()
+            begun[name] = writers[name].store.tables.transaction()
             begun[name].__enter__()
             writers[name].session(name).add_decision(f"turn {turn} of {name}")
         for name in shuffled.sample("abcd", 4):
@@ -113,7 +113,7 @@ def test_interleaved_transactions_are_found_in_every_order_of_their_commits(open
 def test_new_session_of_a_late_transaction_is_found(opened: Open) -> None:
     reader, early = opened(), opened()
     reader.create_session("a").add_decision("something")
-    with early.store.transaction():
+    with early.store.tables.transaction():
         early.create_session("b").add_decision("of a new session")
         reader.session("a").add_decision("something else")
         assert found(reader) == {"a/DEC-0001", "a/DEC-0002"}
@@ -127,7 +127,7 @@ def test_late_change_of_an_old_memory_is_found(opened: Open, what: str) -> None:
     session.add_decision("use the blue one")
     reader.create_session("b").add_decision("another one")
     assert len(found(reader)) == 2
-    with early.store.transaction():
+    with early.store.tables.transaction():
         if what == "update":
             early.session("a").update("DEC-0001", decision="use the green one")
         elif what == "delete":
@@ -489,8 +489,8 @@ def test_catch_up_is_one_round_trip_and_records_are_none(opened: Open) -> None:
     writer.create_session("a").add_decision("first")
     found(reader)
     statements: list[object] = []
-    run = reader.store.connections.run
-    reader.store.run = lambda work: (statements.append(work), run(work))[1]
+    run = reader.store.tables.run
+    reader.store.tables.run = lambda work: (statements.append(work), run(work))[1]
     feed = reader.store.indexer.feed
     for change in (
         lambda: None,

@@ -439,14 +439,6 @@ class Rows:
         """Where the entries of these memories are."""
         return list(map(_placed_row, self.of(_PLACES_OF_DOCS, docs)))
 
-    def put_entries(self, values: Iterable[tuple[int, str]]) -> None:
-        """Keep the entries of memories as they are stored, by doc: of a store whose entries are not in files."""
-        self.do_many("INSERT OR REPLACE INTO stored VALUES (?, ?)", values)
-
-    def entries(self, docs: Sequence[int]) -> dict[int, str]:
-        """The kept entries of these memories."""
-        return dict(self.of("SELECT doc, entries FROM wanted CROSS JOIN stored ON doc = wanted.no", docs))
-
     def of(self, selection: str, numbers: Sequence[int | str]) -> Iterable[Any]:
         """The rows of a selection that joins these numbers or texts, as the table `wanted(no)`.
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import time
 
-from smp_memory.index.rows import IndexBusy
+from smp_memory.index.rows import POSITION_BITS, IndexBusy
 from smp_memory.model.history import PausedCollection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import TypeVar
 
     from smp_memory.index.index import Index
-    from smp_memory.index.rows import IndexedSession, Row
+    from smp_memory.index.rows import IndexedSession, Row, Rows
     from smp_memory.model.history import RecordHistory, SessionHistory
 
     T = TypeVar("T")
@@ -90,3 +90,25 @@ def index_appended(
     for doc, history in changed.items():
         index.amend(known, history, doc, places)
     return changed
+
+
+# -- entries that are kept in the index, of a store that is not in files: as text, by memory
+
+
+def keep_entries(
+    rows: Rows,
+    session: IndexedSession,
+    position: int,
+    new: Iterable[RecordHistory],
+    changed: Mapping[int, RecordHistory],
+    text_of: Callable[[RecordHistory], str],
+) -> None:
+    """Keep the entries of new memories, the first of which is at a position of the session, and of changed ones by doc."""
+    numbered = [*enumerate(new, session.number << POSITION_BITS | position), *changed.items()]
+    values = [(doc, text_of(history)) for doc, history in numbered]
+    rows.do_many("INSERT OR REPLACE INTO stored VALUES (?, ?)", values)
+
+
+def kept_entries(rows: Rows, docs: Sequence[int]) -> dict[int, str]:
+    """The kept entries of memories, by doc."""
+    return dict(rows.of("SELECT doc, entries FROM wanted CROSS JOIN stored ON doc = wanted.no", docs))

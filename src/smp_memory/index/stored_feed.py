@@ -155,7 +155,7 @@ class StoredFeed:
         return self._source.records(index, rows, gone)
 
     def add_vectors(self, index: Index) -> None:
-        missing_vectors.prepare(index, self._source, self._store.config["search.model_ms"])
+        missing_vectors.prepare(index, self._source.records, self._store.config["search.model_ms"])
 
     def _opened(self) -> Index:
         if self._index is not None and self._is_private:
@@ -266,10 +266,10 @@ class StoredFeed:
         with self.mutex:
             self._discard()
             index = self.caught_up(None, progress)
-            missing_vectors.complete(index, self._source, progress=progress)
+            missing_vectors.complete(index, self._source.records, progress=progress)
             index.rows.truncate_wal()
             return index.count()
 
     def embed_missing(self, seconds: float | None) -> int:
         with self.mutex:
-            return missing_vectors.complete(self.caught_up(None), self._source, seconds)
+            return missing_vectors.complete(self.caught_up(None), self._source.records, seconds)
