@@ -59,7 +59,9 @@ def stored(memory: smp_memory.Memory) -> set[str]:
 
 def contents(memory: smp_memory.Memory) -> dict[str, Any]:
     with memory.store.indexer.feed.mutex:
-        return dict(memory.store.indexer.feed.caught_up(None).snapshot())
+        index = memory.store.indexer.feed.caught_up(None)
+        assert not index.is_in_memory
+        return dict(index.snapshot())
 
 
 def assert_equals_a_new_index(memory: smp_memory.Memory) -> None:
@@ -454,6 +456,14 @@ def test_query_while_another_process_writes_the_index_answers_from_what_is_there
         assert found(reader) == {"a/DEC-0001"}
         assert [problem.code for problem in incomplete.take_reported()] == [incomplete.NOT_INDEXED]
     assert found(reader) == {"a/DEC-0001", "a/DEC-0002"}
+
+
+def test_slow_catch_up_is_logged_and_keeps_the_index(opened: Open, caplog: pytest.LogCaptureFixture) -> None:
+    memory = opened()
+    memory.create_session("a").add_decision("something")
+    with caplog.at_level("DEBUG", "smp_memory"):
+        assert contents(memory).keys() == {"a/DEC-0001"}
+    assert any("index done" in record.getMessage() for record in caplog.records)
 
 
 # -- rights

@@ -112,6 +112,7 @@ def test_defaults():
             "auto_purge": True,
         },
         "maintenance": {"auto": True},
+        "offline": False,
         "search": {"semantic": "auto", "catch_up_ms": 10_000, "model_ms": 1000, "embedder": None},
         "hooks": {
             "recall": True,

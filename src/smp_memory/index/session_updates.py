@@ -112,3 +112,10 @@ def keep_entries(
 def kept_entries(rows: Rows, docs: Sequence[int]) -> dict[int, str]:
     """The kept entries of memories, by doc."""
     return dict(rows.of("SELECT doc, entries FROM wanted CROSS JOIN stored ON doc = wanted.no", docs))
+
+
+def kept_entries_of(rows: Rows, session: IndexedSession) -> list[str]:
+    """The kept entries of all memories of a session, in their order."""
+    first = session.number << POSITION_BITS
+    query = "SELECT entries FROM stored WHERE doc >= ? AND doc < ? ORDER BY doc"
+    return [text for (text,) in rows.each(query, (first, first + (1 << POSITION_BITS)))]

@@ -16,7 +16,13 @@ import time
 from smp_memory.errors import Busy, SMPError
 from smp_memory.index.index import save_problems
 from smp_memory.index.rows import IndexBusy
-from smp_memory.index.session_updates import index_appended, index_in_chunks, keep_entries, kept_entries
+from smp_memory.index.session_updates import (
+    index_appended,
+    index_in_chunks,
+    keep_entries,
+    kept_entries,
+    kept_entries_of,
+)
 from smp_memory.model.clone_merge import ReadableIds
 from smp_memory.model.history import RecordHistory, SessionHistory
 from smp_memory.model.reports import Problem
@@ -34,13 +40,14 @@ if TYPE_CHECKING:
     from smp_memory.index.index import Index
     from smp_memory.index.rows import IndexedSession, PlacedRow, Row
     from smp_memory.model.candidates import LeftOut
+    from smp_memory.model.entry import Entry
     from smp_memory.model.record import Record
     from smp_memory.store.postgres.changes import Changes, FedSession, StoredEntry
     from smp_memory.store.postgres.tables import Tables
 
     Progress = Callable[[str, int], None] | None
 
-_CURSOR, _AS_OF = "feed", "as_of"  # keys in the index's table `meta`
+_CURSOR, AS_OF = "feed", "as_of"  # keys in the index's table `meta`: what was read, and the time of the last catch-up
 _ENTRIES = "entries"  # the only "file" of an indexed session
 _DUPLICATES = "~"  # as the places of memories of a session in which an id was allocated twice
 _CHUNK_BYTES, _CHUNK_SESSIONS = 4 << 20, 200  # read by one statement
@@ -79,8 +86,7 @@ class PostgresSource:
             deadline = min(deadline, limit)
         run = _CatchUp(self._tables, index, sessions, limit)
         try:
-            stale = run.stale(changes, cursor)
-            observe(INDEX, self._tables, index_in_chunks, index, stale, run.index_session, deadline, progress)
+            observe(INDEX, self._tables, run.index_all, index, changes.sessions, changes, cursor, deadline, progress)
         except IndexBusy:  # another process catches up, for so long that it must be the first time
             run.left = sum(not _is_indexed(index, each) for each in changes.sessions)
         if run.left:
@@ -91,7 +97,7 @@ class PostgresSource:
         now = time.time()
         if now - self._saved_at > _SAVE_SECONDS:
             self._saved_at = now
-            index.rows.save_hints({_AS_OF: now}, index.rows.data_version())
+            index.rows.save_hints({AS_OF: now}, index.rows.data_version())
 
     def _report_left(self, index: Index, left: int) -> None:
         every = left + int(index.rows.one("SELECT count(*) FROM session"))
@@ -113,15 +119,28 @@ class PostgresSource:
     def records(
         self, index: Index, rows: Iterable[PlacedRow], gone: dict[str, LeftOut] | None = None
     ) -> dict[int, Record | None]:
-        placed = list(rows)
-        kept = kept_entries(index.rows, [row.doc for row in placed])
-        found: dict[int, Record | None] = {}
-        for row in placed:
-            session = index.rows.session_of(row.doc)
-            if session is not None:
-                history = _history(index, session, row, kept.get(row.doc, ""))
-                found[row.doc] = history.record(session) if history is not None else None
-        return found
+        return records_of(index, rows)
+
+
+def records_of(index: Index, rows: Iterable[PlacedRow]) -> dict[int, Record | None]:
+    """The records of these rows, of the entries that the index keeps."""
+    placed = list(rows)
+    kept = kept_entries(index.rows, [row.doc for row in placed])
+    found: dict[int, Record | None] = {}
+    for row in placed:
+        session = index.rows.session_of(row.doc)
+        if session is not None:
+            history = _history(index, session, row, kept.get(row.doc, ""))
+            found[row.doc] = history.record(session) if history is not None else None
+    return found
+
+
+def entries_of(index: Index, session: str) -> list[Entry]:
+    """All entries of a session that the index keeps."""
+    known = index.rows.session(session)
+    texts = kept_entries_of(index.rows, known) if known is not None else []
+    decoded = [decode_entry(None, line, 0, session)[0] for text in texts for line in text.split("\n")]
+    return [entry for entry in decoded if entry is not None]
 
 
 class _Position:
@@ -184,7 +203,19 @@ class _CatchUp:
         self._has_other_past = False  # whether sessions may differ from the index in entries that were indexed
         self.left = 0  # sessions that the answer is about, and that were not read
 
-    def stale(self, changes: Changes, cursor: str) -> Iterator[FedSession]:
+    def index_all(
+        self,
+        index: Index,
+        sessions: list[FedSession],
+        changes: Changes,
+        cursor: str,
+        deadline: float,
+        progress: Progress,
+    ) -> int:
+        """Index these changes; returns the number of new memories."""
+        return index_in_chunks(index, self._stale(changes, cursor), self.index_session, deadline, progress)
+
+    def _stale(self, changes: Changes, cursor: str) -> Iterator[FedSession]:
         """The sessions to index. Between two of them the transaction may be committed and another one begun."""
         index = self._index
         saved = index.rows.meta(_CURSOR, NO_CURSOR)
@@ -208,7 +239,7 @@ class _CatchUp:
                 break
         if len(wanted) == len(others) and not self.left:
             index.rows.set_meta(_CURSOR, changes.cursor)
-            index.rows.set_meta(_AS_OF, time.time())
+            index.rows.set_meta(AS_OF, time.time())
 
     def _read_in_chunks(self, sessions: list[FedSession]) -> Iterator[FedSession]:
         for chunk in _chunks(sessions):
