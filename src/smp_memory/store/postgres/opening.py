@@ -10,7 +10,8 @@ from smp_memory.config.settings import Config
 from smp_memory.errors import FormatTooNew, LayoutMismatch, StoreNotFound
 from smp_memory.privacy.settings import checked
 from smp_memory.store.postgres import schema
-from smp_memory.store.postgres.connection import Address, Connections
+from smp_memory.store.postgres.connection import Address, ConnectionLost, Connections
+from smp_memory.store.postgres.offline import OfflineStore, offer
 from smp_memory.store.postgres.postgres_store import NAME, PostgresStore
 
 if TYPE_CHECKING:
@@ -19,11 +20,15 @@ if TYPE_CHECKING:
 
 def open_postgres(
     address: str, layout: str | None, config: Mapping[str, Any] | None, admit: Callable[..., None], create: bool
-) -> tuple[PostgresStore, bool]:
+) -> tuple[PostgresStore | OfflineStore, bool]:
     """The store at an address, and whether it is new. Two round trips; without `create`, a missing one raises StoreNotFound."""
     if layout not in (None, NAME):
         raise LayoutMismatch(f"{layout}: a store in PostgreSQL has no layout; leave it out.", layout=NAME)
-    connections, is_new = Connections(Address(address)), False
+    place = Address(address)
+    if Config.build({}, place.shown, environ=os.environ, arguments=config)["offline"]:
+        arguments = {**(config or {}), "maintenance.auto": False}
+        return OfflineStore(place.shown, Config.build({}, place.shown, environ=os.environ, arguments=arguments)), False
+    connections, is_new = Connections(place), False
     try:
         try:
             meta = _read_meta(connections)
@@ -34,6 +39,9 @@ def open_postgres(
                 is_new = schema.create(connection, connections.address.schema)
             meta = _read_meta(connections)
         _check_version(connections, meta)
+    except ConnectionLost as error:
+        connections.close()
+        raise ConnectionLost(error.message + offer(place.shown), **error.details) from error
     except BaseException:
         connections.close()
         raise

@@ -22,13 +22,14 @@ from smp_memory.files.user_state import open_user_state
 from smp_memory.index.full_text_index import FullTextIndex
 from smp_memory.index.history_index import HistoryFeed
 from smp_memory.index.index import discard_all
+from smp_memory.index.stored_feed import StoredFeed
 from smp_memory.model import ids
 from smp_memory.model.history import IdAllocator, SessionHistory
 from smp_memory.model.session_info import ARCHIVED, DELETED, LIVE, PURGED, SessionHead
 from smp_memory.model.times import to_moment
 from smp_memory.privacy.audit import Audit
 from smp_memory.store.postgres.erasure import Erasure, clean_table
-from smp_memory.store.postgres.feed import PostgresFeed
+from smp_memory.store.postgres.feed import PostgresSource
 from smp_memory.store.postgres.postgres_session import PostgresSession
 from smp_memory.store.postgres.tables import LAYOUT, Tables
 
@@ -76,7 +77,7 @@ class PostgresStore:
         self.session_uses = AccessLog(StateLog(self.state, SESSION_USES), exact=True)
         self.audit = Audit(TableLog(self.tables, "audit"))
         self.tokens = TableLog(self.tables, "token")
-        self.indexer = FullTextIndex(PostgresFeed(self))
+        self.indexer = FullTextIndex(StoredFeed(self, PostgresSource(self.tables)))
         _open_stores.add(self)
 
     # -- live sessions
@@ -99,7 +100,7 @@ class PostgresStore:
         inner = next((each for each in facts.values() if isinstance(each, dict) and "archived_at" in each), facts)
         when = facts.get("deleted_at") or facts.get("archived") or inner.get("archived_at")
         return SessionHead(
-            id, state, self._path(id, number), archived=json.loads(archived) if archived else None, version=(number, changes), written=written, bytes=size,
+            id, state, self._path(id, number), archived=json.loads(archived) if archived else None, version=[number, changes], written=written, bytes=size,
             when=to_moment(when) if when else None, reason=facts.get("reason") or inner.get("reason"), metadata=facts,
         )  # fmt: skip
 
