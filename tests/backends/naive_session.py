@@ -88,6 +88,7 @@ class StoredSession:
             when=to_moment(when) if when else None,
             reason=about.get("reason") or inner.get("reason"),
             metadata=about,
+            archived=self.archived,
         )
 
     def redact(self, redactor: Redactor) -> RedactionReport:

@@ -17,6 +17,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.config.config_file import check_removal, with_setting
@@ -131,31 +132,45 @@ class NaiveStore:
         found.sort(key=lambda each: ((LIVE, ARCHIVED, DELETED).index(each.state), each.info.id))
         return [each.head(self.root) for each in found[:limit]]
 
-    def session(self, session: str, state: str = LIVE, *, max_bytes: int | None = None) -> NaiveSession:
+    def session(
+        self, session: str, state: str = LIVE, *, path: str | None = None, max_bytes: int | None = None
+    ) -> NaiveSession:
         ids.check(session, "session")
-        found = self.content().find(session, state)
+        found = [each for each in self.content().find(session, state) if path in (None, each.head(self.root).path)]
         if not found:
             raise self.session_not_found(session)
-        if max_bytes is not None and found[0].bytes() > max_bytes:
+        stored = found[-1]  # of several deleted ones, the last
+        if max_bytes is not None and stored.bytes() > max_bytes:
             raise StorageCorrupt(f"Archived session {session} is larger than {max_bytes} bytes.", session=session)
-        opened = NaiveSession(self, found[0].number, session, state)
-        return self._sessions.setdefault(found[0].number, opened) if state == LIVE else opened
+        opened = NaiveSession(self, stored.number, session, state)
+        return self._sessions.setdefault(stored.number, opened) if state == LIVE else opened
 
     def session_not_found(self, session: str) -> SMPError:
         if self.content().find(session, ARCHIVED):
             return SessionArchived(f"Session {session} is archived; restore it first.", session=session)
         return SessionNotFound(f"There is no session {session}.", session=session)
 
-    def create(self, info: SessionInfo, entries: list[Entry] | None = None, quota_bytes: int = 0) -> NaiveSession:
+    def create(
+        self,
+        info: SessionInfo,
+        entries: list[Entry] | None = None,
+        quota_bytes: int = 0,
+        *,
+        cold: Mapping[str, tuple[str, str]] | None = None,
+        written: datetime | None = None,
+    ) -> NaiveSession:
         info.uid = info.uid or ids.new_uid()
         with self.transaction() as content:
             if content.find(info.id, LIVE, ARCHIVED):
                 raise SessionExists(f"There is already a session {info.id}.", session=info.id)
             content.created += 1
             stored = content.sessions[content.created] = StoredSession(content.created, info)
-            self.admit(info.id, 0, stored.append(entries or []), quota_bytes)
+            stored.append(entries or [])
             history = stored.history()
             info.seq, info.numbers = max(info.seq, history.seq), {**history.numbers, **info.numbers}
+            stored.shift(cold or (), HOT, COLD)
+            stored.moved, stored.written = dict(cold or {}), written.timestamp() if written else stored.written
+            self.admit(info.id, 0, stored.bytes(), quota_bytes)
             return self.session(info.id)
 
     # -- archived and deleted sessions

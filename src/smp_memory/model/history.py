@@ -173,6 +173,7 @@ class SessionHistory:
         self._floor = floor  # the numbers in the session's metadata: they include those of purged memories
         self.unreadable: list[Problem] = []  # entries that the backend could not read, each logged once
         self.moved: list[ColdMemory] = []  # of a cold segment: when and why each memory was moved there
+        self.earlier: list[Entry] = []  # of a cold segment: earlier states of memories that stayed in the session
         self._snapshot: SessionHistory | None = None  # as it was handed out; valid until something is added
         self._unshared: set[str] | None = None  # ids whose histories no snapshot shares; None: all
         self._entries: list[Entry] = []  # with the ids in the files

@@ -125,8 +125,9 @@ class SessionHead:
     when: datetime | None  # when it was archived or deleted
     reason: str | None
     metadata: dict[str, Any]  # the summary or the deletion record
+    archived: dict[str, Any] | None  # of a deleted session that was archived: the summary that it had as such
 
-    LAZY = ("path", "version", "written", "bytes", "when", "reason", "metadata")
+    LAZY = ("path", "version", "written", "bytes", "when", "reason", "metadata", "archived")
     __slots__ = ("_read", "has_memories", "redacted", "session", "state", *LAZY)
 
     def __init__(

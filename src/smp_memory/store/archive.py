@@ -288,6 +288,11 @@ def archived_copy(store: FileStore, session: str, max_bytes: int | None) -> File
     return copy
 
 
+def summary_of(store: FileStore, path: str) -> dict[str, Any]:
+    """The summary inside an archive."""
+    return read_archive(store.disk, path).summary
+
+
 def archived_files(store: FileStore, path: str, limits: ArchiveLimits = DEFAULT_LIMITS) -> dict[str, bytes]:
     """The files in an archive, by name."""
     target = _MemoryTarget()

@@ -178,7 +178,14 @@ class ArchiveIndex:
             return None
         when, reason = archive_names.moment_of(record.get("deleted_at")), archive_names.text_of(record.get("reason"))
         size = archive_names.count_of(record.get("bytes"))
-        return SessionHead(session, DELETED, folder, when=when, reason=reason, bytes=size, metadata=record)
+        return SessionHead(
+            session, DELETED, folder, self._read_deleted, when=when, reason=reason, bytes=size, metadata=record
+        )
+
+    def _read_deleted(self, head: SessionHead, name: str) -> object:
+        """A field of a deleted session that is read when it is asked for."""
+        packed = self.trash_archive_path(head.path)
+        return self.store.archive_summary(packed) if name == "archived" and self.disk.exists(packed) else None
 
     def _has_content(self, folder: str, has_record: bool) -> bool:
         """Whether a trash folder has the files of a session, or what its record says is one. An undelete reports what is wrong."""

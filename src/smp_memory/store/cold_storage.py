@@ -78,6 +78,7 @@ def cold_history(session: FileSession, ids: Iterable[str] | None = None, key: st
     session_history.problems = []
     session_history.moved = [_memory(id, rows, False) for id, rows in found.memories.items()]
     session_history.moved += [_memory(id, rows, True) for id, rows in found.histories.items()]
+    session_history.earlier = [row.entry for rows in found.histories.values() for row in rows]
     return session_history
 
 

@@ -192,11 +192,15 @@ class FileStore:
     def has_session(self, session: str) -> bool:
         return self.layout.exists(self.disk, self.root, session)
 
-    def session(self, session: str, state: str = LIVE, *, max_bytes: int | None = None) -> FileSession:
+    def session(
+        self, session: str, state: str = LIVE, *, path: str | None = None, max_bytes: int | None = None
+    ) -> FileSession:
         self.check_open()
         ids.check(session, "session")
         if state == ARCHIVED:
             return store.archive.archived_copy(self, session, max_bytes)
+        if state == DELETED:
+            return store.inactive_sessions.deleted_copy(self, session, path)
         self.check_exists(session)
         with self._mutex:
             known = self._sessions.get(session)
@@ -241,10 +245,18 @@ class FileStore:
         """The sessions that this process has opened."""
         return list(self._sessions)
 
-    def create(self, info: SessionInfo, entries: list[Entry] | None = None, quota_bytes: int = 0) -> FileSession:
+    def create(
+        self,
+        info: SessionInfo,
+        entries: list[Entry] | None = None,
+        quota_bytes: int = 0,
+        *,
+        cold: Mapping[str, tuple[str, str]] | None = None,
+        written: datetime | None = None,
+    ) -> FileSession:
         if entries is None:
             return store.session_creation.create_session(self, info)
-        return store.session_creation.import_session(self, info, entries, quota_bytes)
+        return store.session_creation.import_session(self, info, entries, quota_bytes, cold or {}, written)
 
     def check_not_moved(self) -> None:
         if not self.disk.exists(os.path.join(self.root, CONFIG_FILE)):
@@ -299,6 +311,9 @@ class FileStore:
         """Complete what an interrupted step left of a session that is not live."""
         with store.archive_index.ArchiveIndex(self).locked(session, operation):
             pass
+
+    def archive_summary(self, archive: str) -> dict[str, Any]:
+        return store.archive.summary_of(self, archive)
 
     def holds_all_of_archive(self, archive: str, session: str) -> bool:
         return store.archive.holds_all_of_archive(self, archive, session)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from smp_memory.model.rewrite_plan import RewritePlan, RewriteReport
     from smp_memory.store.archive import SessionCopy
+    from smp_memory.store.file_session import FileSession
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.port import Note
     from smp_memory.store.session_edits import ErasedEntries
@@ -229,6 +230,14 @@ def erase_in_archive(archives: ArchiveIndex, session: str, ids: list[str]) -> tu
         return erased, [inside]
     erased = erase_in(copy.files, ids)
     return erased, _replace_files(archives, copy, archives.content_path(deleted.path))
+
+
+def deleted_copy(store: FileStore, session: str, path: str | None) -> FileSession:
+    """A copy in RAM of the deleted session in this folder, else of the one deleted last."""
+    archives = ArchiveIndex(store)
+    return _deleted_copy(
+        archives, _last(archives, session) if path is None else _deleted(archives, session, path)
+    ).files
 
 
 def _last(archives: ArchiveIndex, session: str) -> SessionHead:

@@ -146,7 +146,8 @@ class SessionStore(Protocol):
         """All memories acknowledged before the call, deleted ones included, or those of the COLD segment. Callers do not change it.
 
         `unreadable` has the entries that cannot be read (each logged once per process, `incomplete.report`), `problems`
-        those that contradict each other; `moved` of the cold segment, when and why each memory was moved.
+        those that contradict each other; `moved` of the cold segment, when and why each memory was moved, and `earlier`, earlier states
+        that a plan moved there alone (`ColdMove.only_history`).
         ids: only these memories, without reading the session if that takes long; one that is not there is left out.
         kind and last: at least the last memories of a type, if that is cheaper than reading the session.
         key: of the cold segment, only the memory with this idempotency key.
@@ -256,17 +257,31 @@ class Store(Protocol):
         Several deleted sessions may have one id; they are in the order of deletion. Every search counts the archived ones.
         """
 
-    def session(self, session: str, state: str = LIVE, *, max_bytes: int | None = None) -> SessionStore:
+    def session(
+        self, session: str, state: str = LIVE, *, path: str | None = None, max_bytes: int | None = None
+    ) -> SessionStore:
         """A live session, the same object for all callers while one of them keeps it; or a copy of an archived one: for reading, and `rewrite`.
+
+        Or a copy of a deleted one, for reading: the one deleted last, or that with this `path`.
 
         Raises SessionNotFound or SessionArchived if it is in another state by now. Of an archived session: StorageCorrupt if it
         cannot be read or is larger than `max_bytes`; its problems name the archive (`Problem.archived`). A plan changes the archived session
         and renews its metadata, not the copy; StorageError if another program archived it.
         """
 
-    def create(self, info: SessionInfo, entries: list[Entry] | None = None, quota_bytes: int = 0) -> SessionStore:
+    def create(
+        self,
+        info: SessionInfo,
+        entries: list[Entry] | None = None,
+        quota_bytes: int = 0,
+        *,
+        cold: Mapping[str, tuple[str, str]] | None = None,
+        written: datetime | None = None,
+    ) -> SessionStore:
         """Create a session, with a `uid` if it has none; of an import, with these entries and numbers. Complete or not at all.
 
+        cold     memories whose entries go to the cold segment: by id, when and why they were moved there.
+        written  when the session was last written (`SessionHead.written`), if not now.
         Raises SessionExists, also for an archived one; SizeLimitExceeded if the entries exceed the quota.
         """
 

@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING
 
 from smp_memory.errors import SessionExists, StorageCorrupt, StorageError, done_before_failure, from_os_error
+from smp_memory.files.cold_segment import ColdEntry, ColdSegment
 from smp_memory.files.disk import TEMPORARY
 from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, PRIVATE
 from smp_memory.files.reader import SessionReader
@@ -20,6 +21,9 @@ from smp_memory.model.session_info import ARCHIVED, DELETED
 from smp_memory.observe import telemetry
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
     from smp_memory.files.layouts.layout import Layout
     from smp_memory.model.entry import Entry
     from smp_memory.model.session_info import SessionInfo
@@ -131,24 +135,43 @@ def _confirm(store: FileStore, session: str, folder: str) -> None:
 # -- from entries
 
 
-def import_session(store: FileStore, info: SessionInfo, entries: list[Entry], quota_bytes: int) -> FileSession:
-    """Create a session from these entries, which are numbered in their order."""
+def import_session(
+    store: FileStore,
+    info: SessionInfo,
+    entries: list[Entry],
+    quota_bytes: int,
+    cold: Mapping[str, tuple[str, str]],
+    written: datetime | None,
+) -> FileSession:
+    """Create a session from these entries, which are numbered in their order; those of the memories in `cold` in its cold segment."""
     store.check_open()
     store.check_current()
     _check_free(store, info.id)
-    contents = encode_session(store.layout, info.id, info, entries)
+    hot = [entry for entry in entries if entry.id not in cold]
+    contents = encode_session(store.layout, info.id, info, hot)
     store.admit(info.id, 0, sum(map(len, contents.values())), quota_bytes)
+    if cold:
+        contents[store.layout.cold_file(info.id)] = _encode_cold(entries, cold)
     staging = _temporary(store, info.id)
     try:
         try:
-            _write(store, staging, info.id, contents)
-            _check_imported(SessionReader(store.disk, store.layout, staging, info.id), info, entries)
-            _publish(store, staging, info.id)
+            _write(store, staging, info.id, contents, written)
+            _check_imported(SessionReader(store.disk, store.layout, staging, info.id), info, hot)
+            _publish(store, staging, info.id, list(contents), written)
         finally:
             _remove_staging(store, staging)
     except OSError as error:
         raise from_os_error(error, store.layout.folder(store.root, info.id), "creating a session") from error
     return _opened(store, info.id)
+
+
+def _encode_cold(entries: list[Entry], cold: Mapping[str, tuple[str, str]]) -> bytes:
+    rows = []
+    for entry in entries:
+        if entry.id in cold:
+            moved, why = cold[entry.id]
+            rows.append(ColdEntry(entry, {"moved": moved, "why": why}))
+    return ColdSegment("", b"").changed(lambda line: line, rows)
 
 
 def _remove_staging(store: FileStore, staging: str) -> None:
@@ -178,15 +201,22 @@ def encode_session(layout: Layout, session: str, info: SessionInfo, entries: lis
     return {name: b"".join(part) for name, part in parts.items()}
 
 
-def _write(store: FileStore, staging: str, session: str, contents: dict[str, bytes]) -> None:
+def _write(store: FileStore, staging: str, session: str, contents: dict[str, bytes], written: datetime | None) -> None:
     disk, folder = store.disk, store.layout.folder(staging, session)
     store.make_folder(store.layout.private(staging, session))
     for name, data in contents.items():
         path = os.path.join(folder, name)
         store.make_folder(os.path.dirname(path))
         disk.write_new(path, data)
+        _set_written(store, path, written)
     for inner in {os.path.dirname(os.path.join(folder, name)) for name in contents}:
         disk.sync_folder(inner)
+
+
+def _set_written(store: FileStore, path: str, written: datetime | None) -> None:
+    """The modification time tells which session was written last."""
+    if written is not None:
+        store.disk.set_modified_time(path, round(written.timestamp() * 1e9))
 
 
 def check_written(
@@ -216,8 +246,17 @@ def _check_imported(reader: SessionReader, info: SessionInfo, entries: list[Entr
         raise StorageCorrupt(f"Session {info.id} did not read back equal; nothing was stored.", session=info.id)
 
 
-def _publish(store: FileStore, staging: str, session: str) -> None:
-    """Move the files to their final name. At the rename the session exists."""
+def _place_cold(store: FileStore, source: str, target: str, session: str) -> None:
+    """Move a cold segment beside the sessions; it belongs to nobody until the session is there. A crash may have left the same one."""
+    if store.disk.exists(target) and store.disk.read(target) != store.disk.read(source):
+        raise SessionExists(
+            f"{target} holds memories of another session {session}; nothing was stored.", session=session
+        )
+    store.disk.move(source, target)
+
+
+def _publish(store: FileStore, staging: str, session: str, names: list[str], written: datetime | None) -> None:
+    """Move the files to their final name. At the last rename the session exists."""
     disk, layout, root = store.disk, store.layout, store.root
     source, target = layout.folder(staging, session), layout.folder(root, session)
     if layout.info_file:
@@ -228,8 +267,12 @@ def _publish(store: FileStore, staging: str, session: str) -> None:
         disk.move(source, target)
     else:
         store.make_folder(layout.private(root, session))
+        for name in names:
+            if name != f"{session}.jsonl":
+                _place_cold(store, os.path.join(source, name), os.path.join(target, name), session)
         file = f"{staging}{TEMPORARY}"  # where opening the session expects a second name
         disk.write_new(file, disk.read(os.path.join(source, f"{session}.jsonl")))
+        _set_written(store, file, written)
         try:
             disk.link_new(file, os.path.join(target, f"{session}.jsonl"))
         except FileExistsError:
