@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from smp_memory.analytics.report import Analytics
     from smp_memory.config.settings import Config
     from smp_memory.context.builder import Context
+    from smp_memory.exchange.store_copy import StoreCopyReport
     from smp_memory.files.system import System
     from smp_memory.global_memory import GlobalMemory
     from smp_memory.health.examination import Examination, HealthReport
@@ -727,6 +728,20 @@ class Memory:
             return converted
         except StorageError as error:
             raise done_before_failure(error, f"{self.root} was converted to {to}", self.root) from error
+
+    # -- exchange with other stores
+
+    def copy_to(self, address: str, progress: Callable[[int, int, str, int], None] | None = None) -> StoreCopyReport:
+        """Copy everything into the store at another address, which is created if need be; this one is only read.
+
+        A repeated call goes on where the last one stopped. What differs there is a conflict in the report; nothing is overwritten.
+        `progress` is called before each session: its number, how many there are, its id, and the memories copied so far.
+        """
+        self._store.check_open()
+        clock = self.scope.clock.source
+        stored = Memory(self.root, None, self._arguments, clock, self._system, False)  # with the settings that hold now
+        with stored, open_memory(address, clock=clock) as target:
+            return exchange.store_copy.copy_store(stored.scope, target.scope, progress)
 
     # -- export and import
 

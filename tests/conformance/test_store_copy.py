@@ -1,0 +1,120 @@
+"""A whole store is copied into one of another kind: nothing is lost, doubled or overwritten, and an interrupted copy is completed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import smp_memory
+from smp_memory.errors import UserError
+from smp_memory.testing.clocks import FrozenClock
+from tests.backends.naive_store import NAME
+from tests.exchange_stores import KINDS_OF_STORES, address_of, contents, fill, open_kind
+
+PAIRS = [*((kind, NAME) for kind in KINDS_OF_STORES), *((NAME, kind) for kind in KINDS_OF_STORES if kind != NAME)]
+
+
+class Stores:
+    """A filled store of one kind, and the address of one of another kind."""
+
+    def __init__(self, folder: Path, kind: str, other: str) -> None:
+        self.clock = FrozenClock()
+        self.folder, self.kind, self.other = folder, kind, other
+        self.source = open_kind(kind, folder / "from", clock=self.clock)
+        self.address = address_of(other, folder / "to")
+        if other != NAME:
+            open_kind(other, folder / "to").close()  # with its layout
+
+    def copy(self) -> Any:
+        return self.source.copy_to(self.address)
+
+    def target(self) -> smp_memory.Memory:
+        return open_kind(self.other, self.folder / "to", clock=self.clock)
+
+
+@pytest.fixture(params=PAIRS, ids="-".join)
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Stores:
+    return Stores(tmp_path, *request.param)
+
+
+def test_copy_of_a_store_has_everything(stores: Stores) -> None:
+    fill(stores.source, stores.clock)
+    before = contents(stores.source)
+    report = stores.copy()
+    assert (report.conflicts, report.failed, report.left_out) == ([], [], [])
+    assert contents(stores.source) == before
+    found = contents(stores.target())
+    noted = found["audit"].pop()
+    assert (noted["action"], noted["count"]) == ("convert", len(report.copied))
+    assert found == before
+    assert report.memories == sum(len(each["memories"]) for each in before["sessions"].values())
+
+
+def test_copying_again_changes_nothing(stores: Stores) -> None:
+    fill(stores.source, stores.clock)
+    first = stores.copy()
+    before = contents(stores.target())
+    again = stores.copy()
+    assert (again.copied, again.extended, again.conflicts, again.failed) == ([], [], [], [])
+    assert sorted(again.known) == sorted(first.copied)
+    assert contents(stores.target()) == before
+
+
+def test_copy_goes_on_with_what_was_written_since(stores: Stores) -> None:
+    session = stores.source.create_session("s1")
+    session.add_decision("First")
+    stores.source.create_session("s2").add_decision("Other")
+    stores.copy()
+    session.update("DEC-0001", rationale="later")
+    session.add_decision("Second")
+    stores.source.archive_session("s2", "done")
+    stores.source.create_session("s3").add_decision("New")
+    report = stores.copy()
+    assert (report.extended, report.copied, report.known) == (["s1"], ["s3"], ["s2"])
+    found, wanted = contents(stores.target())["sessions"], contents(stores.source)["sessions"]
+    assert {name: each["memories"] for name, each in found.items()} == {
+        name: each["memories"] for name, each in wanted.items()
+    }
+
+
+def test_numbers_are_never_given_out_again_in_the_copy(stores: Stores) -> None:
+    fill(stores.source, stores.clock)
+    stores.copy()
+    with stores.target() as target:
+        assert target.session("every").add_decision("New").id == "DEC-0005"
+        assert target.session("compacted").add_decision("New").id == "DEC-0007"
+        for session, id in (("every", "DEC-0005"), ("compacted", "DEC-0007")):
+            expected = stores.source.session(session).add_decision("New")
+            entry = target.store.session(session).history([id]).histories[id].first
+            twin = stores.source.store.session(session).history([id]).histories[id].first
+            assert (expected.id, twin.seq) == (id, entry.seq)
+
+
+def test_what_differs_in_the_target_is_a_conflict_and_stays(stores: Stores) -> None:
+    stores.source.create_session("s1").add_decision("Here")
+    stores.source.create_session("s2").add_decision("Shared")
+    stores.source.set_config("compaction.old_turns_days", 9)
+    stores.copy()
+    with stores.target() as target:
+        target.session("s2").add_decision("Written there")
+        target.create_session("s3").add_decision("Another s3")
+        target.set_config("compaction.old_turns_days", 8)
+        before = contents(target)
+    stores.source.session("s2").add_decision("Written here")
+    stores.source.create_session("s3").add_decision("My s3")
+    report = stores.copy()
+    assert not report.is_complete
+    assert [each.get("session", each.get("setting")) for each in report.conflicts] == [
+        "s2",
+        "s3",
+        "compaction.old_turns_days",
+    ]
+    assert "DEC-0002" in report.conflicts[0]["why"]
+    assert contents(stores.target()) == before
+
+
+def test_a_store_is_not_copied_into_itself(stores: Stores) -> None:
+    with pytest.raises(UserError):
+        stores.source.copy_to(stores.source.root)
