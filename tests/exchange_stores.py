@@ -88,8 +88,8 @@ def _fill_compacted(memory: smp_memory.Memory, clock: FrozenClock) -> None:
     session.update("DEC-0003", rationale="after the move")
 
 
-def contents(memory: smp_memory.Memory) -> dict[str, Any]:
-    """Everything that must be equal in a copy of a store."""
+def contents(memory: smp_memory.Memory, *, with_settings: bool = True) -> dict[str, Any]:
+    """Everything that must be equal in a copy of a store; without settings also of one in RAM."""
     store, found = memory.store, dict[str, Any]()
     for head in store.sessions(LIVE, ARCHIVED, DELETED):
         storage = store.session(head.session, head.state, path=head.path if head.state == DELETED else None)
@@ -103,10 +103,10 @@ def contents(memory: smp_memory.Memory) -> dict[str, Any]:
             "memories": {**_told(head.session, cold), **_told(head.session, storage.history())},
             "cold": {each.id: (each.moved, each.why) for each in cold.moved if not each.is_history},
         }
-    with smp_memory.open(
-        memory.root, clock=FrozenClock()
-    ) as opened:  # a setting holds for whoever opens the store next
-        settings = opened.config.stated()
+    settings = {}
+    if with_settings:  # they hold for whoever opens the store next
+        with smp_memory.open(memory.root, clock=FrozenClock()) as opened:
+            settings = opened.config.stated()
     return {"sessions": found, "settings": settings, "audit": memory.store.audit.entries()}
 
 
@@ -117,3 +117,46 @@ def _told(session: str, history: Any) -> dict[str, Any]:
         record, steps = each.record(session).to_dict(), each.steps(with_edits=False)
         told[id] = ({**record, "revision": 0}, None) if id == "DEC-0003" and session == "compacted" else (record, steps)
     return told
+
+
+class Died(BaseException):
+    """The process is gone."""
+
+
+class DyingStore:
+    """A store, or a part of it, in a process that dies before or after the change number `at` that is asked of it."""
+
+    _CHANGES = ("create", "move", "write_setting", "erase", "commit", "update_info", "rewrite", "append", "note")
+    _PARTS = ("session", "create")  # that return a part
+    _PROPERTIES = ("audit", "log")
+
+    def __init__(self, inner: Any, at: int, *, before: bool, counter: list[int] | None = None) -> None:
+        self._inner, self._at, self._before = inner, at, before
+        self._counter = [0] if counter is None else counter
+
+    @property
+    def changes(self) -> int:
+        return self._counter[0]
+
+    def share(self, inner: Any) -> DyingStore:
+        """Another store, or a part of this one, in the same process."""
+        return DyingStore(inner, self._at, before=self._before, counter=self._counter)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if name in self._PROPERTIES:
+            return self.share(found)
+        if name not in (*self._CHANGES, *self._PARTS):
+            return found
+
+        def call(*args: Any, **named: Any) -> Any:
+            self._counter[0] += name in self._CHANGES
+            is_last = name in self._CHANGES and self.changes == self._at
+            if is_last and self._before:
+                raise Died
+            result = found(*args, **named)
+            if is_last:
+                raise Died
+            return self.share(result) if name in self._PARTS else result
+
+        return call

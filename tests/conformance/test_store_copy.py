@@ -92,7 +92,7 @@ def test_numbers_are_never_given_out_again_in_the_copy(stores: Stores) -> None:
             assert (expected.id, twin.seq) == (id, entry.seq)
 
 
-def test_what_differs_in_the_target_is_a_conflict_and_stays(stores: Stores) -> None:
+def test_difference_in_the_target_is_a_conflict_and_stays(stores: Stores) -> None:
     stores.source.create_session("s1").add_decision("Here")
     stores.source.create_session("s2").add_decision("Shared")
     stores.source.set_config("compaction.old_turns_days", 9)

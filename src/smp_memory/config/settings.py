@@ -205,18 +205,21 @@ class Config:
 
     def require(self, purpose: str) -> None:
         """Raise InvalidConfig if a setting that the purpose depends on cannot be used, NotAllowed in a copy of a session."""
-        if self._values[COPY_OF]:
-            raise self._is_copy()
+        self.require_original()
         for error in self.invalid:
             if purpose in needed_for(error):
                 text = f"{error.message} Until it is corrected, {_CONSEQUENCES[purpose]}. {setting_advice(error)}"
                 raise InvalidConfig(text, **error.details)
 
-    def _is_copy(self) -> NotAllowed:
-        session, writer = self.own.session, self._values[COPY_OF]["address"]
-        text = f"Session {session} is a copy; {writer} writes it. Nothing was changed."
-        advice = "Write there. `smp push --hand-over` there, or `smp pull --take-over` here, changes the writing side."
-        return NotAllowed(f"{text} {advice}", session=session, writer=writer)
+    def require_original(self) -> None:
+        """Raise NotAllowed in a copy of a session, which another store writes."""
+        if self._values[COPY_OF]:
+            session, writer = self.own.session, self._values[COPY_OF]["address"]
+            text = f"Session {session} is a copy; {writer} writes it. Nothing was changed."
+            advice = (
+                "Write there. `smp push --hand-over` there, or `smp pull --take-over` here, changes the writing side."
+            )
+            raise NotAllowed(f"{text} {advice}", session=session, writer=writer)
 
     def notices(self, *, to_agent: bool = False, session_only: bool = False) -> list[str]:
         """What the user must know: values that cannot be used, and held ones. `to_agent`: without any text from the files."""

@@ -1,8 +1,8 @@
 """Compare two copies of a session entry by entry: what one lacks, what was erased, what contradicts. Pure.
 
 An entry is known by its *line*: all of it in JSON with sorted names, whatever the backend and the layout that hold it. Equal lines are
-the same entry, so nothing is sent twice. An entry that only the copy has contradicts the writing side, unless the whole
-memory was erased there after it was written.
+the same entry, so nothing is sent twice. An entry that only the copy has contradicts the writing side, unless the audit log there says that the
+memory was erased, purged or redacted after the entry was written: then what the copy has of the memory is to be replaced.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class MemoryConflict(NamedTuple):
 class Difference(NamedTuple):
     """What a copy lacks or has besides the writing side."""
 
-    missing: list[Entry]  # entries that the copy lacks, in the order of writing
-    erased: list[str]  # memories that the copy still has
+    erased: list[str]  # memories to be erased in the copy, before anything is sent
+    missing: list[Entry]  # entries that the copy then lacks, in the order of writing
     conflicts: list[MemoryConflict]
 
 
@@ -60,12 +60,11 @@ def checksum_of(entry: Entry) -> str:
 
 
 def compare(entries: list[Entry], copied: list[Entry], erasures: Mapping[str, str]) -> Difference:
-    """Compare the entries of the writing side with those of a copy; `erasures`: when memories were erased or purged there, by id."""
+    """Compare the entries of the writing side with those of a copy; `erasures`: when content of memories was removed there, by id."""
     lines, copied_lines = (
         dict(zip(lines_of(entries), entries, strict=True)),
         dict(zip(lines_of(copied), copied, strict=True)),
     )
-    missing = [entry for line, entry in lines.items() if line not in copied_lines]
     foreign: dict[str, list[Entry]] = {}
     for line, entry in copied_lines.items():
         if line not in lines:
@@ -74,10 +73,11 @@ def compare(entries: list[Entry], copied: list[Entry], erasures: Mapping[str, st
     erased = [
         id
         for id, found in foreign.items()
-        if id not in revisions and id in erasures and not any(after(each.at, erasures[id]) for each in found)
+        if id in erasures and not any(after(each.at, erasures[id]) for each in found)
     ]
     conflicts = [MemoryConflict(id, revisions.get(id), copied_revisions[id]) for id in foreign if id not in erased]
-    return Difference(missing, erased, conflicts)
+    missing = [entry for line, entry in lines.items() if line not in copied_lines or entry.id in erased]
+    return Difference(erased, missing, conflicts)
 
 
 def _revisions(entries: list[Entry]) -> dict[str, int]:
@@ -89,9 +89,10 @@ def _revisions(entries: list[Entry]) -> dict[str, int]:
 
 
 def erasures_in(audit: Iterable[Mapping[str, Any]], session: str) -> dict[str, str]:
-    """When memories of a session were last erased or purged, by id, as an audit log says."""
+    """When content of memories of a session was last removed for good, by id, as an audit log says."""
     found: dict[str, str] = {}
     for line in audit:
-        if line.get("action") in ("erase", "purge") and line.get("session") == session:
+        is_removal = line.get("action") in ("erase", "purge") or (line.get("action") == "redact" and line.get("stored"))
+        if is_removal and line.get("session") == session:
             found.update(dict.fromkeys(line.get("ids", ()), str(line.get("at", ""))))
     return found
