@@ -26,6 +26,8 @@ if sys.prefix != sys.base_prefix and sys.pycache_prefix is None:
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["tests.postgres_server"]  # the fixture `postgres`
+
 _RAM = "/dev/shm"
 _ENOUGH_BYTES = 1 << 30  # a run needs 200 MB, and pytest keeps three
 

@@ -1,6 +1,7 @@
 """The doors to a store: choose the backend by the address, then open or create the store, read it, examine it, or tell its state.
 
     a path, or `:memory:`     a store in files (`store.file_store`), on disk or in RAM
+    postgresql://…            a store in PostgreSQL (`store.postgres`), with the extra `postgres`
     scheme://…                the backend that is registered for the scheme, or that an installed package offers under it as an entry
                               point of the group `smp_memory.backends`
 
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 
 BACKENDS = "smp_memory.backends"  # the group of entry points: the scheme, and the function that opens
+_POSTGRES = ("postgresql", "postgres")
 _openers: dict[str, Opener] = {}
 
 
@@ -58,6 +60,15 @@ def register_backend(scheme: str, opener: Opener) -> None:
 def _opener(address: str) -> Opener:
     """The function that opens the store at an address with a scheme. Raises InvalidFormat if there is none."""
     scheme = scheme_of(address)
+    if scheme in _POSTGRES and scheme not in _openers:
+        try:
+            from smp_memory.store.postgres.opening import open_postgres
+        except ImportError as error:
+            message = (
+                f"where: {scheme}:// addresses need the extra `postgres`: pip install 'smp-memory[postgres]' ({error})."
+            )
+            raise InvalidFormat(message, field="where") from error
+        _openers[scheme] = open_postgres
     if scheme not in _openers:
         from importlib.metadata import entry_points  # slow; only for a scheme that nobody registered
 

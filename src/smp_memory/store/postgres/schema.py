@@ -1,0 +1,140 @@
+"""The tables of a store in PostgreSQL, their versions, and row-level security.
+
+    meta      facts about the store: version of the tables, settings
+    session   one row per session: state, metadata, the largest numbers given out
+    entry     one row per entry: `line` is the JSON line with its checksum, `start` its offset in the session, as in a file
+    audit     the audit log;  token: tokens of clients of a shared server
+    access    which database role may use the sessions of which projects and people
+
+The feed of the index: a new entry has the `xid` of its transaction, and any other change of a session sets `session.xid`. A reader that asks for
+rows from its last horizon on (the oldest transaction that was running when it read) misses nothing, however late a transaction commits.
+Appends change no indexed column of `session`, so the server updates its row in place. A purged session leaves a row without content.
+`generation` grows when entries are removed, moved or replaced; appends leave it.
+
+Versions: `schema_version` numbers the tables, `readable_by` is the oldest version that may still use them. A migration adds
+columns and tables and never changes what older ones mean, so old and new processes work side by side; if that is impossible,
+it raises `readable_by`, and older processes end with FormatTooNew. Migrations run under a lock, each once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+VERSION = 1
+OLDEST_READER = 1  # versions of SMP that know this one can use the tables
+
+_TABLES = """
+CREATE SCHEMA IF NOT EXISTS {schema};
+CREATE TABLE {schema}.meta (name text PRIMARY KEY, value text NOT NULL);
+CREATE TABLE {schema}.session (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id text NOT NULL,
+    state text NOT NULL DEFAULT 'live' CHECK (state IN ('live', 'archived', 'deleted', 'purged')),
+    project text,
+    person text,
+    info text NOT NULL,
+    seq bigint NOT NULL,
+    numbers text NOT NULL,
+    ending bigint NOT NULL DEFAULT 0,
+    bytes bigint NOT NULL DEFAULT 0,
+    changes bigint NOT NULL DEFAULT 0,
+    generation bigint NOT NULL DEFAULT 0,
+    written timestamptz NOT NULL DEFAULT clock_timestamp(),
+    moved bigint NOT NULL DEFAULT 0,
+    about text NOT NULL DEFAULT '{{}}',
+    archived text,
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id()
+) WITH (fillfactor = 50);
+CREATE UNIQUE INDEX session_id ON {schema}.session (id) WHERE state IN ('live', 'archived');
+CREATE INDEX session_deleted ON {schema}.session (id) WHERE state = 'deleted';
+CREATE INDEX session_xid ON {schema}.session (xid);
+CREATE SEQUENCE {schema}.moves;
+CREATE TABLE {schema}.entry (
+    session bigint NOT NULL,
+    start bigint NOT NULL,
+    segment smallint NOT NULL DEFAULT 0,
+    id text NOT NULL,
+    line text NOT NULL,
+    moved text,
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    PRIMARY KEY (session, start)
+);
+CREATE INDEX entry_xid ON {schema}.entry (xid);
+CREATE INDEX entry_id ON {schema}.entry (session, id);
+CREATE TABLE {schema}.audit (position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, line bytea NOT NULL);
+CREATE TABLE {schema}.token (position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, line bytea NOT NULL);
+CREATE TABLE {schema}.access (role name NOT NULL, project text, person text, may_write boolean NOT NULL DEFAULT false);
+
+CREATE FUNCTION {schema}.allows(wanted_project text, wanted_person text, writing boolean) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog AS $$
+    SELECT EXISTS (
+        SELECT FROM {schema}.access
+        WHERE role = session_user AND (may_write OR NOT writing)
+        AND (project IS NULL OR project = wanted_project) AND (person IS NULL OR person = wanted_person)
+    )
+    AND (coalesce(current_setting('smp.project', true), '') IN ('', coalesce(wanted_project, '')))
+    AND (coalesce(current_setting('smp.person', true), '') IN ('', coalesce(wanted_person, '')))
+$$;
+CREATE FUNCTION {schema}.append(
+    wanted bigint, known bigint, new_seq bigint, new_numbers text, new_ending bigint, quiet boolean, starts text, ids text, lines text,
+    lock_milliseconds text
+) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('lock_timeout', lock_milliseconds, true);
+    UPDATE {schema}.session
+    SET seq = new_seq, numbers = new_numbers, bytes = bytes + new_ending - ending, ending = new_ending, changes = changes + 1,
+        written = CASE WHEN quiet THEN written ELSE clock_timestamp() END
+    WHERE number = wanted AND changes = known AND state = 'live';
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    INSERT INTO {schema}.entry (session, start, id, line) SELECT wanted, new.*
+    FROM unnest(string_to_array(starts, ' ')::bigint[], string_to_array(ids, ' '), string_to_array(lines, E'\n')) AS new;
+    RETURN true;
+END $$;
+
+ALTER TABLE {schema}.session ENABLE ROW LEVEL SECURITY;
+ALTER TABLE {schema}.entry ENABLE ROW LEVEL SECURITY;
+CREATE POLICY reading ON {schema}.session FOR SELECT USING ({schema}.allows(project, person, false));
+CREATE POLICY writing ON {schema}.session USING ({schema}.allows(project, person, true));
+CREATE POLICY reading ON {schema}.entry FOR SELECT
+    USING (EXISTS (SELECT FROM {schema}.session WHERE number = session));
+CREATE POLICY writing ON {schema}.entry
+    USING (EXISTS (SELECT FROM {schema}.session AS owner WHERE number = session AND {schema}.allows(owner.project, owner.person, true)));
+"""
+_MIGRATIONS: dict[int, str] = {}  # by the version that each leads to; the tables above are those of VERSION
+
+
+def create(connection: Connection, schema: str) -> bool:
+    """Make the tables if there are none; whether there were none. Inside a transaction."""
+    _lock(connection, schema)
+    if connection.execute("SELECT to_regclass(%s)", (f"{schema}.meta",)).fetchone() != (None,):
+        return False
+    connection.execute(_TABLES.format(schema=schema))
+    _store_version(connection, schema)
+    return True
+
+
+def migrate(connection: Connection, schema: str) -> None:
+    """Bring older tables up to this version. Inside a transaction."""
+    _lock(connection, schema)
+    row = connection.execute(f"SELECT value FROM {schema}.meta WHERE name = 'schema_version'").fetchone()
+    for version in range(int(row[0]) + 1 if row else 1, VERSION + 1):
+        connection.execute(_MIGRATIONS[version].format(schema=schema))
+    _store_version(connection, schema)
+
+
+def _lock(connection: Connection, schema: str) -> None:
+    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"smp tables of {schema}",))
+
+
+def _store_version(connection: Connection, schema: str) -> None:
+    for name, number in (("schema_version", VERSION), ("readable_by", OLDEST_READER)):
+        connection.execute(
+            f"INSERT INTO {schema}.meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value "
+            "WHERE meta.value::int < excluded.value::int",
+            (name, str(number)),
+        )
