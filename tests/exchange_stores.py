@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import smp_memory
 from smp_memory.files.layouts import NAMES
 from smp_memory.model.history import COLD
@@ -15,21 +17,30 @@ from smp_memory.testing.clocks import FrozenClock
 from tests.backends.naive_store import NAME, open_naive
 from tests.contract.fixture import COMMON, MINIMAL
 
-KINDS_OF_STORES = (*NAMES, NAME)
+POSTGRES = "postgresql"
+KINDS_OF_STORES = (*NAMES, NAME, POSTGRES)
 NASTY = "日本語 \U0001f512 e\u0301 \u202e \x1b[31m \x00 \r\n\t \u2028 ## not a heading\n---\n- id: DEC-0001\n"
 
 
-def open_kind(kind: str, folder: Path, **options: Any) -> smp_memory.Memory:
-    """A store of this kind below a folder: a layout of files, or the name of another backend."""
-    register_backend(NAME, open_naive)
-    if kind == NAME:
-        return smp_memory.open(address_of(kind, folder), **options)
-    return smp_memory.open(address_of(kind, folder), layout=kind, **options)
+class Places:
+    """Where stores of every kind are: below a folder, or in a schema of a server, the same for the same name."""
 
+    def __init__(self, request: pytest.FixtureRequest, folder: Path) -> None:
+        register_backend(NAME, open_naive)
+        self._request, self.folder = request, folder
+        self._schemas: dict[str, str] = {}
 
-def address_of(kind: str, folder: Path) -> str:
-    folder.mkdir(parents=True, exist_ok=True)
-    return f"{NAME}://{folder / 'store.db'}" if kind == NAME else str(folder / "store")
+    def address(self, kind: str, name: str) -> str:
+        if kind == POSTGRES:
+            server = self._request.getfixturevalue("postgres")
+            return self._schemas.get(name) or self._schemas.setdefault(name, server.new_schema_address())
+        (self.folder / name).mkdir(exist_ok=True)
+        return f"{NAME}://{self.folder / name / 'store.db'}" if kind == NAME else str(self.folder / name / "store")
+
+    def open(self, kind: str, name: str, **options: Any) -> smp_memory.Memory:
+        """The store of a kind: a layout of files, or the name of another backend."""
+        layout = {"layout": kind} if kind in NAMES else {}
+        return smp_memory.open(self.address(kind, name), **layout, **options)
 
 
 def fill(memory: smp_memory.Memory, clock: FrozenClock) -> None:

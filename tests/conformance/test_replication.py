@@ -14,23 +14,31 @@ from smp_memory.model.rewrite_plan import ColdMove, RewritePlan
 from smp_memory.store.opening import register_backend
 from smp_memory.testing.clocks import FrozenClock
 from tests.backends.naive_store import NAME, open_naive
-from tests.exchange_stores import KINDS_OF_STORES, NASTY, address_of, fill, open_kind
+from tests.exchange_stores import KINDS_OF_STORES, NASTY, POSTGRES, Places, fill
 
-PAIRS = [*((kind, NAME) for kind in KINDS_OF_STORES), (NAME, "jsonl"), (NAME, "markdown"), ("jsonl", "markdown")]
+PAIRS = [
+    *((kind, NAME) for kind in KINDS_OF_STORES),
+    *((NAME, "jsonl"), (NAME, "markdown"), ("jsonl", "markdown")),
+    *(("jsonl", POSTGRES), ("markdown", POSTGRES), (POSTGRES, "jsonl"), (POSTGRES, POSTGRES)),
+]
 
 
 class Stores:
     """A laptop's store and a shared one."""
 
-    def __init__(self, folder: Path, kind: str, other: str) -> None:
+    def __init__(self, places: Places, kind: str, other: str) -> None:
         self.clock = FrozenClock()
-        self.folder, self.kind, self.other = folder, kind, other
-        self.laptop = open_kind(kind, folder / "laptop", clock=self.clock)
-        self.shared = open_kind(other, folder / "shared", clock=self.clock)
-        self.address = address_of(other, folder / "shared")
+        self.places, self.other = places, other
+        self.laptop = places.open(kind, "laptop", clock=self.clock)
+        self.shared = self.shared_again()
+        self.address = places.address(other, "shared")
+
+    def shared_again(self) -> smp_memory.Memory:
+        """The shared store as another process opens it."""
+        return self.places.open(self.other, "shared", clock=self.clock)
 
     def second_laptop(self) -> smp_memory.Memory:
-        return open_kind("jsonl", self.folder / "second", clock=self.clock)
+        return self.places.open("jsonl", "second", clock=self.clock)
 
     def statuses(self, report: Any) -> dict[str, str]:
         return {each.session: each.status for each in report.sessions}
@@ -59,7 +67,12 @@ def write_past_the_mark(memory: smp_memory.Memory, session: str, text: str) -> N
 
 @pytest.fixture(params=PAIRS, ids="-".join)
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Stores:
-    return Stores(tmp_path, *request.param)
+    return Stores(Places(request, tmp_path), *request.param)
+
+
+@pytest.fixture
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
+    return Places(request, tmp_path)
 
 
 def test_pushed_session_is_equal_and_repeated_pushes_send_what_is_new(stores: Stores) -> None:
@@ -124,7 +137,7 @@ def test_pulled_session_is_a_copy_until_it_is_taken_over(stores: Stores) -> None
     assert stores.laptop.pull(stores.address, ["s1"], take_over=True).is_complete
     assert stores.laptop.session("s1").add_decision("Third").id == "DEC-0003"
     with pytest.raises(NotAllowed):
-        open_kind(stores.other, stores.folder / "shared").session("s1").add_decision("Not here")
+        stores.shared_again().session("s1").add_decision("Not here")
     assert stores.statuses(stores.laptop.push(stores.address)) == {"s1": "sent"}
     assert told(stores.shared, "s1") == told(stores.laptop, "s1")
 
@@ -190,7 +203,7 @@ def test_erasure_and_redaction_reach_the_copy_at_the_next_push(stores: Stores) -
     session.add_decision("Keep me")
     session.add_finding("Call +49 30 901820 now")
     stores.shared.set_config("privacy.redaction.enabled", False)
-    shared = open_kind(stores.other, stores.folder / "shared", clock=stores.clock)
+    shared = stores.shared_again()
     stores.laptop.push(stores.address)
     stores.clock.advance(60)
     session.erase("DEC-0001")
@@ -274,8 +287,8 @@ class Unreachable:
         return open_naive(*options)
 
 
-def test_push_to_a_store_that_cannot_be_reached_waits_in_the_outbox(tmp_path: Path) -> None:
-    stores, server = Stores(tmp_path, "jsonl", NAME), Unreachable()
+def test_push_to_a_store_that_cannot_be_reached_waits_in_the_outbox(places: Places) -> None:
+    stores, server = Stores(places, "jsonl", NAME), Unreachable()
     register_backend(NAME, server)
     server.is_off = True
     stores.laptop.create_session("s1").add_decision("Offline")
@@ -294,11 +307,11 @@ def test_push_to_a_store_that_cannot_be_reached_waits_in_the_outbox(tmp_path: Pa
     register_backend(NAME, open_naive)
 
 
-def test_push_to_a_mistyped_address_does_not_wait(tmp_path: Path) -> None:
-    laptop = open_kind("jsonl", tmp_path / "laptop")
+def test_push_to_a_mistyped_address_does_not_wait(places: Places) -> None:
+    laptop = places.open("jsonl", "laptop")
     laptop.create_session("s1")
     with pytest.raises(StoreNotFound):
-        laptop.push(str(tmp_path / "nowhere"))
+        laptop.push(str(places.folder / "nowhere"))
     with pytest.raises(InvalidFormat):
         laptop.push("nosuch://x")
     assert laptop.push().sessions == []
@@ -306,8 +319,8 @@ def test_push_to_a_mistyped_address_does_not_wait(tmp_path: Path) -> None:
         laptop.push(laptop.root)
 
 
-def test_conflicts_stay_in_the_outbox_until_they_are_gone(tmp_path: Path) -> None:
-    stores = Stores(tmp_path, "jsonl", "jsonl")
+def test_conflicts_stay_in_the_outbox_until_they_are_gone(places: Places) -> None:
+    stores = Stores(places, "jsonl", "jsonl")
     stores.laptop.create_session("s1").add_decision("Mine")
     stores.shared.create_session("s1").add_decision("Theirs")
     stores.laptop.push(stores.address)

@@ -9,34 +9,39 @@ import pytest
 
 import smp_memory
 from smp_memory.errors import UserError
+from smp_memory.files.layouts import NAMES
 from smp_memory.testing.clocks import FrozenClock
 from tests.backends.naive_store import NAME
-from tests.exchange_stores import KINDS_OF_STORES, address_of, contents, fill, open_kind
+from tests.exchange_stores import KINDS_OF_STORES, POSTGRES, Places, contents, fill
 
-PAIRS = [*((kind, NAME) for kind in KINDS_OF_STORES), *((NAME, kind) for kind in KINDS_OF_STORES if kind != NAME)]
+PAIRS = [
+    *((kind, NAME) for kind in KINDS_OF_STORES),
+    *((NAME, kind) for kind in KINDS_OF_STORES if kind != NAME),
+    *(("jsonl", POSTGRES), ("markdown", POSTGRES), (POSTGRES, "jsonl"), (POSTGRES, "markdown"), (POSTGRES, POSTGRES)),
+]
 
 
 class Stores:
     """A filled store of one kind, and the address of one of another kind."""
 
-    def __init__(self, folder: Path, kind: str, other: str) -> None:
+    def __init__(self, places: Places, kind: str, other: str) -> None:
         self.clock = FrozenClock()
-        self.folder, self.kind, self.other = folder, kind, other
-        self.source = open_kind(kind, folder / "from", clock=self.clock)
-        self.address = address_of(other, folder / "to")
-        if other != NAME:
-            open_kind(other, folder / "to").close()  # with its layout
+        self.places, self.other = places, other
+        self.source = places.open(kind, "from", clock=self.clock)
+        self.address = places.address(other, "to")
+        if other in NAMES:
+            places.open(other, "to").close()  # with its layout
 
     def copy(self) -> Any:
         return self.source.copy_to(self.address)
 
     def target(self) -> smp_memory.Memory:
-        return open_kind(self.other, self.folder / "to", clock=self.clock)
+        return self.places.open(self.other, "to", clock=self.clock)
 
 
 @pytest.fixture(params=PAIRS, ids="-".join)
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Stores:
-    return Stores(tmp_path, *request.param)
+    return Stores(Places(request, tmp_path), *request.param)
 
 
 def test_copy_of_a_store_has_everything(stores: Stores) -> None:

@@ -19,10 +19,15 @@ from smp_memory.testing import CrashingSystem
 from smp_memory.testing.clocks import FrozenClock
 from smp_memory.testing.faults import PowerLoss
 from tests.backends.naive_store import NAME
-from tests.exchange_stores import Died, DyingStore, contents, fill, open_kind
+from tests.exchange_stores import POSTGRES, Died, DyingStore, Places, contents, fill
 
 pytestmark = pytest.mark.crash
-TARGETS = (NAME, "jsonl", "single")
+TARGETS = (NAME, "jsonl", "single", POSTGRES)
+
+
+@pytest.fixture
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
+    return Places(request, tmp_path)
 
 
 def with_store(memory: smp_memory.Memory, store: Any) -> Scope:
@@ -31,14 +36,14 @@ def with_store(memory: smp_memory.Memory, store: Any) -> Scope:
 
 
 def deaths(
-    tmp_path: Path, kind: str, run: Callable[[Scope], object], check: Callable[[smp_memory.Memory], None]
+    places: Places, kind: str, run: Callable[[Scope], object], check: Callable[[smp_memory.Memory], None]
 ) -> None:
     """Let `run` die before and after every change of a store, each time in a new one; then `check` what is left."""
     for before in (True, False):
         at, is_over = 0, False
         while not is_over:
             at += 1
-            memory = open_kind(kind, tmp_path / f"{kind}-{before}-{at}", clock=FrozenClock())
+            memory = places.open(kind, f"{kind}-{before}-{at}", clock=FrozenClock())
             dying = DyingStore(memory.store, at, before=before)
             try:
                 run(with_store(memory, dying))
@@ -51,17 +56,16 @@ def deaths(
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> smp_memory.Memory:
+def source(places: Places) -> smp_memory.Memory:
     clock = FrozenClock()
-    memory = open_kind("jsonl", tmp_path / "source", clock=clock)
-    fill(memory, clock)
-    memory.close()
-    return smp_memory.open(tmp_path / "source/store", clock=clock)
+    with places.open("jsonl", "source", clock=clock) as memory:
+        fill(memory, clock)
+    return places.open("jsonl", "source", clock=clock)  # with its settings
 
 
 @pytest.mark.parametrize("kind", TARGETS)
 def test_copy_that_dies_at_any_step_is_completed_by_the_next(
-    source: smp_memory.Memory, tmp_path: Path, kind: str
+    source: smp_memory.Memory, places: Places, kind: str
 ) -> None:
     wanted = contents(source)
     whole = {name.rpartition(" ")[2]: each["memories"] for name, each in wanted["sessions"].items()}
@@ -75,20 +79,20 @@ def test_copy_that_dies_at_any_step_is_completed_by_the_next(
         audit = [line for line in found.pop("audit") if line["action"] != "convert"]
         assert (found, audit) == ({name: each for name, each in wanted.items() if name != "audit"}, wanted["audit"])
 
-    deaths(tmp_path, kind, lambda target: copy_store(source.scope, target), check)
+    deaths(places, kind, lambda target: copy_store(source.scope, target), check)
     assert contents(source) == wanted
 
 
 class Laptops:
     """A new laptop's store for every run."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._count = folder, 0
+    def __init__(self, places: Places) -> None:
+        self._places, self._count = places, 0
         self.last = self.next()
 
     def next(self) -> smp_memory.Memory:
         self._count += 1
-        self.last = open_kind("jsonl", self._folder / f"laptop-{self._count}", clock=FrozenClock())
+        self.last = self._places.open("jsonl", f"laptop-{self._count}", clock=FrozenClock())
         session = self.last.create_session("s1")
         session.add_decision("Erase me")
         session.add_decision("Change me")
@@ -96,8 +100,8 @@ class Laptops:
 
 
 @pytest.mark.parametrize("kind", TARGETS)
-def test_push_that_dies_at_any_step_is_completed_by_the_next(tmp_path: Path, kind: str) -> None:
-    laptops = Laptops(tmp_path)
+def test_push_that_dies_at_any_step_is_completed_by_the_next(places: Places, kind: str) -> None:
+    laptops = Laptops(places)
 
     def run(target: Scope) -> None:
         laptop = laptops.next()
@@ -117,7 +121,7 @@ def test_push_that_dies_at_any_step_is_completed_by_the_next(tmp_path: Path, kin
         assert len(set(theirs)) == len(theirs)
         assert target.session("s1").validate().ok
 
-    deaths(tmp_path, kind, run, check)
+    deaths(places, kind, run, check)
 
 
 def entries(history: Any) -> list[tuple[int, str, str, str]]:
@@ -125,8 +129,8 @@ def entries(history: Any) -> list[tuple[int, str, str, str]]:
 
 
 @pytest.mark.parametrize("kind", TARGETS)
-def test_at_no_moment_of_a_hand_over_both_sides_write(tmp_path: Path, kind: str) -> None:
-    laptops = Laptops(tmp_path)
+def test_at_no_moment_of_a_hand_over_both_sides_write(places: Places, kind: str) -> None:
+    laptops = Laptops(places)
 
     def run(target: Scope) -> None:
         laptop = laptops.next()
@@ -140,7 +144,7 @@ def test_at_no_moment_of_a_hand_over_both_sides_write(tmp_path: Path, kind: str)
         assert exchange(laptop.scope, target.scope, ["s1"], hand_over=True).of("refused", "conflict") == []
         assert [can_write(laptop.root), can_write(target.root)] == [False, True]
 
-    deaths(tmp_path, kind, run, check)
+    deaths(places, kind, run, check)
 
 
 def can_write(root: str) -> bool:
