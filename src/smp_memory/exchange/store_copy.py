@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int, str, int], None]  # number and count of sessions, the session, memories so far
 
 
+_LISTED = 5  # ids in a message
+
+
 class StoreCopyReport:
     """What was copied, what was there already, what differs and what was left out."""
 
@@ -127,8 +130,9 @@ def _bring(store: Store, head: SessionHead, carried: Exported, now: str) -> str:
     twin, known = found
     difference = compare(carried.entries, known.entries, {})
     if difference.conflicts:
-        ids = ", ".join(each.id for each in difference.conflicts[:5])
-        raise Differs(f"the target has other entries of {len(difference.conflicts):,} memories: {ids}")
+        ids, more = [each.id for each in difference.conflicts], len(difference.conflicts) - _LISTED
+        listed = ", ".join(ids[:_LISTED]) + (f" and {more:,} more" if more > 0 else "")
+        raise Differs(f"the target has other entries of {listed}")
     if difference.missing and twin.state != LIVE:
         raise Differs(f"it has entries that the {twin.state} one in the target lacks")
     if difference.missing:
