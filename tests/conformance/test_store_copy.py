@@ -12,6 +12,7 @@ from smp_memory.errors import UserError
 from smp_memory.files.layouts import NAMES
 from smp_memory.testing.clocks import FrozenClock
 from tests.backends.naive_store import NAME
+from tests.conformance.layout_files import blocks, by_hand, decisions_file, filled, opened
 from tests.exchange_stores import KINDS_OF_STORES, POSTGRES, Places, contents, fill
 
 PAIRS = [
@@ -123,3 +124,88 @@ def test_difference_in_the_target_is_a_conflict_and_stays(stores: Stores) -> Non
 def test_a_store_is_not_copied_into_itself(stores: Stores) -> None:
     with pytest.raises(UserError):
         stores.source.copy_to(stores.source.root)
+
+
+# -- stores in files that people and other programs have touched
+
+
+def edited_by_hand(root: Path, layout: str) -> smp_memory.SessionMemory:
+    """A session whose entries a person has reordered, changed, and added to."""
+    filled(root, layout).memory.close()
+    file = decisions_file(root, layout)
+    head, first, second, third = blocks(layout, file.read_text(encoding="utf-8"))
+    text = head + third + first + second.replace("Use Postgres", "Use MySQL") + by_hand(layout, "DEC-0007", "Typed")
+    file.write_text(text, encoding="utf-8")
+    return opened(root)
+
+
+@pytest.mark.parametrize("kind", [NAME, POSTGRES])
+@pytest.mark.parametrize("layout", NAMES)
+def test_entries_written_by_hand_are_copied_as_they_read(
+    request: pytest.FixtureRequest, tmp_path: Path, layout: str, kind: str
+) -> None:
+    places, session = Places(request, tmp_path), edited_by_hand(tmp_path / "source", layout)
+    report = session.memory.copy_to(places.address(kind, "to"))
+    assert (report.copied, report.conflicts, report.failed) == (["s1"], [], [])
+    copy = places.open(kind, "to").session("s1")
+    assert [record.text for record in copy.records()] == [record.text for record in session.records()]
+    assert {record.id: record.decision for record in copy.records("decision")} == {
+        "DEC-0001": "Use OAuth",
+        "DEC-0002": "Use MySQL",
+        "DEC-0003": "Use Python",
+        "DEC-0007": "Typed",
+    }
+    assert copy.add_decision("Next").id == "DEC-0008"
+
+
+@pytest.mark.parametrize("layout", NAMES)
+def test_entries_written_by_hand_are_pushed_once(request: pytest.FixtureRequest, tmp_path: Path, layout: str) -> None:
+    places, session = Places(request, tmp_path), edited_by_hand(tmp_path / "source", layout)
+    if layout == "jsonl":
+        with decisions_file(tmp_path / "source", layout).open("a", encoding="utf-8") as file:
+            file.write('{"decision": "Neither id nor time"}\n')
+    places.open(NAME, "to").close()
+    address = places.address(NAME, "to")
+    for text in ("one", "two"):
+        assert session.memory.push(address).is_complete
+        session.add_decision(text)  # completes what the person left out
+    report = session.memory.push(address)
+    assert [(each.status, each.entries) for each in report.sessions] == [("sent", 1)]
+
+
+@pytest.mark.parametrize("layout", NAMES)
+def test_session_that_cannot_be_read_completely_is_named_and_others_are_copied(
+    request: pytest.FixtureRequest, tmp_path: Path, layout: str
+) -> None:
+    places, session = Places(request, tmp_path), filled(tmp_path / "source", layout)
+    session.memory.create_session("s2").add_decision("Fine")
+    session.memory.close()
+    file = decisions_file(tmp_path / "source", layout)
+    file.write_text(
+        file.read_text(encoding="utf-8").replace("Use Postgres", 'Use \x00\\"{: \n\t- [', 1), encoding="utf-8"
+    )
+    memory = smp_memory.open(tmp_path / "source")
+    report = memory.copy_to(places.address(NAME, "to"))
+    assert (report.copied, [each["session"] for each in report.failed]) == (["s2"], ["s1"])
+    assert not report.is_complete
+    assert [head.session for head in places.open(NAME, "to").store.sessions()] == ["s2"]
+    for each in memory.repair().values():
+        assert each is not None
+    again = memory.copy_to(places.address(NAME, "to"))
+    assert (again.copied, again.known, again.failed) == (["s1"], ["s2"], [])
+    assert any("quarantine" in text for text in again.left_out)
+
+
+@pytest.mark.parametrize("kind", [NAME, POSTGRES])
+def test_session_of_five_thousand_memories_is_copied_and_verified(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
+) -> None:
+    places = Places(request, tmp_path)
+    memory = places.open("jsonl", "from", config={"durability": "os"})
+    session = memory.create_session("large", config={"storage": {"max_session_size_mb": 100}})
+    session.add_many([("decision", {"decision": f"Decision {number}", "tags": ["x"]}) for number in range(5000)])
+    calls: list[tuple[int, int, str, int]] = []
+    report = memory.copy_to(places.address(kind, "to"), lambda *told: calls.append(told))
+    assert (report.memories, report.is_complete, calls) == (5000, True, [(1, 1, "large", 0)])
+    records = places.open(kind, "to").session("large").records()
+    assert [record.decision for record in records] == [f"Decision {number}" for number in range(5000)]

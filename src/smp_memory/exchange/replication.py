@@ -146,6 +146,8 @@ class _Exchange:
     def _read(self) -> tuple[Exported, Any]:
         """The session on the writing side, and of whom it is a copy itself."""
         storage = self.source.session(self.name)
+        if storage.files is not None and _has_incomplete(storage):
+            storage.update_info(lambda info: None)  # gives typed entries their ids and times, so that they stay the same
         carried = read_session(storage)
         return carried, _take_mark(carried.info)
 
@@ -282,6 +284,11 @@ def identity(store: Store) -> str:
         made = new_uid() + new_uid()
         store.state.write(_STORE_ID, made.encode(), durable=True)
         return made
+
+
+def _has_incomplete(storage: SessionStore) -> bool:
+    """Whether a person typed an entry without an id or a time."""
+    return any(entry.lacks for each in storage.history().histories.values() for entry in each.entries)
 
 
 def address_for_people(store: Store) -> str:
