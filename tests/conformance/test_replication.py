@@ -10,6 +10,7 @@ import pytest
 
 import smp_memory
 from smp_memory.errors import InvalidFormat, NotAllowed, StorageError, StoreNotFound, UserError
+from smp_memory.exchange.transfer import SentEntries
 from smp_memory.model.rewrite_plan import ColdMove, RewritePlan
 from smp_memory.store.opening import register_backend
 from smp_memory.testing.clocks import FrozenClock
@@ -271,6 +272,44 @@ def test_archived_copy_is_not_written(stores: Stores) -> None:
     assert stores.statuses(stores.laptop.push(stores.address)) == {"s1": "refused"}
     stores.shared.store.move("s1", "archived", "live")
     assert stores.statuses(stores.laptop.push(stores.address)) == {"s1": "sent"}
+
+
+def test_copy_that_was_deleted_there_is_not_brought_back(stores: Stores) -> None:
+    stores.laptop.create_session("s1").add_decision("First")
+    stores.laptop.push(stores.address)
+    stores.shared.delete_session("s1", "not wanted here")
+    assert stores.statuses(stores.laptop.push(stores.address)) == {"s1": "refused"}
+    assert stores.shared.store.sessions() == []
+    assert stores.statuses(stores.laptop.push(stores.address, ["s1"], take_over=True)) == {"s1": "sent"}
+
+
+def test_erasure_in_a_session_with_equal_numbers_does_not_make_conflicts(stores: Stores) -> None:
+    """Two clones of a store, or a person, gave one number to several entries; a copy numbers them anew."""
+    session = stores.laptop.create_session("s1")
+    for number in range(4):
+        session.add_decision(f"Decision {number}")
+    storage = stores.laptop.store.session("s1")
+    twice = storage.history().histories["DEC-0002"].first.copy()
+    twice.id, twice.uid, twice.seq = "DEC-0009", "abcdefgh", 1
+    storage.commit(SentEntries([twice]))
+    with_equal_numbers = SentEntries([])
+    with_equal_numbers.resolve = lambda allocator: [_numbered(twice, "DEC-0010")]  # type: ignore[method-assign]
+    storage.commit(with_equal_numbers)
+    stores.laptop.push(stores.address)
+    stores.clock.advance(60)
+    session.erase("DEC-0001")
+    session.add_decision("After")
+    report = stores.laptop.push(stores.address)
+    assert stores.statuses(report) == {"s1": "sent"}
+    assert told(stores.shared, "s1") == told(stores.laptop, "s1")
+    assert stores.statuses(stores.laptop.push(stores.address)) == {"s1": "equal"}
+
+
+def _numbered(entry: Any, id: str) -> Any:
+    """An entry of another clone with a number that is taken."""
+    twin = entry.copy()
+    twin.id, twin.seq, twin.uid = id, 1, "hgfedcba"
+    return twin
 
 
 # -- the outbox

@@ -1,13 +1,14 @@
 """Compare two copies of a session entry by entry: what one lacks, what was erased, what contradicts. Pure.
 
-An entry is known by its *line*: all of it in JSON with sorted names, whatever the backend and the layout that hold it. Equal lines are
-the same entry, so nothing is sent twice. An entry that only the copy has contradicts the writing side, unless the audit log there says that the
+An entry is known by its *line*: all of it in JSON with sorted names, whatever the backend and the layout that hold it, but for its number,
+which a copy may not have free. Equal lines are the same entry, so nothing is sent twice. An entry that only the copy has contradicts the writing side, unless the audit log there says that the
 memory was erased, purged or redacted after the entry was written: then what the copy has of the memory is to be replaced.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.model.history import after
@@ -45,7 +46,7 @@ def line_of(entry: Entry) -> str:
     """The entry as text that is the same in every backend. Marks of transactions are left out: all of them are complete."""
     return _encode(
         [
-            *(entry.id, entry.seq, entry.op, entry.type, entry.at, entry.by, entry.revision),
+            *(entry.id, entry.op, entry.type, entry.at, entry.by, entry.revision),
             *(entry.uid, entry.uids or None, entry.schema, entry.data),
         ]
     )
@@ -61,23 +62,30 @@ def checksum_of(entry: Entry) -> str:
 
 def compare(entries: list[Entry], copied: list[Entry], erasures: Mapping[str, str]) -> Difference:
     """Compare the entries of the writing side with those of a copy; `erasures`: when content of memories was removed there, by id."""
-    lines, copied_lines = (
-        dict(zip(lines_of(entries), entries, strict=True)),
-        dict(zip(lines_of(copied), copied, strict=True)),
-    )
     foreign: dict[str, list[Entry]] = {}
-    for line, entry in copied_lines.items():
-        if line not in lines:
-            foreign.setdefault(entry.id, []).append(entry)
-    revisions, copied_revisions = _revisions(entries), _revisions(copied)
-    erased = [
+    for entry in without(copied, entries):
+        foreign.setdefault(entry.id, []).append(entry)
+    erased = {
         id
         for id, found in foreign.items()
         if id in erasures and not any(after(each.at, erasures[id]) for each in found)
-    ]
+    }
+    missing = without(entries, [entry for entry in copied if entry.id not in erased])
+    revisions, copied_revisions = _revisions(entries), _revisions(copied)
     conflicts = [MemoryConflict(id, revisions.get(id), copied_revisions[id]) for id in foreign if id not in erased]
-    missing = [entry for line, entry in lines.items() if line not in copied_lines or entry.id in erased]
-    return Difference(erased, missing, conflicts)
+    return Difference([id for id in foreign if id in erased], missing, conflicts)
+
+
+def without(entries: Iterable[Entry], others: Iterable[Entry]) -> list[Entry]:
+    """The entries that are not among others. Of equal ones, such as two deletions at one time, as many are left as there are more."""
+    known, left = Counter(lines_of(others)), []
+    for entry in entries:
+        line = line_of(entry)
+        if known[line]:
+            known[line] -= 1
+        else:
+            left.append(entry)
+    return left
 
 
 def _revisions(entries: list[Entry]) -> dict[str, int]:

@@ -41,21 +41,23 @@ def exported_session(storage: SessionStore) -> Exported:
 
 def _collect(storage: SessionStore, cold: SessionHistory) -> Exported:
     session_history, info = storage.history(), storage.info()
-    damaged = next(iter(errors([*session_history.unreadable, *session_history.problems])), None)
+    problems = [*session_history.unreadable, *session_history.problems, *cold.unreadable]
+    damaged = next(iter(errors(problems)), None)
     if damaged is not None:
         raise SessionCorrupt(
             f"{damaged}. Repair the session first: smp repair.", session=storage.session, path=damaged.path
         )
-    entries = _entries({**cold.histories, **session_history.histories}, cold.earlier)
+    entries = entries_of({**cold.histories, **session_history.histories}, cold.earlier)
     for numbers in (session_history.numbers, cold.numbers):
         info.numbers.update({key: max(number, info.numbers.get(key, 0)) for key, number in numbers.items()})
     info.seq = max(info.seq, session_history.seq, entries[-1].seq if entries else 0)
     exported = Exported(info, entries)
+    exported.orphans = list(session_history.orphans)
     exported.cold = {each.id: (each.moved, each.why) for each in cold.moved if each.id in cold.histories}
     return exported
 
 
-def _entries(histories: dict[str, RecordHistory], earlier: list[Entry]) -> list[Entry]:
+def entries_of(histories: Mapping[str, RecordHistory], earlier: Iterable[Entry] = ()) -> list[Entry]:
     """All entries; of a memory whose earlier states are in the cold segment, these in place of the one that joins them."""
     by_id: dict[str, list[Entry]] = {}
     for entry in earlier:

@@ -25,7 +25,7 @@ from smp_memory.exchange.transfer import append_entries, create_copy, read_sessi
 from smp_memory.model.deletions import Receipt
 from smp_memory.model.ids import new_uid, scheme_of
 from smp_memory.model.record import copied
-from smp_memory.model.session_info import ARCHIVED, GLOBAL_SESSION, LIVE, names_of
+from smp_memory.model.session_info import ARCHIVED, DELETED, GLOBAL_SESSION, LIVE, names_of
 from smp_memory.observe.telemetry import observed
 from smp_memory.privacy.settings import count_kinds, redactor_of
 
@@ -147,7 +147,9 @@ class _Exchange:
         """The session on the writing side, and of whom it is a copy itself."""
         storage = self.source.session(self.name)
         if storage.files is not None and _has_incomplete(storage):
-            storage.update_info(lambda info: None)  # gives typed entries their ids and times, so that they stay the same
+            storage.update_info(
+                lambda info: None
+            )  # gives typed entries their ids and times, so that they stay the same
         carried = read_session(storage)
         return carried, _take_mark(carried.info)
 
@@ -157,6 +159,7 @@ class _Exchange:
             raise _Stop(WRITTEN_THERE, f"{self.target.root} writes it")
         found = self.target.sessions(LIVE, ARCHIVED, id=self.name)
         if not found:
+            self._refuse_deleted(carried)
             self._create(carried)
             return
         if found[0].state != LIVE:
@@ -166,6 +169,12 @@ class _Exchange:
         known = _take_mark(copy.info)
         self._check_writer(carried, copy, known)
         self._update(storage, carried, copy, known)
+
+    def _refuse_deleted(self, carried: Exported) -> None:
+        """A copy that somebody deleted there is not brought back, unless it is asked for."""
+        for head in [] if self._take_over else self.target.sessions(DELETED, id=self.name):
+            if self.target.session(self.name, DELETED, path=head.path).info().uid == carried.info.uid:
+                raise _Stop(REFUSED, f"it was deleted in {self.target.root}; restore it there, or --take-over creates it again")  # fmt: skip
 
     def _check_writer(self, carried: Exported, copy: Exported, known: Any) -> None:
         if carried.info.uid != copy.info.uid:

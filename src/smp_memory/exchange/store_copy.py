@@ -99,6 +99,9 @@ def _copy_session(source: Store, store: Store, head: SessionHead, now: str, repo
         carried = read_session(_opened(source, head))
         getattr(report, _bring(store, head, carried, now)).append(head.session)
         _trust_settings(source, store, head)
+        if carried.orphans:
+            missing = ", ".join(carried.orphans)
+            report.left_out.append(f"session {head.session}: changes of memories that do not exist: {missing}")
         report.memories += len({entry.id for entry in carried.entries})
     except Differs as conflict:
         report.conflicts.append({"session": head.session, "state": head.state, "why": str(conflict)})

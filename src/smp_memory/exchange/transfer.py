@@ -1,6 +1,6 @@
 """Carry a session from one store to another through the ports: create it there as a whole, or append the entries that are missing.
 
-Guarantees: entries keep their numbers, times, revisions and uids, memories in cold storage stay there with when and why. A session is
+Guarantees: entries keep their times, revisions and uids, and their numbers unless another entry has the number there; memories in cold storage stay there with when and why. A session is
 created completely or not at all. Entries that are there already are not appended again, also if two processes send at once. What was written is
 read back and compared.
 Non-guarantees: nothing here removes or replaces an entry; who may write is decided by the caller.
@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smp_memory.errors import StorageCorrupt
-from smp_memory.exchange.comparison import line_of, lines_of
-from smp_memory.exchange.export import exported_session
+from smp_memory.exchange.comparison import line_of, lines_of, without
+from smp_memory.exchange.export import entries_of, exported_session
 from smp_memory.model.entry import PUT
 from smp_memory.model.history import COLD
 from smp_memory.model.ids import parts_of, sha256_hex
@@ -53,6 +53,7 @@ def check_equal(carried: Exported, found: Exported, address: str) -> None:
     info, twin = carried.info, found.info
     if (
         lines_of(carried.entries) != lines_of(found.entries)
+        or [entry.seq for entry in carried.entries] != [entry.seq for entry in found.entries]
         or (carried.cold, info.uid, info.to_dict()) != (found.cold, twin.uid, twin.to_dict())
         or info.seq > twin.seq
         or any(number > twin.numbers.get(prefix, 0) for prefix, number in info.numbers.items())
@@ -86,17 +87,15 @@ class SentEntries:
         self.error: SMPError | None = None
 
     def resolve(self, allocator: IdAllocator) -> list[Entry]:
-        new = [entry.copy() for entry in self.entries if not _has(allocator, entry)]
+        histories = allocator.session_history.histories if allocator.session_history else {}
+        numbers = {entry.seq for each in histories.values() for entry in each.entries}
+        new = [entry.copy() for entry in without(self.entries, entries_of(histories))]
         for entry in new:
+            if entry.seq in numbers:
+                entry.seq = allocator.next_seq()
             prefix, number = parts_of(entry.id)
             allocator.raise_to(entry.seq, {prefix: number} if number else {})
         return new
 
     def check_room(self, admit: Admit, used_bytes: int, new_bytes: int) -> None:
         admit(used_bytes, new_bytes)
-
-
-def _has(allocator: IdAllocator, entry: Entry) -> bool:
-    """Whether another process has sent the entry meanwhile."""
-    known = allocator.history(entry.id)
-    return known is not None and any((each.seq, each.op) == (entry.seq, entry.op) for each in known.entries)
