@@ -12,6 +12,7 @@ from smp_memory.errors import UserError
 from smp_memory.files.layouts import NAMES
 from smp_memory.testing.clocks import FrozenClock
 from tests.backends.naive_store import NAME
+from tests.conformance.clones import clone, memory_files, united
 from tests.conformance.layout_files import blocks, by_hand, decisions_file, filled, opened
 from tests.exchange_stores import KINDS_OF_STORES, POSTGRES, Places, contents, fill
 
@@ -209,3 +210,35 @@ def test_session_of_five_thousand_memories_is_copied_and_verified(
     assert (report.memories, report.is_complete, calls) == (5000, True, [(1, 1, "large", 0)])
     records = places.open(kind, "to").session("large").records()
     assert [record.decision for record in records] == [f"Decision {number}" for number in range(5000)]
+
+
+@pytest.mark.parametrize("is_settled", [False, True])
+@pytest.mark.parametrize("layout", NAMES)
+def test_session_merged_from_two_clones_is_copied_as_it_reads(
+    request: pytest.FixtureRequest, tmp_path: Path, layout: str, is_settled: bool
+) -> None:
+    """Both clones gave out the same ids and numbers; the next write makes the shown ids permanent."""
+    places = Places(request, tmp_path)
+    with smp_memory.open(tmp_path / "base", layout=layout, clock=FrozenClock()) as memory:
+        memory.create_session("s1").add_decision("Common")
+    sides = [clone(tmp_path / "base", tmp_path / name) for name in ("ours", "theirs")]
+    for side in sides:
+        with smp_memory.open(side, clock=FrozenClock()) as memory:
+            memory.session("s1").add_decision(f"From {side.name}")
+            memory.session("s1").update("DEC-0002", rationale=f"because {side.name}")
+    merged = united(memory_files(tmp_path / "base"), sides, tmp_path / "merged", layout)
+    session = smp_memory.open(merged, clock=FrozenClock()).session("s1")
+    if is_settled:
+        session.add_decision("Later")
+    wanted = {record.id: (record.decision, record.rationale) for record in session.records()}
+    assert len(wanted) == 3 + is_settled
+    places.open(NAME, "pushed").close()
+    assert session.memory.copy_to(places.address(NAME, "to")).is_complete
+    assert session.memory.push(places.address(NAME, "pushed")).is_complete
+    for name in ("to", "pushed"):
+        records = places.open(NAME, name).session("s1").records()
+        assert {record.id: (record.decision, record.rationale) for record in records} == wanted
+    session.update("DEC-0003", rationale="written since")
+    assert session.memory.copy_to(places.address(NAME, "to")).is_complete
+    assert session.memory.push(places.address(NAME, "pushed")).is_complete
+    assert places.open(NAME, "pushed").session("s1").get("DEC-0003").rationale == "written since"
