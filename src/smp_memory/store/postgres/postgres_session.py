@@ -69,7 +69,7 @@ class PostgresSession:
 
     def after_fork(self) -> None:
         self._mutex, self._group = RLock(), GroupCommit(self._commit_group)
-        self._known, self._read_to = None, (-1, 0)
+        self._forget()
 
     # -- settings and sizes
 
@@ -97,8 +97,12 @@ class PostgresSession:
         """Batches that depend on nothing are stored together; each that depends on other memories alone, because it must see those before it."""
         independent = [batch for batch in batches if not batch.needs_histories]
         for group in ([independent] if independent else []) + [[batch] for batch in batches if batch.needs_histories]:
-            with self._mutex:
-                self._commit_surely(group)
+            try:
+                with self._mutex:
+                    self._commit_surely(group)
+            except SMPError as error:  # of these alone: others of the call may be stored
+                for batch in group:
+                    batch.error = error
 
     def _commit_surely(self, batches: list[BatchPort]) -> None:
         """Store these batches. After a lost connection the truth is found out first; then they are stored if they were not."""
@@ -106,23 +110,29 @@ class PostgresSession:
             self._commit_batches(batches)
             return
         except ConnectionLost as error:
-            attempt, self._known = self._sent, None
+            attempt, lost = self._sent, error
             if attempt is None:
                 raise
-            lost = error
         if not self._was_stored(*attempt, lost):
             self._commit_batches(batches)
 
     def _commit_batches(self, batches: list[BatchPort]) -> None:
         needs = batches[0].needs_histories
         self._sent: tuple[int, str] | None = None  # the first row that may have been stored
-        if self._known is None or needs:
-            self._refresh(with_history=needs)
-        if self._append(batches):
-            return
-        with self._tables.transaction(self.config.lock_timeout_seconds) as connection:
-            self._lock(connection, with_history=needs)
-            self._append(batches)
+        try:
+            if self._known is None or needs:
+                self._refresh(with_history=needs)
+            if not self._append(batches):
+                with self._tables.transaction(self.config.lock_timeout_seconds) as connection:
+                    self._lock(connection, with_history=needs)
+                    self._append(batches)
+        except BaseException:  # what this process knows may not be what was stored
+            self._forget()
+            raise
+
+    def _forget(self) -> None:
+        """Read everything anew next time."""
+        self._known, self._read_to = None, (-1, 0)
 
     def _append(self, batches: list[BatchPort]) -> bool:
         """Resolve and store these batches; False if another process wrote or holds the row."""
@@ -377,7 +387,7 @@ class PostgresSession:
                     known = self._lock(connection)
                     return self._rewriting().carry_out(connection, plan, known)
             finally:
-                self._known, self._read_to = None, (-1, 0)
+                self._forget()
                 if plan.redactor is not None:
                     self._tables.after_redaction()
 
