@@ -4,7 +4,7 @@ segment, in an archive or in the trash of sessions, and comes back as it was."""
 from __future__ import annotations
 
 import tempfile
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -36,7 +36,7 @@ TEXTS = st.text("abcdefg ", min_size=1, max_size=60).filter(str.strip)
 class LifecycleMachine(RuleBasedStateMachine):
     """The model: the texts that were acknowledged, which of them are in the trash, and where the session is."""
 
-    layouts = [*NAMES, NAIVE]
+    layouts: ClassVar[list[str]] = [*NAMES, NAIVE]
     server: Server | None = None
 
     @initialize(data=st.data())

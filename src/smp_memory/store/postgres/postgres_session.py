@@ -404,15 +404,19 @@ class PostgresSession:
     # -- metadata
 
     def info(self) -> SessionInfo:
-        query = self._store.sql("SELECT info, seq, numbers FROM {schema}.session WHERE number = %s AND state = %s")
+        query = self._store.sql(
+            "SELECT info, seq, numbers, project, person FROM {schema}.session WHERE number = %s AND state = %s"
+        )
         row = self._store.run(lambda connection: connection.execute(query, (self.number, self._state)).fetchone())
         if row is None:
             raise self._store.session_not_found(self.session)
         return self._info_of(*row)
 
-    def _info_of(self, text: str, seq: int, numbers: str) -> SessionInfo:
+    def _info_of(self, text: str, seq: int, numbers: str, project: str | None, person: str | None) -> SessionInfo:
+        """The metadata of a row. Project and person are those by which the server decides who may write it."""
         try:
             info = _LAYOUT.decode_info(text.encode(), self.session)
+            info.project, info.user = project, person
             info.seq, info.numbers = max(info.seq, seq), {**info.numbers, **json.loads(numbers)}
         except (ValueError, TypeError, AttributeError, RecursionError, SMPError) as error:
             raise SessionCorrupt(

@@ -10,15 +10,21 @@ from __future__ import annotations
 import json
 import os
 import weakref
+from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.config.config_file import check_removal, with_setting
-from smp_memory.errors import SessionArchived, SessionExists, SessionNotFound, SMPError, StorageCorrupt, StoreClosed
+from smp_memory.errors import (
+    NotAllowed,
+    SessionArchived,
+    SessionExists,
+    SessionNotFound,
+    SMPError,
+    StorageCorrupt,
+    StoreClosed,
+)
 from smp_memory.files.activity import ACCESSES, SESSION_USES, AccessLog, StateLog
-from smp_memory.files.disk import Disk
-from smp_memory.files.system import RealSystem
-from smp_memory.files.user_state import open_user_state
 from smp_memory.index.full_text_index import FullTextIndex
 from smp_memory.index.history_index import HistoryFeed
 from smp_memory.index.inspection import scrub
@@ -29,7 +35,7 @@ from smp_memory.model.session_info import ARCHIVED, DELETED, LIVE, PURGED, Sessi
 from smp_memory.model.times import to_moment
 from smp_memory.observe.incomplete import memory_not_found
 from smp_memory.overview.extractive_summary import AUTHOR, covers, without_quotes
-from smp_memory.privacy.audit import Audit
+from smp_memory.privacy.audit import Audit, decoded
 from smp_memory.store.postgres.connection import Connections
 from smp_memory.store.postgres.feed import PostgresFeed
 from smp_memory.store.postgres.postgres_session import _LAYOUT, PostgresSession, Rows, encode_entry
@@ -42,8 +48,10 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from psycopg import Connection
+    from psycopg.errors import Diagnostic
 
     from smp_memory.config.settings import Config
+    from smp_memory.files.user_state import UserState
     from smp_memory.model.deletions import Receipt
     from smp_memory.model.entry import Entry
     from smp_memory.model.reports import Problem
@@ -67,7 +75,7 @@ BEYOND_REACH = (
 _VACUUM_FULL_BYTES = 64 << 20  # a table up to this size is rewritten within a second; others are cleaned by autovacuum
 _AT_ONCE = 5000  # rows of one statement
 _HEAD = "number, id, state, changes, written, bytes, about, archived"
-_ORDER = "array_position(ARRAY['live', 'archived', 'deleted'], state), id, moved"
+_ORDER = "state = 'deleted', state = 'archived', id, moved"
 
 
 class PostgresStore:
@@ -76,7 +84,12 @@ class PostgresStore:
     files, layout_name = None, NAME
 
     def __init__(
-        self, connections: Connections, config: Config, configured_at: float | None, admit: Callable[..., None]
+        self,
+        connections: Connections,
+        config: Config,
+        configured_at: float | None,
+        admit: Callable[..., None],
+        state: UserState,
     ) -> None:
         self.root, self.config, self.admit = connections.address.shown, config, admit
         self.connections = connections
@@ -85,7 +98,7 @@ class PostgresStore:
         self._mutex = RLock()
         self._sessions: weakref.WeakValueDictionary[int, PostgresSession] = weakref.WeakValueDictionary()
         self._statements: dict[str, str] = {}
-        self.state = open_user_state(self.root, Disk(RealSystem()))
+        self.state = state
         self.access = AccessLog(StateLog(self.state, ACCESSES))
         self.session_uses = AccessLog(StateLog(self.state, SESSION_USES), exact=True)
         self.audit = Audit(TableLog(self, "audit"))
@@ -267,8 +280,15 @@ class PostgresStore:
     def _purge(self, connection: Connection, number: int) -> None:
         """Remove all that a session holds; a row without content tells readers that it is gone."""
         connection.execute(self.sql("DELETE FROM {schema}.entry WHERE session = %s"), (number,))
-        empty = {"info": "{}", "project": None, "person": None, "about": "{}", "archived": None, "numbers": "{}"}
+        if not self._is_restricted(connection):  # else the row would leave the rows that the role may write
+            self.change(connection, number, project=None, person=None)
+        empty = {"info": "{}", "about": "{}", "archived": None, "numbers": "{}"}
         self.change(connection, number, generation=1, state=PURGED, **empty)
+
+    def _is_restricted(self, connection: Connection) -> bool:
+        """Whether row-level security applies to the database role."""
+        row = connection.execute(self.sql("SELECT row_security_active('{schema}.session'::regclass)")).fetchone()
+        return row == (True,)
 
     def _set_state(self, connection: Connection, number: int, head: SessionHead, state: str, note: Note) -> None:
         archived = json.dumps(head.archived) if head.archived else None
@@ -278,7 +298,7 @@ class PostgresStore:
             records = self._records(number, head) if state == ARCHIVED else []
             about = json.dumps(note(head, records))
             archived = json.dumps(head.metadata) if head.state == ARCHIVED else archived
-        move = connection.execute(self.sql("SELECT nextval('{schema}.moves')")).fetchone()
+        move = connection.execute(self.sql("SELECT nextval('{schema}.moves'::regclass)")).fetchone()
         assert move is not None
         self.change(connection, number, state=state, about=about, archived=archived, moved=move[0])
 
@@ -371,8 +391,7 @@ class PostgresStore:
         """Let the server forget deleted rows: at once if the table is small, else when it next vacuums the table."""
         try:
             is_small = self.run(self._table_bytes) <= _VACUUM_FULL_BYTES
-            statement = self.sql(f"VACUUM {'(FULL) ' if is_small else ''}{{schema}}.entry")
-            self.run(lambda connection: connection.execute(statement))
+            self.run(partial(_vacuum, statement=self.sql(f"VACUUM {'(FULL) ' if is_small else ''}{{schema}}.entry")))
             if not is_small:
                 what = "the freed places in the table are overwritten in time; `VACUUM FULL` of it by its owner does it at once"
                 receipt.pending.append(what)
@@ -382,7 +401,7 @@ class PostgresStore:
         receipt.pending.append(BEYOND_REACH)
 
     def _table_bytes(self, connection: Connection) -> int:
-        row = connection.execute(self.sql("SELECT pg_total_relation_size('{schema}.entry')")).fetchone()
+        row = connection.execute(self.sql("SELECT pg_total_relation_size('{schema}.entry'::regclass)")).fetchone()
         return int(row[0]) if row is not None else 0
 
     def _search_rows(self, pieces: list[bytes], receipt: Receipt) -> None:
@@ -391,6 +410,8 @@ class PostgresStore:
         query = "SELECT s.id || '/' || e.id FROM {schema}.entry AS e JOIN {schema}.session AS s ON number = session WHERE line LIKE ANY(%s)"
         counts = self._rows("SELECT count(*), coalesce(sum(octet_length(line)), 0)::bigint FROM {schema}.entry")
         receipt.pieces, receipt.searched_files = len(pieces), 1
+        if self.run(self._is_restricted):
+            receipt.pending.append("only the sessions that this database role may see were searched for the text")
         receipt.searched_bytes = counts[0][1]
         if patterns:
             receipt.elsewhere += sorted({row[0] for row in self._rows(query, patterns)})
@@ -451,9 +472,12 @@ class TableLog:
         self.path = f"{store.root}#{table}"
 
     def append(self, lines: list[bytes], *, sync: bool = False) -> None:
-        with self._store.transaction() as connection:
+        seconds = self._store.config.lock_timeout_seconds
+        # The savepoint: whoever goes on without the line, because the log cannot be written, must not lose the rest.
+        with self._store.transaction(seconds) as connection, connection.transaction():
             connection.execute(
-                "SELECT pg_advisory_xact_lock(hashtextextended(%s, 1))", (self._store.sql("{schema}.") + self._table,)
+                "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 1::bigint))",
+                (self._store.sql("{schema}.") + self._table,),
             )
             statement = f"INSERT INTO {{schema}}.{self._table} (line) SELECT unnest(%s::bytea[])"
             connection.execute(self._store.sql(statement), (lines,))
@@ -476,7 +500,25 @@ class TableLog:
         return int(rows[0][0])
 
     def problems(self) -> list[str]:
-        return []
+        lines = self.read()[0]
+        damaged = sum(decoded(line) is None for line in lines)
+        return [f"{damaged} of {len(lines)} lines cannot be read."] if damaged else []
+
+
+def _vacuum(connection: Connection, statement: str) -> None:
+    """Vacuum a table. The server skips a table of another owner with a warning only; that is an error here."""
+    warnings: list[str] = []
+
+    def note(given: Diagnostic) -> None:
+        warnings.append(str(given.message_primary))
+
+    connection.add_notice_handler(note)
+    try:
+        connection.execute(statement)
+    finally:
+        connection.remove_notice_handler(note)
+    if warnings:
+        raise NotAllowed("; ".join(warnings))
 
 
 def _escaped(text: str) -> str:

@@ -6,6 +6,14 @@
     audit     the audit log;  token: tokens of clients of a shared server
     access    which database role may use the sessions of which projects and people
 
+Rights: the owner of the tables sees everything, so no agent logs in as the owner. For each other login role the owner calls, with any client,
+
+    SELECT smp.allow('build_agents', 'writer', project => 'shop')       -- 'reader', 'writer', or 'server': also tokens of clients
+
+A role sees the sessions of the projects and people that it was allowed, and no others; settings, migrations and VACUUM are the owner's.
+Row-level security decides by the login role, so a pooler must not log in as somebody else. What it does not hide: whether an id of a
+session is taken, and how large the tables are. Whoever may write with SQL can lock the tables and write false entries into their own sessions.
+
 The feed of the index: a new entry has the `xid` of its transaction, and any other change of a session sets `session.xid`. A reader that asks for
 rows from its last horizon on (the oldest transaction that was running when it read) misses nothing, however late a transaction commits.
 Appends change no indexed column of `session`, so the server updates its row in place. A purged session leaves a row without content.
@@ -64,20 +72,12 @@ CREATE TABLE {schema}.entry (
 );
 CREATE INDEX entry_xid ON {schema}.entry (xid);
 CREATE INDEX entry_id ON {schema}.entry (session, id);
-CREATE TABLE {schema}.audit (position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, line bytea NOT NULL);
+CREATE TABLE {schema}.audit (
+    position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, line bytea NOT NULL, role name NOT NULL DEFAULT session_user
+);
 CREATE TABLE {schema}.token (position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, line bytea NOT NULL);
 CREATE TABLE {schema}.access (role name NOT NULL, project text, person text, may_write boolean NOT NULL DEFAULT false);
 
-CREATE FUNCTION {schema}.allows(wanted_project text, wanted_person text, writing boolean) RETURNS boolean
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog AS $$
-    SELECT EXISTS (
-        SELECT FROM {schema}.access
-        WHERE role = session_user AND (may_write OR NOT writing)
-        AND (project IS NULL OR project = wanted_project) AND (person IS NULL OR person = wanted_person)
-    )
-    AND (coalesce(current_setting('smp.project', true), '') IN ('', coalesce(wanted_project, '')))
-    AND (coalesce(current_setting('smp.person', true), '') IN ('', coalesce(wanted_person, '')))
-$$;
 CREATE FUNCTION {schema}.append(
     wanted bigint, known bigint, new_seq bigint, new_numbers text, new_ending bigint, quiet boolean, starts text, ids text, lines text,
     lock_milliseconds text
@@ -95,17 +95,59 @@ BEGIN
     FROM unnest(string_to_array(starts, ' ')::bigint[], string_to_array(ids, ' '), string_to_array(lines, E'\n')) AS new;
     RETURN true;
 END $$;
-
+"""
+_RIGHTS = """
+CREATE FUNCTION {schema}.allows(wanted_project text, wanted_person text, writing boolean) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT EXISTS (
+        SELECT FROM {schema}.access
+        WHERE role = session_user AND (may_write OR NOT writing)
+        AND (project IS NULL OR project = wanted_project) AND (person IS NULL OR person = wanted_person)
+    )
+    AND (coalesce(current_setting('smp.project', true), '') IN ('', coalesce(wanted_project, '')))
+    AND (coalesce(current_setting('smp.person', true), '') IN ('', coalesce(wanted_person, '')))
+$$;
 ALTER TABLE {schema}.session ENABLE ROW LEVEL SECURITY;
 ALTER TABLE {schema}.entry ENABLE ROW LEVEL SECURITY;
+ALTER TABLE {schema}.audit ENABLE ROW LEVEL SECURITY;
 CREATE POLICY reading ON {schema}.session FOR SELECT USING ({schema}.allows(project, person, false));
-CREATE POLICY writing ON {schema}.session USING ({schema}.allows(project, person, true));
+CREATE POLICY writing ON {schema}.session
+    USING ({schema}.allows(project, person, true)) WITH CHECK ({schema}.allows(project, person, true));
 CREATE POLICY reading ON {schema}.entry FOR SELECT
     USING (EXISTS (SELECT FROM {schema}.session WHERE number = session));
 CREATE POLICY writing ON {schema}.entry
-    USING (EXISTS (SELECT FROM {schema}.session AS owner WHERE number = session AND {schema}.allows(owner.project, owner.person, true)));
+    USING (EXISTS (SELECT FROM {schema}.session AS owner WHERE number = session AND {schema}.allows(owner.project, owner.person, true)))
+    WITH CHECK (EXISTS (SELECT FROM {schema}.session AS owner WHERE number = session AND {schema}.allows(owner.project, owner.person, true)));
+CREATE POLICY reading ON {schema}.audit FOR SELECT USING (role = session_user OR {schema}.allows(NULL, NULL, false));
+CREATE POLICY writing ON {schema}.audit FOR INSERT WITH CHECK (role = session_user);
+
+CREATE FUNCTION {schema}.allow(role name, kind text, project text DEFAULT NULL, person text DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    each text;
+BEGIN
+    IF kind IS NULL OR kind NOT IN ('reader', 'writer', 'server') THEN
+        RAISE 'kind must be reader, writer or server, not %', kind;
+    END IF;
+    FOREACH each IN ARRAY ARRAY['reader', 'writer', 'server'] LOOP
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{schema}_' || each) THEN
+            EXECUTE format('CREATE ROLE %I NOLOGIN', '{schema}_' || each);
+        END IF;
+    END LOOP;
+    GRANT {schema}_reader TO {schema}_writer;
+    GRANT {schema}_writer TO {schema}_server;
+    GRANT USAGE ON SCHEMA {schema} TO {schema}_reader;
+    GRANT SELECT ON {schema}.meta, {schema}.session, {schema}.entry, {schema}.audit TO {schema}_reader;
+    GRANT INSERT ON {schema}.audit TO {schema}_reader;
+    GRANT INSERT, UPDATE, DELETE ON {schema}.session, {schema}.entry TO {schema}_writer;
+    GRANT USAGE ON SEQUENCE {schema}.moves TO {schema}_writer;
+    GRANT SELECT, INSERT, DELETE ON {schema}.token TO {schema}_server;
+    EXECUTE format('GRANT %I TO %I', '{schema}_' || kind, role);
+    INSERT INTO {schema}.access (role, project, person, may_write) VALUES (role, project, person, kind <> 'reader');
+END $$;
+REVOKE ALL ON FUNCTION {schema}.allow FROM PUBLIC;
 """
-_MIGRATIONS: dict[int, str] = {}  # by the version that each leads to; the tables above are those of VERSION
+MIGRATIONS: dict[int, str] = {}  # by the version that each leads to; the tables above are those of VERSION
 
 
 def create(connection: Connection, schema: str) -> bool:
@@ -114,6 +156,7 @@ def create(connection: Connection, schema: str) -> bool:
     if connection.execute("SELECT to_regclass(%s)", (f"{schema}.meta",)).fetchone() != (None,):
         return False
     connection.execute(_TABLES.format(schema=schema))
+    connection.execute(_RIGHTS.format(schema=schema))
     _store_version(connection, schema)
     return True
 
@@ -123,12 +166,14 @@ def migrate(connection: Connection, schema: str) -> None:
     _lock(connection, schema)
     row = connection.execute(f"SELECT value FROM {schema}.meta WHERE name = 'schema_version'").fetchone()
     for version in range(int(row[0]) + 1 if row else 1, VERSION + 1):
-        connection.execute(_MIGRATIONS[version].format(schema=schema))
+        connection.execute(MIGRATIONS[version].format(schema=schema))
     _store_version(connection, schema)
 
 
 def _lock(connection: Connection, schema: str) -> None:
-    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"smp tables of {schema}",))
+    connection.execute(
+        "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 0::bigint))", (f"smp tables of {schema}",)
+    )
 
 
 def _store_version(connection: Connection, schema: str) -> None:
