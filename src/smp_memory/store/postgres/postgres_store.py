@@ -13,8 +13,8 @@ import weakref
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.config.config_file import check_removal, with_setting
-from smp_memory.errors import SessionExists, StorageCorrupt
+from smp_memory.config.config_file import check_removal, read_settings, with_setting
+from smp_memory.errors import InvalidConfig, SessionExists, SMPError, StorageCorrupt
 from smp_memory.files.activity import ACCESSES, SESSION_USES, AccessLog, StateLog
 from smp_memory.index.full_text_index import FullTextIndex
 from smp_memory.index.history_index import HistoryFeed
@@ -27,7 +27,7 @@ from smp_memory.privacy.audit import Audit, decoded
 from smp_memory.store.postgres.erasure import Erasure, clean_table
 from smp_memory.store.postgres.feed import PostgresFeed
 from smp_memory.store.postgres.postgres_session import PostgresSession
-from smp_memory.store.postgres.tables import LAYOUT, Tables
+from smp_memory.store.postgres.tables import LAYOUT, Tables, decode_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -52,7 +52,9 @@ if TYPE_CHECKING:
 
 
 NAME = "postgresql"
-_HEAD = "number, id, state, changes, written, bytes, about, archived"
+# Python knows no time before year 1 or after 9999.
+_WRITTEN = "least(greatest(written, timestamptz '0001-01-02'), timestamptz '9999-01-01')"
+_HEAD = f"number, id, state, changes, {_WRITTEN}, bytes, about, archived"
 _ORDER = "state = 'deleted', state = 'archived', id, moved"
 
 
@@ -98,7 +100,7 @@ class PostgresStore:
             f"SELECT {_HEAD} FROM {{schema}}.session WHERE state = ANY(%s) AND (%s::text IS NULL OR id = %s) ORDER BY {_ORDER} LIMIT %s",
             list(states or (LIVE,)), id, id, limit,
         )  # fmt: skip
-        return [self._head(*row) for row in found]
+        return [self._head(*row) for row in found if ids.is_valid(row[1])]
 
     def _path(self, session: str, number: int) -> str:
         return f"{self.root}#{session}.{number}"
@@ -106,12 +108,12 @@ class PostgresStore:
     def _head(
         self, number: int, id: str, state: str, changes: int, written: Any, size: int, about: str, archived: str | None
     ) -> SessionHead:
-        facts = json.loads(about)
+        facts = decode_object(about) or {}
         inner = next((each for each in facts.values() if isinstance(each, dict) and "archived_at" in each), facts)
         when = facts.get("deleted_at") or facts.get("archived") or inner.get("archived_at")
         return SessionHead(
-            id, state, self._path(id, number), archived=json.loads(archived) if archived else None, version=(number, changes), written=written, bytes=size,
-            when=to_moment(when) if when else None, reason=facts.get("reason") or inner.get("reason"), metadata=facts,
+            id, state, self._path(id, number), archived=decode_object(archived or ""), version=(number, changes), written=written, bytes=size,
+            when=_moment(when), reason=_text(facts.get("reason") or inner.get("reason")), metadata=facts,
         )  # fmt: skip
 
     def session(
@@ -257,7 +259,9 @@ class PostgresStore:
         with self.tables.transaction(self.config.lock_timeout_seconds) as connection:
             query = self.tables.sql("SELECT value FROM {schema}.meta WHERE name = 'settings' FOR UPDATE")
             row = connection.execute(query).fetchone()
-            settings = json.loads(row[0]) if row is not None else {}
+            settings = read_settings(lambda: row[0].encode() if row else b"{}", f"{self.root}#settings") or {}
+            if isinstance(settings, InvalidConfig):
+                raise settings
             if value is None:
                 check_removal(settings, name)
             text = json.dumps(with_setting(settings, name, value))
@@ -288,6 +292,17 @@ class PostgresStore:
         self.indexer.close()
         self.tables.is_closed = True
         self.tables.connections.close()
+
+
+def _moment(text: object) -> datetime | None:
+    try:
+        return to_moment(str(text)) if text else None
+    except (ValueError, OverflowError, SMPError):
+        return None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 class TableLog:

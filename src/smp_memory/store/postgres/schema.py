@@ -17,6 +17,7 @@ session is taken, and how large the tables are. Whoever may write with SQL can l
 The feed of the index: a new entry has the `xid` of its transaction, and any other change of a session sets `session.xid`. A reader that asks for
 rows from its last horizon on (the oldest transaction that was running when it read) misses nothing, however late a transaction commits.
 Appends change no indexed column of `session`, so the server updates its row in place. A purged session leaves a row without content.
+What a role may not store even with SQL is checked: ids that are no names, lines and metadata that are longer than files may have.
 `generation` grows when entries are removed, moved or replaced; appends leave it.
 
 Versions: `schema_version` numbers the tables, `readable_by` is the oldest version that may still use them. A migration adds
@@ -27,6 +28,9 @@ it raises `readable_by`, and older processes end with FormatTooNew. Migrations r
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from smp_memory.files.codec import LINE_LIMIT_BYTES
+from smp_memory.files.disk import SMALL_FILE_LIMIT_BYTES
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -39,21 +43,21 @@ CREATE SCHEMA IF NOT EXISTS {schema};
 CREATE TABLE {schema}.meta (name text PRIMARY KEY, value text NOT NULL);
 CREATE TABLE {schema}.session (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    id text NOT NULL,
+    id text NOT NULL CHECK (id ~ '^[A-Za-z0-9_][A-Za-z0-9_-]*$' AND octet_length(id) <= 64),
     state text NOT NULL DEFAULT 'live' CHECK (state IN ('live', 'archived', 'deleted', 'purged')),
-    project text,
-    person text,
-    info text NOT NULL,
-    seq bigint NOT NULL,
-    numbers text NOT NULL,
-    ending bigint NOT NULL DEFAULT 0,
+    project text CHECK (octet_length(project) <= {short}),
+    person text CHECK (octet_length(person) <= {short}),
+    info text NOT NULL CHECK (octet_length(info) <= {short}),
+    seq bigint NOT NULL CHECK (seq >= 0),
+    numbers text NOT NULL CHECK (octet_length(numbers) <= {short}),
+    ending bigint NOT NULL DEFAULT 0 CHECK (ending >= 0),
     bytes bigint NOT NULL DEFAULT 0,
     changes bigint NOT NULL DEFAULT 0,
     generation bigint NOT NULL DEFAULT 0,
     written timestamptz NOT NULL DEFAULT clock_timestamp(),
     moved bigint NOT NULL DEFAULT 0,
-    about text NOT NULL DEFAULT '{{}}',
-    archived text,
+    about text NOT NULL DEFAULT '{{}}' CHECK (octet_length(about) <= {short}),
+    archived text CHECK (octet_length(archived) <= {short}),
     xid xid8 NOT NULL DEFAULT pg_current_xact_id()
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX session_id ON {schema}.session (id) WHERE state IN ('live', 'archived');
@@ -62,10 +66,10 @@ CREATE INDEX session_xid ON {schema}.session (xid);
 CREATE SEQUENCE {schema}.moves;
 CREATE TABLE {schema}.entry (
     session bigint NOT NULL,
-    start bigint NOT NULL,
-    segment smallint NOT NULL DEFAULT 0,
-    id text NOT NULL,
-    line text NOT NULL,
+    start bigint NOT NULL CHECK (start >= 0),
+    segment smallint NOT NULL DEFAULT 0 CHECK (segment IN (0, 1)),
+    id text NOT NULL CHECK (id ~ '^[^/\\\\[:cntrl:][:space:]]+$' AND octet_length(id) <= 200),
+    line text NOT NULL CHECK (octet_length(line) <= {long}),
     moved text,
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     PRIMARY KEY (session, start)
@@ -155,7 +159,7 @@ def create(connection: Connection, schema: str) -> bool:
     _lock(connection, schema)
     if connection.execute("SELECT to_regclass(%s)", (f"{schema}.meta",)).fetchone() != (None,):
         return False
-    connection.execute(_TABLES.format(schema=schema))
+    connection.execute(_TABLES.format(schema=schema, short=SMALL_FILE_LIMIT_BYTES, long=LINE_LIMIT_BYTES))
     connection.execute(_RIGHTS.format(schema=schema))
     _store_version(connection, schema)
     return True
