@@ -41,7 +41,6 @@ from smp_memory.config.sources import (
     unknown_setting,
 )
 from smp_memory.errors import InvalidConfig
-from smp_memory.model.ids import scheme_of
 
 TYPE_CHECKING = False  # typing itself is not loaded at run time: `import smp_memory` must be fast
 if TYPE_CHECKING:
@@ -355,7 +354,7 @@ def setting_advice(error: InvalidConfig) -> str:
     kind, _, name = source.partition(" ")
     if kind == "environment":
         return f"Correct or unset {name}."
-    if not key and scheme_of(name):
+    if not key and "://" in name:
         return "Correct the row `settings` of the table `meta`, for example to {}; your memories are not affected."
     if not key:
         example = f'{{"layout": "{error.details.get("layout") or "jsonl"}", "format": {FORMAT}}}'
