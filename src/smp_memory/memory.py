@@ -756,7 +756,7 @@ class Memory:
         """Send sessions to the store at an address, or all that this store writes; without an address what waits in the outbox.
 
         There they are copies that only this store changes. If it cannot be reached, they wait in the outbox. `hand_over` makes the other
-        store the writing side, `take_over` this one, whoever was it before; see docs/sharing.md.
+        store the writing side, `take_over` this one, whoever was it before; see docs/scale.md.
         """
         if address is None or not (hand_over or take_over):
             return exchange.replication.push(self.scope, self._opened, address, sessions, progress)
