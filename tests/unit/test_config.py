@@ -113,7 +113,8 @@ def test_defaults():
             "auto_purge": True,
         },
         "maintenance": {"auto": True},
-        "search": {"semantic": "auto", "model_ms": 1000, "embedder": None},
+        "offline": False,
+        "search": {"semantic": "auto", "catch_up_ms": 10_000, "model_ms": 1000, "embedder": None},
         "hooks": {
             "recall": True,
             "recall_agents": True,

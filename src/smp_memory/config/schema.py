@@ -260,6 +260,8 @@ SETTINGS = (
     Setting("storage.gentle_percent", 10, Between(0, 100), "The share of a session that gentle compaction frees."),
     Setting("storage.forced_percent", 20, Between(0, 100), "The share that forced compaction frees."),
     Setting("search.semantic", "auto", ChoiceOf("auto", "minilm", "off"), "The embedding model that searches use besides words: auto, the small one of every installation; minilm, the larger one of the extra `models`."),
+    Setting("offline", False, Switch(), "Whether a store in PostgreSQL is read from the index on this computer, as of the last catch-up, without asking the server.", user_only=True),
+    Setting("search.catch_up_ms", 10_000, Whole(0, 3_600_000), "How long a query may bring the index of a store in PostgreSQL up to date, in milliseconds; hooks: 500. Then it answers from what is there, and says so."),
     Setting("search.model_ms", 1000, Whole(0, 60_000), "How long a new process may take to load a larger embedding model, in milliseconds; hooks: 150. Else the static model answers."),
     Setting("search.embedder", None, FunctionName(), "A function of yours as the embedding model, see finding.md; never from a store.", user_only=True),
     Setting("privacy.redaction.enabled", True, Switch(), "Whether secrets are redacted when memories are written, see privacy.md."),

@@ -370,6 +370,8 @@ def setting_advice(error: InvalidConfig) -> str:
     kind, _, name = source.partition(" ")
     if kind == "environment":
         return f"Correct or unset {name}."
+    if not key and "://" in name:
+        return "Correct the row `settings` of the table `meta`, for example to {}; your memories are not affected."
     if not key:
         example = f'{{"layout": "{error.details.get("layout") or "jsonl"}", "format": {FORMAT}}}'
         return f"Correct it in an editor, or replace it by {example}; your memories are not affected."

@@ -43,7 +43,8 @@ MOST_CONNECTIONS = 10  # of a process
 _WAIT_SECONDS = 10.0  # for a free connection
 _CONNECT_SECONDS = 10
 _SCHEMA = "smp"
-_LONGEST_NAME = 63
+_LONGEST_NAME = 56  # PostgreSQL's limit is 63; roles are named after the schema
+_SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 _abandoned: list[Any] = []  # connections of the parent of this process; they must not be closed here
 
 
@@ -64,18 +65,28 @@ class Address:
         try:
             parts = conninfo_to_dict(place + ("?" + "&".join(others) if others else ""))
         except psycopg.ProgrammingError as error:
-            raise InvalidFormat(f"where: this is not a PostgreSQL address: {error}".rstrip(), field="where") from None
-        if parts.get("password") or parts.get("sslpassword"):
+            raise _invalid_address(address, str(error)) from None
+        if any(parts.get(name) for name in _SECRETS):
             raise InvalidFormat(
                 "where: the address contains a password, which logs and process lists would show. "
                 "Put it into the passfile (~/.pgpass), a service file or PGPASSWORD.",
                 field="where",
             )
+        if not str(parts.get("port") or "").replace(",", "").isdigit() and parts.get("port"):
+            raise _invalid_address(address, "the port is not a number")
         parts.setdefault("application_name", "smp")
         if "PGCONNECT_TIMEOUT" not in os.environ:
             parts.setdefault("connect_timeout", _CONNECT_SECONDS)
         self.conninfo = make_conninfo("", **parts)
         self.shown = without_password(address)
+
+
+def _invalid_address(address: str, reason: str) -> InvalidFormat:
+    """The error about an address that cannot be read; without libpq's reason, which quotes the address, if it may have a password."""
+    has_password = ":" in address.partition("://")[2].rpartition("@")[0]
+    if has_password:
+        reason = "is it postgresql://user@host:5432/database, without a password?"
+    return InvalidFormat(f"where: this is not a PostgreSQL address: {reason}".rstrip(), field="where")
 
 
 def _is_name(text: str) -> bool:
@@ -135,7 +146,8 @@ class Connections:
         Raises ConnectionLost if it is not known whether it was committed.
         """
         if self.is_in_transaction:
-            yield self._thread.connection
+            with self._plain_errors():
+                yield self._thread.connection
             return
         with self._plain_errors(), self._begun() as connection:
             if lock_seconds is not None:
@@ -149,7 +161,8 @@ class Connections:
                     connection.execute("ROLLBACK")
                 raise
             self._thread.connection = None
-            connection.execute("COMMIT")
+            if connection.execute("COMMIT").statusmessage != "COMMIT":  # an error inside was swallowed
+                raise StorageError(f"The server undid the transaction: {self.address.shown}.", path=self.address.shown)
 
     @contextmanager
     def _begun(self) -> Iterator[psycopg.Connection]:
@@ -243,6 +256,7 @@ _KINDS: tuple[tuple[type[psycopg.Error], type[SMPError], str], ...] = (
     (sql_errors.InvalidSchemaName, StoreNotFound, "There is no store in this schema; `smp init` makes one"),
     (sql_errors.UndefinedTable, StoreNotFound, "There is no store in this schema; `smp init` makes one"),
 )
+_NO_ROOM = ("too many clients", "too many connections", "remaining connection slots", "no more connections allowed")
 
 
 def plain_error(error: psycopg.Error, address: str) -> SMPError:
@@ -251,6 +265,8 @@ def plain_error(error: psycopg.Error, address: str) -> SMPError:
     for kind, ours, text in _KINDS:
         if isinstance(error, kind):
             return ours(f"{text}: {address} ({reason}).", path=address)
+    if any(words in reason for words in _NO_ROOM):  # while connecting there is no code
+        return Busy(f"The server has no free connection: {address} ({reason}).", path=address)
     if (error.sqlstate is None and "no password supplied" in reason) or "password authentication" in reason:
         return NotAllowed(
             f"The server refused the login: {address} ({reason}). See the passfile ~/.pgpass.", path=address

@@ -29,7 +29,7 @@ from smp_memory.privacy.settings import session_settings
 from smp_memory.store.durability import GroupCommit
 from smp_memory.store.postgres.connection import ConnectionLost
 from smp_memory.store.postgres.rewriting import Rewriting
-from smp_memory.store.postgres.tables import COLD_ROWS, FILE, LAYOUT, EntryRows, KnownRow, encode_entry
+from smp_memory.store.postgres.tables import COLD_ROWS, FILE, LAYOUT, EntryRows, KnownRow, decode_numbers, encode_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -76,7 +76,10 @@ class PostgresSession:
     @property
     def config(self) -> Config:
         if self._config is None:
-            self._config = session_settings(self._tables.config, self.info())
+            try:
+                self._config = session_settings(self._tables.config, self.info())
+            except SessionCorrupt:  # `validate` reports it
+                self._config = self._tables.config
         return self._config
 
     @property
@@ -138,7 +141,7 @@ class PostgresSession:
         """Resolve and store these batches; False if another process wrote or holds the row."""
         known, needs = self._known, batches[0].needs_histories
         assert known is not None
-        allocator = IdAllocator(known.seq, dict(known.numbers), self._history if needs else None)
+        allocator = known.allocator(self.location, self._history if needs else None)
         entries: list[Entry] = []
         lines: list[str] = []
         size, quota = 0, self.config.quota_bytes
@@ -240,14 +243,16 @@ class PostgresSession:
             if not rows:
                 raise self._tables.session_not_found(self.session)
             number, state, generation, changes, ending, seq, numbers, size = rows[0][:8]
-            self._known = known = KnownRow(number, state, generation, changes, ending, seq, json.loads(numbers), size)
+            self._known = known = KnownRow(
+                number, state, generation, changes, ending, seq, decode_numbers(numbers), size
+            )
             if with_history:
                 self._add(known, EntryRows((row[8:] for row in rows if row[8] is not None), self.location))
             return known
 
     def _add(self, known: KnownRow, rows: EntryRows) -> None:
         if self._read_to[0] != known.generation:
-            self._history, self._problems = SessionHistory(lambda: known.numbers), []
+            self._history, self._problems = SessionHistory(lambda: known.numbers or {}), []
         self._read_to = known.generation, known.ending
         self._problems += rows.problems
         if rows.entries:
@@ -349,16 +354,20 @@ class PostgresSession:
     # -- metadata
 
     def info(self) -> SessionInfo:
-        query = self._tables.sql("SELECT info, seq, numbers FROM {schema}.session WHERE number = %s AND state = %s")
+        query = self._tables.sql(
+            "SELECT info, seq, numbers, project, person FROM {schema}.session WHERE number = %s AND state = %s"
+        )
         row = self._tables.run(lambda connection: connection.execute(query, (self.number, self._state)).fetchone())
         if row is None:
             raise self._tables.session_not_found(self.session)
         return self._info_of(*row)
 
-    def _info_of(self, text: str, seq: int, numbers: str) -> SessionInfo:
+    def _info_of(self, text: str, seq: int, numbers: str, project: str | None, person: str | None) -> SessionInfo:
+        """The metadata of a row. Project and person are those by which the server decides who may write it."""
         try:
             info = LAYOUT.decode_info(text.encode(), self.session)
-            info.seq, info.numbers = max(info.seq, seq), {**info.numbers, **json.loads(numbers)}
+            info.project, info.user = project, person
+            info.seq, info.numbers = max(info.seq, seq), {**info.numbers, **(decode_numbers(numbers) or {})}
         except (ValueError, TypeError, AttributeError, RecursionError, SMPError) as error:
             raise SessionCorrupt(
                 f"The metadata of session {self.session} cannot be read: {self.location}: {error} Its memories are not affected.",
@@ -401,6 +410,24 @@ class PostgresSession:
         history, cold = self.history(), self.history(segment=COLD)
         problems = [*self._named(self._problems), *cold.unreadable, *history.problems]
         problems += content_problems(history, set(cold.histories))
+        try:
+            self.info()
+        except SessionCorrupt as error:
+            problems.append(Problem(self.location, 0, "head", error.message))
+        if self._refresh().numbers is None:
+            what = "the numbers that were given out cannot be read, so nothing can be written; `smp repair` counts them again"
+            problems.append(Problem(self.location, 0, "numbers", what))
         return Report(problems, len(history.histories))
 
-    repair = validate  # the server repairs what it stores; what cannot be read stays where it is, and is reported
+    def repair(self) -> Report:
+        """Count the numbers again if they cannot be read. Other rows that cannot be read stay where they are, and are reported."""
+        with self._mutex:
+            if self._refresh().numbers is None:
+                with self._tables.transaction(self.config.lock_timeout_seconds) as connection:
+                    known, counted = self._lock(connection), IdAllocator(0, {})
+                    for found in (self._history, self._cold_history(None, None)):
+                        counted.raise_to(found.seq, found.numbers)
+                    seq, numbers = max(counted.seq, known.seq), json.dumps(counted.numbers)
+                    self._tables.change(connection, self.number, seq=seq, numbers=numbers)
+                self._forget()
+        return self.validate()
