@@ -10,7 +10,6 @@ import pytest
 
 import smp_memory
 from smp_memory.errors import NotAllowed
-from smp_memory.exchange.replication import exchange
 from smp_memory.exchange.store_copy import copy_store
 from smp_memory.files.layouts import NAMES
 from smp_memory.files.memory_system import MemorySystem
@@ -19,7 +18,7 @@ from smp_memory.testing import CrashingSystem
 from smp_memory.testing.clocks import FrozenClock
 from smp_memory.testing.faults import PowerLoss
 from tests.backends.naive_store import NAME
-from tests.exchange_stores import POSTGRES, Died, DyingStore, Places, contents, fill
+from tests.exchange_stores import POSTGRES, Died, DyingStore, Places, contents, exchange, fill
 
 pytestmark = pytest.mark.crash
 TARGETS = (NAME, "jsonl", "single", POSTGRES)
