@@ -1,0 +1,132 @@
+"""A proxy before PostgreSQL that cuts a connection at a chosen statement: what a client sees when a network or a server fails in the middle.
+
+    never sent     the statement does not reach the server
+    no answer      the server carries it out, its answer is lost
+    half answer    the client gets the first bytes of the answer
+    late           the client's connection breaks, and the server gets the statement only when the test calls `deliver`
+    silent         the statement does not reach the server, and the connection stays open without a word
+"""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from tests.postgres_server import Endpoint, Server
+
+NEVER_SENT, NO_ANSWER, HALF_ANSWER, LATE, SILENT = "never sent", "no answer", "half answer", "late", "silent"
+CUTS = (NEVER_SENT, NO_ANSWER, HALF_ANSWER, LATE)
+_MOST_BYTES = 1 << 20
+
+
+class Proxy:
+    """Forwards all connections to a server. `cut` arms it for the next statements that contain a text."""
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self.cuts = 0  # how often a connection was cut
+        self._server = parse_qs(urlsplit(server.address()).query)["host"][0] + "/.s.PGSQL.5432"
+        self._mutex = threading.Lock()
+        self._armed: tuple[str, bytes, int] | None = None
+        self._links: list[_Link] = []
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(folder / ".s.PGSQL.5432"))
+        self._listener.listen(128)
+        self.endpoint = Endpoint(f"postgresql://smp@/smp?host={folder}")
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self, how: str, statement: str, times: int = 1) -> None:
+        with self._mutex:
+            self._armed = (how, statement.encode(), times)
+
+    def how_for(self, data: bytes) -> str | None:
+        """How to cut the connection over which a client sent this."""
+        with self._mutex:
+            if self._armed is None or self._armed[1] not in data:
+                return None
+            how, text, times = self._armed
+            self._armed = (how, text, times - 1) if times > 1 else None
+            self.cuts += 1
+            return how
+
+    def deliver(self) -> bytes:
+        """Send the server what is late; the answers, which no client gets."""
+        return b"".join(link.deliver() for link in self._links if link.late)
+
+    def close(self) -> None:
+        _end(self._listener)
+        for link in self._links:
+            link.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.socket(socket.AF_UNIX)
+                try:
+                    server.connect(self._server)
+                except OSError:
+                    client.close()
+                    server.close()
+                    continue
+                self._links.append(_Link(self, client, server))
+
+
+class _Link:
+    """One connection of a client and the one to the server."""
+
+    def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
+        self.late = b""  # what the server is to get later
+        self._proxy, self._client, self._server = proxy, client, server
+        self._how: str | None = None
+        self._answer: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        for work in (self._send, self._answer_client):
+            threading.Thread(target=work, daemon=True).start()
+
+    def _send(self) -> None:
+        with suppress(OSError):
+            while data := self._client.recv(_MOST_BYTES):
+                how = self._proxy.how_for(data)
+                self._how = how or self._how
+                if how == LATE:
+                    self.late = data
+                    _end(self._client)
+                    return
+                if how == NEVER_SENT:
+                    break
+                if self._how != SILENT:
+                    self._server.sendall(data)
+        self.close()
+
+    def _answer_client(self) -> None:
+        with suppress(OSError):
+            while data := self._server.recv(_MOST_BYTES):
+                if self.late:
+                    self._answer.put(data)
+                    continue
+                if self._how in (NO_ANSWER, HALF_ANSWER):
+                    self._client.sendall(data[: len(data) // 2] if self._how == HALF_ANSWER else b"")
+                    break
+                self._client.sendall(data)
+        self._answer.put(b"")
+        self.close()
+
+    def deliver(self) -> bytes:
+        self._server.sendall(self.late)
+        answer = self._answer.get(timeout=60)
+        self.close()
+        self.late = b""
+        return answer
+
+    def close(self) -> None:
+        _end(self._client)
+        _end(self._server)
+
+
+def _end(each: socket.socket) -> None:
+    with suppress(OSError):
+        each.shutdown(socket.SHUT_RDWR)
+    each.close()
