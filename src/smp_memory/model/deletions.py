@@ -235,7 +235,7 @@ class Receipt:
     """The result of an erasure: what was erased, which files were searched for remains, and what it cannot reach. No content."""
 
     __slots__ = (
-        "at", "by", "bytes_after", "bytes_before", "echoes", "elsewhere", "ids", "left", "pending", "pieces", "preview",
+        "at", "beyond_reach", "by", "bytes_after", "bytes_before", "echoes", "elsewhere", "ids", "left", "pending", "pieces", "preview",
         "reason", "redacted", "removed", "rewritten", "searched_bytes", "searched_files", "summaries",
     )  # fmt: skip
 
@@ -267,6 +267,7 @@ class Receipt:
         self.elsewhere: list[str] = []  # other memories and files with the same text
         self.left: list[str] = []  # files of SMP that still contain a fragment
         self.pending: list[str] = []  # steps that are still to be done
+        self.beyond_reach = list(BEYOND_REACH)  # what SMP cannot erase; a backend may know more of it
 
     @property
     def count(self) -> int:
@@ -305,7 +306,7 @@ class Receipt:
             "elsewhere": self.elsewhere,
             "left": self.left,
             "pending": self.pending,
-            "beyond_reach": list(BEYOND_REACH),
+            "beyond_reach": self.beyond_reach,
             **({"redacted": self.redacted} if self.redacted else {}),
         }
 

@@ -139,9 +139,8 @@ class FileSession:
         """The store's settings overridden by the session's own, as they were when they were first asked for."""
         if self._config is None:
             config = self._store.config
-            info = (
-                self._info_or_none() if session_metadata.may_have_settings(self._store.disk, self.info_path()) else None
-            )
+            has_own = session_metadata.may_have_settings(self._store.disk, self.info_path())
+            info = self._info_or_none() if has_own else None
             self._config = session_settings(config, info) if info is not None else config
             self._sync_always = self._config.durability == "always"
             self._sync_later = self._config.durability == "interval"

@@ -322,7 +322,7 @@ def _receipt_lines(call: Invocation, receipt: Receipt) -> Iterator[str]:
         ("said again in", ", ".join(receipt.staying_echoes) or "nothing"),
         ("left in", ", ".join(receipt.left) or "nothing"),
         ("pending", "; ".join(receipt.pending) or "nothing"),
-        ("not reached", "; ".join(receipt.to_dict()["beyond_reach"])),
+        ("not reached", "; ".join(receipt.beyond_reach)),
     ]
     yield from fields(pairs, call.screen.width)
 

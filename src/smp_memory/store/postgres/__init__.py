@@ -2,7 +2,9 @@
 
     schema.py            tables, migrations, row-level security
     connection.py        addresses, connections, transactions, errors
+    tables.py            what they share: statements, entries as rows, changes of rows
     postgres_store.py    `Store`            postgres_session.py    `SessionStore`
+    rewriting.py         plans: purge, compaction, restoring, redaction;  erasure.py   erasure
     feed.py              feeds the same search index as a store in files, in the user's state folder
     opening.py           opens or creates a store by its address
 

@@ -15,22 +15,21 @@ import json
 import time
 from functools import partial
 from threading import RLock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from smp_memory.errors import DuplicateId, DurabilityUnknown, InvalidRecord, MemoryNotFound, SessionCorrupt, SMPError
-from smp_memory.files.codec import EDITED, SIGNED, JsonLines
-from smp_memory.files.entry_fields import FieldNames
-from smp_memory.files.layouts.layout import JsonlLayout
+from smp_memory.errors import DurabilityUnknown, MemoryNotFound, SessionCorrupt, SMPError
 from smp_memory.model.content_checks import content_problems
-from smp_memory.model.history import COLD, HOT, IdAllocator, PausedCollection, SessionHistory
+from smp_memory.model.history import COLD, HOT, IdAllocator, SessionHistory
 from smp_memory.model.reports import Problem, Report
 from smp_memory.model.rewrite_plan import RewriteReport
 from smp_memory.model.session_info import ARCHIVED, LIVE
-from smp_memory.model.storage_reports import ColdMemory, RedactionReport
+from smp_memory.model.storage_reports import ColdMemory
 from smp_memory.observe import incomplete
 from smp_memory.privacy.settings import session_settings
 from smp_memory.store.durability import GroupCommit
 from smp_memory.store.postgres.connection import ConnectionLost
+from smp_memory.store.postgres.rewriting import Rewriting
+from smp_memory.store.postgres.tables import COLD_ROWS, FILE, LAYOUT, EntryRows, KnownRow, encode_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -41,71 +40,13 @@ if TYPE_CHECKING:
     from smp_memory.model.entry import Entry
     from smp_memory.model.rewrite_plan import RewritePlan
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.privacy.redaction import Redactor
     from smp_memory.store.port import BatchPort
-    from smp_memory.store.postgres.postgres_store import PostgresStore
+    from smp_memory.store.postgres.tables import Tables
 
-FILE = "entries"  # the file of every entry, for people
-SEGMENTS = {HOT: 0, COLD: 1}
-_CODEC, _LAYOUT = JsonLines(), JsonlLayout()
-_NAMES = FieldNames(time="timestamp", names={}, writes_type=True)
 _RETRY_SECONDS = 0.2
 
 _STATE = "number, state, generation, changes, ending, seq, numbers, bytes"
 _APPEND = "SELECT {schema}.append(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
-
-
-class SessionState(NamedTuple):
-    """A row of `session` as it was read."""
-
-    number: int
-    state: str
-    generation: int
-    changes: int
-    ending: int
-    seq: int
-    numbers: dict[str, int]
-    bytes: int
-
-
-def encode_entry(entry: Entry) -> str:
-    return _CODEC.encode(_NAMES.encode(entry, "")).decode().rstrip("\n")
-
-
-def decode_entry(id: str, line: str, start: int, where: str) -> tuple[Entry | None, Problem | None]:
-    """The entry of a row, and what is wrong with it."""
-    data = line.encode("utf-8", "surrogatepass")
-    pieces = _CODEC.decode(data + b"\n", 1)
-    fields = pieces[0].fields if len(pieces) == 1 else None
-    if fields is None:
-        return None, Problem(where, start, "damaged", "this row cannot be read as an entry", "error", id)
-    try:
-        entry = _NAMES.decode(fields, None, pieces[0].state, FILE, start, 0)
-    except InvalidRecord as error:
-        return None, Problem(where, start, "invalid", error.message, "error", id)
-    if entry.id != id or entry.lacks or not entry.seq:
-        return None, Problem(where, start, "damaged", f"the row is of {id}, its line is not", "error", id)
-    entry.place = (start, start + len(data) + 1)
-    if entry.state == SIGNED:
-        return entry, None
-    code, what = ("edited", "was edited") if entry.state == EDITED else ("unsigned", "has no checksum")
-    return entry, Problem(where, start, code, f"{id} {what} by another program.", "note", id)
-
-
-class Rows:
-    """The rows of a history: entries to be added, and problems."""
-
-    def __init__(self, rows: Iterable[tuple[int, str, str]], where: str) -> None:
-        """Each row is start, id and line."""
-        self.entries: list[Entry] = []
-        self.problems: list[Problem] = []
-        with PausedCollection():
-            for start, id, line in rows:
-                entry, problem = decode_entry(id, line, start, where)
-                if entry is not None:
-                    self.entries.append(entry)
-                if problem is not None:
-                    self.problems.append(problem)
 
 
 class PostgresSession:
@@ -113,13 +54,13 @@ class PostgresSession:
 
     files = None
 
-    def __init__(self, store: PostgresStore, number: int, session: str, state: str = LIVE) -> None:
+    def __init__(self, tables: Tables, number: int, session: str, state: str = LIVE) -> None:
         self.session = session
         self.number = number
-        self.location = f"{store.root}#{session}"
-        self._store, self._state = store, state
+        self.location = f"{tables.root}#{session}"
+        self._tables, self._state = tables, state
         self._mutex = RLock()
-        self._known: SessionState | None = None  # as of the last read or write
+        self._known: KnownRow | None = None  # as of the last read or write
         self._history = SessionHistory()
         self._read_to = (-1, 0)  # generation and offset up to which the history was read
         self._problems: list[Problem] = []
@@ -135,7 +76,7 @@ class PostgresSession:
     @property
     def config(self) -> Config:
         if self._config is None:
-            self._config = session_settings(self._store.config, self.info())
+            self._config = session_settings(self._tables.config, self.info())
         return self._config
 
     @property
@@ -145,7 +86,7 @@ class PostgresSession:
     # -- writing
 
     def commit(self, batch: BatchPort) -> None:
-        self._store.check_open()
+        self._tables.check_open()
         try:
             self._group.commit(batch)
         except MemoryNotFound as error:
@@ -179,7 +120,7 @@ class PostgresSession:
             self._refresh(with_history=needs)
         if self._append(batches):
             return
-        with self._store.transaction(self.config.lock_timeout_seconds) as connection:
+        with self._tables.transaction(self.config.lock_timeout_seconds) as connection:
             self._lock(connection, with_history=needs)
             self._append(batches)
 
@@ -191,7 +132,7 @@ class PostgresSession:
         entries: list[Entry] = []
         lines: list[str] = []
         size, quota = 0, self.config.quota_bytes
-        admit = partial(self._store.admit, self.session, quota_bytes=quota)
+        admit = partial(self._tables.admit, self.session, quota_bytes=quota)
         for batch in batches:
             trial, batch.error = allocator.copy(), None
             try:
@@ -230,12 +171,12 @@ class PostgresSession:
             wait,
         )
         self._sent = starts[0], lines[0]
-        statement = self._store.sql(_APPEND)
-        if self._store.connections.execute_once(
+        statement = self._tables.sql(_APPEND)
+        if self._tables.connections.execute_once(
             lambda connection: connection.execute(statement, values).fetchone()
         ) != (True,):
             return False
-        self._known = SessionState(
+        self._known = KnownRow(
             self.number, LIVE, known.generation, known.changes + 1, end, allocator.seq, allocator.numbers, known.bytes + size
         )  # fmt: skip
         if self._read_to == (known.generation, known.ending):  # the history has all that was before
@@ -248,9 +189,9 @@ class PostgresSession:
         until = time.monotonic() + self.config.lock_timeout_seconds
         while True:
             try:
-                with self._store.transaction(self.config.lock_timeout_seconds) as connection:
-                    self._store.change(connection, self.number)  # the statement under way requires the old `changes`
-                    query = self._store.sql("SELECT line FROM {schema}.entry WHERE session = %s AND start = %s")
+                with self._tables.transaction(self.config.lock_timeout_seconds) as connection:
+                    self._tables.change(connection, self.number)  # the statement under way requires the old `changes`
+                    query = self._tables.sql("SELECT line FROM {schema}.entry WHERE session = %s AND start = %s")
                     stored = connection.execute(query, (self.number, start)).fetchone() == (line,)
                     self._known = None
                 return stored
@@ -260,20 +201,20 @@ class PostgresSession:
                         f"The connection broke while session {self.session} was written, and the server did not come back "
                         f"({lost.message}) It is not known whether the write is stored: look before you repeat it, or repeat it "
                         "with an idempotency key.",
-                        session=self.session, path=self._store.root, recoverable=True,
+                        session=self.session, path=self._tables.root, recoverable=True,
                     ) from error  # fmt: skip
                 time.sleep(_RETRY_SECONDS)
 
-    def _lock(self, connection: Connection, *, with_history: bool = True) -> SessionState:
+    def _lock(self, connection: Connection, *, with_history: bool = True) -> KnownRow:
         """Lock the row until the end of the transaction, and read the session as it is then."""
-        query = self._store.sql("SELECT state FROM {schema}.session WHERE number = %s FOR UPDATE")
+        query = self._tables.sql("SELECT state FROM {schema}.session WHERE number = %s FOR UPDATE")
         if connection.execute(query, (self.number,)).fetchone() != (self._state,):
-            raise self._store.session_not_found(self.session)
+            raise self._tables.session_not_found(self.session)
         return self._refresh(with_history=with_history)
 
     # -- reading
 
-    def _refresh(self, *, with_history: bool = False) -> SessionState:
+    def _refresh(self, *, with_history: bool = False) -> KnownRow:
         """Read the row, and what was written since the last read, in one statement."""
         with self._mutex:
             generation, end = self._read_to if with_history else (0, 0)
@@ -285,18 +226,16 @@ class PostgresSession:
             )
             query += " WHERE number = %s AND state = %s ORDER BY start"
             given = ((end, generation) if with_history else ()) + (self.number, self._state)
-            rows = self._store.run(lambda connection: connection.execute(self._store.sql(query), given).fetchall())
+            rows = self._tables.run(lambda connection: connection.execute(self._tables.sql(query), given).fetchall())
             if not rows:
-                raise self._store.session_not_found(self.session)
+                raise self._tables.session_not_found(self.session)
             number, state, generation, changes, ending, seq, numbers, size = rows[0][:8]
-            self._known = known = SessionState(
-                number, state, generation, changes, ending, seq, json.loads(numbers), size
-            )
+            self._known = known = KnownRow(number, state, generation, changes, ending, seq, json.loads(numbers), size)
             if with_history:
-                self._add(known, Rows((row[8:] for row in rows if row[8] is not None), self.location))
+                self._add(known, EntryRows((row[8:] for row in rows if row[8] is not None), self.location))
             return known
 
-    def _add(self, known: SessionState, rows: Rows) -> None:
+    def _add(self, known: KnownRow, rows: EntryRows) -> None:
         if self._read_to[0] != known.generation:
             self._history, self._problems = SessionHistory(lambda: known.numbers), []
         self._read_to = known.generation, known.ending
@@ -313,7 +252,7 @@ class PostgresSession:
         key: str | None = None,
         segment: str = HOT,
     ) -> SessionHistory:
-        self._store.check_open()
+        self._tables.check_open()
         if segment == COLD:
             return self._cold_history(ids, key)
         if ids is not None:
@@ -335,7 +274,7 @@ class PostgresSession:
 
     def _histories_of(self, ids: list[str]) -> SessionHistory:
         found = SessionHistory()
-        rows = Rows(self._rows("AND e.id = ANY(%s)", ids), self.location)
+        rows = EntryRows(self._rows("AND e.id = ANY(%s)", ids), self.location)
         found.add(rows.entries)
         found = found.subset(ids)
         found.unreadable = incomplete.report(self._named(incomplete.errors(rows.problems))) if rows.problems else []
@@ -343,21 +282,21 @@ class PostgresSession:
 
     def _rows(self, condition: str, value: Any, segment: int = 0) -> list[tuple[int, str, str]]:
         """Rows of this session, which must be in its state."""
-        query = self._store.sql(
+        query = self._tables.sql(
             "SELECT start, e.id, line FROM {schema}.session AS s LEFT JOIN {schema}.entry AS e "
             f"ON e.session = s.number AND segment = %s {condition} WHERE number = %s AND state = %s ORDER BY start"
         )
-        rows = self._store.run(
+        rows = self._tables.run(
             lambda connection: connection.execute(query, (segment, value, self.number, self._state)).fetchall()
         )
         if not rows:
-            raise self._store.session_not_found(self.session)
+            raise self._tables.session_not_found(self.session)
         return [row for row in rows if row[0] is not None]
 
     def _cold_history(self, ids: Iterable[str] | None, key: str | None) -> SessionHistory:
         wanted = None if ids is None else list(ids)
         condition = "AND e.id = ANY(%s)" if wanted is not None else "AND %s::text[] IS NULL"
-        rows = Rows(self._rows(condition, wanted, SEGMENTS[COLD]), self.location)
+        rows = EntryRows(self._rows(condition, wanted, COLD_ROWS), self.location)
         found = SessionHistory()
         found.add(rows.entries)
         if key is not None:
@@ -373,10 +312,10 @@ class PostgresSession:
 
     def _cold_facts(self) -> dict[str, tuple[str, str]]:
         """When and why each memory was moved to the cold segment."""
-        query = self._store.sql(
+        query = self._tables.sql(
             "SELECT DISTINCT id, moved FROM {schema}.entry WHERE session = %s AND segment = 1 AND moved <> ''"
         )
-        rows = self._store.run(lambda connection: connection.execute(query, (self.number,)).fetchall())
+        rows = self._tables.run(lambda connection: connection.execute(query, (self.number,)).fetchall())
         found = {}
         for id, moved in rows:
             try:
@@ -395,24 +334,20 @@ class PostgresSession:
     def sizes(self, segment: str = HOT) -> dict[str, int]:
         if segment == HOT:
             return {FILE: self._refresh().bytes}
-        query = self._store.sql(
-            "SELECT coalesce(sum(octet_length(line) + 1), 0)::bigint FROM {schema}.entry WHERE session = %s AND segment = 1"
-        )
-        rows = self._store.run(lambda connection: connection.execute(query, (self.number,)).fetchall())
-        return {FILE: int(rows[0][0])}
+        return {FILE: self._tables.cold_bytes(self.number)}
 
     # -- metadata
 
     def info(self) -> SessionInfo:
-        query = self._store.sql("SELECT info, seq, numbers FROM {schema}.session WHERE number = %s AND state = %s")
-        row = self._store.run(lambda connection: connection.execute(query, (self.number, self._state)).fetchone())
+        query = self._tables.sql("SELECT info, seq, numbers FROM {schema}.session WHERE number = %s AND state = %s")
+        row = self._tables.run(lambda connection: connection.execute(query, (self.number, self._state)).fetchone())
         if row is None:
-            raise self._store.session_not_found(self.session)
+            raise self._tables.session_not_found(self.session)
         return self._info_of(*row)
 
     def _info_of(self, text: str, seq: int, numbers: str) -> SessionInfo:
         try:
-            info = _LAYOUT.decode_info(text.encode(), self.session)
+            info = LAYOUT.decode_info(text.encode(), self.session)
             info.seq, info.numbers = max(info.seq, seq), {**info.numbers, **json.loads(numbers)}
         except (ValueError, TypeError, AttributeError, RecursionError, SMPError) as error:
             raise SessionCorrupt(
@@ -423,11 +358,11 @@ class PostgresSession:
         return info
 
     def update_info(self, change: Callable[[SessionInfo], None]) -> SessionInfo:
-        with self._mutex, self._store.transaction(self.config.lock_timeout_seconds) as connection:
+        with self._mutex, self._tables.transaction(self.config.lock_timeout_seconds) as connection:
             self._lock(connection, with_history=False)
             info = self.info()
             change(info)
-            self._store.write_info(connection, self.number, info)
+            self._tables.write_info(connection, self.number, info)
             self._config = self._known = None
             return info
 
@@ -435,98 +370,20 @@ class PostgresSession:
 
     def rewrite(self, plan: RewritePlan, *, dry_run: bool = False) -> RewriteReport:
         if dry_run and plan.redactor is not None:
-            return RewriteReport(redaction=self._redact(None, plan.redactor))
+            return RewriteReport(redaction=self._rewriting().redact(plan.redactor, None))
         with self._mutex:
             try:
-                with self._store.transaction(self._store.config.lock_timeout_seconds) as connection:
-                    self._lock(connection)
-                    return self._carry_out(connection, plan)
+                with self._tables.transaction(self._tables.config.lock_timeout_seconds) as connection:
+                    known = self._lock(connection)
+                    return self._rewriting().carry_out(connection, plan, known)
             finally:
                 self._known, self._read_to = None, (-1, 0)
+                if plan.redactor is not None:
+                    self._tables.after_redaction()
 
-    def _carry_out(self, connection: Connection, plan: RewritePlan) -> RewriteReport:
-        known, histories = self._known, self._history.histories
-        assert known is not None
-        dropped = [
-            id for id, at in plan.drop.items()
-            if id in histories and (deletion := histories[id].deletion) is not None and deletion.at == at
-        ]  # fmt: skip
-        self._execute(
-            connection, "DELETE FROM {schema}.entry WHERE session = %s AND id = ANY(%s)", self.number, dropped
-        )
-        moved = self._to_cold(connection, plan)
-        self._from_cold(connection, plan, known)
-        allocator = IdAllocator(known.seq, dict(known.numbers), self._history)
-        added = plan.added(allocator, set(moved)) if plan.added is not None and moved else []
-        end = self._store.insert_entries(connection, self.number, known.ending, added)
-        redaction = self._redact(connection, plan.redactor) if plan.redactor is not None else None
-        size = self._store.change(
-            connection, self.number, generation=1, seq=allocator.seq, numbers=json.dumps(allocator.numbers), ending=end
-        )
-        names = [entry.id for entry in added]
-        return RewriteReport(dropped, moved, [], names, known.bytes - size, self.sizes(COLD)[FILE], redaction)
-
-    def _execute(self, connection: Connection, statement: str, *values: Any) -> int:
-        return connection.execute(self._store.sql(statement), values).rowcount
-
-    def _to_cold(self, connection: Connection, plan: RewritePlan) -> list[str]:
-        moved = []
-        for id, move in plan.to_cold.items():
-            history = self._history.histories.get(id)
-            if (
-                move.only_history
-                or history is None
-                or history.deletion is not None
-                or history.revision != move.revision
-            ):
-                continue
-            moved.append(id)
-            self._store.move_to_cold(connection, self.number, id, plan.at, move.why)
-        return moved
-
-    def _from_cold(self, connection: Connection, plan: RewritePlan, known: SessionState) -> None:
-        ids = list(dict.fromkeys(plan.from_cold))
-        if not ids:
-            return
-        cold = {memory.id: memory.bytes for memory in self._cold_history(ids, None).moved}
-        for id in ids:
-            if id not in cold:
-                message = f"{id} is not in the cold segment of session {self.session}."
-                raise MemoryNotFound(message, id=id, session=self.session)
-            if id in self._history.histories:
-                raise DuplicateId(f"There is another memory {id} in session {self.session} by now.", id=id)
-        if plan.admit is not None:
-            plan.admit(known.bytes, sum(cold.values()))
-        statement = (
-            "UPDATE {schema}.entry SET segment = 0, moved = NULL WHERE session = %s AND segment = 1 AND id = ANY(%s)"
-        )
-        self._execute(connection, statement, self.number, ids)
-
-    def _redact(self, connection: Connection | None, redactor: Redactor) -> RedactionReport:
-        """Remove secrets from every entry and the metadata, or only report them without a connection."""
-        report = RedactionReport(self.session)
-        info = self.info()
-        given = {name: getattr(info, name) for name in ("project", "tags", "context", "other")}
-        cleaned, removals = redactor.redact_fields(given)
-        _count(report.head, removals)
-        if connection is not None and removals:
-            for name, value in cleaned.items():
-                setattr(info, name, value)
-            self._store.write_info(connection, self.number, info)
-        for segment in SEGMENTS.values():
-            rows = Rows(self._rows("AND %s::text IS NULL", None, segment), self.location)
-            report.pending += [str(problem) for problem in incomplete.errors(rows.problems)]
-            for entry in rows.entries:
-                data, found = redactor.redact_fields(entry.data)
-                if not found:
-                    continue
-                _count(report.memories.setdefault(entry.id, {}), found)
-                if connection is not None:
-                    twin = entry.copy()
-                    twin.data = data
-                    statement = "UPDATE {schema}.entry SET line = %s WHERE session = %s AND start = %s"
-                    self._execute(connection, statement, encode_entry(twin), self.number, entry.place[0])
-        return report
+    def _rewriting(self) -> Rewriting:
+        cold = partial(self.history, segment=COLD)
+        return Rewriting(self._tables, self.session, self.number, self._history, cold, self.info)
 
     # -- verification
 
@@ -537,8 +394,3 @@ class PostgresSession:
         return Report(problems, len(history.histories))
 
     repair = validate  # the server repairs what it stores; what cannot be read stays where it is, and is reported
-
-
-def _count(kinds: dict[str, int], removals: Iterable[Any]) -> None:
-    for removal in removals:
-        kinds[removal.kind] = kinds.get(removal.kind, 0) + 1

@@ -387,7 +387,7 @@ def _receipt(receipt: Receipt) -> dict[str, Any]:
             ("Turns that say the same and stay", receipt.staying_echoes),
             ("Left", receipt.left),
             ("Still to do", receipt.pending),
-            ("Out of reach of SMP", list(BEYOND_REACH)),
+            ("Out of reach of SMP", receipt.beyond_reach),
         ],
         "most": _MOST_LISTED,
     }

@@ -1,0 +1,174 @@
+"""What the parts of a store in PostgreSQL share: its connections, statements, and entries as rows.
+
+Guarantees: an entry is a row whose `line` is its JSON line with its checksum. What is in the tables is checked like files: a line that cannot
+be read, or whose id differs from that of its row, is a problem with the row's place, and hides no other.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from smp_memory.errors import InvalidRecord, SessionArchived, SessionNotFound, SMPError, StoreClosed
+from smp_memory.files.codec import EDITED, SIGNED, JsonLines
+from smp_memory.files.entry_fields import FieldNames
+from smp_memory.files.layouts.layout import JsonlLayout
+from smp_memory.model.history import PausedCollection
+from smp_memory.model.reports import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
+    from typing import TypeVar
+
+    from psycopg import Connection
+
+    from smp_memory.config.settings import Config
+    from smp_memory.model.entry import Entry
+    from smp_memory.model.session_info import SessionInfo
+    from smp_memory.store.postgres.connection import Connections
+
+    T = TypeVar("T")
+
+FILE = "entries"  # the file of every entry, for people
+HOT_ROWS, COLD_ROWS = 0, 1  # values of `entry.segment`
+LAYOUT = JsonlLayout()  # of the metadata
+_CODEC, _NAMES = JsonLines(), FieldNames(time="timestamp", names={}, writes_type=True)
+_AT_ONCE = 5000  # rows of one statement
+
+
+class KnownRow(NamedTuple):
+    """A row of `session` as this process last knew it."""
+
+    number: int
+    state: str
+    generation: int
+    changes: int
+    ending: int
+    seq: int
+    numbers: dict[str, int]
+    bytes: int
+
+
+def encode_entry(entry: Entry) -> str:
+    return _CODEC.encode(_NAMES.encode(entry, "")).decode().rstrip("\n")
+
+
+def decode_entry(id: str, line: str, start: int, where: str) -> tuple[Entry | None, Problem | None]:
+    """The entry of a row, and what is wrong with it."""
+    data = line.encode("utf-8", "surrogatepass")
+    pieces = _CODEC.decode(data + b"\n", 1)
+    fields = pieces[0].fields if len(pieces) == 1 else None
+    if fields is None:
+        return None, Problem(where, start, "damaged", "this row cannot be read as an entry", "error", id)
+    try:
+        entry = _NAMES.decode(fields, None, pieces[0].state, FILE, start, 0)
+    except InvalidRecord as error:
+        return None, Problem(where, start, "invalid", error.message, "error", id)
+    if entry.id != id or entry.lacks or not entry.seq:
+        return None, Problem(where, start, "damaged", f"the row is of {id}, its line is not", "error", id)
+    entry.place = (start, start + len(data) + 1)
+    if entry.state == SIGNED:
+        return entry, None
+    code, what = ("edited", "was edited") if entry.state == EDITED else ("unsigned", "has no checksum")
+    return entry, Problem(where, start, code, f"{id} {what} by another program.", "note", id)
+
+
+class EntryRows:
+    """The rows of a history: entries to be added, and problems."""
+
+    def __init__(self, rows: Iterable[tuple[int, str, str]], where: str) -> None:
+        """Each row is start, id and line."""
+        self.entries: list[Entry] = []
+        self.problems: list[Problem] = []
+        with PausedCollection():
+            for start, id, line in rows:
+                entry, problem = decode_entry(id, line, start, where)
+                if entry is not None:
+                    self.entries.append(entry)
+                if problem is not None:
+                    self.problems.append(problem)
+
+
+class Tables:
+    """The tables of one store, as this process uses them. Threads share them."""
+
+    def __init__(
+        self, connections: Connections, config: Config, admit: Callable[..., None], after_redaction: Callable[[], None]
+    ) -> None:
+        self.root, self.config, self.admit = connections.address.shown, config, admit
+        self.connections = connections
+        self.after_redaction = after_redaction
+        self.is_closed = False
+        self._statements: dict[str, str] = {}
+
+    def check_open(self) -> None:
+        if self.is_closed:
+            raise StoreClosed("This store was closed; open it again with smp_memory.open().", path=self.root)
+
+    def sql(self, statement: str) -> str:
+        """A statement with the name of the schema in it."""
+        found = self._statements.get(statement)
+        if found is None:
+            found = self._statements[statement] = statement.replace("{schema}", self.connections.address.schema)
+        return found
+
+    def run(self, work: Callable[[Connection], T]) -> T:
+        """Call `work`, which only reads, with a connection."""
+        self.check_open()
+        return self.connections.run(work)
+
+    def transaction(self, lock_seconds: float | None = None) -> AbstractContextManager[Connection]:
+        self.check_open()
+        return self.connections.transaction(lock_seconds)
+
+    def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self.run(lambda connection: connection.execute(self.sql(statement), values).fetchall())
+
+    def cold_bytes(self, number: int) -> int:
+        query = "SELECT coalesce(sum(octet_length(line) + 1), 0)::bigint FROM {schema}.entry WHERE session = %s AND segment = 1"
+        return int(self.rows(query, number)[0][0])
+
+    # -- changes of rows, inside a transaction
+
+    def change(self, connection: Connection, number: int, *, generation: int = 0, **values: Any) -> int:
+        """Set columns of a session and mark it as changed; returns its bytes. With a new generation they are counted again."""
+        columns = "".join(f", {name} = %s" for name in values)
+        counted = "(SELECT coalesce(sum(octet_length(line) + 1), 0) FROM {schema}.entry AS e WHERE e.session = %s AND segment = 0)"
+        size, more = (counted, (number,)) if generation else ("bytes", ())
+        statement = (
+            "UPDATE {schema}.session SET changes = changes + 1, xid = pg_current_xact_id(), generation = generation + %s, "
+            f"bytes = {size}{columns} WHERE number = %s RETURNING bytes"
+        )
+        row = connection.execute(self.sql(statement), (generation, *more, *values.values(), number)).fetchone()
+        return row[0] if row is not None else 0
+
+    def write_info(self, connection: Connection, number: int, info: SessionInfo) -> None:
+        text = LAYOUT.encode_info(info).decode()
+        self.change(connection, number, info=text, project=info.project, person=info.user)
+
+    def move_to_cold(self, connection: Connection, number: int, id: str, at: str, why: str) -> None:
+        statement = "UPDATE {schema}.entry SET segment = 1, moved = %s WHERE session = %s AND id = %s"
+        connection.execute(self.sql(statement), (json.dumps([at, why]), number, id))
+
+    def insert_entries(self, connection: Connection, number: int, end: int, entries: list[Entry]) -> int:
+        """Append entries to a session; returns where they end."""
+        statement = self.sql(
+            "INSERT INTO {schema}.entry (session, start, id, line) "
+            "SELECT %s, new.* FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS new"
+        )
+        for first in range(0, len(entries), _AT_ONCE):
+            part = entries[first : first + _AT_ONCE]
+            lines = [encode_entry(entry) for entry in part]
+            starts = []
+            for line in lines:
+                starts.append(end)
+                end += len(line.encode()) + 1
+            names = [entry.id for entry in part]
+            connection.execute(statement, (number, starts, names, lines))
+        return end
+
+    def session_not_found(self, session: str) -> SMPError:
+        if self.rows("SELECT 1 FROM {schema}.session WHERE id = %s AND state = 'archived'", session):
+            return SessionArchived(f"Session {session} is archived; restore it first.", session=session)
+        return SessionNotFound(f"There is no session {session}.", session=session)
