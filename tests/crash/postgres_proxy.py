@@ -1,10 +1,9 @@
 """A proxy before PostgreSQL that cuts a connection at a chosen statement: what a client sees when a network or a server fails in the middle.
 
-    never sent     the statement does not reach the server
-    no answer      the server carries it out, its answer is lost
-    half answer    the client gets the first bytes of the answer
-    late           the client's connection breaks, and the server gets the statement only when the test calls `deliver`
-    silent         the statement does not reach the server, and the connection stays open without a word
+never sent     the statement does not reach the server
+no answer      the server carries it out, its answer is lost
+half answer    the client gets the first bytes of the answer
+late           the client's connection breaks, and the server gets the statement only when the test calls `deliver`
 """
 
 from __future__ import annotations
@@ -12,13 +11,14 @@ from __future__ import annotations
 import queue
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from tests.postgres_server import Endpoint, Server
 
-NEVER_SENT, NO_ANSWER, HALF_ANSWER, LATE, SILENT = "never sent", "no answer", "half answer", "late", "silent"
+NEVER_SENT, NO_ANSWER, HALF_ANSWER, LATE = "never sent", "no answer", "half answer", "late"
 CUTS = (NEVER_SENT, NO_ANSWER, HALF_ANSWER, LATE)
 _MOST_BYTES = 1 << 20
 
@@ -30,7 +30,8 @@ class Proxy:
         self.cuts = 0  # how often a connection was cut
         self._server = parse_qs(urlsplit(server.address()).query)["host"][0] + "/.s.PGSQL.5432"
         self._mutex = threading.Lock()
-        self._armed: tuple[str, bytes, int] | None = None
+        self._armed: tuple[bytes, list[str]] = (b"", [])
+        self._meanwhile: tuple[bytes, Callable[[], object]] | None = None
         self._links: list[_Link] = []
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(folder / ".s.PGSQL.5432"))
@@ -38,19 +39,26 @@ class Proxy:
         self.endpoint = Endpoint(f"postgresql://smp@/smp?host={folder}")
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def cut(self, how: str, statement: str, times: int = 1) -> None:
+    def cut(self, statement: str, *hows: str) -> None:
+        """Cut the next connections over which a statement with this text is sent, each in its way; none given: cut no more."""
         with self._mutex:
-            self._armed = (how, statement.encode(), times)
+            self._armed = (statement.encode(), [*hows])
+
+    def meanwhile(self, statement: str, work: Callable[[], object]) -> None:
+        """Call `work` before the next statement that contains a text is forwarded."""
+        self._meanwhile = (statement.encode(), work)
 
     def how_for(self, data: bytes) -> str | None:
         """How to cut the connection over which a client sent this."""
+        if self._meanwhile is not None and self._meanwhile[0] in data:
+            work, self._meanwhile = self._meanwhile[1], None
+            work()
         with self._mutex:
-            if self._armed is None or self._armed[1] not in data:
+            statement, hows = self._armed
+            if not hows or statement not in data:
                 return None
-            how, text, times = self._armed
-            self._armed = (how, text, times - 1) if times > 1 else None
             self.cuts += 1
-            return how
+            return hows.pop(0)
 
     def deliver(self) -> bytes:
         """Send the server what is late; the answers, which no client gets."""
@@ -97,8 +105,7 @@ class _Link:
                     return
                 if how == NEVER_SENT:
                     break
-                if self._how != SILENT:
-                    self._server.sendall(data)
+                self._server.sendall(data)
         self.close()
 
     def _answer_client(self) -> None:

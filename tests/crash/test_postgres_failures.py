@@ -6,9 +6,11 @@ acknowledged, and it is compared with what is stored. With SMP_SOAK=1 the number
 
 from __future__ import annotations
 
+import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,13 @@ import smp_memory
 from smp_memory.errors import DurabilityUnknown, StorageError
 from smp_memory.memory import Memory
 from smp_memory.session import SessionMemory
-from tests.crash.postgres_proxy import CUTS, HALF_ANSWER, LATE, NEVER_SENT, NO_ANSWER, SILENT, Proxy
+from tests.crash.postgres_proxy import CUTS, HALF_ANSWER, LATE, NEVER_SENT, NO_ANSWER, Proxy
 from tests.crash.scenarios import depth
 from tests.postgres_server import Server
 
+psycopg = pytest.importorskip("psycopg", reason="needs the extra smp-memory[postgres]")
 pytestmark = pytest.mark.crash
+COMMIT = "COMMIT\0"  # the whole statement
 QUICK = {"concurrency": {"lock_timeout_ms": 700}}  # how long a writer waits before the outcome is unknown
 
 
@@ -57,6 +61,14 @@ class Writer:
         assert texts(self.session) == found
         assert self.session.validate().problems == []
         return Counter(found)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Another program holds the row of the session."""
+        schema = self.address.rpartition("schema=")[2]
+        with psycopg.connect(self.server.address()) as connection:
+            connection.execute(f"SELECT 1 FROM {schema}.session FOR UPDATE")
+            yield
 
     def close(self) -> None:
         self.direct.close()
@@ -110,7 +122,7 @@ def waiting_for_a_lock(server: Server) -> bool:
 @pytest.mark.parametrize("key", [None, "k1"])
 def test_append_whose_connection_is_cut_is_stored_once(writer: Writer, how: str, key: str | None) -> None:
     writer.session.add_decision("before")
-    writer.proxy.cut(how, ".append(")
+    writer.proxy.cut(".append(", how)
     record = writer.session.add_decision("cut", idempotency_key=key)
     writer.proxy.deliver()
     assert writer.proxy.cuts == 1
@@ -119,14 +131,14 @@ def test_append_whose_connection_is_cut_is_stored_once(writer: Writer, how: str,
     assert writer.stored() == Counter(["first", "before", "cut", "after"])
 
 
-@pytest.mark.parametrize("statement", ["BEGIN", "FOR UPDATE", ".append(", "COMMIT"])
+@pytest.mark.parametrize("statement", ["BEGIN", "FOR UPDATE", ".append(", COMMIT])
 @pytest.mark.parametrize("how", [NEVER_SENT, NO_ANSWER, HALF_ANSWER])
 def test_transaction_whose_connection_is_cut_is_stored_once(writer: Writer, how: str, statement: str) -> None:
     writer.be_overtaken()
     if statement == ".append(":  # the first one only finds out that another process wrote
-        writer.proxy.cut(how, ".append(", times=2)
+        writer.proxy.cut(".append(", how, how)
     else:
-        writer.proxy.cut(how, statement)
+        writer.proxy.cut(statement, how)
     with writer.session.transaction() as tx:
         tx.add_decision("cut")
         tx.add_decision("with it")
@@ -138,7 +150,7 @@ def test_transaction_whose_connection_is_cut_is_stored_once(writer: Writer, how:
 def test_late_commit_during_the_check_is_acknowledged_once(writer: Writer) -> None:
     """The check waits for the row, which the transaction of the late COMMIT has locked."""
     writer.be_overtaken()
-    writer.proxy.cut(LATE, "COMMIT")
+    writer.proxy.cut(COMMIT, LATE)
     with Background(lambda: writer.session.add_decision("cut")) as adding:
         while not waiting_for_a_lock(writer.server):
             pass
@@ -147,64 +159,63 @@ def test_late_commit_during_the_check_is_acknowledged_once(writer: Writer) -> No
     assert writer.stored() == Counter(["first", "mine", "others", "cut"])
 
 
-def test_commit_that_stays_under_way_is_unknown_and_its_key_resolves_it(writer: Writer) -> None:
-    writer.be_overtaken()
-    writer.proxy.cut(LATE, "COMMIT")
-    with pytest.raises(DurabilityUnknown, match="idempotency key"):
+@pytest.mark.parametrize("how", [NEVER_SENT, NO_ANSWER])
+def test_unknown_outcome_is_said_and_the_idempotency_key_resolves_it(writer: Writer, how: str) -> None:
+    """The row is locked by somebody else, so the outcome cannot be found out in time."""
+    writer.session.add_decision("before")
+    writer.proxy.cut(".append(", how)
+    with writer.locked(), pytest.raises(DurabilityUnknown, match="idempotency key"):
         writer.session.add_decision("cut", idempotency_key="k1")
-    writer.proxy.deliver()
     record = writer.session.add_decision("cut", idempotency_key="k1")
     assert writer.session.get(record.id).decision == "cut"
-    assert writer.stored() == Counter(["first", "mine", "others", "cut"])
+    assert writer.stored() == Counter(["first", "before", "cut"])
 
 
 def test_connection_that_is_cut_again_and_again_gives_an_error_or_one_copy(writer: Writer) -> None:
     """After the second cut, the write was reported as failed although it was stored."""
-    for how in (NO_ANSWER, HALF_ANSWER, NEVER_SENT):
-        for times in (2, 3, 5):
-            text = f"{how} {times}"
-            writer.proxy.cut(how, ".append(", times=times)
-            try:
-                writer.session.add_decision(text)
-                expected: tuple[int, ...] = (1,)
-            except DurabilityUnknown:
-                expected = (0, 1)
-            except StorageError:
-                expected = (0,)
-            writer.proxy.cut(how, "no such statement")
-            assert writer.stored()[text] in expected
+    for number in range(depth(20, 200)):
+        hows = random.Random(number).choices([NEVER_SENT, NO_ANSWER, HALF_ANSWER], k=1 + number % 6)
+        writer.proxy.cut(".append(" if number % 2 else COMMIT, *hows)
+        writer.direct.session("s1").add_decision("others")
+        try:
+            writer.session.add_decision(f"number {number}")
+            expected: tuple[int, ...] = (1,)
+        except DurabilityUnknown:
+            expected = (0, 1)
+        except StorageError:
+            expected = (0,)
+        writer.proxy.cut("")
+        assert writer.stored()[f"number {number}"] in expected, hows
 
 
 @pytest.mark.parametrize("how", [NEVER_SENT, NO_ANSWER, HALF_ANSWER])
 def test_entries_of_a_transaction_that_was_not_committed_are_not_read(writer: Writer, how: str) -> None:
     """A process kept the entries of a failed COMMIT in its history, and read memories that were never stored."""
-    writer.be_overtaken()
-    texts(writer.session)
-    writer.proxy.cut(how, "COMMIT", times=1000)
+    writer.proxy.meanwhile(".append(", lambda: writer.direct.session("s1").add_decision("others"))
+    writer.proxy.cut(COMMIT, *[how] * 1000)
     with pytest.raises(StorageError):
-        writer.session.add_decision("cut")
-    writer.proxy.cut(how, "no such statement")
-    assert writer.stored() - Counter(["first", "mine", "others", "cut"]) == Counter()
+        writer.session.add_decision("cut", idempotency_key="k1")
+    writer.proxy.cut("")
+    assert writer.stored() - Counter(["first", "others", "cut"]) == Counter()
 
 
 @pytest.mark.parametrize("how", [NO_ANSWER, HALF_ANSWER])
-@pytest.mark.parametrize("operation", ["create", "archive", "delete", "rename", "setting", "purge"])
+@pytest.mark.parametrize("operation", ["create", "archive", "delete", "rename", "setting", "erase"])
 def test_operation_whose_commit_has_no_answer_says_that_its_outcome_is_unknown(
     writer: Writer, operation: str, how: str
 ) -> None:
     """The error said that the server could not be reached, as if nothing had been stored."""
     memory = writer.memory
-    record = writer.session.add_decision("to be purged")
-    writer.session.delete(record.id)
+    record = writer.session.add_decision("to be erased")
     work = {
         "create": lambda: memory.create_session("s2"),
         "archive": lambda: memory.archive_session("s1"),
         "delete": lambda: memory.delete_session("s1"),
-        "rename": lambda: writer.session.update_info(project="new"),
-        "setting": lambda: memory.configure("maintenance.auto", False),
-        "purge": lambda: writer.session.purge(record.id),
+        "rename": lambda: writer.session.change_info(project="new"),
+        "setting": lambda: memory.set_config("maintenance.auto", False),
+        "erase": lambda: writer.session.erase(record.id),
     }[operation]
-    writer.proxy.cut(how, "COMMIT")
+    writer.proxy.cut(COMMIT, how)
     with pytest.raises(DurabilityUnknown, match="not known"):
         work()
 
@@ -212,7 +223,7 @@ def test_operation_whose_commit_has_no_answer_says_that_its_outcome_is_unknown(
 @pytest.mark.parametrize("how", [NEVER_SENT, NO_ANSWER, HALF_ANSWER])
 def test_reading_goes_on_over_a_new_connection(writer: Writer, how: str) -> None:
     writer.session.add_decision("second")
-    writer.proxy.cut(how, "SELECT")
+    writer.proxy.cut("SELECT", how)
     assert texts(writer.session) == ["first", "second"]
     assert writer.proxy.cuts == 1
 

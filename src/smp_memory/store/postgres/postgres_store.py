@@ -70,7 +70,7 @@ class PostgresStore:
         self.root, self.config, self.check_open = self.tables.root, config, self.tables.check_open
         self._configured_at = configured_at
         self._mutex = RLock()
-        self._sessions: weakref.WeakValueDictionary[int, PostgresSession] = weakref.WeakValueDictionary()
+        self._sessions: weakref.WeakValueDictionary[tuple[int, str], PostgresSession] = weakref.WeakValueDictionary()
         self.state = open_user_state(self.root, Disk(RealSystem()))
         self.access = AccessLog(StateLog(self.state, ACCESSES))
         self.session_uses = AccessLog(StateLog(self.state, SESSION_USES), exact=True)
@@ -117,7 +117,7 @@ class PostgresStore:
             raise StorageCorrupt(f"Archived session {session} is larger than {max_bytes} bytes.", session=session)
         opened = PostgresSession(self.tables, number, session, state)
         with self._mutex:
-            return self._sessions.setdefault(number, opened) if state == LIVE else opened
+            return self._sessions.setdefault((number, session), opened) if state == LIVE else opened
 
     def create(
         self,
@@ -264,6 +264,7 @@ class PostgresStore:
 
     def after_fork(self) -> None:
         self._mutex = RLock()
+        self.tables.connections.after_fork()
         for session in list(self._sessions.values()):
             session.after_fork()
 

@@ -9,7 +9,8 @@
 The feed of the index: a new entry has the `xid` of its transaction, and any other change of a session sets `session.xid`. A reader that asks for
 rows from its last horizon on (the oldest transaction that was running when it read) misses nothing, however late a transaction commits.
 Appends change no indexed column of `session`, so the server updates its row in place. A purged session leaves a row without content.
-`generation` grows when entries are removed, moved or replaced; appends leave it.
+`generation` grows when entries are removed, moved or replaced; appends leave it. `changes` and `generation` grow by random steps: a server that
+lost the last changes, because a replica was promoted or a backup restored, does not reach the same numbers with other content.
 
 Versions: `schema_version` numbers the tables, `readable_by` is the oldest version that may still use them. A migration adds
 columns and tables and never changes what older ones mean, so old and new processes work side by side; if that is impossible,
@@ -28,6 +29,7 @@ OLDEST_READER = 1  # versions of SMP that know this one can use the tables
 
 _TABLES = """
 CREATE SCHEMA IF NOT EXISTS {schema};
+CREATE FUNCTION {schema}.next(last bigint) RETURNS bigint LANGUAGE sql VOLATILE AS 'SELECT last + 1 + floor(random() * 1000000000)::bigint';
 CREATE TABLE {schema}.meta (name text PRIMARY KEY, value text NOT NULL);
 CREATE TABLE {schema}.session (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -40,8 +42,8 @@ CREATE TABLE {schema}.session (
     numbers text NOT NULL,
     ending bigint NOT NULL DEFAULT 0,
     bytes bigint NOT NULL DEFAULT 0,
-    changes bigint NOT NULL DEFAULT 0,
-    generation bigint NOT NULL DEFAULT 0,
+    changes bigint NOT NULL DEFAULT {schema}.next(0),
+    generation bigint NOT NULL DEFAULT {schema}.next(0),
     written timestamptz NOT NULL DEFAULT clock_timestamp(),
     moved bigint NOT NULL DEFAULT 0,
     about text NOT NULL DEFAULT '{{}}',
@@ -79,13 +81,13 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog AS $$
     AND (coalesce(current_setting('smp.person', true), '') IN ('', coalesce(wanted_person, '')))
 $$;
 CREATE FUNCTION {schema}.append(
-    wanted bigint, known bigint, new_seq bigint, new_numbers text, new_ending bigint, quiet boolean, starts text, ids text, lines text,
+    wanted bigint, known bigint, new_changes bigint, new_seq bigint, new_numbers text, new_ending bigint, quiet boolean, starts text, ids text, lines text,
     lock_milliseconds text
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('lock_timeout', lock_milliseconds, true);
     UPDATE {schema}.session
-    SET seq = new_seq, numbers = new_numbers, bytes = bytes + new_ending - ending, ending = new_ending, changes = changes + 1,
+    SET seq = new_seq, numbers = new_numbers, bytes = bytes + new_ending - ending, ending = new_ending, changes = new_changes,
         written = CASE WHEN quiet THEN written ELSE clock_timestamp() END
     WHERE number = wanted AND changes = known AND state = 'live';
     IF NOT FOUND THEN

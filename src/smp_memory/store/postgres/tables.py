@@ -120,7 +120,7 @@ class Tables:
 
     def transaction(self, lock_seconds: float | None = None) -> AbstractContextManager[Connection]:
         self.check_open()
-        return self.connections.transaction(lock_seconds)
+        return self.connections.transaction(self.config.lock_timeout_seconds if lock_seconds is None else lock_seconds)
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         return self.run(lambda connection: connection.execute(self.sql(statement), values).fetchall())
@@ -137,10 +137,11 @@ class Tables:
         counted = "(SELECT coalesce(sum(octet_length(line) + 1), 0) FROM {schema}.entry AS e WHERE e.session = %s AND segment = 0)"
         size, more = (counted, (number,)) if generation else ("bytes", ())
         statement = (
-            "UPDATE {schema}.session SET changes = changes + 1, xid = pg_current_xact_id(), generation = generation + %s, "
+            "UPDATE {schema}.session SET changes = {schema}.next(changes), xid = pg_current_xact_id(), "
+            f"generation = {'{schema}.next(generation)' if generation else 'generation'}, "
             f"bytes = {size}{columns} WHERE number = %s RETURNING bytes"
         )
-        row = connection.execute(self.sql(statement), (generation, *more, *values.values(), number)).fetchone()
+        row = connection.execute(self.sql(statement), (*more, *values.values(), number)).fetchone()
         return row[0] if row is not None else 0
 
     def write_info(self, connection: Connection, number: int, info: SessionInfo) -> None:
