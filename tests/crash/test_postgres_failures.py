@@ -11,14 +11,12 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import smp_memory
 from smp_memory.errors import DurabilityUnknown, StorageError
-from smp_memory.memory import Memory
 from smp_memory.session import SessionMemory
 from tests.crash.postgres_proxy import CUTS, HALF_ANSWER, LATE, NEVER_SENT, NO_ANSWER, Proxy
 from tests.crash.scenarios import depth

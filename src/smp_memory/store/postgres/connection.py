@@ -46,8 +46,9 @@ T = TypeVar("T")
 MOST_CONNECTIONS = 10  # of a process
 _WAIT_SECONDS = 10.0  # for a free connection
 _CONNECT_SECONDS = 10
-# A peer that does not answer any more is given up after 25 seconds; without this, a lost answer is waited for two hours.
+# A peer that does not answer any more is given up after 25 seconds; by default, a lost answer is waited for two hours.
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 25_000}
+_DEFAULTS: dict[str, Any] = {**_KEEPALIVE, "application_name": "smp", "client_encoding": "UTF8"}
 _SCHEMA = "smp"
 _LONGEST_NAME = 63
 _abandoned: list[Any] = []  # connections of the parent of this process; they must not be closed here
@@ -78,8 +79,7 @@ class Address:
                 "Put it into the passfile (~/.pgpass), a service file or PGPASSWORD.",
                 field="where",
             )
-        for name, value in {**_KEEPALIVE, "application_name": "smp", "client_encoding": "UTF8"}.items():
-            parts.setdefault(name, value)
+        parts = {**_DEFAULTS, **parts}
         if "PGCONNECT_TIMEOUT" not in os.environ:
             parts.setdefault("connect_timeout", _CONNECT_SECONDS)
         self.conninfo = make_conninfo("", **parts)

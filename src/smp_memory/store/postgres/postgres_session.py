@@ -49,6 +49,7 @@ _RETRY_SECONDS = 0.2
 _STATE = "number, state, generation, changes, ending, seq, numbers, bytes"
 _APPEND = "SELECT {schema}.append(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 _TAIL = 40  # characters at the end of a line, with its checksum
+_ROW = f"SELECT {_STATE} FROM {{schema}}.session WHERE number = %s AND id = %s AND state = %s"
 # `follows`: the server still has the last row that was read, and only appended since.
 _NEW_ROWS = f"""
 SELECT {_STATE}, follows, start, e.id, line FROM {{schema}}.session AS s
@@ -264,9 +265,10 @@ class PostgresSession:
             rows = self._tables.rows(query, *last, self.number, self.session, self._state)
             if not rows:
                 raise self._tables.session_not_found(self.session)
-            known = KnownRow(*rows[0][:6], json.loads(rows[0][6]), rows[0][7])
+            number, state, generation, changes, ending, seq, numbers, size, *follows = rows[0][:9]
+            known = KnownRow(number, state, generation, changes, ending, seq, json.loads(numbers), size)
             if with_history:
-                self._add(known, [row[9:] for row in rows if row[9] is not None], follows=rows[0][8])
+                self._add(known, [row[9:] for row in rows if row[9] is not None], follows=follows[0])
             self._known = known
             return known
 
