@@ -101,7 +101,8 @@ def arguments(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="./dev bench",
         description=__doc__,
-        epilog="./dev bench guard: slower than the last release? ./dev bench compare: SMP beside other memories.",
+        epilog="./dev bench guard: slower than the last release? ./dev bench compare: SMP beside other memories. "
+        "./dev bench postgres: a store in PostgreSQL beside plain SQL and files.",
     )
     parser.add_argument("--quick", action="store_true", help="a few seconds, smaller sessions: does the harness work?")
     parser.add_argument(
@@ -160,6 +161,10 @@ def main(words: list[str]) -> int:
         import compare.main
 
         return compare.main.main(words[1:])
+    if words[:1] == ["postgres"]:
+        import postgres
+
+        return postgres.main(words[1:])
     if words[:1] == ["guard"]:
         import guard
 

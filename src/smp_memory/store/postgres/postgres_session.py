@@ -121,8 +121,12 @@ class PostgresSession:
         """Batches that depend on nothing are stored together; each that depends on other memories alone, because it must see those before it."""
         independent = [batch for batch in batches if not batch.needs_histories]
         for group in ([independent] if independent else []) + [[batch] for batch in batches if batch.needs_histories]:
-            with self._mutex:
-                self._commit_surely(group)
+            try:
+                with self._mutex:
+                    self._commit_surely(group)
+            except SMPError as error:  # of these alone: others of the call may be stored
+                for batch in group:
+                    batch.error = error
 
     def _commit_surely(self, batches: list[BatchPort]) -> None:
         """Store these batches. After a lost connection the truth is found out first; then they are stored if they were not."""
