@@ -6,19 +6,24 @@ acknowledged, and it is compared with what is stored. With SMP_SOAK=1 the number
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 import smp_memory
-from smp_memory.errors import DurabilityUnknown, StorageError
+from smp_memory.errors import DurabilityUnknown, SessionNotFound, StorageError
 from smp_memory.session import SessionMemory
 from tests.crash.postgres_proxy import CUTS, HALF_ANSWER, LATE, NEVER_SENT, NO_ANSWER, Proxy
+from tests.crash.processes import Worker, run_all
 from tests.crash.scenarios import depth
 from tests.postgres_server import Server
 
@@ -80,6 +85,11 @@ def writer(postgres: Server, proxy: Proxy) -> Iterator[Writer]:
     writer.close()
 
 
+def report(outcomes: Counter[str]) -> None:
+    """Show the numbers of outcomes with `pytest -rP`."""
+    logging.getLogger(__name__).warning("outcomes: %s", dict(outcomes))
+
+
 def texts(session: SessionMemory) -> list[str]:
     return [record.decision for record in session.records()]
 
@@ -104,9 +114,17 @@ class Background:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.check()
+
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
+    def check(self) -> None:
+        """Wait for the end. Raises what the function raised, once."""
         self._thread.join(60)
-        if self._error is not None:
-            raise self._error
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
 
 
 def waiting_for_a_lock(server: Server) -> bool:
@@ -234,3 +252,179 @@ def test_write_to_a_server_that_is_away_says_that_nothing_was_stored(writer: Wri
         smp_memory.open(writer.memory.root)
     assert type(caught.value) is not DurabilityUnknown
     assert caught.value.recoverable
+
+
+# -- a server, a connection or a client ends in the middle
+
+
+class Load:
+    """Processes that write one session, and the comparison of what they acknowledged with what is stored."""
+
+    def __init__(self, address: str, processes: int, writes: int, mode: str = "insist") -> None:
+        self.address, self.expected = address, processes * 2 * writes
+        with smp_memory.open(address) as memory:
+            memory.create_session("s1")
+        self.workers = [Worker(mode, address, "s1", f"w{number}", writes) for number in range(processes)]
+
+    def is_running(self) -> bool:
+        return any(worker.process.poll() is None for worker in self.workers)
+
+    def acknowledged(self) -> int:
+        return sum(len(worker.heard("done")) for worker in self.workers)
+
+    def wait_for(self, number: int) -> None:
+        """Wait until so many writes are acknowledged."""
+        while self.is_running() and self.acknowledged() < number:
+            time.sleep(0.01)
+
+    def check(self, address: str = "") -> Counter[str]:
+        """Wait for the end; every acknowledged write is stored once, with its id, and nothing else is. The numbers of outcomes."""
+        run_all(self.workers)
+        said = [what for worker in self.workers for what in worker.said]
+        done = {what["text"]: what["done"] for what in said if "done" in what}
+        unknown = {what["unknown"] for what in said if "unknown" in what} - set(done)
+        with smp_memory.open(address or self.address) as memory:
+            session = memory.session("s1")
+            stored = {record.id: record.decision for record in session.records()}
+            assert session.validate().problems == []
+            copies = Counter(stored.values())
+            assert {text: stored.get(id) for text, id in done.items()} == {text: text for text in done}
+            assert [text for text, count in copies.items() if count != 1 or text not in done.keys() | unknown] == []
+            assert len(done) + len(unknown) == self.expected
+        kinds = [next(iter(what)) for what in said if not what.keys() & {"ended"}]
+        return Counter(kinds)
+
+
+def test_server_killed_again_and_again_loses_nothing_acknowledged(postgres: Server) -> None:
+    load = Load(postgres.new_schema_address(), processes=depth(4, 16), writes=depth(50, 320))
+    for kill in range(1, depth(3, 12) + 1):
+        load.wait_for(load.expected * kill // depth(4, 13))
+        postgres.kill()
+        postgres.start()
+    report(load.check())
+
+
+def test_terminated_backends_lose_nothing(postgres: Server) -> None:
+    load = Load(postgres.new_schema_address(), processes=2, writes=depth(60, 600))
+    while load.is_running():
+        postgres.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'smp' AND random() < 0.2"
+        )
+    report(load.check())
+
+
+def test_killed_clients_leave_whole_batches_and_no_lock(postgres: Server) -> None:
+    address = postgres.new_schema_address()
+    with smp_memory.open(address) as memory:
+        session = memory.create_session("s1")
+        workers = []
+        for turn in range(depth(4, 40)):
+            workers.append(worker := Worker("storm", address, "s1", f"w{turn}", turn))
+            while len(worker.heard("done")) < 5:
+                time.sleep(0.01)
+            worker.kill()
+        done = [what for worker in workers for what in worker.said if "key" in what and "done" in what]
+        begun = {
+            what["key"]: what["trying"]
+            for worker in workers
+            for what in worker.said
+            if "key" in what and "trying" in what
+        }
+        copies = Counter(record.topic for record in session.records())
+        sizes = {"add": 1, "update": 1, "several": 3, "one": 3}  # an update of nothing adds
+        assert copies - Counter({key: sizes[what] for key, what in begun.items()}) == Counter()
+        assert all(copies[key] in (0, sizes[what]) for key, what in begun.items())
+        assert all(copies[what["key"]] for what in done)
+        assert session.validate().problems == []
+        session.add_decision("no lock is left")
+
+
+def test_restart_while_idle_is_not_noticed(postgres: Server) -> None:
+    with smp_memory.open(postgres.new_schema_address()) as memory:
+        session = memory.create_session("s1")
+        with ThreadPoolExecutor(8) as pool:  # several idle connections
+            list(pool.map(lambda number: memory.create_session(f"t{number}").add_decision("by a thread"), range(8)))
+        for number, use in enumerate(
+            [session.records, lambda: session.add_decision("x"), lambda: memory.create_session("s2"), memory.sessions]
+        ):
+            postgres.restart() if number % 2 else (postgres.kill(), postgres.start())
+            use()
+        assert texts(session) == ["x"]
+
+
+# -- a replica is promoted
+
+
+@pytest.fixture
+def own() -> Iterator[Server]:
+    server = Server.new()
+    yield server
+    server.remove()
+
+
+def either(first: Server, second: Server, schema: str) -> str:
+    """An address that leads to the one of two servers that accepts writes."""
+    folders = [parse_qs(urlsplit(server.address()).query)["host"][0] for server in (first, second)]
+    return f"postgresql://smp@/smp?host={','.join(folders)}&target_session_attrs=read-write&schema={schema}"
+
+
+def test_replica_promoted_under_load_has_all_that_was_acknowledged_synchronously(own: Server) -> None:
+    replica = own.replica()
+    own.sql("ALTER SYSTEM SET synchronous_standby_names = '*'")
+    own.sql("SELECT pg_reload_conf()")
+    while own.sql("SELECT sync_state FROM pg_stat_replication") != [("sync",)]:
+        time.sleep(0.01)
+    load = Load(either(own, replica, "smp"), processes=depth(3, 8), writes=depth(50, 400))
+    load.wait_for(load.expected // 3)
+    own.kill()
+    replica.promote()
+    report(load.check())
+
+
+def test_commit_that_was_not_replicated_is_not_acknowledged(own: Server) -> None:
+    """A cancelled wait for the replica is a warning of the server, and the write counted as acknowledged."""
+    address = own.new_schema_address()
+    with smp_memory.open(address, config=QUICK) as memory:
+        session = memory.create_session("s1")
+        own.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        own.sql("SELECT pg_reload_conf()")
+        with Background(lambda: session.add_decision("not replicated")) as adding, pytest.raises(DurabilityUnknown):
+            while adding.is_running():
+                own.sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+            adding.check()
+        own.sql("ALTER SYSTEM RESET synchronous_standby_names")
+        own.sql("SELECT pg_reload_conf()")
+        assert texts(session) == ["not replicated"]
+
+
+def test_process_follows_a_replica_that_lost_the_last_writes(own: Server) -> None:
+    """Memories that were lost stayed in the history of a process, and hid those that were written in their place."""
+    replica = own.replica()
+    address = either(own, replica, "smp")
+    with smp_memory.open(address) as memory:
+        session = memory.create_session("s1")
+        session.add_decision("kept number 0")
+        while own.sql("SELECT 1 FROM pg_stat_replication WHERE replay_lsn = pg_current_wal_lsn()") != [(1,)]:
+            time.sleep(0.01)
+        replica.stop()
+        lost = [session.add_decision(f"lost number {number}").id for number in range(3)]
+        gone = memory.create_session("gone")
+        gone.add_decision("lost as well")
+        assert len(memory.query("lost")) == 4
+        own.kill()
+        replica.start()
+        replica.promote()
+        with smp_memory.open(address) as other:
+            for number in range(4):  # as many writes of the same length, and more
+                other.session("s1").add_decision(f"kept number {number + 1}")
+            other.create_session("new").add_decision("of another session")
+        assert texts(session) == [f"kept number {number}" for number in range(5)]
+        assert session.get(lost[0]).decision == "kept number 1"
+        session.add_decision("after")
+        with pytest.raises(SessionNotFound):
+            gone.add_decision("into a session that was lost")
+        assert texts(memory.session("new")) == ["of another session"]
+        assert session.validate().problems == []
+        assert len({record.id for record in session.records()}) == 6
+        assert [hit.record.decision for hit in memory.query("lost")] == []
+        assert len(memory.query("kept")) == 5

@@ -71,8 +71,7 @@ class Address:
         try:
             parts = conninfo_to_dict(place + ("?" + "&".join(others) if others else ""))
         except psycopg.ProgrammingError as error:
-            reason = str(error).partition('"')[0].strip(" :")  # what it quotes may be a password
-            raise InvalidFormat(f"where: this is not a PostgreSQL address: {reason}.", field="where") from None
+            raise InvalidFormat(f"where: this is not a PostgreSQL address: {error}".rstrip(), field="where") from None
         if parts.get("password") or parts.get("sslpassword"):
             raise InvalidFormat(
                 "where: the address contains a password, which logs and process lists would show. "
