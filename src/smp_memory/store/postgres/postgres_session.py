@@ -18,7 +18,7 @@ from os import urandom
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.errors import DurabilityUnknown, MemoryNotFound, SessionCorrupt, SMPError, StorageError
+from smp_memory.errors import Conflict, DurabilityUnknown, MemoryNotFound, SessionCorrupt, SMPError, StorageError
 from smp_memory.model.content_checks import content_problems
 from smp_memory.model.history import COLD, HOT, IdAllocator, SessionHistory
 from smp_memory.model.reports import Problem, Report
@@ -215,9 +215,11 @@ class PostgresSession:
         )
         self._sent = starts[0], lines[0]
         statement = self._tables.sql(_APPEND)
-        if self._tables.connections.execute_once(
-            lambda connection: connection.execute(statement, values).fetchone()
-        ) != (True,):
+        execute = self._tables.connections.execute_once
+        try:
+            if execute(lambda connection: connection.execute(statement, values).fetchone()) != (True,):
+                return False
+        except Conflict:  # the server's default isolation is above READ COMMITTED
             return False
         self._known = KnownRow(
             self.number, LIVE, known.generation, changes, end, allocator.seq, allocator.numbers, known.bytes + size
