@@ -22,9 +22,9 @@ import pytest
 import smp_memory
 from smp_memory.errors import DurabilityUnknown, SessionNotFound, StorageError
 from smp_memory.session import SessionMemory
-from tests.postgres_proxy import CUTS, HALF_ANSWER, LATE, NEVER_SENT, NO_ANSWER, Proxy
 from tests.crash.processes import Worker, run_all
 from tests.crash.scenarios import depth
+from tests.postgres_proxy import CUTS, HALF_ANSWER, LATE, NEVER_SENT, NO_ANSWER, Proxy
 from tests.postgres_server import Server
 
 psycopg = pytest.importorskip("psycopg", reason="needs the extra smp-memory[postgres]")

@@ -44,7 +44,7 @@ from smp_memory.model.ids import without_password
 T = TypeVar("T")
 
 MOST_CONNECTIONS = 10  # of a process
-_WAIT_SECONDS = 10.0  # for a free connection
+WAIT_SECONDS = 10.0  # for a free connection
 _CONNECT_SECONDS = 10
 # A peer that does not answer any more is given up after 25 seconds; by default, a lost answer is waited for two hours.
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 25_000}
@@ -141,7 +141,7 @@ class Connections:
             return self._confirmed(connection, work)
 
     @contextmanager
-    def transaction(self, lock_seconds: float = _WAIT_SECONDS) -> Iterator[psycopg.Connection]:
+    def transaction(self, lock_seconds: float = WAIT_SECONDS) -> Iterator[psycopg.Connection]:
         """A transaction, or the one in which this thread is already. All that the block changes is stored, or nothing if it raises.
 
         Raises ConnectionLost if it is not known whether it was committed.
@@ -200,9 +200,9 @@ class Connections:
 
     @contextmanager
     def _taken(self) -> Iterator[tuple[psycopg.Connection, bool]]:
-        if not self._room.acquire(timeout=_WAIT_SECONDS):
+        if not self._room.acquire(timeout=WAIT_SECONDS):
             raise Busy(
-                f"All {MOST_CONNECTIONS} connections of this process to {self.address.shown} were in use for {_WAIT_SECONDS:g} seconds. Repeat it.",
+                f"All {MOST_CONNECTIONS} connections of this process to {self.address.shown} were in use for {WAIT_SECONDS:g} seconds. Repeat it.",
                 limit=MOST_CONNECTIONS,
             )
         try:
@@ -276,6 +276,9 @@ _REFUSALS = (  # of a login; libpq gives their text only
     ("authentication failed", NotAllowed, "The server refused the login"),
     ("pg_hba.conf", NotAllowed, "The server refused the login"),
     ("permission denied for database", NotAllowed, "The server refused the login"),
+    ("not permitted to log in", NotAllowed, "The server refused the login"),
+    ('FATAL: role "', NotAllowed, "The server refused the login"),
+    ('FATAL: database "', StoreNotFound, "The database does not exist"),
 )
 
 
@@ -292,8 +295,6 @@ def plain_error(error: psycopg.Error, address: str, *, is_commit: bool = False) 
     for part, ours, text in _REFUSALS if error.sqlstate is None else ():
         if part in reason:
             return ours(f"{text}: {address} ({reason}).", path=address)
-    if error.sqlstate is None and "database" in reason and reason.endswith("does not exist"):
-        return StoreNotFound(f"The database does not exist: {address} ({reason}).", path=address)
     return Unreachable(
         f"The server cannot be reached: {address} ({reason}). Nothing was stored.", path=address, recoverable=True
     )

@@ -261,13 +261,9 @@ class PostgresSession:
     def _refresh(self, *, with_history: bool = False) -> KnownRow:
         """Read the row, and what was written since the last read, in one statement."""
         with self._mutex:
-            query, last = (
-                f"SELECT {_STATE} FROM {{schema}}.session AS s WHERE number = %s AND s.id = %s AND state = %s",
-                (),
-            )
-            if with_history:
-                generation, ending, start, tail = self._read_to
-                query, last = _NEW_ROWS, (generation, start, tail, ending)
+            generation, ending, start, tail = self._read_to
+            last: tuple[Any, ...] = (generation, start, tail, ending) if with_history else ()
+            query = _NEW_ROWS if with_history else _ROW
             rows = self._tables.rows(query, *last, self.number, self.session, self._state)
             if not rows:
                 raise self._tables.session_not_found(self.session)
@@ -280,7 +276,7 @@ class PostgresSession:
 
     def _add(self, known: KnownRow, rows: list[tuple[int, str, str]], *, follows: bool) -> None:
         if not follows:
-            self._history, self._problems = SessionHistory(lambda: (self._known or known).numbers), []
+            self._history, self._problems = SessionHistory(lambda: known.numbers), []
         read = EntryRows(rows, self.location)
         self._problems += read.problems
         if read.entries:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
     from smp_memory.config.settings import Config
+    from smp_memory.health.examination import Check
     from smp_memory.model.deletions import Receipt
     from smp_memory.model.entry import Entry
     from smp_memory.model.reports import Problem
@@ -256,6 +257,13 @@ class PostgresStore:
 
     def configured_at(self) -> float | None:
         return self._configured_at
+
+    @property
+    def checks(self) -> tuple[type[Check], ...]:
+        """Health checks of the server; see `smp_memory.health.examination`."""
+        from smp_memory.store.postgres.server_check import ServerCheck  # only for `smp doctor`
+
+        return (ServerCheck,)
 
     # -- the process
 
