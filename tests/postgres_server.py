@@ -31,7 +31,7 @@ _OLDEST_VERSION = 15
 _OWN = "postgresql://smp@/smp?host="  # and the folder of the socket; the user is a superuser of PostgreSQL
 _WAIT_SECONDS = 60
 # Other kinds of shared memory than files in the data folder outlive a killed server.
-_SETTINGS = "-c listen_addresses= -c shared_buffers=16MB -c max_wal_size=128MB -c dynamic_shared_memory_type=mmap"
+_SETTINGS = "-c listen_addresses= -c max_connections=300 -c shared_buffers=16MB -c max_wal_size=128MB -c dynamic_shared_memory_type=mmap"
 _PGBOUNCER_SETTINGS = """
 [databases]
 * = host={server} port=5432

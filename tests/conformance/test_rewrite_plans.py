@@ -1,4 +1,4 @@
-"""Plans that change what is stored, on every layout and on a second backend: all of a plan or nothing, and only what did not change."""
+"""Plans that change what is stored, on every layout and on two other backends: all of a plan or nothing, and only what did not change."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from smp_memory.store.opening import register_backend
 from tests.backends.naive_store import NAME, open_naive
 
 AT = "2026-03-01T12:00:00Z"
+POSTGRES = "postgresql"
 MAIL = "ada@example.org"
 
 
-@pytest.fixture(params=[*NAMES, NAME])
+@pytest.fixture(params=[*NAMES, NAME, POSTGRES])
 def session(request: pytest.FixtureRequest, tmp_path: Path) -> smp_memory.SessionMemory:
     register_backend(NAME, open_naive)
     if request.param == NAME:
         memory = smp_memory.open(f"{NAME}://{tmp_path / 'store.db'}")
+    elif request.param == POSTGRES:
+        memory = smp_memory.open(request.getfixturevalue("postgres").new_schema_address())
     else:
         memory = smp_memory.open(tmp_path / "store", layout=request.param)
     session = memory.create_session("s1")

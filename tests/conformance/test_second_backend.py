@@ -1,10 +1,11 @@
-"""The contract of every backend, for a second one: the naive store, and brute force as its search index."""
+"""The contract of every backend: for the naive store with brute force as its search index, and for a store in PostgreSQL."""
 
 from __future__ import annotations
 
 import multiprocessing
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,14 @@ import pytest
 import smp_memory
 from smp_memory.errors import LayoutMismatch, NotSupported, StoreNotFound
 from smp_memory.index.full_text_index import FullTextIndex
+from smp_memory.model.ids import scheme_of
 from smp_memory.store.opening import register_backend
 from tests.backends.naive_store import NAME, open_naive
 from tests.backends.store_feed import StoreFeed
 from tests.contract import BackendContract
+from tests.postgres_server import Server
+
+POSTGRES = "postgresql"
 
 WRITER = """
 import sys, smp_memory
@@ -31,16 +36,23 @@ with smp_memory.open(sys.argv[1]) as memory:
 """
 
 
-@pytest.fixture(autouse=True)
-def address(tmp_path: Path) -> str:
+@pytest.fixture
+def naive_address(tmp_path: Path) -> str:
     register_backend(NAME, open_naive)
     return f"{NAME}://{tmp_path / 'store.db'}"
 
 
+@pytest.fixture(params=[NAME, POSTGRES])
+def address(request: pytest.FixtureRequest) -> str:
+    if request.param == NAME:
+        return request.getfixturevalue("naive_address")  # type: ignore[no-any-return]
+    return request.getfixturevalue("postgres").new_schema_address()  # type: ignore[no-any-return]
+
+
 class TestNaiveStore(BackendContract):
     @pytest.fixture(autouse=True)
-    def _place(self, address: str) -> None:
-        self.where = address
+    def _place(self, naive_address: str) -> None:
+        self.where = naive_address
 
     def open_store(self, **options: Any) -> smp_memory.Memory:
         return smp_memory.open(self.where, **options)
@@ -56,8 +68,22 @@ class TestNaiveStoreWithFullTextIndex(TestNaiveStore):
     """The full-text index fed by a store that is not in files."""
 
     @pytest.fixture(autouse=True)
-    def _full_text(self, address: str) -> None:
+    def _full_text(self, naive_address: str) -> None:
         register_backend(NAME, open_with_full_text)
+
+
+class TestPostgresStore(BackendContract):
+    @pytest.fixture(autouse=True)
+    def _place(self, postgres: Server) -> Iterator[None]:
+        self.where = postgres.new_schema_address()
+        self.opened: list[smp_memory.Memory] = []
+        yield
+        for memory in self.opened:
+            memory.close()
+
+    def open_store(self, **options: Any) -> smp_memory.Memory:
+        self.opened.append(smp_memory.open(self.where, **options))
+        return self.opened[-1]
 
 
 def test_processes_that_write_at_once_lose_nothing(address: str) -> None:
@@ -108,7 +134,7 @@ def test_operations_that_need_files_are_refused(address: str) -> None:
     with pytest.raises(StoreNotFound):
         smp_memory.open(address, create=False)
     with smp_memory.open(address) as memory:
-        assert memory.layout == NAME
+        assert memory.layout == scheme_of(address)
         with pytest.raises(NotSupported):
             memory.convert("log")
     with pytest.raises(LayoutMismatch):
@@ -126,19 +152,21 @@ def test_an_agent_gets_its_context_and_a_session_can_be_exported(address: str, t
         assert other.get("s1/DEC-0001").decision == "Use PostgreSQL for orders"
 
 
-def test_a_secret_that_is_already_stored_is_redacted_in_the_file(address: str, tmp_path: Path) -> None:
+def test_a_secret_that_is_already_stored_is_redacted(address: str, tmp_path: Path) -> None:
     with smp_memory.open(address, config={"privacy.redaction.enabled": False}) as memory:
         memory.create_session("s1").add_finding("The key is AKIAIOSFODNN7EXAMPL2 here")
     with smp_memory.open(address) as memory:
         [report] = memory.redact()
         assert list(report.memories) == ["FIND-0001"]
         assert "AKIA" not in memory.get("s1/FIND-0001").finding
-    assert b"AKIAIOSFODNN7EXAMPL2" not in (tmp_path / "store.db").read_bytes()
+        assert "AKIA" not in str(memory.session("s1").history("FIND-0001"))
+    if scheme_of(address) == NAME:
+        assert b"AKIAIOSFODNN7EXAMPL2" not in (tmp_path / "store.db").read_bytes()
 
 
 def test_doctor_examines_a_store_without_files(address: str) -> None:
     with smp_memory.open(address) as memory:
         memory.create_session("s1").add_decision("x", references=["DEC-0009"])
         report = memory.doctor()
-        assert (report.layout, report.sessions, report.memories) == (NAME, 1, 1)
+        assert (report.layout, report.sessions, report.memories) == (memory.layout, 1, 1)
         assert [issue.ids for issue in report.findings if "DEC-0009" in str(issue)] == [("DEC-0001",)]

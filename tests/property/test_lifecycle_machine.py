@@ -4,12 +4,19 @@ segment, in an archive or in the trash of sessions, and comes back as it was."""
 from __future__ import annotations
 
 import tempfile
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from smp_memory.files.layouts import NAMES
 from smp_memory.files.memory_system import MemorySystem
@@ -18,6 +25,9 @@ from smp_memory.store.opening import register_backend
 from smp_memory.testing import FrozenClock
 from tests.backends.naive_store import NAME as NAIVE
 from tests.backends.naive_store import open_naive
+from tests.postgres_server import Server
+
+POSTGRES = "postgresql"
 
 LIVE, ARCHIVED, DELETED = "live", "archived", "deleted"
 TEXTS = st.text("abcdefg ", min_size=1, max_size=60).filter(str.strip)
@@ -26,10 +36,17 @@ TEXTS = st.text("abcdefg ", min_size=1, max_size=60).filter(str.strip)
 class LifecycleMachine(RuleBasedStateMachine):
     """The model: the texts that were acknowledged, which of them are in the trash, and where the session is."""
 
-    @initialize(layout=st.sampled_from([*NAMES, NAIVE]))
-    def begin(self, layout: str) -> None:
-        self.system = MemorySystem() if layout != NAIVE else None
+    layouts: ClassVar[list[str]] = [*NAMES, NAIVE]
+    server: Server | None = None
+
+    @initialize(data=st.data())
+    def begin(self, data: Any) -> None:
+        layout = data.draw(st.sampled_from(self.layouts))
+        self.system = MemorySystem() if layout in NAMES else None
         self.folder = tempfile.TemporaryDirectory()
+        self.where = "/store" if self.system else f"{NAIVE}://{self.folder.name}/store"
+        if self.server is not None:
+            self.where = self.server.new_schema_address()
         self.clock = FrozenClock()
         self.memory = self.opened(layout)
         self.memory.create_session("s")
@@ -38,8 +55,7 @@ class LifecycleMachine(RuleBasedStateMachine):
         self.place = LIVE
 
     def opened(self, layout: str | None = None) -> Memory:
-        where = "/store" if self.system else f"{NAIVE}://{self.folder.name}/store"
-        return open_memory(where, layout=layout, system=self.system, clock=self.clock)
+        return open_memory(self.where, layout=layout, system=self.system, clock=self.clock)
 
     def session(self) -> Any:
         """Opening an archived session brings it back."""
@@ -121,6 +137,8 @@ class LifecycleMachine(RuleBasedStateMachine):
 
     @rule()
     def open_again(self) -> None:
+        if self.system is None:
+            self.memory.close()
         self.memory = self.opened()
 
     # -- the law
@@ -154,17 +172,26 @@ class LifecycleMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
+            self.memory.close()
             self.folder.cleanup()
+
+
+def run(machine: type[LifecycleMachine], examples: int) -> None:
+    few = settings(
+        max_examples=examples, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    run_state_machine_as_test(machine, settings=few)
 
 
 @pytest.mark.timeout(300)
 def test_nothing_acknowledged_disappears() -> None:
-    from hypothesis.stateful import run_state_machine_as_test
-
     register_backend(NAIVE, open_naive)
-    run_state_machine_as_test(
-        LifecycleMachine,
-        settings=settings(
-            max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
-    )
+    run(LifecycleMachine, 60)
+
+
+@pytest.mark.timeout(300)
+def test_nothing_acknowledged_disappears_in_postgresql(postgres: Server) -> None:
+    class PostgresMachine(LifecycleMachine):
+        layouts, server = [POSTGRES], postgres
+
+    run(PostgresMachine, 12)

@@ -65,11 +65,22 @@ def without_password(address: str) -> str:
     place, question, options = rest.partition("?")
     authority, slash, path = place.partition("/")
     login, at, host = authority.rpartition("@")
-    shown = [
-        each for each in options.split("&") if not each.lower().startswith(("password=", "passfile=", "sslpassword="))
-    ]
+    if (
+        not at and ":" in authority and "@" in rest and not _is_port(authority.rpartition(":")[2])
+    ):  # a password with / or ?
+        return f"{scheme}://{authority.partition(':')[0]}@{rest.rpartition('@')[2]}"
+    shown = [each for each in options.split("&") if not _is_secret(each.partition("=")[0].lower())]
     query = question + "&".join(shown) if any(shown) else ""
     return f"{scheme}://{login.partition(':')[0]}{at}{host}{slash}{path}{query}"
+
+
+def _is_port(text: str) -> bool:
+    return text.isdigit() or text.endswith("]")  # an address in brackets has colons
+
+
+def _is_secret(option: str) -> bool:
+    """Whether the value of an option may be a secret; a name with % is spelled so that it is not recognised."""
+    return any(word in option for word in ("password", "secret", "client_key", "server_key", "%"))
 
 
 @lru_cache(maxsize=2000)  # stores use few distinct tags

@@ -95,11 +95,20 @@ class Audit:
 
     def entries(self) -> list[dict[str, Any]]:
         """All readable lines, oldest first."""
-        return [json.loads(line) for line in self.log.read()[0]]
+        return [fields for line in self.log.read()[0] if (fields := decoded(line)) is not None]
 
     def problems(self) -> list[str]:
         """Lines that were changed, removed or damaged; empty if the log is intact."""
         return self.log.problems()
+
+
+def decoded(line: bytes) -> dict[str, Any] | None:
+    """The fields of a line; None if it cannot be read."""
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return fields if isinstance(fields, dict) else None
 
 
 class AuditFile:

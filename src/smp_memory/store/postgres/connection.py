@@ -50,7 +50,8 @@ _CONNECT_SECONDS = 10
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 25_000}
 _DEFAULTS: dict[str, Any] = {**_KEEPALIVE, "application_name": "smp", "client_encoding": "UTF8"}
 _SCHEMA = "smp"
-_LONGEST_NAME = 63
+_LONGEST_NAME = 56  # PostgreSQL's limit is 63; roles are named after the schema
+_SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 _abandoned: list[Any] = []  # connections of the parent of this process; they must not be closed here
 
 
@@ -71,18 +72,28 @@ class Address:
         try:
             parts = conninfo_to_dict(place + ("?" + "&".join(others) if others else ""))
         except psycopg.ProgrammingError as error:
-            raise InvalidFormat(f"where: this is not a PostgreSQL address: {error}".rstrip(), field="where") from None
-        if parts.get("password") or parts.get("sslpassword"):
+            raise _invalid_address(address, str(error)) from None
+        if any(parts.get(name) for name in _SECRETS):
             raise InvalidFormat(
                 "where: the address contains a password, which logs and process lists would show. "
                 "Put it into the passfile (~/.pgpass), a service file or PGPASSWORD.",
                 field="where",
             )
+        if not str(parts.get("port") or "").replace(",", "").isdigit() and parts.get("port"):
+            raise _invalid_address(address, "the port is not a number")
         parts = {**_DEFAULTS, **parts}
         if "PGCONNECT_TIMEOUT" not in os.environ:
             parts.setdefault("connect_timeout", _CONNECT_SECONDS)
         self.conninfo = make_conninfo("", **parts)
         self.shown = without_password(address)
+
+
+def _invalid_address(address: str, reason: str) -> InvalidFormat:
+    """The error about an address that cannot be read; without libpq's reason, which quotes the address, if it may have a password."""
+    has_password = ":" in address.partition("://")[2].rpartition("@")[0]
+    if has_password:
+        reason = "is it postgresql://user@host:5432/database, without a password?"
+    return InvalidFormat(f"where: this is not a PostgreSQL address: {reason}".rstrip(), field="where")
 
 
 def _is_name(text: str) -> bool:
@@ -147,7 +158,8 @@ class Connections:
         Raises ConnectionLost if it is not known whether it was committed.
         """
         if self.is_in_transaction:
-            yield self._thread.connection
+            with self._plain_errors():
+                yield self._thread.connection
             return
         with self._plain_errors(), self._begun(lock_seconds) as connection:
             self._thread.connection = connection
@@ -266,12 +278,11 @@ _KINDS: tuple[tuple[type[psycopg.Error], type[SMPError], str], ...] = (
     (sql_errors.InvalidSchemaName, StoreNotFound, "There is no store in this schema; `smp init` makes one"),
     (sql_errors.UndefinedTable, StoreNotFound, "There is no store in this schema; `smp init` makes one"),
 )
-
-
 _REFUSALS = (  # of a login; libpq gives their text only
     ("too many clients", Busy, "The server has no free connection"),
     ("too many connections", Busy, "The server has no free connection"),
     ("remaining connection slots", Busy, "The server has no free connection"),
+    ("no more connections allowed", Busy, "The server has no free connection"),
     ("password", NotAllowed, "The server refused the login; see the passfile ~/.pgpass"),
     ("authentication failed", NotAllowed, "The server refused the login"),
     ("pg_hba.conf", NotAllowed, "The server refused the login"),

@@ -12,7 +12,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.errors import SMPError
+from smp_memory.errors import NotAllowed, SMPError
 from smp_memory.index.inspection import scrub
 from smp_memory.model.deletions import PurgeNotes
 from smp_memory.observe.incomplete import memory_not_found
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from psycopg import Connection
+    from psycopg.errors import Diagnostic
 
     from smp_memory.files.user_state import UserState
     from smp_memory.index.full_text_index import FullTextIndex
@@ -123,6 +124,9 @@ class Erasure:
         query = "SELECT s.id || '/' || e.id FROM {schema}.entry AS e JOIN {schema}.session AS s ON number = session WHERE line LIKE ANY(%s)"
         counts = self._tables.rows("SELECT count(*), coalesce(sum(octet_length(line)), 0)::bigint FROM {schema}.entry")
         self._receipt.pieces, self._receipt.searched_files = len(self._pieces), 1
+        if self._tables.run(self._tables.is_restricted):
+            text = "only the sessions that this database role may see were searched for the text"
+            self._receipt.beyond_reach.append(text)
         self._receipt.searched_bytes = counts[0][1]
         if patterns:
             self._receipt.elsewhere += sorted({row[0] for row in self._tables.rows(query, patterns)})
@@ -132,16 +136,31 @@ def clean_table(tables: Tables) -> list[str]:
     """Let the server forget deleted rows: at once if the table is small; returns what is left to be done."""
     try:
         is_small = tables.run(partial(table_bytes, tables)) <= _VACUUM_FULL_BYTES
-        statement = tables.sql(f"VACUUM {'(FULL) ' if is_small else ''}{{schema}}.entry")
-        tables.run(lambda connection: connection.execute(statement))
+        tables.run(partial(_vacuum, statement=tables.sql(f"VACUUM {'(FULL) ' if is_small else ''}{{schema}}.entry")))
     except SMPError as error:
         return [f"the server keeps deleted rows until it next vacuums the table ({error.message})"]
     what = "the freed places in the table are overwritten in time; `VACUUM FULL` of it by its owner does it at once"
     return [] if is_small else [what]
 
 
+def _vacuum(connection: Connection, statement: str) -> None:
+    """Vacuum a table. The server skips a table of another owner with a warning only; that is an error here."""
+    warnings: list[str] = []
+
+    def note(given: Diagnostic) -> None:
+        warnings.append(str(given.message_primary))
+
+    connection.add_notice_handler(note)
+    try:
+        connection.execute(statement)
+    finally:
+        connection.remove_notice_handler(note)
+    if warnings:
+        raise NotAllowed("; ".join(warnings))
+
+
 def table_bytes(tables: Tables, connection: Connection) -> int:
-    row = connection.execute(tables.sql("SELECT pg_total_relation_size('{schema}.entry')")).fetchone()
+    row = connection.execute(tables.sql("SELECT pg_total_relation_size('{schema}.entry'::regclass)")).fetchone()
     return int(row[0]) if row is not None else 0
 
 

@@ -30,7 +30,7 @@ from smp_memory.privacy.settings import session_settings
 from smp_memory.store.durability import GroupCommit
 from smp_memory.store.postgres.connection import ConnectionLost, Unreachable
 from smp_memory.store.postgres.rewriting import Rewriting
-from smp_memory.store.postgres.tables import COLD_ROWS, FILE, LAYOUT, EntryRows, KnownRow, encode_entry
+from smp_memory.store.postgres.tables import COLD_ROWS, FILE, LAYOUT, EntryRows, KnownRow, decode_numbers, encode_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -100,7 +100,10 @@ class PostgresSession:
     @property
     def config(self) -> Config:
         if self._config is None:
-            self._config = session_settings(self._tables.config, self.info())
+            try:
+                self._config = session_settings(self._tables.config, self.info())
+            except SessionCorrupt:  # `validate` reports it
+                self._config = self._tables.config
         return self._config
 
     @property
@@ -169,7 +172,7 @@ class PostgresSession:
         """Resolve and store these batches; False if another process wrote or holds the row."""
         known, needs = self._known, batches[0].needs_histories
         assert known is not None
-        allocator = IdAllocator(known.seq, dict(known.numbers), self._history if needs else None)
+        allocator = known.allocator(self.location, self._history if needs else None)
         entries: list[Entry] = []
         lines: list[str] = []
         size, quota = 0, self.config.quota_bytes
@@ -268,7 +271,7 @@ class PostgresSession:
             if not rows:
                 raise self._tables.session_not_found(self.session)
             number, state, generation, changes, ending, seq, numbers, size, *follows = rows[0][:9]
-            known = KnownRow(number, state, generation, changes, ending, seq, json.loads(numbers), size)
+            known = KnownRow(number, state, generation, changes, ending, seq, decode_numbers(numbers), size)
             if with_history:
                 self._add(known, [row[9:] for row in rows if row[9] is not None], follows=follows[0])
             self._known = known
@@ -276,7 +279,7 @@ class PostgresSession:
 
     def _add(self, known: KnownRow, rows: list[tuple[int, str, str]], *, follows: bool) -> None:
         if not follows:
-            self._history, self._problems = SessionHistory(lambda: known.numbers), []
+            self._history, self._problems = SessionHistory(lambda: known.numbers or {}), []
         read = EntryRows(rows, self.location)
         self._problems += read.problems
         if read.entries:
@@ -380,7 +383,7 @@ class PostgresSession:
 
     def info(self) -> SessionInfo:
         query = self._tables.sql(
-            "SELECT info, seq, numbers FROM {schema}.session WHERE number = %s AND id = %s AND state = %s"
+            "SELECT info, seq, numbers, project, person FROM {schema}.session WHERE number = %s AND id = %s AND state = %s"
         )
         row = self._tables.run(
             lambda connection: connection.execute(query, (self.number, self.session, self._state)).fetchone()
@@ -389,10 +392,12 @@ class PostgresSession:
             raise self._tables.session_not_found(self.session)
         return self._info_of(*row)
 
-    def _info_of(self, text: str, seq: int, numbers: str) -> SessionInfo:
+    def _info_of(self, text: str, seq: int, numbers: str, project: str | None, person: str | None) -> SessionInfo:
+        """The metadata of a row. Project and person are those by which the server decides who may write it."""
         try:
             info = LAYOUT.decode_info(text.encode(), self.session)
-            info.seq, info.numbers = max(info.seq, seq), {**info.numbers, **json.loads(numbers)}
+            info.project, info.user = project, person
+            info.seq, info.numbers = max(info.seq, seq), {**info.numbers, **(decode_numbers(numbers) or {})}
         except (ValueError, TypeError, AttributeError, RecursionError, SMPError) as error:
             raise SessionCorrupt(
                 f"The metadata of session {self.session} cannot be read: {self.location}: {error} Its memories are not affected.",
@@ -435,6 +440,24 @@ class PostgresSession:
         history, cold = self.history(), self.history(segment=COLD)
         problems = [*self._named(self._problems), *cold.unreadable, *history.problems]
         problems += content_problems(history, set(cold.histories))
+        try:
+            self.info()
+        except SessionCorrupt as error:
+            problems.append(Problem(self.location, 0, "head", error.message))
+        if self._refresh().numbers is None:
+            what = "the numbers that were given out cannot be read, so nothing can be written; `smp repair` counts them again"
+            problems.append(Problem(self.location, 0, "numbers", what))
         return Report(problems, len(history.histories))
 
-    repair = validate  # the server repairs what it stores; what cannot be read stays where it is, and is reported
+    def repair(self) -> Report:
+        """Count the numbers again if they cannot be read. Other rows that cannot be read stay where they are, and are reported."""
+        with self._mutex:
+            if self._refresh().numbers is None:
+                with self._tables.transaction(self.config.lock_timeout_seconds) as connection:
+                    known, counted = self._lock(connection), IdAllocator(0, {})
+                    for found in (self._history, self._cold_history(None, None)):
+                        counted.raise_to(found.seq, found.numbers)
+                    seq, numbers = max(counted.seq, known.seq), json.dumps(counted.numbers)
+                    self._tables.change(connection, self.number, seq=seq, numbers=numbers)
+                self._forget()
+        return self.validate()

@@ -13,24 +13,22 @@ import weakref
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.config.config_file import check_removal, with_setting
-from smp_memory.errors import SessionExists, StorageCorrupt
+from smp_memory.config.config_file import check_removal, read_settings, with_setting
+from smp_memory.errors import InvalidConfig, SessionExists, SMPError, StorageCorrupt
 from smp_memory.files.activity import ACCESSES, SESSION_USES, AccessLog, StateLog
-from smp_memory.files.disk import Disk
-from smp_memory.files.system import RealSystem
-from smp_memory.files.user_state import open_user_state
 from smp_memory.index.full_text_index import FullTextIndex
 from smp_memory.index.history_index import HistoryFeed
 from smp_memory.index.index import discard_all
+from smp_memory.index.stored_feed import StoredFeed
 from smp_memory.model import ids
 from smp_memory.model.history import IdAllocator, SessionHistory
 from smp_memory.model.session_info import ARCHIVED, DELETED, LIVE, PURGED, SessionHead
 from smp_memory.model.times import to_moment
-from smp_memory.privacy.audit import Audit
+from smp_memory.privacy.audit import Audit, decoded
 from smp_memory.store.postgres.erasure import Erasure, clean_table
-from smp_memory.store.postgres.feed import PostgresFeed
+from smp_memory.store.postgres.feed import PostgresSource
 from smp_memory.store.postgres.postgres_session import PostgresSession
-from smp_memory.store.postgres.tables import LAYOUT, Tables
+from smp_memory.store.postgres.tables import LAYOUT, Tables, decode_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,6 +37,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
     from smp_memory.config.settings import Config
+    from smp_memory.files.user_state import UserState
     from smp_memory.health.examination import Check
     from smp_memory.model.deletions import Receipt
     from smp_memory.model.entry import Entry
@@ -55,8 +54,10 @@ if TYPE_CHECKING:
 
 
 NAME = "postgresql"
-_HEAD = "number, id, state, changes, written, bytes, about, archived"
-_ORDER = "array_position(ARRAY['live', 'archived', 'deleted'], state), id, moved"
+# Python knows no time before year 1 or after 9999.
+_WRITTEN = "least(greatest(written, timestamptz '0001-01-02'), timestamptz '9999-01-01')"
+_HEAD = f"number, id, state, changes, {_WRITTEN}, bytes, about, archived"
+_ORDER = "state = 'deleted', state = 'archived', id, moved"
 
 
 class PostgresStore:
@@ -65,20 +66,33 @@ class PostgresStore:
     files, layout_name = None, NAME
 
     def __init__(
-        self, connections: Connections, config: Config, configured_at: float | None, admit: Callable[..., None]
+        self,
+        connections: Connections,
+        config: Config,
+        configured_at: float | None,
+        admit: Callable[..., None],
+        state: UserState,
     ) -> None:
         self.tables = Tables(connections, config, admit, self._clean_after_redaction)
-        self.root, self.config, self.check_open = self.tables.root, config, self.tables.check_open
+        self.root, self.check_open = self.tables.root, self.tables.check_open
         self._configured_at = configured_at
         self._mutex = RLock()
         self._sessions: weakref.WeakValueDictionary[tuple[int, str], PostgresSession] = weakref.WeakValueDictionary()
-        self.state = open_user_state(self.root, Disk(RealSystem()))
+        self.state = state
         self.access = AccessLog(StateLog(self.state, ACCESSES))
         self.session_uses = AccessLog(StateLog(self.state, SESSION_USES), exact=True)
         self.audit = Audit(TableLog(self.tables, "audit"))
         self.tokens = TableLog(self.tables, "token")
-        self.indexer = FullTextIndex(PostgresFeed(self))
+        self.indexer = FullTextIndex(StoredFeed(self, PostgresSource(self.tables)))
         _open_stores.add(self)
+
+    @property
+    def config(self) -> Config:
+        return self.tables.config
+
+    @config.setter
+    def config(self, config: Config) -> None:
+        self.tables.config = config
 
     # -- live sessions
 
@@ -88,7 +102,7 @@ class PostgresStore:
             f"SELECT {_HEAD} FROM {{schema}}.session WHERE state = ANY(%s) AND (%s::text IS NULL OR id = %s) ORDER BY {_ORDER} LIMIT %s",
             list(states or (LIVE,)), id, id, limit,
         )  # fmt: skip
-        return [self._head(*row) for row in found]
+        return [self._head(*row) for row in found if ids.is_valid(row[1])]
 
     def _path(self, session: str, number: int) -> str:
         return f"{self.root}#{session}.{number}"
@@ -96,12 +110,12 @@ class PostgresStore:
     def _head(
         self, number: int, id: str, state: str, changes: int, written: Any, size: int, about: str, archived: str | None
     ) -> SessionHead:
-        facts = json.loads(about)
+        facts = decode_object(about) or {}
         inner = next((each for each in facts.values() if isinstance(each, dict) and "archived_at" in each), facts)
         when = facts.get("deleted_at") or facts.get("archived") or inner.get("archived_at")
         return SessionHead(
-            id, state, self._path(id, number), archived=json.loads(archived) if archived else None, version=(number, changes), written=written, bytes=size,
-            when=to_moment(when) if when else None, reason=facts.get("reason") or inner.get("reason"), metadata=facts,
+            id, state, self._path(id, number), archived=decode_object(archived) if archived else None, version=[number, changes], written=written, bytes=size,
+            when=_moment(when), reason=_text(facts.get("reason") or inner.get("reason")), metadata=facts,
         )  # fmt: skip
 
     def session(
@@ -193,7 +207,9 @@ class PostgresStore:
     def _purge(self, connection: Connection, number: int) -> None:
         """Remove all that a session holds; a row without content tells readers that it is gone."""
         connection.execute(self.tables.sql("DELETE FROM {schema}.entry WHERE session = %s"), (number,))
-        empty = {"info": "{}", "project": None, "person": None, "about": "{}", "archived": None, "numbers": "{}"}
+        if not self.tables.is_restricted(connection):  # else the row would leave the rows that the role may write
+            self.tables.change(connection, number, project=None, person=None)
+        empty = {"info": "{}", "about": "{}", "archived": None, "numbers": "{}"}
         self.tables.change(connection, number, generation=1, state=PURGED, **empty)
 
     def _set_state(self, connection: Connection, number: int, head: SessionHead, state: str, note: Note) -> None:
@@ -204,7 +220,7 @@ class PostgresStore:
             records = self._records(number, head) if state == ARCHIVED else []
             about = json.dumps(note(head, records))
             archived = json.dumps(head.metadata) if head.state == ARCHIVED else archived
-        move = connection.execute(self.tables.sql("SELECT nextval('{schema}.moves')")).fetchone()
+        move = connection.execute(self.tables.sql("SELECT nextval('{schema}.moves'::regclass)")).fetchone()
         assert move is not None
         self.tables.change(connection, number, state=state, about=about, archived=archived, moved=move[0])
 
@@ -245,7 +261,9 @@ class PostgresStore:
         with self.tables.transaction(self.config.lock_timeout_seconds) as connection:
             query = self.tables.sql("SELECT value FROM {schema}.meta WHERE name = 'settings' FOR UPDATE")
             row = connection.execute(query).fetchone()
-            settings = json.loads(row[0]) if row is not None else {}
+            settings = read_settings(lambda: row[0].encode() if row else b"{}", f"{self.root}#settings") or {}
+            if isinstance(settings, InvalidConfig):
+                raise settings
             if value is None:
                 check_removal(settings, name)
             text = json.dumps(with_setting(settings, name, value))
@@ -286,6 +304,17 @@ class PostgresStore:
         self.tables.connections.close()
 
 
+def _moment(text: object) -> datetime | None:
+    try:
+        return to_moment(str(text)) if text else None
+    except (ValueError, OverflowError, SMPError):
+        return None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
 class TableLog:
     """A log of lines in a table; appends wait for each other, so that an offset never passes a line that is still to come."""
 
@@ -294,9 +323,12 @@ class TableLog:
         self.path = f"{tables.root}#{table}"
 
     def append(self, lines: list[bytes], *, sync: bool = False) -> None:
-        with self._tables.transaction() as connection:
+        seconds = self._tables.config.lock_timeout_seconds
+        # The savepoint: whoever goes on without the line, because the log cannot be written, must not lose the rest.
+        with self._tables.transaction(seconds) as connection, connection.transaction():
             connection.execute(
-                "SELECT pg_advisory_xact_lock(hashtextextended(%s, 1))", (self._tables.sql("{schema}.") + self._table,)
+                "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 1::bigint))",
+                (self._tables.sql("{schema}.") + self._table,),
             )
             statement = f"INSERT INTO {{schema}}.{self._table} (line) SELECT unnest(%s::bytea[])"
             connection.execute(self._tables.sql(statement), (lines,))
@@ -318,7 +350,9 @@ class TableLog:
         return int(self._tables.rows(query)[0][0])
 
     def problems(self) -> list[str]:
-        return []
+        lines = self.read()[0]
+        damaged = sum(decoded(line) is None for line in lines)
+        return [f"{self.path}: {damaged} of {len(lines)} lines cannot be read."] if damaged else []
 
 
 _open_stores: weakref.WeakSet[PostgresStore] = weakref.WeakSet()

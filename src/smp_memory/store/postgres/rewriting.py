@@ -10,7 +10,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import DuplicateId, MemoryNotFound
-from smp_memory.model.history import IdAllocator
 from smp_memory.model.rewrite_plan import RewriteReport
 from smp_memory.model.storage_reports import RedactionReport
 from smp_memory.observe import incomplete
@@ -53,7 +52,7 @@ class Rewriting:
         self._execute(connection, statement, self._number, dropped)
         moved = self._to_cold(connection, plan)
         restored = self._from_cold(connection, plan, known)
-        allocator = IdAllocator(known.seq, dict(known.numbers), self._history)
+        allocator = known.allocator(f"{self._tables.root}#{self._session}", self._history)
         added = plan.added(allocator, set(moved)) if plan.added is not None and moved else []
         end = self._tables.insert_entries(connection, self._number, known.ending, added)
         redaction = self.redact(plan.redactor, connection) if plan.redactor is not None else None

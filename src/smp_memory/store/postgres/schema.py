@@ -6,9 +6,18 @@
     audit     the audit log;  token: tokens of clients of a shared server
     access    which database role may use the sessions of which projects and people
 
+Rights: the owner of the tables sees everything, so no agent logs in as the owner. For each other login role the owner calls, with any client,
+
+    SELECT smp.allow('build_agents', 'writer', project => 'shop')       -- 'reader', 'writer', or 'server': also tokens of clients
+
+A role sees the sessions of the projects and people that it was allowed, and no others; settings, migrations and VACUUM are the owner's.
+Row-level security decides by the login role, so a pooler must not log in as somebody else. What it does not hide: whether an id of a
+session is taken, and how large the tables are. Whoever may write with SQL can lock the tables and write false entries into their own sessions.
+
 The feed of the index: a new entry has the `xid` of its transaction, and any other change of a session sets `session.xid`. A reader that asks for
 rows from its last horizon on (the oldest transaction that was running when it read) misses nothing, however late a transaction commits.
 Appends change no indexed column of `session`, so the server updates its row in place. A purged session leaves a row without content.
+What a role may not store even with SQL is checked: ids that are no names, lines and metadata that are longer than files may have.
 `generation` grows when entries are removed, moved or replaced; appends leave it. `changes` and `generation` grow by random steps: a server that
 lost the last changes, because a replica was promoted or a backup restored, does not reach the same numbers with other content.
 
@@ -20,6 +29,9 @@ it raises `readable_by`, and older processes end with FormatTooNew. Migrations r
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from smp_memory.files.codec import LINE_LIMIT_BYTES
+from smp_memory.files.disk import SMALL_FILE_LIMIT_BYTES
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -33,21 +45,21 @@ CREATE FUNCTION {schema}.next(last bigint) RETURNS bigint LANGUAGE sql VOLATILE 
 CREATE TABLE {schema}.meta (name text PRIMARY KEY, value text NOT NULL);
 CREATE TABLE {schema}.session (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    id text NOT NULL,
+    id text NOT NULL CHECK (id ~ '^[A-Za-z0-9_][A-Za-z0-9_-]*$' AND octet_length(id) <= 64),
     state text NOT NULL DEFAULT 'live' CHECK (state IN ('live', 'archived', 'deleted', 'purged')),
-    project text,
-    person text,
-    info text NOT NULL,
-    seq bigint NOT NULL,
-    numbers text NOT NULL,
-    ending bigint NOT NULL DEFAULT 0,
+    project text CHECK (octet_length(project) <= {short}),
+    person text CHECK (octet_length(person) <= {short}),
+    info text NOT NULL CHECK (octet_length(info) <= {short}),
+    seq bigint NOT NULL CHECK (seq >= 0),
+    numbers text NOT NULL CHECK (octet_length(numbers) <= {short}),
+    ending bigint NOT NULL DEFAULT 0 CHECK (ending >= 0),
     bytes bigint NOT NULL DEFAULT 0,
     changes bigint NOT NULL DEFAULT {schema}.next(0),
     generation bigint NOT NULL DEFAULT {schema}.next(0),
     written timestamptz NOT NULL DEFAULT clock_timestamp(),
     moved bigint NOT NULL DEFAULT 0,
-    about text NOT NULL DEFAULT '{{}}',
-    archived text,
+    about text NOT NULL DEFAULT '{{}}' CHECK (octet_length(about) <= {short}),
+    archived text CHECK (octet_length(archived) <= {short}),
     xid xid8 NOT NULL DEFAULT pg_current_xact_id()
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX session_id ON {schema}.session (id) WHERE state IN ('live', 'archived');
@@ -56,30 +68,22 @@ CREATE INDEX session_xid ON {schema}.session (xid);
 CREATE SEQUENCE {schema}.moves;
 CREATE TABLE {schema}.entry (
     session bigint NOT NULL,
-    start bigint NOT NULL,
-    segment smallint NOT NULL DEFAULT 0,
-    id text NOT NULL,
-    line text NOT NULL,
+    start bigint NOT NULL CHECK (start >= 0),
+    segment smallint NOT NULL DEFAULT 0 CHECK (segment IN (0, 1)),
+    id text NOT NULL CHECK (id ~ '^[^/\\\\[:cntrl:][:space:]]+$' AND octet_length(id) <= 200),
+    line text NOT NULL CHECK (octet_length(line) <= {long}),
     moved text,
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     PRIMARY KEY (session, start)
 );
 CREATE INDEX entry_xid ON {schema}.entry (xid);
 CREATE INDEX entry_id ON {schema}.entry (session, id);
-CREATE TABLE {schema}.audit (position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, line bytea NOT NULL);
+CREATE TABLE {schema}.audit (
+    position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, line bytea NOT NULL, role name NOT NULL DEFAULT session_user
+);
 CREATE TABLE {schema}.token (position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, line bytea NOT NULL);
 CREATE TABLE {schema}.access (role name NOT NULL, project text, person text, may_write boolean NOT NULL DEFAULT false);
 
-CREATE FUNCTION {schema}.allows(wanted_project text, wanted_person text, writing boolean) RETURNS boolean
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog AS $$
-    SELECT EXISTS (
-        SELECT FROM {schema}.access
-        WHERE role = session_user AND (may_write OR NOT writing)
-        AND (project IS NULL OR project = wanted_project) AND (person IS NULL OR person = wanted_person)
-    )
-    AND (coalesce(current_setting('smp.project', true), '') IN ('', coalesce(wanted_project, '')))
-    AND (coalesce(current_setting('smp.person', true), '') IN ('', coalesce(wanted_person, '')))
-$$;
 CREATE FUNCTION {schema}.append(
     wanted bigint, known bigint, new_changes bigint, new_seq bigint, new_numbers text, new_ending bigint, quiet boolean, starts text, ids text, lines text,
     lock_milliseconds text
@@ -97,17 +101,59 @@ BEGIN
     FROM unnest(string_to_array(starts, ' ')::bigint[], string_to_array(ids, ' '), string_to_array(lines, E'\n')) AS new;
     RETURN true;
 END $$;
-
+"""
+_RIGHTS = """
+CREATE FUNCTION {schema}.allows(wanted_project text, wanted_person text, writing boolean) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT EXISTS (
+        SELECT FROM {schema}.access
+        WHERE role = session_user AND (may_write OR NOT writing)
+        AND (project IS NULL OR project = wanted_project) AND (person IS NULL OR person = wanted_person)
+    )
+    AND (coalesce(current_setting('smp.project', true), '') IN ('', coalesce(wanted_project, '')))
+    AND (coalesce(current_setting('smp.person', true), '') IN ('', coalesce(wanted_person, '')))
+$$;
 ALTER TABLE {schema}.session ENABLE ROW LEVEL SECURITY;
 ALTER TABLE {schema}.entry ENABLE ROW LEVEL SECURITY;
+ALTER TABLE {schema}.audit ENABLE ROW LEVEL SECURITY;
 CREATE POLICY reading ON {schema}.session FOR SELECT USING ({schema}.allows(project, person, false));
-CREATE POLICY writing ON {schema}.session USING ({schema}.allows(project, person, true));
+CREATE POLICY writing ON {schema}.session
+    USING ({schema}.allows(project, person, true)) WITH CHECK ({schema}.allows(project, person, true));
 CREATE POLICY reading ON {schema}.entry FOR SELECT
     USING (EXISTS (SELECT FROM {schema}.session WHERE number = session));
 CREATE POLICY writing ON {schema}.entry
-    USING (EXISTS (SELECT FROM {schema}.session AS owner WHERE number = session AND {schema}.allows(owner.project, owner.person, true)));
+    USING (EXISTS (SELECT FROM {schema}.session AS owner WHERE number = session AND {schema}.allows(owner.project, owner.person, true)))
+    WITH CHECK (EXISTS (SELECT FROM {schema}.session AS owner WHERE number = session AND {schema}.allows(owner.project, owner.person, true)));
+CREATE POLICY reading ON {schema}.audit FOR SELECT USING (role = session_user OR {schema}.allows(NULL, NULL, false));
+CREATE POLICY writing ON {schema}.audit FOR INSERT WITH CHECK (role = session_user);
+
+CREATE FUNCTION {schema}.allow(role name, kind text, project text DEFAULT NULL, person text DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    each text;
+BEGIN
+    IF kind IS NULL OR kind NOT IN ('reader', 'writer', 'server') THEN
+        RAISE 'kind must be reader, writer or server, not %', kind;
+    END IF;
+    FOREACH each IN ARRAY ARRAY['reader', 'writer', 'server'] LOOP
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{schema}_' || each) THEN
+            EXECUTE format('CREATE ROLE %I NOLOGIN', '{schema}_' || each);
+        END IF;
+    END LOOP;
+    GRANT {schema}_reader TO {schema}_writer;
+    GRANT {schema}_writer TO {schema}_server;
+    GRANT USAGE ON SCHEMA {schema} TO {schema}_reader;
+    GRANT SELECT ON {schema}.meta, {schema}.session, {schema}.entry, {schema}.audit TO {schema}_reader;
+    GRANT INSERT ON {schema}.audit TO {schema}_reader;
+    GRANT INSERT, UPDATE, DELETE ON {schema}.session, {schema}.entry TO {schema}_writer;
+    GRANT USAGE ON SEQUENCE {schema}.moves TO {schema}_writer;
+    GRANT SELECT, INSERT, DELETE ON {schema}.token TO {schema}_server;
+    EXECUTE format('GRANT %I TO %I', '{schema}_' || kind, role);
+    INSERT INTO {schema}.access (role, project, person, may_write) VALUES (role, project, person, kind <> 'reader');
+END $$;
+REVOKE ALL ON FUNCTION {schema}.allow FROM PUBLIC;
 """
-_MIGRATIONS: dict[int, str] = {}  # by the version that each leads to; the tables above are those of VERSION
+MIGRATIONS: dict[int, str] = {}  # by the version that each leads to; the tables above are those of VERSION
 
 
 def create(connection: Connection, schema: str) -> bool:
@@ -115,7 +161,8 @@ def create(connection: Connection, schema: str) -> bool:
     _lock(connection, schema)
     if connection.execute("SELECT to_regclass(%s)", (f"{schema}.meta",)).fetchone() != (None,):
         return False
-    connection.execute(_TABLES.format(schema=schema))
+    connection.execute(_TABLES.format(schema=schema, short=SMALL_FILE_LIMIT_BYTES, long=LINE_LIMIT_BYTES))
+    connection.execute(_RIGHTS.format(schema=schema))
     _store_version(connection, schema)
     return True
 
@@ -125,12 +172,14 @@ def migrate(connection: Connection, schema: str) -> None:
     _lock(connection, schema)
     row = connection.execute(f"SELECT value FROM {schema}.meta WHERE name = 'schema_version'").fetchone()
     for version in range(int(row[0]) + 1 if row else 1, VERSION + 1):
-        connection.execute(_MIGRATIONS[version].format(schema=schema))
+        connection.execute(MIGRATIONS[version].format(schema=schema))
     _store_version(connection, schema)
 
 
 def _lock(connection: Connection, schema: str) -> None:
-    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"smp tables of {schema}",))
+    connection.execute(
+        "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 0::bigint))", (f"smp tables of {schema}",)
+    )
 
 
 def _store_version(connection: Connection, schema: str) -> None:

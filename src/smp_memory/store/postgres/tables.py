@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.errors import InvalidRecord, SessionArchived, SessionNotFound, SMPError, StoreClosed
+from smp_memory.errors import InvalidRecord, SessionArchived, SessionCorrupt, SessionNotFound, SMPError, StoreClosed
 from smp_memory.files.codec import EDITED, SIGNED, JsonLines
 from smp_memory.files.entry_fields import FieldNames
 from smp_memory.files.layouts.layout import JsonlLayout
-from smp_memory.model.history import PausedCollection
+from smp_memory.model.history import IdAllocator, PausedCollection
 from smp_memory.model.reports import Problem
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from smp_memory.config.settings import Config
     from smp_memory.model.entry import Entry
+    from smp_memory.model.history import SessionHistory
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.store.postgres.connection import Connections
 
@@ -34,6 +35,7 @@ FILE = "entries"  # the file of every entry, for people
 HOT_ROWS, COLD_ROWS = 0, 1  # values of `entry.segment`
 LAYOUT = JsonlLayout()  # of the metadata
 _CODEC, _NAMES = JsonLines(), FieldNames(time="timestamp", names={}, writes_type=True)
+_LARGEST_NUMBER = 10**12
 _AT_ONCE = 5000  # rows of one statement
 
 
@@ -46,16 +48,40 @@ class KnownRow(NamedTuple):
     changes: int
     ending: int
     seq: int
-    numbers: dict[str, int]
+    numbers: dict[str, int] | None  # None: they cannot be read
     bytes: int
+
+    def allocator(self, where: str, history: SessionHistory | None) -> IdAllocator:
+        """Raises SessionCorrupt if the numbers cannot be read, because an id could be given out twice."""
+        if self.numbers is None:
+            message = f"The numbers that were given out cannot be read: {where}. Nothing was written. `smp repair` counts them again."
+            raise SessionCorrupt(message, path=where)
+        return IdAllocator(self.seq, dict(self.numbers), history)
+
+
+def decode_numbers(text: str) -> dict[str, int] | None:
+    """The largest number of each prefix; None if they cannot be read or believed."""
+    numbers = decode_object(text)
+    if numbers is None or not all(type(each) is int and 0 <= each <= _LARGEST_NUMBER for each in numbers.values()):
+        return None
+    return numbers
+
+
+def decode_object(text: str) -> dict[str, Any] | None:
+    """A JSON object; None if the text is none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def encode_entry(entry: Entry) -> str:
     return _CODEC.encode(_NAMES.encode(entry, "")).decode().rstrip("\n")
 
 
-def decode_entry(id: str, line: str, start: int, where: str) -> tuple[Entry | None, Problem | None]:
-    """The entry of a row, and what is wrong with it."""
+def decode_entry(id: str | None, line: str, start: int, where: str) -> tuple[Entry | None, Problem | None]:
+    """The entry of a row (None: of any id), and what is wrong with it."""
     data = line.encode("utf-8", "surrogatepass")
     pieces = _CODEC.decode(data + b"\n", 1)
     fields = pieces[0].fields if len(pieces) == 1 else None
@@ -65,7 +91,7 @@ def decode_entry(id: str, line: str, start: int, where: str) -> tuple[Entry | No
         entry = _NAMES.decode(fields, None, pieces[0].state, FILE, start, 0)
     except InvalidRecord as error:
         return None, Problem(where, start, "invalid", error.message, "error", id)
-    if entry.id != id or entry.lacks or not entry.seq:
+    if entry.id != (id or entry.id) or entry.lacks or not entry.seq:
         return None, Problem(where, start, "damaged", f"the row is of {id}, its line is not", "error", id)
     entry.place = (start, start + len(data) + 1)
     if entry.state == SIGNED:
@@ -128,6 +154,11 @@ class Tables:
     def cold_bytes(self, number: int) -> int:
         query = "SELECT coalesce(sum(octet_length(line) + 1), 0)::bigint FROM {schema}.entry WHERE session = %s AND segment = 1"
         return int(self.rows(query, number)[0][0])
+
+    def is_restricted(self, connection: Connection) -> bool:
+        """Whether row-level security applies to the database role."""
+        row = connection.execute(self.sql("SELECT row_security_active('{schema}.session'::regclass)")).fetchone()
+        return row == (True,)
 
     # -- changes of rows, inside a transaction
 
