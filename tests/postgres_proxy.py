@@ -26,17 +26,19 @@ _MOST_BYTES = 1 << 20
 class Proxy:
     """Forwards all connections to a server. `cut` arms it for the next statements that contain a text."""
 
-    def __init__(self, server: Server, folder: Path) -> None:
+    def __init__(self, server: Server, folder: Path | None = None, host: str = "") -> None:
+        """Listens on a Unix socket in a folder, or on a free port of a host."""
         self.cuts = 0  # how often a connection was cut
         self._server = parse_qs(urlsplit(server.address()).query)["host"][0] + "/.s.PGSQL.5432"
         self._mutex = threading.Lock()
         self._armed: tuple[bytes, list[str]] = (b"", [])
         self._meanwhile: tuple[bytes, Callable[[], object]] | None = None
         self._links: list[_Link] = []
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(folder / ".s.PGSQL.5432"))
+        self._listener = socket.socket(socket.AF_UNIX if folder else socket.AF_INET)
+        self._listener.bind(str(folder / ".s.PGSQL.5432") if folder else (host, 0))
         self._listener.listen(128)
-        self.endpoint = Endpoint(f"postgresql://smp@/smp?host={folder}")
+        place = f"/smp?host={folder}" if folder else f"{host}:{self._listener.getsockname()[1]}/smp"
+        self.endpoint = Endpoint(f"postgresql://smp@{place}")
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self, statement: str, *hows: str) -> None:

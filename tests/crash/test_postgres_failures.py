@@ -7,13 +7,15 @@ acknowledged, and it is compared with what is stored. With SMP_SOAK=1 the number
 from __future__ import annotations
 
 import logging
+import os
 import random
+import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -260,11 +262,15 @@ def test_write_to_a_server_that_is_away_says_that_nothing_was_stored(writer: Wri
 class Load:
     """Processes that write one session, and the comparison of what they acknowledged with what is stored."""
 
-    def __init__(self, address: str, processes: int, writes: int, mode: str = "insist") -> None:
+    def __init__(
+        self, address: str, processes: int, writes: int, through: str = "", within: Sequence[str] = ()
+    ) -> None:
+        """The processes use the address `through`, and are started by the command `within`."""
         self.address, self.expected = address, processes * 2 * writes
         with smp_memory.open(address) as memory:
             memory.create_session("s1")
-        self.workers = [Worker(mode, address, "s1", f"w{number}", writes) for number in range(processes)]
+        names = [f"w{number}" for number in range(processes)]
+        self.workers = [Worker("insist", through or address, "s1", name, writes, within) for name in names]
 
     def is_running(self) -> bool:
         return any(worker.process.poll() is None for worker in self.workers)
@@ -277,13 +283,13 @@ class Load:
         while self.is_running() and self.acknowledged() < number:
             time.sleep(0.01)
 
-    def check(self, address: str = "") -> Counter[str]:
+    def check(self) -> Counter[str]:
         """Wait for the end; every acknowledged write is stored once, with its id, and nothing else is. The numbers of outcomes."""
         run_all(self.workers)
         said = [what for worker in self.workers for what in worker.said]
         done = {what["text"]: what["done"] for what in said if "done" in what}
         unknown = {what["unknown"] for what in said if "unknown" in what} - set(done)
-        with smp_memory.open(address or self.address) as memory:
+        with smp_memory.open(self.address) as memory:
             session = memory.session("s1")
             stored = {record.id: record.decision for record in session.records()}
             assert session.validate().problems == []
@@ -397,13 +403,14 @@ def test_commit_that_was_not_replicated_is_not_acknowledged(own: Server) -> None
         assert texts(session) == ["not replicated"]
 
 
-def test_process_follows_a_replica_that_lost_the_last_writes(own: Server) -> None:
+@pytest.mark.parametrize("size", [10, 200_000])
+def test_process_follows_a_replica_that_lost_the_last_writes(own: Server, size: int) -> None:
     """Memories that were lost stayed in the history of a process, and hid those that were written in their place."""
     replica = own.replica()
     address = either(own, replica, "smp")
     with smp_memory.open(address) as memory:
         session = memory.create_session("s1")
-        session.add_decision("kept number 0")
+        session.add_decision("kept number 0", rationale="because " * (size // 8))
         while own.sql("SELECT 1 FROM pg_stat_replication WHERE replay_lsn = pg_current_wal_lsn()") != [(1,)]:
             time.sleep(0.01)
         replica.stop()
@@ -428,3 +435,83 @@ def test_process_follows_a_replica_that_lost_the_last_writes(own: Server) -> Non
         assert len({record.id for record in session.records()}) == 6
         assert [hit.record.decision for hit in memory.query("lost")] == []
         assert len(memory.query("kept")) == 5
+
+
+# -- the network is cut
+
+
+class CutNetwork:
+    """A network namespace with one link to this one, which can be taken down. Skips the test where that is not allowed."""
+
+    def __init__(self) -> None:
+        self.name = f"smp{os.getpid() % 100_000}"
+        third = os.getpid() % 250
+        self.here, there = f"10.213.{third}.1", f"10.213.{third}.2"
+        self._run("ip", "netns", "add", self.name, may_skip=True)
+        self._run(
+            "ip", "link", "add", self.name, "type", "veth", "peer", "name", "eth0", "netns", self.name, may_skip=True
+        )
+        self._run("ip", "addr", "add", f"{self.here}/30", "dev", self.name)
+        self._run("ip", "link", "set", self.name, "up")
+        self._run(*self.within, "ip", "addr", "add", f"{there}/30", "dev", "eth0")
+        self._run(*self.within, "ip", "link", "set", "eth0", "up")
+
+    @property
+    def within(self) -> tuple[str, ...]:
+        return "ip", "netns", "exec", self.name
+
+    def _run(self, *words: str, may_skip: bool = False) -> None:
+        try:
+            subprocess.run(words, check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            if not may_skip:
+                raise
+            self.remove()
+            pytest.skip(f"network namespaces cannot be made here: {error}")
+
+    def set(self, state: str) -> None:
+        self._run("ip", "link", "set", self.name, state)
+
+    def remove(self) -> None:
+        for words in (["ip", "link", "del", self.name], ["ip", "netns", "del", self.name]):
+            with suppress(OSError):
+                subprocess.run(words, check=False, capture_output=True)
+
+
+@pytest.fixture
+def network() -> Iterator[CutNetwork]:
+    network = CutNetwork()
+    yield network
+    network.remove()
+
+
+def test_clients_that_are_cut_off_lose_nothing_and_double_nothing(postgres: Server, network: CutNetwork) -> None:
+    address = postgres.new_schema_address()
+    proxy = Proxy(postgres, host=network.here)
+    quick = "?tcp_user_timeout=700&keepalives_idle=1&keepalives_interval=1&keepalives_count=1&connect_timeout=2"
+    through = proxy.endpoint.address() + quick + "&schema=" + address.rpartition("schema=")[2]
+    load = Load(address, processes=3, writes=depth(60, 300), through=through, within=network.within)
+    for cut in range(1, depth(2, 8) + 1):
+        load.wait_for(load.expected * cut // depth(4, 10))
+        network.set("down")
+        time.sleep(2.5)
+        network.set("up")
+    report(load.check())
+    proxy.close()
+
+
+def test_server_ends_the_transaction_of_a_silent_process(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row of a session stayed locked for hours after its writer had been cut off."""
+    monkeypatch.setattr("smp_memory.store.postgres.connection.IDLE_SECONDS", 0.2)
+    with smp_memory.open(postgres.new_schema_address()) as memory:
+        session = memory.create_session("s1")
+
+        def change(info: Any) -> None:
+            info.project = "silent"
+            while postgres.sql("SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction'"):
+                pass
+
+        with pytest.raises(StorageError):
+            memory.store.session("s1").update_info(change)
+        session.add_decision("the row is free")
+        assert session.info.project is None

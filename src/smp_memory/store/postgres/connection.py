@@ -45,6 +45,7 @@ T = TypeVar("T")
 
 MOST_CONNECTIONS = 10  # of a process
 WAIT_SECONDS = 10.0  # for a free connection
+IDLE_SECONDS = 120.0  # after which the server ends a transaction whose process is silent, and frees its locks
 _CONNECT_SECONDS = 10
 # A peer that does not answer any more is given up after 25 seconds; by default, a lost answer is waited for two hours.
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 25_000}
@@ -179,7 +180,10 @@ class Connections:
     @contextmanager
     def _begun(self, lock_seconds: float) -> Iterator[psycopg.Connection]:
         milliseconds = max(1, int(lock_seconds * 1000))
-        statement = f"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {milliseconds}"
+        statement = (
+            f"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {milliseconds}; "
+            f"SET LOCAL idle_in_transaction_session_timeout = {int(IDLE_SECONDS * 1000)}"
+        )
         while True:
             with self._taken() as (connection, is_new):
                 try:
