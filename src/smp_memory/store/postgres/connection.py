@@ -310,11 +310,10 @@ def plain_error(error: psycopg.Error, address: str, *, is_commit: bool = False) 
     for part, ours, text in _REFUSALS if error.sqlstate is None else ():
         if part in reason:
             return ours(f"{text}: {address} ({reason}).", path=address)
-    return Unreachable(
-        f"The server cannot be reached: {address} ({reason}). Nothing was stored.", path=address, recoverable=True
-    )
+    message = f"The server cannot be reached: {address} ({reason}). Nothing was stored."
+    return Unreachable(message, path=address, reason=reason, recoverable=True)
 
 
 def _lost(address: str, reason: str) -> ConnectionLost:
     message = f"The server did not confirm a change: {address} ({reason}). It is not known whether the change is stored; look before you repeat it."
-    return ConnectionLost(message, path=address, recoverable=True)
+    return ConnectionLost(message, path=address, reason=reason, recoverable=True)

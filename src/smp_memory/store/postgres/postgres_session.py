@@ -16,9 +16,9 @@ import time
 from functools import partial
 from os import urandom
 from threading import RLock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from smp_memory.errors import Conflict, DurabilityUnknown, MemoryNotFound, SessionCorrupt, SMPError, StorageError
+from smp_memory.errors import Busy, Conflict, DurabilityUnknown, MemoryNotFound, SessionCorrupt, SMPError, StorageError
 from smp_memory.model.content_checks import content_problems
 from smp_memory.model.history import COLD, HOT, IdAllocator, SessionHistory
 from smp_memory.model.reports import Problem, Report
@@ -30,7 +30,17 @@ from smp_memory.privacy.settings import session_settings
 from smp_memory.store.durability import GroupCommit
 from smp_memory.store.postgres.connection import ConnectionLost, Unreachable
 from smp_memory.store.postgres.rewriting import Rewriting
-from smp_memory.store.postgres.tables import COLD_ROWS, FILE, LAYOUT, EntryRows, KnownRow, decode_numbers, encode_entry
+from smp_memory.store.postgres.tables import (
+    COLD_ROWS,
+    FILE,
+    LAYOUT,
+    TAIL,
+    EntryRows,
+    KnownRow,
+    ReadTo,
+    decode_numbers,
+    encode_entry,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -48,25 +58,15 @@ _RETRY_SECONDS = 0.2
 
 _STATE = "number, state, generation, changes, ending, seq, numbers, bytes"
 _APPEND = "SELECT {schema}.append(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
-_TAIL = 40  # characters at the end of a line, with its checksum
 _ROW = f"SELECT {_STATE} FROM {{schema}}.session WHERE number = %s AND id = %s AND state = %s"
 # `follows`: the server still has the last row that was read, and only appended since.
 _NEW_ROWS = f"""
 SELECT {_STATE}, follows, start, e.id, line FROM {{schema}}.session AS s
 CROSS JOIN LATERAL (SELECT generation = %s AND EXISTS (
-    SELECT FROM {{schema}}.entry WHERE session = number AND start = %s AND segment = 0 AND right(line, {_TAIL}) = %s
+    SELECT FROM {{schema}}.entry WHERE session = number AND start = %s AND segment = 0 AND right(line, {TAIL}) = %s
 ) AS follows) AS known
 LEFT JOIN {{schema}}.entry AS e ON e.session = number AND segment = 0 AND start >= CASE WHEN follows THEN %s ELSE 0 END
 WHERE number = %s AND s.id = %s AND state = %s ORDER BY start"""
-
-
-class _ReadTo(NamedTuple):
-    """How far the history of a session was read."""
-
-    generation: int = -1
-    ending: int = 0  # the offset
-    start: int = -1  # of the last row
-    tail: str = ""
 
 
 class PostgresSession:
@@ -82,7 +82,7 @@ class PostgresSession:
         self._mutex = RLock()
         self._known: KnownRow | None = None  # as of the last read or write
         self._history = SessionHistory()
-        self._read_to = _ReadTo()
+        self._read_to = ReadTo()
         self._problems: list[Problem] = []
         self._config: Config | None = None
         self._group = GroupCommit(self._commit_group)
@@ -93,7 +93,7 @@ class PostgresSession:
 
     def _forget(self) -> None:
         """What was kept of the session may not be what is stored."""
-        self._known, self._read_to = None, _ReadTo()
+        self._known, self._read_to = None, ReadTo()
 
     # -- settings and sizes
 
@@ -143,10 +143,7 @@ class PostgresSession:
             if isinstance(lost, ConnectionLost) and self._sent and self._was_stored(*self._sent, lost):
                 return
             if time.monotonic() > until:
-                reason = lost.__cause__ or lost
-                message = (
-                    f"Session {self.session} could not be written: {self._tables.root} ({reason}). Nothing was stored."
-                )
+                message = f"Session {self.session} could not be written ({lost.details['reason']}). Nothing was stored."
                 raise Unreachable(message, session=self.session, path=self._tables.root, recoverable=True) from lost
             time.sleep(_RETRY_SECONDS)
 
@@ -162,7 +159,7 @@ class PostgresSession:
                 self._lock(connection, with_history=needs)
                 if not self._append(batches):
                     raise StorageError(
-                        f"Session {self.session} changed although its row was locked.", session=self.session
+                        f"Session {self.session} changed although its row is locked.", session=self.session
                     )
         except BaseException:
             self._forget()
@@ -204,18 +201,8 @@ class PostgresSession:
         wait = str(max(1, int(self.config.lock_timeout_seconds * 1000)))  # 0 would be for ever
         changes = known.changes + 1 + int.from_bytes(urandom(4), "big")  # see schema.py
         values = (
-            self.number,
-            known.changes,
-            changes,
-            allocator.seq,
-            numbers,
-            end,
-            is_quiet,
-            places,
-            names,
-            "\n".join(lines),
-            wait,
-        )
+            self.number, known.changes, changes, allocator.seq, numbers, end, is_quiet, places, names, "\n".join(lines), wait
+        )  # fmt: skip
         self._sent = starts[0], lines[0]
         statement = self._tables.sql(_APPEND)
         execute = self._tables.connections.execute_once
@@ -229,7 +216,7 @@ class PostgresSession:
         )  # fmt: skip
         if self._read_to[:2] == (known.generation, known.ending):  # the history has all that was before
             self._history.add(entry.copy() for entry in entries)
-            self._read_to = _ReadTo(known.generation, end, starts[-1], lines[-1][-_TAIL:])
+            self._read_to = ReadTo(known.generation, end, starts[-1], lines[-1][-TAIL:])
         return True
 
     def _was_stored(self, start: int, line: str, lost: ConnectionLost) -> bool:
@@ -243,9 +230,9 @@ class PostgresSession:
                     stored = connection.execute(query, (self.number, start)).fetchone() == (line,)
                 return stored
             except SMPError as error:
-                if time.monotonic() > until or not isinstance(error, ConnectionLost | Unreachable):
+                if time.monotonic() > until or not isinstance(error, ConnectionLost | Unreachable | Busy):
                     raise DurabilityUnknown(
-                        f"The connection broke while session {self.session} was written ({lost.__cause__ or lost}), and the server did not "
+                        f"The connection broke while session {self.session} was written ({lost.details['reason']}), and the server did not "
                         f"tell the outcome ({error.message}) It is not known whether the write is stored: look before you repeat it, or repeat it "
                         "with an idempotency key.",
                         session=self.session, path=self._tables.root, recoverable=True,
@@ -284,8 +271,8 @@ class PostgresSession:
         self._problems += read.problems
         if read.entries:
             self._history.add(read.entries)
-        start, tail = (rows[-1][0], rows[-1][2][-_TAIL:]) if rows else self._read_to[2:] if follows else (-1, "")
-        self._read_to = _ReadTo(known.generation, known.ending, start, tail)
+        start, tail = (rows[-1][0], rows[-1][2][-TAIL:]) if rows else self._read_to[2:] if follows else (-1, "")
+        self._read_to = ReadTo(known.generation, known.ending, start, tail)
 
     def history(
         self,

@@ -28,6 +28,7 @@ from smp_memory.privacy.audit import Audit, decoded
 from smp_memory.store.postgres.erasure import Erasure, clean_table
 from smp_memory.store.postgres.feed import PostgresSource
 from smp_memory.store.postgres.postgres_session import PostgresSession
+from smp_memory.store.postgres.server_check import ServerCheck
 from smp_memory.store.postgres.tables import LAYOUT, Tables, decode_object
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
     from smp_memory.config.settings import Config
     from smp_memory.files.user_state import UserState
-    from smp_memory.health.examination import Check
     from smp_memory.model.deletions import Receipt
     from smp_memory.model.entry import Entry
     from smp_memory.model.reports import Problem
@@ -64,6 +64,7 @@ class PostgresStore:
     """Sessions, index, logs and settings of one schema."""
 
     files, layout_name = None, NAME
+    checks = (ServerCheck,)  # of `smp doctor`
 
     def __init__(
         self,
@@ -275,13 +276,6 @@ class PostgresStore:
 
     def configured_at(self) -> float | None:
         return self._configured_at
-
-    @property
-    def checks(self) -> tuple[type[Check], ...]:
-        """Health checks of the server; see `smp_memory.health.examination`."""
-        from smp_memory.store.postgres.server_check import ServerCheck  # only for `smp doctor`
-
-        return (ServerCheck,)
 
     # -- the process
 

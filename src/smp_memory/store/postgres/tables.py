@@ -36,6 +36,7 @@ HOT_ROWS, COLD_ROWS = 0, 1  # values of `entry.segment`
 LAYOUT = JsonlLayout()  # of the metadata
 _CODEC, _NAMES = JsonLines(), FieldNames(time="timestamp", names={}, writes_type=True)
 _LARGEST_NUMBER = 10**12
+TAIL = 40  # characters at the end of a line by which it is recognised; they have the checksum
 _AT_ONCE = 5000  # rows of one statement
 
 
@@ -74,6 +75,15 @@ def decode_object(text: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+class ReadTo(NamedTuple):
+    """How far a process has read the history of a session."""
+
+    generation: int = -1
+    ending: int = 0  # the offset
+    start: int = -1  # of the last row
+    tail: str = ""  # the end of its line
 
 
 def encode_entry(entry: Entry) -> str:
