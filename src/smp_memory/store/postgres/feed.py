@@ -59,10 +59,10 @@ class PostgresSource:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._saved_at = 0.0
+        self.opened()
 
     def opened(self) -> None:
-        self._saved_at = 0.0
+        self._saved_at, self._is_prepared = 0.0, False
 
     def session_not_found(self, session: str) -> SMPError:
         if live_numbers(self._tables, [session]):
@@ -73,6 +73,9 @@ class PostgresSource:
     # -- catching up
 
     def catch_up(self, index: Index, sessions: list[str] | None, deadline: float, progress: Progress) -> bool:
+        if not self._is_prepared:
+            index.rows.do("PRAGMA secure_delete = ON")  # what was erased on the server is overwritten here, too
+            self._is_prepared = True
         cursor = index.rows.meta(_CURSOR, NO_CURSOR)
         changes = changes_since(self._tables, cursor)
         if not changes.is_complete and _hides_some(index, changes):
