@@ -20,7 +20,7 @@ from smp_memory.errors import (
     UserError,
 )
 from smp_memory.exchange.outbox import Outbox
-from smp_memory.exchange.transfer import SentEntries
+from smp_memory.exchange.transfer import SentEntries, read_session
 from smp_memory.model.rewrite_plan import ColdMove, RewritePlan
 from smp_memory.store.opening import register_backend
 from smp_memory.testing.clocks import FrozenClock
@@ -320,6 +320,22 @@ def _numbered(entry: Any, id: str) -> Any:
     twin = entry.copy()
     twin.id, twin.seq, twin.uid = id, 1, "hgfedcba"
     return twin
+
+
+def test_entries_that_two_processes_send_at_once_are_there_once(stores: Stores) -> None:
+    """Both have compared the sessions before one of them sends."""
+    session = stores.laptop.create_session("s1")
+    session.add_decision("First")
+    stores.laptop.push(stores.address)
+    session.update("DEC-0001", rationale="because")
+    session.add_decision("Second")
+    new = read_session(stores.laptop.store.session("s1")).entries[1:]
+    for _ in range(2):
+        stores.shared_again().store.session("s1").commit(SentEntries(new))
+    assert told(stores.shared, "s1") == told(stores.laptop, "s1")
+    assert len(read_session(stores.shared_again().store.session("s1")).entries) == 3
+    assert stores.statuses(stores.laptop.push(stores.address)) == {"s1": "sent"}  # the mark of how far it is
+    assert stores.statuses(stores.laptop.push(stores.address)) == {"s1": "equal"}
 
 
 # -- the outbox
