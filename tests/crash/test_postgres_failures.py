@@ -299,7 +299,9 @@ class Load:
 
     def wait_for(self, number: int) -> None:
         """Wait until every process has written, and so many writes are acknowledged."""
-        while self.is_running() and (self.acknowledged() < number or not all(each.heard("done") for each in self.workers)):
+        while self.is_running() and (
+            self.acknowledged() < number or not all(each.heard("done") for each in self.workers)
+        ):
             time.sleep(0.01)
 
     def check(self) -> Counter[str]:
