@@ -16,7 +16,7 @@ _OLDEST_SERVER = 15
 _FACTS = """
 SELECT current_setting('synchronous_commit'), current_setting('synchronous_standby_names') <> '', current_setting('fsync') = 'on',
     current_setting('full_page_writes') = 'on', current_setting('server_version_num')::int / 10000, pg_encoding_to_char(encoding),
-    pg_is_in_recovery(), row_security_active('{schema}.session'), session_user, (SELECT value::int FROM {schema}.meta WHERE name = 'schema_version')
+    pg_is_in_recovery(), NOT row_security_active('{schema}.session') AND has_table_privilege('{schema}.access', 'SELECT'), session_user, (SELECT value::int FROM {schema}.meta WHERE name = 'schema_version')
 FROM pg_database WHERE datname = current_database()
 """
 _RISKS = {  # of synchronous_commit: severity, whether a replica must wait for it, what is at risk
@@ -38,7 +38,7 @@ class ServerCheck(Check):
 
     def store(self, subject: Examination) -> Iterator[HealthIssue]:
         tables = subject.store.tables  # type: ignore[attr-defined]
-        commit, has_replica, syncs, writes_pages, version, encoding, is_replica, hides, role, found = tables.rows(
+        commit, has_replica, syncs, writes_pages, version, encoding, is_replica, sees_all, role, found = tables.rows(
             _FACTS
         )[0]
         self.summary = f"PostgreSQL {version}, synchronous_commit={commit}"
@@ -58,9 +58,7 @@ class ServerCheck(Check):
             message = (
                 f"Row-level security does not hold for the role {role}, because it owns the tables or may bypass it."
             )
-            yield HealthIssue(
-                self.name, NOTE, message, "Let agents of several people or projects log in with roles of their own."
-            )
+            yield HealthIssue(self.name, NOTE, message, "Let agents log in with roles of their own; see docs/scale.md.")
         if found != schema.VERSION:
             message = f"The tables are of version {found}, this SMP knows {schema.VERSION}; it can use them."
             yield HealthIssue(self.name, NOTE, message, "Install the newer SMP here, too.")
