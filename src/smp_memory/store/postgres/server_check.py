@@ -38,9 +38,8 @@ class ServerCheck(Check):
 
     def store(self, subject: Examination) -> Iterator[HealthIssue]:
         tables = subject.store.tables  # type: ignore[attr-defined]
-        commit, has_replica, syncs, writes_pages, version, encoding, is_replica, sees_all, role, found = tables.rows(
-            _FACTS
-        )[0]
+        (facts,) = tables.rows(_FACTS)
+        commit, has_replica, syncs, writes_pages, version, encoding, is_replica, sees_all, role, found = facts
         self.summary = f"PostgreSQL {version}, synchronous_commit={commit}"
         yield from self._durability(commit, has_replica, syncs, writes_pages)
         if version < _OLDEST_SERVER:
@@ -54,10 +53,8 @@ class ServerCheck(Check):
         if is_replica:
             message = "This server is a replica: memories can be read here, but not written."
             yield HealthIssue(self.name, NOTE, message, "Give the address of the primary to those who write.")
-        if not hides:
-            message = (
-                f"Row-level security does not hold for the role {role}, because it owns the tables or may bypass it."
-            )
+        if sees_all and tables.rows("SELECT 1 FROM {schema}.access LIMIT 1"):
+            message = f"Rights per role are in use, and do not hold for the role {role}: it owns the tables or may bypass them."
             yield HealthIssue(self.name, NOTE, message, "Let agents log in with roles of their own; see docs/scale.md.")
         if found != schema.VERSION:
             message = f"The tables are of version {found}, this SMP knows {schema.VERSION}; it can use them."
