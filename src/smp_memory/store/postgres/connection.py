@@ -7,7 +7,7 @@ connection for all that it does. A connection that broke while idle (the server 
 made by `fork` opens connections of its own and leaves those of its parent alone. SQL works behind PgBouncer in
 transaction mode: no prepared statements, no settings of a connection, no LISTEN.
 
-Truth: Unreachable means that nothing was stored, ConnectionLost that it is not known. A COMMIT counts only if the server says COMMIT and gives no
+Truth: Unreachable means that a statement changed nothing, ConnectionLost that it is not known. A COMMIT counts only if the server says COMMIT and gives no
 warning; it warns if it did not wait for the replica that it should wait for. Transactions are READ COMMITTED whatever the server's default is.
 """
 
@@ -103,7 +103,7 @@ def _is_name(text: str) -> bool:
 
 
 class Unreachable(StorageError):
-    """There is no connection, or it broke before a change was to be committed: nothing was stored."""
+    """There is no connection, or it broke while nothing was being committed: this statement changed nothing."""
 
 
 class ConnectionLost(DurabilityUnknown):
@@ -310,7 +310,7 @@ def plain_error(error: psycopg.Error, address: str, *, is_commit: bool = False) 
     for part, ours, text in _REFUSALS if error.sqlstate is None else ():
         if part in reason:
             return ours(f"{text}: {address} ({reason}).", path=address)
-    message = f"The server cannot be reached: {address} ({reason}). Nothing was stored."
+    message = f"The server cannot be reached: {address} ({reason})."
     return Unreachable(message, path=address, reason=reason, recoverable=True)
 
 

@@ -71,9 +71,12 @@ class Erasure:
             if os.path.isdir(indexer.folder) and scrub(indexer.folder, wanted):
                 self._receipt.rewritten.append("index")
         self._receipt.pending += clean_table(self._tables)
-        self._receipt.bytes_after = self._tables.run(partial(table_bytes, self._tables))
         self._receipt.beyond_reach.insert(0, _BEYOND_REACH)
-        self._search_rows()
+        try:
+            self._receipt.bytes_after = self._tables.run(partial(table_bytes, self._tables))
+            self._search_rows()
+        except SMPError as error:  # the memories are erased, whatever happens now
+            self._receipt.pending.append(f"the other memories were not searched for the text ({error.message})")
 
     def _erased_values(self, connection: Connection, session: str, names: list[str]) -> list[Any]:
         """All that is stored of these memories. Raises MemoryNotFound if there is nothing of one of them."""
