@@ -234,12 +234,17 @@ def _close_all(idle: list[psycopg.Connection], process: int) -> None:
             idle.pop().close()
 
 
+_NO_ROOM = "The server has no free connection"
+_REFUSED = "The server refused the login"
+_NO_PASSWORD = f"{_REFUSED} (see the passfile ~/.pgpass)"
+_NO_DATABASE = "The database does not exist; its administrator makes it with `createdb`"
+_NO_STORE = "There is no store at this address; `smp init` makes one"
 _KINDS: tuple[tuple[type[psycopg.Error], type[SMPError], str], ...] = (
     (sql_errors.LockNotAvailable, LockTimeout, "Another process holds the session for too long"),
     (sql_errors.QueryCanceled, QueryTimeout, "The server cancelled a statement that took too long"),
     (sql_errors.SerializationFailure, Conflict, "Another process changed the same rows"),
     (sql_errors.DeadlockDetected, Conflict, "Another process changed the same rows"),
-    (sql_errors.TooManyConnections, Busy, "The server has no free connection"),
+    (sql_errors.TooManyConnections, Busy, _NO_ROOM),
     (sql_errors.DiskFull, StorageFull, "The server has no room left"),
     (
         sql_errors.ReadOnlySqlTransaction,
@@ -251,12 +256,27 @@ _KINDS: tuple[tuple[type[psycopg.Error], type[SMPError], str], ...] = (
         NotAllowed,
         "The database role lacks a right, or row-level security hides the session",
     ),
-    (sql_errors.InvalidAuthorizationSpecification, NotAllowed, "The server refused the login"),
-    (sql_errors.InvalidCatalogName, StoreNotFound, "The database does not exist"),
-    (sql_errors.InvalidSchemaName, StoreNotFound, "There is no store in this schema; `smp init` makes one"),
-    (sql_errors.UndefinedTable, StoreNotFound, "There is no store in this schema; `smp init` makes one"),
+    (sql_errors.InvalidAuthorizationSpecification, NotAllowed, _REFUSED),
+    (sql_errors.InvalidCatalogName, StoreNotFound, _NO_DATABASE),
+    (sql_errors.InvalidSchemaName, StoreNotFound, _NO_STORE),
+    (sql_errors.UndefinedTable, StoreNotFound, _NO_STORE),
 )
-_NO_ROOM = ("too many clients", "too many connections", "remaining connection slots", "no more connections allowed")
+# While connecting, the server's words are all that is known; those of another language count as a failed connection.
+_WORDS: tuple[tuple[str, type[SMPError], str], ...] = (
+    ("too many clients", Busy, _NO_ROOM),
+    ("too many connections", Busy, _NO_ROOM),
+    ("connection slots", Busy, _NO_ROOM),
+    ("no more connections allowed", Busy, _NO_ROOM),
+    ("no password supplied", NotAllowed, _NO_PASSWORD),
+    ("password authentication", NotAllowed, _NO_PASSWORD),
+    ("authentication failed", NotAllowed, _REFUSED),
+    ("no pg_hba.conf entry", NotAllowed, _REFUSED),
+    ("is not permitted to log in", NotAllowed, _REFUSED),
+    ('FATAL: role "', NotAllowed, _REFUSED),
+    ("permission denied for database", NotAllowed, _REFUSED),
+    ('FATAL: database "', StoreNotFound, _NO_DATABASE),
+    ("definition of service", StoreNotFound, "The service file lacks the service"),
+)
 
 
 def plain_error(error: psycopg.Error, address: str) -> SMPError:
@@ -265,12 +285,9 @@ def plain_error(error: psycopg.Error, address: str) -> SMPError:
     for kind, ours, text in _KINDS:
         if isinstance(error, kind):
             return ours(f"{text}: {address} ({reason}).", path=address)
-    if any(words in reason for words in _NO_ROOM):  # while connecting there is no code
-        return Busy(f"The server has no free connection: {address} ({reason}).", path=address)
-    if (error.sqlstate is None and "no password supplied" in reason) or "password authentication" in reason:
-        return NotAllowed(
-            f"The server refused the login: {address} ({reason}). See the passfile ~/.pgpass.", path=address
-        )
+    for words, ours, text in _WORDS if isinstance(error, psycopg.OperationalError) else ():
+        if words in reason:
+            return ours(f"{text}: {address} ({reason.rpartition('FATAL: ')[2]}).", path=address)
     if isinstance(error, psycopg.OperationalError):
         return ConnectionLost(f"The server cannot be reached: {address} ({reason}).", path=address, recoverable=True)
     return StorageError(f"The server failed: {address} ({reason}). Nothing was half-written.", path=address)
