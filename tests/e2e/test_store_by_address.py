@@ -36,7 +36,7 @@ class Installed:
         self.folder.mkdir()
         self.address, self.backend = address, scheme_of(address)
         package = folder / "site" / "smp_test_backend-1.0.dist-info"
-        package.mkdir(parents=True)
+        package.mkdir(parents=True, exist_ok=True)
         (package / "METADATA").write_text("Metadata-Version: 2.1\nName: smp-test-backend\nVersion: 1.0\n")
         (package / "entry_points.txt").write_text(
             f"[smp_memory.backends]\n{NAME} = tests.backends.naive_store:open_naive\n"
@@ -176,6 +176,49 @@ def test_hooks_recall_and_record(filled: Installed) -> None:
         assert [record.text for session in recorded for record in session.records()] == [prompt]
         assert not memory.store.state.has("hooks.log")
     assert "Another host: last call" in filled.run("status")
+
+
+def test_installed_hosts_name_the_store(filled: Installed) -> None:
+    places = {"claude-code": ".claude/settings.json", "codex": ".codex/hooks.json", "gemini": ".gemini/settings.json", "cursor": ".cursor/hooks.json"}  # fmt: skip
+    command = f"{sys.executable} -m smp_memory"
+    for host, place in places.items():
+        filled.run("install", host, "--yes", "--command", command)
+        text = (filled.folder / place).read_text()
+        assert filled.address in text
+        hook = next(each for each in _commands(json.loads(text)) if " hook" in each)
+        event = {"hook_event_name": "SessionStart", "session_id": host, "cwd": str(filled.folder), "source": "startup"}
+        if host == "cursor":
+            event |= {"hook_event_name": "sessionStart", "conversation_id": host, "workspace_roots": [event["cwd"]]}
+        environment = {name: value for name, value in filled.environment.items() if name != "SMP_ROOT"}
+        done = subprocess.run(
+            f"{hook} --wait", shell=True, input=json.dumps(event).encode(), env=environment, capture_output=True, check=True, cwd=filled.folder
+        )  # fmt: skip
+        assert DECISION in done.stdout.decode(), host
+    server = json.loads((filled.folder / ".mcp.json").read_text())["mcpServers"]["smp"]
+    assert server["args"][-2:] == ["--root", filled.address]
+    assert json.dumps(filled.address) in (filled.folder / ".codex/config.toml").read_text()
+    for host in places:
+        filled.run("install", host, "--undo", "--yes", "--command", command)
+    assert [path for path in filled.folder.rglob("*") if path.is_file() and filled.address in path.read_text()] == []
+
+
+def _commands(data: Any) -> list[str]:
+    """All commands in the settings of a host."""
+    if isinstance(data, dict):
+        own = [data["command"]] if isinstance(data.get("command"), str) else []
+        return own + [found for value in data.values() for found in _commands(value)]
+    return [found for value in data for found in _commands(value)] if isinstance(data, list) else []
+
+
+def test_address_of_postgresql_without_the_extra_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "psycopg.py").write_text("raise ImportError('No module named psycopg')")
+    installed = Installed(tmp_path, "postgresql://db.example/memory")
+    said = installed.run(
+        "list", code=4, PYTHONPATH=f"{tmp_path / 'site'}{os.pathsep}{installed.environment['PYTHONPATH']}"
+    )
+    assert "where: postgresql:// addresses need the extra `postgres`: pip install 'smp-memory[postgres]'" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize("installed", [NAME], indirect=True)
