@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from smp_memory.analytics.report import Analytics
     from smp_memory.config.settings import Config
     from smp_memory.context.builder import Context
+    from smp_memory.exchange.replication import ExchangeReport
+    from smp_memory.exchange.store_copy import StoreCopyReport
     from smp_memory.files.system import System
     from smp_memory.global_memory import GlobalMemory
     from smp_memory.health.examination import Examination, HealthReport
@@ -727,6 +729,61 @@ class Memory:
             return converted
         except StorageError as error:
             raise done_before_failure(error, f"{self.root} was converted to {to}", self.root) from error
+
+    # -- exchange with other stores
+
+    def copy_to(self, address: str, progress: Callable[[int, int, str, int], None] | None = None) -> StoreCopyReport:
+        """Copy everything into the store at another address, which is created if need be; this one is only read.
+
+        A repeated call goes on where the last one stopped. What differs there is a conflict in the report; nothing is overwritten.
+        `progress` is called before each session: its number, how many there are, its id, and the memories copied so far.
+        """
+        self._store.check_open()
+        clock = self.scope.clock.source
+        stored = Memory(self.root, None, self._arguments, clock, self._system, False)  # with the settings that hold now
+        with stored, open_memory(address, clock=clock) as target:
+            return exchange.store_copy.copy_store(stored.scope, target.scope, progress)
+
+    def push(
+        self,
+        address: str | None = None,
+        sessions: Iterable[str] | None = None,
+        *,
+        hand_over: bool = False,
+        take_over: bool = False,
+        progress: Callable[[int, int, str], None] | None = None,
+    ) -> ExchangeReport:
+        """Send sessions to the store at an address, or all that this store writes; without an address what waits in the outbox.
+
+        There they are copies that only this store changes. If it cannot be reached, they wait in the outbox. `hand_over` makes the other
+        store the writing side, `take_over` this one, whoever was it before; see docs/sharing.md.
+        """
+        if address is None or not (hand_over or take_over):
+            return exchange.replication.push(self.scope, self._opened, address, sessions, progress)
+        with self._opened(address) as target:
+            return exchange.replication.exchange(
+                self.scope, target.scope, sessions, hand_over=hand_over, take_over=take_over, progress=progress
+            )
+
+    def pull(
+        self,
+        address: str,
+        sessions: Iterable[str] | None = None,
+        *,
+        take_over: bool = False,
+        progress: Callable[[int, int, str], None] | None = None,
+    ) -> ExchangeReport:
+        """Take sessions from the store at an address, or all that this store does not write; here they are copies.
+
+        `take_over` makes this store the writing side of them.
+        """
+        with self._opened(address) as other:
+            return exchange.replication.exchange(
+                other.scope, self.scope, sessions, hand_over=take_over, progress=progress
+            )
+
+    def _opened(self, address: str) -> Memory:
+        return open_memory(address, clock=self.scope.clock.source, create=False)
 
     # -- export and import
 

@@ -113,7 +113,7 @@ def no_process_is_left() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def small_tail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("smp_memory.index.text.TAIL_LIMIT", 20)
-    monkeypatch.setattr("smp_memory.store.indexer._PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr("smp_memory.index.stored_feed._PATIENCE_SECONDS", 0.3)
 
 
 def filled(root: Path) -> Path:

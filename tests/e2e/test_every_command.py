@@ -78,6 +78,8 @@ CALLS: dict[str, tuple[str, ...]] = {
     "export": ("out.json",),
     "import": ("export.json", "--as", "again"),
     "anonymise": ("--session", "shop"),
+    "push": ("shop", "elsewhere"),
+    "pull": ("elsewhere",),
     "context": ("--task", "title"),
     "workflow check": ("workflow.yaml",),
     "git setup": ("--dry-run",),
@@ -118,6 +120,8 @@ def filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> Pat
         shop.export(tmp_path / "export.json")
         memory.archive_session("archived", HOSTILE)
         memory.delete_session("deleted", HOSTILE)
+    with smp_memory.open(tmp_path / "elsewhere") as elsewhere:
+        elsewhere.create_session("theirs", project=HOSTILE).add_finding(HOSTILE)
     (tmp_path / "workflow.yaml").write_text("name: review\nmemory_requirements:\n  read_access: [decisions]\n")
     (tmp_path / "log").mkdir()
     assert main(["memlog", "init", "--workspace", "log"]) == 0

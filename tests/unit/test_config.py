@@ -84,6 +84,7 @@ def test_defaults():
         "recall": {"min_relevance": 0.55, "min_pointer": 0.33},
         "durability": "always",
         "sync_interval_seconds": 1.0,
+        "copy_of": None,
         "concurrency": {"lock_timeout_ms": 5000},
         "storage": {
             "max_session_size_mb": 10,
@@ -112,7 +113,8 @@ def test_defaults():
             "auto_purge": True,
         },
         "maintenance": {"auto": True},
-        "search": {"semantic": "auto", "model_ms": 1000, "embedder": None},
+        "offline": False,
+        "search": {"semantic": "auto", "catch_up_ms": 10_000, "model_ms": 1000, "embedder": None},
         "hooks": {
             "recall": True,
             "recall_agents": True,

@@ -152,6 +152,24 @@ class FunctionName:
         return text.strip()
 
 
+class Origin:
+    """The store that writes a session, as `smp push` and `smp pull` record it in a copy. None: this is no copy."""
+
+    __slots__ = ("allowed",)
+
+    def __init__(self) -> None:
+        self.allowed = "what `smp push` and `smp pull` write: an object with store, address, session, seq and checksum"
+
+    def accepts(self, value: Any) -> bool:
+        if value is None:
+            return True
+        texts = ("store", "address", "session", "checksum")
+        return isinstance(value, dict) and all(isinstance(value.get(name), str) for name in texts)
+
+    def parse(self, text: str) -> Any:
+        return _json(text)
+
+
 class Replacement:
     """The text that replaces a secret; `{kind}` in it is the kind of secret."""
 
@@ -242,6 +260,8 @@ SETTINGS = (
     Setting("storage.gentle_percent", 10, Between(0, 100), "The share of a session that gentle compaction frees."),
     Setting("storage.forced_percent", 20, Between(0, 100), "The share that forced compaction frees."),
     Setting("search.semantic", "auto", ChoiceOf("auto", "minilm", "off"), "The embedding model that searches use besides words: auto, the small one of every installation; minilm, the larger one of the extra `models`."),
+    Setting("offline", False, Switch(), "Whether a store in PostgreSQL is read from the index on this computer, as of the last catch-up, without asking the server.", user_only=True),
+    Setting("search.catch_up_ms", 10_000, Whole(0, 3_600_000), "How long a query may bring the index of a store in PostgreSQL up to date, in milliseconds; hooks: 500. Then it answers from what is there, and says so."),
     Setting("search.model_ms", 1000, Whole(0, 60_000), "How long a new process may take to load a larger embedding model, in milliseconds; hooks: 150. Else the static model answers."),
     Setting("search.embedder", None, FunctionName(), "A function of yours as the embedding model, see finding.md; never from a store.", user_only=True),
     Setting("privacy.redaction.enabled", True, Switch(), "Whether secrets are redacted when memories are written, see privacy.md."),
@@ -295,6 +315,7 @@ SETTINGS = (
     Setting("hooks.ask_to_record", True, Switch(), "Whether they ask the agent to write down what a conversation decided or found, if nothing of it was written down."),
     Setting("hooks.start_tokens", 1200, Whole(0, 100_000), "How much they recall at the start of a session."),
     Setting("hooks.prompt_tokens", 500, Whole(0, 100_000), "How much at each prompt, and for each agent that is started."),
+    Setting("copy_of", None, Origin(), "Of a session that `smp push` or `smp pull` copied: the store that writes it. Here nothing is written to it."),
     Setting("retention.enabled", False, Switch(), "Whether old memories are moved to the trash automatically."),
     Setting("retention.days.conversation", KINDS["conversation"].retention_days, Whole(0, 36_500), "How long turns are kept; 0 means for ever."),
     Setting("retention.days.decision", KINDS["decision"].retention_days, Whole(0, 36_500), "How long decisions are kept."),

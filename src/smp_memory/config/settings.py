@@ -40,7 +40,7 @@ from smp_memory.config.sources import (
     suggestion,
     unknown_setting,
 )
-from smp_memory.errors import InvalidConfig
+from smp_memory.errors import InvalidConfig, NotAllowed
 
 TYPE_CHECKING = False  # typing itself is not loaded at run time: `import smp_memory` must be fast
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_ROOTS", "FORMAT", "RECORD", "REMOVE", "SETTINGS", "WRITE", "Config"]
 
+COPY_OF = "copy_of"
 _MB, _KB = 1024 * 1024, 1024
 _LISTED_KEYS, _VALUE_CHARACTERS = 20, 320
 _CONSEQUENCES = {
@@ -199,15 +200,26 @@ class Config:
         return self._layers[1]
 
     def allows(self, purpose: str) -> bool:
-        """Whether every setting that WRITE, REMOVE or RECORD depends on can be used."""
-        return not any(purpose in needed_for(error) for error in self.invalid)
+        """Whether every setting that WRITE, REMOVE or RECORD depends on can be used, and the session is no copy."""
+        return not self._values[COPY_OF] and not any(purpose in needed_for(error) for error in self.invalid)
 
     def require(self, purpose: str) -> None:
-        """Raise InvalidConfig if a setting that the purpose depends on cannot be used."""
+        """Raise InvalidConfig if a setting that the purpose depends on cannot be used, NotAllowed in a copy of a session."""
+        self.require_original()
         for error in self.invalid:
             if purpose in needed_for(error):
                 text = f"{error.message} Until it is corrected, {_CONSEQUENCES[purpose]}. {setting_advice(error)}"
                 raise InvalidConfig(text, **error.details)
+
+    def require_original(self) -> None:
+        """Raise NotAllowed in a copy of a session, which another store writes."""
+        if self._values[COPY_OF]:
+            session, writer = self.own.session, self._values[COPY_OF]["address"]
+            text = f"Session {session} is a copy; {writer} writes it. Nothing was changed."
+            advice = (
+                "Write there. `smp push --hand-over` there, or `smp pull --take-over` here, changes the writing side."
+            )
+            raise NotAllowed(f"{text} {advice}", session=session, writer=writer)
 
     def notices(self, *, to_agent: bool = False, session_only: bool = False) -> list[str]:
         """What the user must know: values that cannot be used, and held ones. `to_agent`: without any text from the files."""
@@ -254,6 +266,10 @@ class Config:
         return Config(file, own, environment, arguments, trusted)
 
     # -- values
+
+    def stated(self) -> dict[str, Any]:
+        """The settings that the file states, by dotted name, but for those of its layout."""
+        return {path: value for path, value in self._layers[0].items() if not BY_PATH[path].store_wide}
 
     def to_dict(self) -> dict[str, Any]:
         """All values, nested as in the file."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 
-from smp_memory.config.settings import WRITE
+from smp_memory.config.settings import COPY_OF, WRITE
 from smp_memory.errors import (
     InvalidFormat,
     InvalidRecord,
@@ -180,6 +180,7 @@ def store_session(store: Store, session: Exported) -> SessionStore:
     """Store an imported session, or a copy made here, as a new session."""
     info = session.info
     info.uid = new_uid()
+    info.config.pop(COPY_OF, None)  # this one is nobody's copy
     info.generation = max(info.generation, 1)  # so that the metadata keeps the counters
     quota_bytes = store.config.override_session(info.config, info.id).quota_bytes
     return store.create(info, session.entries, quota_bytes)

@@ -1,11 +1,10 @@
 """Collect a session with its whole history for an export, anonymise it or restore the names, and write the export file atomically.
 
-Guarantees: the entries are those that readers see, in the order of writing, including memories that compaction moved to cold
-storage. The file has mode 0600, gets its name only when it is complete and synced, and never replaces another file without
+Guarantees: the entries are those that readers see, in the order of writing, including memories and earlier revisions that compaction
+moved to cold storage. The file has mode 0600, gets its name only when it is complete and synced, and never replaces another file without
 `force`. A session with unreadable entries is rejected: nothing is left out silently.
 In an anonymised export a name has the same placeholder in every session; names are learned from all sessions before the
 first one is changed. `smp_memory.privacy.anonymisation` defines what counts as a name.
-Non-guarantees: earlier revisions that compaction removed from memories that stayed are not included.
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from smp_memory.model.history import RecordHistory, SessionHistory
     from smp_memory.store.port import SessionStore
 
-_LARGEST_SEQ = 10**15
-
 
 def exported_session(storage: SessionStore) -> Exported:
     """A session for an export: every entry of every memory, in the order of writing."""
@@ -44,22 +41,34 @@ def exported_session(storage: SessionStore) -> Exported:
 
 def _collect(storage: SessionStore, cold: SessionHistory) -> Exported:
     session_history, info = storage.history(), storage.info()
-    damaged = next(iter(errors([*session_history.unreadable, *session_history.problems])), None)
+    problems = [*session_history.unreadable, *session_history.problems, *cold.unreadable]
+    damaged = next(iter(errors(problems)), None)
     if damaged is not None:
         raise SessionCorrupt(
-            f"{damaged}. Repair the session first; nothing was exported.", session=storage.session, path=damaged.path
+            f"{damaged}. Repair the session first: smp repair.", session=storage.session, path=damaged.path
         )
+    entries = entries_of({**cold.histories, **session_history.histories}, cold.earlier)
     for numbers in (session_history.numbers, cold.numbers):
         info.numbers.update({key: max(number, info.numbers.get(key, 0)) for key, number in numbers.items()})
-    info.seq = max(info.seq, session_history.seq)
-    return Exported(info, _entries({**cold.histories, **session_history.histories}))
+    info.seq = max(info.seq, session_history.seq, entries[-1].seq if entries else 0)
+    exported = Exported(info, entries)
+    exported.orphans = list(session_history.orphans)
+    exported.cold = {each.id: (each.moved, each.why) for each in cold.moved if each.id in cold.histories}
+    return exported
 
 
-def _entries(histories: dict[str, RecordHistory]) -> list[Entry]:
+def entries_of(histories: Mapping[str, RecordHistory], earlier: Iterable[Entry] = ()) -> list[Entry]:
+    """All entries; of a memory whose earlier states are in the cold segment, these in place of the one that joins them."""
+    by_id: dict[str, list[Entry]] = {}
+    for entry in earlier:
+        by_id.setdefault(entry.id, []).append(entry)
     entries: list[Entry] = []
     for name, history in histories.items():
+        steps = history.entries
+        if name in by_id:
+            steps = sorted({each.seq: each for each in (*steps, *by_id[name])}.values(), key=_seq)
         revision = 0
-        for entry in history.entries:
+        for entry in steps:
             revision += is_revision(entry)
             entries.append(copy_of(entry, name, entry.data, entry.by, revision if entry.op == CHANGE else 0))
     return numbered(sorted(entries, key=_seq))
@@ -94,14 +103,10 @@ def _seq(entry: Entry) -> int:
 
 
 def numbered(entries: list[Entry]) -> list[Entry]:
-    """Keep the sequence numbers if they are strictly increasing, else renumber: entries typed by hand have none."""
+    """Number the entries in their order; those that have numbers keep them as far as they increase: entries typed by hand have none."""
     last = 0
     for entry in entries:
-        if not last < entry.seq < _LARGEST_SEQ:
-            for number, each in enumerate(entries, 1):
-                each.seq = number
-            break
-        last = entry.seq
+        entry.seq = last = max(entry.seq, last + 1)
     return entries
 
 

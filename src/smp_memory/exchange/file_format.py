@@ -55,13 +55,16 @@ _KNOWN_FIELDS = frozenset(
 class Exported:
     """One session in an export."""
 
-    __slots__ = ("edited", "entries", "info", "line")
+    __slots__ = ("cold", "edited", "entries", "info", "line", "orphans")
 
     def __init__(self, info: SessionInfo, entries: list[Entry], line: int = 0) -> None:
         self.info = info
         self.entries = entries
         self.line = line
         self.edited = 0  # the number of items that were edited after the export
+        # of a session that was read from a store
+        self.cold: dict[str, tuple[str, str]] = {}  # when and why these memories were moved to cold storage
+        self.orphans: list[str] = []  # memories of which there are changes, but no beginning; they are not in `entries`
 
 
 # -- writing

@@ -9,7 +9,7 @@ one log event (`library_missing`), never an ImportError. A process without a lib
 touch that index: it builds one in RAM from the files. Without PyStemmer only the same form of a word matches; without either, a query
 takes as long as reading the files.
 
-A door: what only changes of the index need, and tantivy, are loaded when they are first used.
+A door: what only changes of the index need, tantivy and the embedding models are loaded when they are first used.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from smp_memory.observe import incomplete, telemetry
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp_memory.index import documents as documents
+    from smp_memory.index import embedding_function as embedding_function
     from smp_memory.index import engine as engine
+    from smp_memory.index import minilm as minilm
+    from smp_memory.index import static_model as static_model
 
-__getattr__ = door(__name__, "documents", "engine")
+__getattr__ = door(__name__, "documents", "embedding_function", "engine", "minilm", "static_model")
 _reported: set[str] = set()
 
 

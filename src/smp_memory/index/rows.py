@@ -1,4 +1,4 @@
-"""The rows of the index, in SQLite: memories, sessions with their cursors, tags, relations, standing instructions, echoes, access counts.
+"""The rows of the index, in SQLite: memories, sessions with their cursors, entries that are not in files, tags, relations, standing instructions, echoes, access counts.
 
 Guarantees: cursors and rows change together or not at all, across processes and crashes. A database of another
 version, or one that SQLite reports as damaged, raises `IndexUnusable`; its owner deletes it.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, NamedTuple
 
 
-VERSION = 10
+VERSION = 11
 POSITION_BITS, AUTHOR_SHIFT = 24, 26  # of a doc, and of the author in `facts`
 _PAGE_BYTES = 2048  # an index of few memories takes a tenth less room than with 4096, one of many as much
 PROBLEMS = "unreadable/"  # keys in `meta`, with the session: its unreadable entries
@@ -41,6 +41,7 @@ CREATE TABLE name(no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE memory(doc INTEGER PRIMARY KEY, id TEXT NOT NULL, type INTEGER NOT NULL, created INTEGER NOT NULL,
     updated INTEGER, author INTEGER, importance REAL, confidence REAL, pinned INTEGER, deleted INTEGER,
     status TEXT, severity TEXT, impact TEXT, approved INTEGER, facts INTEGER NOT NULL, digest INTEGER NOT NULL, places TEXT NOT NULL);
+CREATE TABLE stored(doc INTEGER PRIMARY KEY, entries TEXT NOT NULL);
 CREATE TABLE tag(tag TEXT NOT NULL, doc INTEGER NOT NULL, PRIMARY KEY(tag, doc)) WITHOUT ROWID;
 CREATE TABLE topic(topic TEXT NOT NULL, doc INTEGER NOT NULL, PRIMARY KEY(topic, doc)) WITHOUT ROWID;
 CREATE TABLE relation(source INTEGER NOT NULL, kind TEXT NOT NULL, session TEXT NOT NULL, target TEXT NOT NULL,
@@ -80,7 +81,7 @@ _INDEXES_OF_MANY = (  # with few memories they cost more space than the time the
 )
 FEW = 2000  # memories
 TABLES_OF_A_MEMORY = (
-    ("memory", "doc"), ("tag", "doc"), ("topic", "doc"), ("validity", "doc"), ("relation", "source"), ("succession", "source"), ("wish", "turn"),
+    ("memory", "doc"), ("stored", "doc"), ("tag", "doc"), ("topic", "doc"), ("validity", "doc"), ("relation", "source"), ("succession", "source"), ("wish", "turn"),
     ("statement", "doc"), ("clue", "doc"), ("uncompared", "doc"), ("echo", "turn"), ("echo", "memory"),
 )  # fmt: skip
 

@@ -313,6 +313,8 @@ def erase(
                 complete=receipt.complete,
             )
 
+    for head in (head for session in by_session for head in store.sessions(id=session)):
+        store.session(head.session).config.require_original()  # the next exchange would bring it back to a copy
     if by_session:
         store.erase(by_session, receipt, audit, renew_digests)
     return receipt

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,160}")  # of a file; any other could hold instructions to an agent
 ARCHIVE_CODE = "archive_unreadable"
+NOT_INDEXED = "not_indexed"  # sessions that the index on this computer does not have yet
+OFFLINE = "offline"  # the answer is as of a time, because the server was not asked
 UNREADABLE, SETTINGS = "entries_unreadable", "settings_unusable"  # the log events
 
 _logged: set[tuple[str, int, str]] = set()
@@ -106,6 +108,8 @@ def describe(problems: list[Problem], *, to_agent: bool = False) -> str:
     reason = first.code if to_agent else " ".join(first.message.split()).rstrip(".")
     count = "1 entry cannot be read and is" if len(problems) == 1 else f"{len(problems)} entries cannot be read and are"
     every = "" if len(problems) == 1 else " All of them: `smp validate`."
+    if first.code in (NOT_INDEXED, OFFLINE):
+        return first.message
     if first.code == ARCHIVE_CODE:
         others = f" {len(problems) - 1} more cannot be read." if len(problems) > 1 else ""
         return f"An archive cannot be read, only its summary was searched: {where}: {reason}. {_advice(first)}{others}"

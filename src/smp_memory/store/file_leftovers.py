@@ -20,12 +20,12 @@ from smp_memory.config.sources import CONVERTING
 from smp_memory.files.disk import TEMPORARY, Disk
 from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, CONFIG_FILE, PRIVATE, QUARANTINE
 from smp_memory.health.examination import NOTE, WARNING, Check, HealthIssue, counted, limited, named
+from smp_memory.index.stored_feed import FOLDER as INDEX
 from smp_memory.model import ids
 from smp_memory.model.session_info import DELETED
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.archive_names import folders_of_archives
 from smp_memory.store.convert import root_journal
-from smp_memory.store.indexer import FOLDER as INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -113,16 +113,19 @@ class FileStore:
 
     @property
     def indexer(self) -> FullTextIndex:
-        """The search index, fed by `store.indexer`; loaded at first use."""
+        """The search index, fed by `store.indexer` and `index.stored_feed`; loaded at first use."""
         if self._indexer is None:
             with loading:
                 from smp_memory.index.full_text_index import FullTextIndex
+                from smp_memory.index.stored_feed import StoredFeed
 
-            feed = store.indexer.FileFeed(self)
+            source = store.indexer.FileSource(self)
+            feed = StoredFeed(self, source)
             made = FullTextIndex(feed)
             with held_at_no_fork:
                 if self._indexer is None:
-                    self._indexer, self._checked_sessions = made, feed.live_sessions
+                    self._indexer = made
+                    self._checked_sessions = lambda: source.live_sessions() if feed.has_shared_index else None
         return self._indexer
 
     @property

@@ -19,8 +19,8 @@ from smp_memory.index.embeddings import missing_part
 from smp_memory.index.index import discard_all
 from smp_memory.index.inspection import IndexInspection, inspect_index
 from smp_memory.index.rows import IndexUnusable
+from smp_memory.index.stored_feed import FOLDER
 from smp_memory.store.change_detection import StatCache
-from smp_memory.store.indexer import FOLDER
 from smp_memory.store.record_reader import MARK
 
 if TYPE_CHECKING:

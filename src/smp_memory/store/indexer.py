@@ -1,273 +1,65 @@
 """Feed the index with the files of a store, and read records from them. This module and `session_indexer` know both.
 
-Before every answer the index is caught up: sessions that changed (`store.change_detection`) are read from where the
-index stopped, and added. So every process finds its own and others' acknowledged writes, and edits by hand.
-
-A damaged or missing index is rebuilt by the process that gets its lock. Meanwhile, and where no index can be kept (a
-full or read-only disk), a private index of the requested sessions is built in RAM. The index alone is never the answer:
-records are read from the files, at the positions that the index knows.
+Sessions that changed (`store.change_detection`) are read from where the index stopped, and added. So every process finds its own and
+others' acknowledged writes, and edits by hand. The index alone is never the answer: records are read from the files, at the positions
+that the index knows.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import sqlite3
-import time
-from _thread import RLock
-from functools import partial
-
 from smp_memory import store
-from smp_memory.errors import SMPError, from_os_error, is_failure
-from smp_memory.index.access_counts import PendingAccesses
-from smp_memory.index.index import Index, current_folder, discard
-from smp_memory.index.rows import IndexBusy, IndexUnusable
-from smp_memory.model.session_info import SessionInfo
-from smp_memory.observe import telemetry
 from smp_memory.observe.telemetry import INDEX, observe
-from smp_memory.store import missing_vectors
 from smp_memory.store.change_detection import ChangeDetector
 from smp_memory.store.record_reader import RecordReader
-from smp_memory.text.libraries import LibraryMissing, libraries_are_loaded, record_use_of_disk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any
+    from collections.abc import Callable
 
-    from smp_memory.index.rows import PlacedRow
-    from smp_memory.model.candidates import LeftOut
-    from smp_memory.model.record import Record
+    from smp_memory.errors import SMPError
+    from smp_memory.index.index import Index
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.session_indexer import SessionIndexer
 
     Progress = Callable[[str, int], None] | None
 
-FOLDER = "index"
-_PATIENCE_SECONDS = 2.0  # how long to wait for another process that writes to the index
-_COUNT_PAUSE_SECONDS = 2.0
-_FEW_ACCESSES_BYTES = 4096  # of the log: fewer are counted later, by a process that lives longer
-_NEVER = -1e9
-_parents_indexes: list[Any] = []  # a forked child must neither use nor close SQLite's files
-_TRIES = 5
 
-
-class FileFeed:
-    """The feed (`smp_memory.index.full_text_index.IndexFeed`) of one store in files, shared by all threads of a process."""
+class FileSource:
+    """The source (`smp_memory.index.stored_feed.Source`) of one store in files."""
 
     def __init__(self, files: FileStore) -> None:
         self._store = files
-        self._mutex = RLock()
-        self._index: Index | None = None
-        self._is_private = False
         self._detector = ChangeDetector(files)
-        self._seen_version = -1
-        self._counted_at = _NEVER
-        self._pid = os.getpid()
-        self.reader = RecordReader(files, self._forget_stats)
-        self.pending = PendingAccesses(files.access)
+        self._reader = RecordReader(files, self._forget_stats)
+        self.records = self._reader.records
 
     def _forget_stats(self, session: str) -> None:
         self._detector.stats.forget(session)
 
-    @property
-    def folder(self) -> str:
-        return self._store.state.path(FOLDER)
+    def opened(self) -> None:
+        self._detector = ChangeDetector(self._store)
 
-    @property
-    def mutex(self) -> RLock:
-        """Held while the index is used. A child made by `fork` has its own."""
-        if self._pid != os.getpid():
-            _parents_indexes.append(self._index)
-            self._mutex, self._index, self._pid = RLock(), None, os.getpid()
-        return self._mutex
-
-    # -- answering
-
-    def caught_up(self, sessions: list[str] | None, progress: Progress = None) -> Index:
-        """The index with all that was acknowledged in these sessions (None: all) before the call. Hold `mutex`."""
-        self._store.check_open()
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        for attempt in range(_TRIES):
-            try:
-                index = self._opened()
-                self._catch_up(index, sessions, deadline, progress)
-                self._count_accesses(index)
-                return index
-            except IndexBusy:
-                return self.private(sessions)
-            except LibraryMissing:
-                self.close()  # the index on disk is left to processes that have the library
-            except SMPError:
-                raise
-            except OSError as error:
-                raise from_os_error(error, self._store.root, "searching memories") from error
-            except BaseException as error:
-                if not is_failure(error) or (self._index is not None and self._index.is_in_memory):
-                    raise
-                self._discard()
-                if attempt + 2 >= _TRIES:
-                    return self.private(sessions)
-        raise AssertionError("the last attempt returns")
-
-    def live_sessions(self) -> list[str] | None:
-        """The live sessions, sorted, if the index was caught up with all of them a moment ago; None: look at the files."""
-        return self._detector.live_sessions() if self._index is not None and not self._is_private else None
-
-    def session_not_found(self, session: str) -> SMPError:
-        return self._store.session_not_found(session)
-
-    def recovers(self, index: Index | None, error: BaseException) -> bool:
-        """Whether the work may be repeated: a damaged index was discarded, or one is built in RAM without a missing library."""
-        if isinstance(error, LibraryMissing):
-            self.close()
-            return True
-        if isinstance(error, OSError) and not isinstance(
-            error, SMPError
-        ):  # a file could not be read; the index may well be whole
-            raise from_os_error(error, self._store.root, "searching memories") from error
-        if isinstance(error, SMPError) or index is None or index.is_in_memory or not is_failure(error):
-            return False
-        self._discard()
-        return True
-
-    def read(self, index: Index, rows: Iterable[PlacedRow], gone: dict[str, LeftOut]) -> dict[int, Record | None]:
-        return self.reader.records(index, rows, gone)
-
-    def add_vectors(self, index: Index) -> None:
-        missing_vectors.prepare(index, self.reader, self._store.config["search.model_ms"])
-
-    def _opened(self) -> Index:
-        if self._index is not None and self._is_private:
-            self.close()  # the other process may have finished by now
-        if self._index is not None and not self._index.exists:
-            self.close()  # another process discarded it
-        if self._index is None:
-            self._index = Index(self._folder_in_use(), partial(missing_vectors.embedders, self._store.config))
-            self._detector = ChangeDetector(self._store)
-            self._counted_at, self._seen_version = _NEVER, -1
-        return self._index
-
-    def _folder_in_use(self) -> str | None:
-        """The folder of the index; None if it is in RAM."""
-        if not self._store.state.on_disk or not libraries_are_loaded():
-            return None
-        try:
-            self._store.state.make()
-        except (OSError, SMPError) as error:
-            raise IndexUnusable(f"no place for the index: {error}") from error
-        record_use_of_disk()
-        return current_folder(self.folder)
-
-    def private(self, sessions: list[str] | None) -> Index:
-        """A new index in RAM of the requested sessions."""
-        self.close()
-        index = self._index = Index(None)
-        self._is_private = True
-        names = self._store.session_ids() if sessions is None else sessions
-        indexer = self._indexer()
-        index.begin()
-        for name in names:
-            indexer.index_session(index, name)
-        index.commit()
-        index.text.refresh()
-        return index
-
-    def refresh(self, index: Index) -> None:
-        version = index.rows.data_version()
-        if version != self._seen_version:
-            index.refresh()
-            self._seen_version = version
-
-    def _count_accesses(self, index: Index) -> None:
-        """Count the access log now and then; if another process writes to the index, the next time."""
-        now = time.monotonic()
-        if now - self._counted_at < _COUNT_PAUSE_SECONDS:
-            return
-        is_first, self._counted_at = self._counted_at == _NEVER, now  # a single query leaves a few accesses to others
-        log = self._store.access
-        offset, size = int(index.rows.meta("access_offset", 0)), log.size_bytes()
-        if size == offset or (is_first and 0 < size - offset < _FEW_ACCESSES_BYTES):
-            return
-        try:
-            index.begin()
-        except IndexBusy:
-            return
-        try:
-            offset = int(index.rows.meta("access_offset", 0))
-            noted, end = log.read(offset if offset <= size else 0)
-            index.count_accesses(noted)
-            index.rows.set_meta("access_offset", end)
-            index.commit()
-        except BaseException:
-            index.roll_back()
-            raise
-        self._seen_version = -1
-
-    def count_accesses(self, *, from_start: bool = False) -> None:
-        """Count the access log now; `from_start`: the log was truncated."""
-        with self.mutex:
-            index = self.caught_up(None)
-            if from_start:
-                index.begin()
-                index.rows.set_meta("access_offset", 0)
-                index.commit()
-            self._counted_at = 2 * _NEVER  # also if there are few
-            self._count_accesses(index)
-
-    def saved_metadata(self, session: str | None = None) -> dict[str, tuple[object, SessionInfo]]:
-        """By session: the version of its metadata that the index knows, and its user, project and settings in it, nothing else."""
-        rows = self._index.rows.metadata_of_sessions(session) if self._index is not None else []
-        about = json.loads(f"[{','.join([each for _, each in rows])}]")  # at once: there may be thousands
-        return {
-            name: (version, SessionInfo(name, "", user=user, project=project, config=config))
-            for (name, _), (version, user, project, config) in zip(rows, about, strict=True)
-        }
-
-    def _discard(self) -> None:
-        """Discard the index, so that the next attempt builds a new one. Another process may still have it open."""
-        telemetry.INDEX_REBUILDS.add()
-        try:
-            folder = self._index.folder if self._index is not None else current_folder(self.folder)
-        except IndexUnusable:
-            folder = None
-        self.close()
-        if folder is not None:
-            discard(folder)
-
-    def close(self) -> None:
-        with self.mutex:  # SQLite crashes if a connection is closed while another thread reads from it
-            index, self._index, self._is_private = self._index, None, False
-            if index is not None:
-                try:
-                    index.close()
-                except sqlite3.Error:
-                    pass
-
-    def rebuild(self, progress: Progress = None) -> int:
-        """Rebuild the index; returns the number of memories."""
-        with self.mutex:
-            self._discard()
-            index = self.caught_up(None, progress)
-            missing_vectors.complete(index, self.reader, progress=progress)
-            index.rows.truncate_wal()
-            return index.count()
-
-    def embed_missing(self, seconds: float | None) -> int:
-        with self.mutex:
-            return missing_vectors.complete(self.caught_up(None), self.reader, seconds)
-
-    # -- catching up
-
-    def _catch_up(self, index: Index, sessions: list[str] | None, deadline: float, progress: Progress) -> None:
+    def catch_up(self, index: Index, sessions: list[str] | None, deadline: float, progress: Progress) -> bool:
         marks = self._store.change_table.read() if sessions is None else b""
         stale = self._detector.changed_sessions(index, sessions, marks)
         if stale:
             observe(INDEX, self._store, self._indexer().index_sessions, index, stale, deadline, progress)
-            self._seen_version = -1
         if sessions is None:
             self._detector.marks = marks
             self._detector.save_check(index, marks)
+        return bool(stale)
+
+    def fill(self, index: Index, sessions: list[str] | None) -> None:
+        indexer = self._indexer()
+        for name in self._store.session_ids() if sessions is None else sessions:
+            indexer.index_session(index, name)
+
+    def session_not_found(self, session: str) -> SMPError:
+        return self._store.session_not_found(session)
+
+    def live_sessions(self) -> list[str] | None:
+        """The live sessions, sorted, if all files were checked a moment ago; None: look at the files."""
+        return self._detector.live_sessions()
 
     def _indexer(self) -> SessionIndexer:
-        return store.session_indexer.SessionIndexer(self._store, self._detector, self.reader)
+        return store.session_indexer.SessionIndexer(self._store, self._detector, self._reader)

@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from smp_memory.health.examination import Examination
     from smp_memory.index.full_text_index import FullTextIndex, IndexFeed
     from smp_memory.index.history_index import HistoryFeed
+    from smp_memory.index.stored_feed import Source, StoredFeed
     from smp_memory.model.reports import StoreStatus
     from smp_memory.search.port import SearchIndex
     from smp_memory.store.file_session import FileSession
     from smp_memory.store.file_store import FileStore
-    from smp_memory.store.indexer import FileFeed
+    from smp_memory.store.indexer import FileSource
     from smp_memory.store.port import SessionStore, Store
 
     # Opens the store at an address with the caller's layout and settings; returns it and whether it is new. `admit` is `Store.admit`.
@@ -43,8 +44,10 @@ if TYPE_CHECKING:
     ) -> tuple[Store, SessionStore, SearchIndex]:
         return store, session, index  # checked by mypy
 
-    def _feeds_provide_port(files: FileFeed, histories: HistoryFeed) -> tuple[IndexFeed, IndexFeed]:
-        return files, histories
+    def _feeds_provide_port(
+        stored: StoredFeed, histories: HistoryFeed, files: FileSource
+    ) -> tuple[IndexFeed, IndexFeed, Source]:
+        return stored, histories, files
 
 
 BACKENDS = "smp_memory.backends"  # the group of entry points: the scheme, and the function that opens

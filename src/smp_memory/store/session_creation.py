@@ -253,6 +253,8 @@ def _place_cold(store: FileStore, source: str, target: str, session: str) -> Non
             f"{target} holds memories of another session {session}; nothing was stored.", session=session
         )
     store.disk.move(source, target)
+    for folder in (os.path.dirname(target), os.path.dirname(source)):  # before the session itself is there
+        store.disk.sync_folder(folder)
 
 
 def _publish(store: FileStore, staging: str, session: str, names: list[str], written: datetime | None) -> None:

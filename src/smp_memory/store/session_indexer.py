@@ -1,19 +1,17 @@
 """Read what is new in the files of sessions into the index.
 
 A session from which the index has read before is read from where that ended, unless it changed in another way than by appended entries;
-then it is indexed anew. Several sessions are one transaction, a very large number of memories several: a crash leaves an index
-that knows how far it has read. Loaded when a session has changed; most queries find that none has.
+then it is indexed anew. Loaded when a session has changed; most queries find that none has.
 """
 
 from __future__ import annotations
 
-import gc
 import time
 
 from smp_memory.errors import SMPError
 from smp_memory.files.partial_reader import IncrementReader
 from smp_memory.index.index import save_problems
-from smp_memory.index.rows import IndexBusy
+from smp_memory.index.session_updates import index_appended, index_in_chunks
 from smp_memory.model.clone_merge import ReadableIds
 from smp_memory.model.history import RecordHistory
 from smp_memory.store.change_detection import are_settled
@@ -25,13 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from smp_memory.index.index import Index
-    from smp_memory.index.rows import IndexedSession
+    from smp_memory.index.rows import IndexedSession, Row
     from smp_memory.model.entry import Entry
     from smp_memory.store.change_detection import ChangeDetector
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.record_reader import RecordReader
 
-_CHUNK_MEMORIES = 20_000  # committed at once in a large rebuild; after an erasure or a crash so many are indexed again
 _TRIES = 5
 
 
@@ -52,39 +49,12 @@ class SessionIndexer:
         self, index: Index, names: list[str], deadline: float, progress: Callable[[str, int], None] | None
     ) -> int:
         """Index what is new in these sessions; returns the number of new memories."""
-        self._begin(index, deadline)
-        paused = gc.isenabled()
-        gc.disable()  # entries hold no cycles, and collecting costs a third of the time
         try:
-            done = 0
-            for name in names:
-                done += self.index_session(index, name)
-                if progress is not None:
-                    progress(name, done)
-                if index.added_count > _CHUNK_MEMORIES:
-                    index.commit(more_to_come=True)
-                    self._begin(index, deadline)
-            index.commit()
+            return index_in_chunks(index, names, self.index_session, deadline, progress)
         except BaseException:
-            index.roll_back()
             for name in names:
                 self._detector.stats.forget(name)
             raise
-        finally:
-            if paused:
-                gc.enable()
-        return done
-
-    @staticmethod
-    def _begin(index: Index, deadline: float) -> None:
-        while True:
-            try:
-                index.begin()
-                return
-            except IndexBusy:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.002)
 
     def index_session(self, index: Index, name: str) -> int:
         """Index what is new in one session; returns the number of new memories."""
@@ -155,37 +125,17 @@ class SessionIndexer:
 
     def _index_appended(self, index: Index, known: IndexedSession, reader: IncrementReader) -> bool:
         """Index appended entries; False if the session changed in another way."""
-        session_history = reader.session_history
-        if reader.reread or not known.whole or not known.files or session_history.is_rebuilt:
+        if reader.reread or not known.whole or not known.files:
             return False
         if any(not cursor[8] and not reader.has_checksum(file) for file, cursor in known.files.items()):
             return False  # changed within the clock tick in which it was read
-        fresh = [history.first for history in session_history.histories.values()] + [
-            entry for entries in session_history.orphans.values() for entry in entries
-        ]
-        if any(entry.seq <= known.seq or entry.lacks for entry in fresh):
-            return False
-        number = known.number
-        if index.rows.has_any(number, list(session_history.histories)):
-            return False
-        amended = {id: index.rows.by_id(number, id) for id in session_history.orphans}
-        if None in amended.values():
-            return False
-        places = self._places(index, reader)
-        changed: list[tuple[RecordHistory, int]] = []
         with SpanReader(self._store.disk) as spans:
-            for id, row in amended.items():
-                assert row is not None
-                history = self._records.history(index, known.id, row, spans)
-                if history is None or not all(map(history.owns, session_history.orphans[id])):
-                    return False
-                for entry in sorted(session_history.orphans[id], key=lambda entry: entry.seq):
-                    history.append(entry)
-                changed.append((history, row.doc))
-        index.extend(known, session_history.histories.values(), places)
-        for history, doc in changed:
-            index.amend(known, history, doc, places)
-        return True
+
+            def read(row: Row) -> RecordHistory | None:
+                return self._records.history(index, known.id, row, spans)
+
+            places = self._places(index, reader)
+            return index_appended(index, known, reader.session_history, places, read) is not None
 
     @staticmethod
     def _places(index: Index, reader: IncrementReader) -> Callable[[RecordHistory], str]:

@@ -255,7 +255,7 @@ def test_model_failed(emitted: Emitted, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_vectors_missing(emitted: Emitted, monkeypatch: pytest.MonkeyPatch) -> None:
-    from smp_memory.store import missing_vectors
+    from smp_memory.index import missing_vectors
 
     monkeypatch.setattr(index, "_reported", set())
     monkeypatch.setattr(missing_vectors, "_QUERY_SECONDS", -1.0)

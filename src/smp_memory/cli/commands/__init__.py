@@ -89,7 +89,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
             "compact": ("upkeep", "Move faded memories to a cold segment"),
             "tidy": ("upkeep", "Merge appended changes into their entries"),
             "duplicates": ("upkeep", "Find findings and preferences that say the same"),
-            "convert": ("stores", "Convert the store to another file layout"),
+            "convert": ("transfer", "Convert the store to another layout, folder or database"),
             "reindex": ("upkeep", "Rebuild the index from the files"),
             "config": ("stores", "Show or change the settings"),
             "metrics": ("servers", "Print metrics for Prometheus"),
@@ -101,6 +101,8 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
             "export": ("exchange", "Export sessions with their history to one file"),
             "import": ("exchange", "Import exported sessions, and data of other tools"),
             "anonymise": ("exchange", "Copy a session with placeholders in place of names"),
+            "push": ("transfer", "Send sessions to another store, again and again"),
+            "pull": ("transfer", "Get sessions from another store, again and again"),
         },
     ),
     (

@@ -1,4 +1,4 @@
-"""Commands for a store as a whole: init, convert, config; git setup, git merge-driver and git check for one in a git repository."""
+"""Commands for a store as a whole: init, config; git setup, git merge-driver and git check for one in a git repository."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from smp_memory.discovery import find_root, reject_linked_root, store_in
 from smp_memory.errors import SMPError, StoreNotFound, UserError
 from smp_memory.git.repository import Repository
 from smp_memory.model.ids import scheme_of, without_password
-from smp_memory.scope import file_features
 from smp_memory.store.opening import exists
 
 TYPE_CHECKING = False
@@ -262,65 +261,6 @@ def _quoted(text: str) -> str:
     from shlex import quote
 
     return quote(text)
-
-
-# -- convert
-
-
-def convert_arguments(parser: Parser) -> None:
-    parser.is_about_store = True
-    parser.add_argument("--to", choices=LAYOUTS, required=True, help="the layout to change to")
-
-
-def run_convert(call: Invocation) -> None:
-    """Convert a store to another file layout in place; no memory is lost, and converting back yields the same memories.
-
-    The new files are written beside the old ones, read back and compared before anything is replaced. A crash leaves the
-    old store or the new one. Writers get an error meanwhile and can retry. Comments in YAML files, and text above the first
-    entry of a Markdown file, are not kept.
-
-    With the layout that the store has, session files of other layouts are imported: a git merge leaves some if one clone
-    converted the store and the other added a session.
-
-    Examples:
-      smp convert --to markdown
-      smp convert --to jsonl
-    """
-    memory = call.memory
-    before, sessions = memory.layout, memory.sessions()
-    imported = {each.session for each in file_features(memory.store).unread_sessions()}
-    count = sum(len(session.records(include_deleted=True)) for session in sessions)
-    if call.screen.is_terminal and not call.options.json:
-        call.notify(
-            f"Converting {plural(len(sessions), 'session')} with {plural(count, 'memory')} to {call.options.to} …"
-        )
-    numbers = iter(range(1, len(sessions) + 2))
-
-    def progress(session: str) -> None:
-        if call.screen.is_terminal and not call.options.json:
-            call.notify(f"  {next(numbers)}/{len(sessions)} {session}")
-
-    call.use_store(memory.convert(call.options.to, progress))
-    data = {
-        "root": memory.root,
-        "from": before,
-        "to": call.options.to,
-        "sessions": len(sessions),
-        "memories": count,
-        "taken_in": sorted(imported),
-    }
-    call.answer(data, _convert_lines(data))
-
-
-def _convert_lines(data: dict[str, Any]) -> Iterator[str]:
-    if data["taken_in"]:
-        yield f"{paint('green', '✓')} Sessions imported from other layouts: {', '.join(data['taken_in'])}."
-        return
-    if data["from"] == data["to"]:
-        yield f"{data['root']} has the layout {data['to']} already; it was not changed."
-        return
-    counts = f"{plural(data['sessions'], 'session')}, {plural(data['memories'], 'memory')}"
-    yield f"{paint('green', '✓')} Converted {data['root']} from {data['from']} to {data['to']}: {counts}."
 
 
 # -- config

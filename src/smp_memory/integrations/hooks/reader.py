@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from smp_memory.integrations.hooks.session_state import HookSession
     from smp_memory.store.port import Store
 
+_CATCH_UP_MS = 500
 _MODEL_MS = 150  # a larger embedding model is used if it can be loaded in this time
 
 
@@ -44,7 +45,7 @@ class Reader:
             store = open_read_only(
                 root,
                 environ,
-                {"track_access": False, "search.model_ms": _MODEL_MS},
+                {"track_access": False, "search.model_ms": _MODEL_MS, "search.catch_up_ms": _CATCH_UP_MS},
                 defers_file_checks=defers_file_checks,
             )
             if store.files is not None and store.files.sessions_with_deletion_records():

@@ -13,7 +13,8 @@ from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import open_user_state
 from smp_memory.privacy.settings import checked
 from smp_memory.store.postgres import schema
-from smp_memory.store.postgres.connection import Address, Connections
+from smp_memory.store.postgres.connection import Address, ConnectionLost, Connections
+from smp_memory.store.postgres.offline import OfflineStore, offer
 from smp_memory.store.postgres.postgres_store import NAME, PostgresStore
 
 if TYPE_CHECKING:
@@ -25,11 +26,15 @@ _LONGEST_VALUE = 1 << 20  # characters of a row of `meta`; as with `config.json`
 
 def open_postgres(
     address: str, layout: str | None, config: Mapping[str, Any] | None, admit: Callable[..., None], create: bool
-) -> tuple[PostgresStore, bool]:
+) -> tuple[PostgresStore | OfflineStore, bool]:
     """The store at an address, and whether it is new. Two round trips; without `create`, a missing one raises StoreNotFound."""
     if layout not in (None, NAME):
         raise LayoutMismatch(f"{layout}: a store in PostgreSQL has no layout; leave it out.", layout=NAME)
-    connections, is_new = Connections(Address(address)), False
+    place = Address(address)
+    if Config.build({}, place.shown, environ=os.environ, arguments=config)["offline"]:
+        arguments = {**(config or {}), "maintenance.auto": False}
+        return OfflineStore(place.shown, Config.build({}, place.shown, environ=os.environ, arguments=arguments)), False
+    connections, is_new = Connections(place), False
     try:
         try:
             meta = _read_meta(connections)
@@ -48,6 +53,9 @@ def open_postgres(
             stored, f"{shown}#settings", environ=os.environ, arguments=config, trusted=state.trusted_settings()
         )
         return PostgresStore(connections, checked(settings), _moment(meta.get("configured_at")), admit, state), is_new
+    except ConnectionLost as error:
+        connections.close()
+        raise ConnectionLost(error.message + offer(place.shown), **error.details) from error
     except BaseException:
         connections.close()
         raise

@@ -19,13 +19,14 @@ from smp_memory.files.activity import ACCESSES, SESSION_USES, AccessLog, StateLo
 from smp_memory.index.full_text_index import FullTextIndex
 from smp_memory.index.history_index import HistoryFeed
 from smp_memory.index.index import discard_all
+from smp_memory.index.stored_feed import StoredFeed
 from smp_memory.model import ids
 from smp_memory.model.history import IdAllocator, SessionHistory
 from smp_memory.model.session_info import ARCHIVED, DELETED, LIVE, PURGED, SessionHead
 from smp_memory.model.times import to_moment
 from smp_memory.privacy.audit import Audit, decoded
 from smp_memory.store.postgres.erasure import Erasure, clean_table
-from smp_memory.store.postgres.feed import PostgresFeed
+from smp_memory.store.postgres.feed import PostgresSource
 from smp_memory.store.postgres.postgres_session import PostgresSession
 from smp_memory.store.postgres.tables import LAYOUT, Tables, decode_object
 
@@ -81,7 +82,7 @@ class PostgresStore:
         self.session_uses = AccessLog(StateLog(self.state, SESSION_USES), exact=True)
         self.audit = Audit(TableLog(self.tables, "audit"))
         self.tokens = TableLog(self.tables, "token")
-        self.indexer = FullTextIndex(PostgresFeed(self))
+        self.indexer = FullTextIndex(StoredFeed(self, PostgresSource(self.tables)))
         _open_stores.add(self)
 
     @property
@@ -112,7 +113,7 @@ class PostgresStore:
         inner = next((each for each in facts.values() if isinstance(each, dict) and "archived_at" in each), facts)
         when = facts.get("deleted_at") or facts.get("archived") or inner.get("archived_at")
         return SessionHead(
-            id, state, self._path(id, number), archived=decode_object(archived or ""), version=(number, changes), written=written, bytes=size,
+            id, state, self._path(id, number), archived=decode_object(archived) if archived else None, version=[number, changes], written=written, bytes=size,
             when=_moment(when), reason=_text(facts.get("reason") or inner.get("reason")), metadata=facts,
         )  # fmt: skip
 

@@ -80,8 +80,8 @@ def encode_entry(entry: Entry) -> str:
     return _CODEC.encode(_NAMES.encode(entry, "")).decode().rstrip("\n")
 
 
-def decode_entry(id: str, line: str, start: int, where: str) -> tuple[Entry | None, Problem | None]:
-    """The entry of a row, and what is wrong with it."""
+def decode_entry(id: str | None, line: str, start: int, where: str) -> tuple[Entry | None, Problem | None]:
+    """The entry of a row (None: of any id), and what is wrong with it."""
     data = line.encode("utf-8", "surrogatepass")
     pieces = _CODEC.decode(data + b"\n", 1)
     fields = pieces[0].fields if len(pieces) == 1 else None
@@ -91,7 +91,7 @@ def decode_entry(id: str, line: str, start: int, where: str) -> tuple[Entry | No
         entry = _NAMES.decode(fields, None, pieces[0].state, FILE, start, 0)
     except InvalidRecord as error:
         return None, Problem(where, start, "invalid", error.message, "error", id)
-    if entry.id != id or entry.lacks or not entry.seq:
+    if entry.id != (id or entry.id) or entry.lacks or not entry.seq:
         return None, Problem(where, start, "damaged", f"the row is of {id}, its line is not", "error", id)
     entry.place = (start, start + len(data) + 1)
     if entry.state == SIGNED:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 
+from smp_memory import index as models
 from smp_memory.index import embeddings, report_meaning
 from smp_memory.index.rows import IndexBusy
 from smp_memory.index.text_candidates import FALL_BACK
@@ -20,15 +21,17 @@ from smp_memory.text.memory_text import embedded_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from smp_memory.config.settings import Config
     from smp_memory.index.embeddings import Embedder
     from smp_memory.index.index import Index
+    from smp_memory.index.rows import PlacedRow
     from smp_memory.index.vectors import Vectors
-    from smp_memory.store.record_reader import RecordReader
+    from smp_memory.model.record import Record
 
     Progress = Callable[[str, int], None] | None
+    ReadRecords = Callable[[Index, Iterable[PlacedRow]], dict[int, Record | None]]
 
 _QUERY_SECONDS = 0.035  # for vectors, in one query; with what it takes to save them a query takes at most 50 ms longer
 _BATCH_SECONDS = 0.25  # between commits, so that little work is lost
@@ -45,27 +48,21 @@ def embedders(config: Config) -> list[Embedder]:
     if config["search.semantic"] == "off":
         return found
     if config["search.embedder"]:
-        from smp_memory.index.embedding_function import FunctionModel  # a door: rare
-
-        found.append(FunctionModel(config["search.embedder"]))
+        found.append(models.embedding_function.FunctionModel(config["search.embedder"]))
     elif config["search.semantic"] == "minilm":
-        from smp_memory.index.minilm import minilm  # a door: rare
-
-        found.append(minilm())
+        found.append(models.minilm.minilm())
     if embeddings.available():
-        from smp_memory.index.static_model import static_model  # a door: its libraries may be missing
-
-        found.append(static_model())
+        found.append(models.static_model.static_model())
     return found
 
 
-def prepare(index: Index, reader: RecordReader, model_ms: float) -> None:
+def prepare(index: Index, read: ReadRecords, model_ms: float) -> None:
     """Add some of the missing vectors, and choose the models that answer a query."""
     models, lacking = _models(index), {}
     deadline = time.monotonic() + _QUERY_SECONDS
     for vectors in reversed(models):  # the static model first: it is fast
         is_last = vectors is models[-1]
-        lacks = _add_missing(index, vectors, reader, deadline, model_ms=None if is_last else model_ms)
+        lacks = _add_missing(index, vectors, read, deadline, model_ms=None if is_last else model_ms)
         if lacks is not None and (is_last or _are_few(index, lacks, 0)):
             lacking[vectors] = lacks
     index.answering = [each for each in models if each in lacking]
@@ -75,11 +72,11 @@ def prepare(index: Index, reader: RecordReader, model_ms: float) -> None:
         report_meaning("vectors_missing", index.missing_vectors)
 
 
-def complete(index: Index, reader: RecordReader, seconds: float | None = None, progress: Progress = None) -> int:
+def complete(index: Index, read: ReadRecords, seconds: float | None = None, progress: Progress = None) -> int:
     """Add all missing vectors of all models, in this time; returns how many memories lack one of the best model."""
     models = _models(index)
     deadline = None if seconds is None else time.monotonic() + seconds
-    lacking = [_add_missing(index, vectors, reader, deadline, progress) for vectors in reversed(models)]
+    lacking = [_add_missing(index, vectors, read, deadline, progress) for vectors in reversed(models)]
     return (lacking[-1] or 0) if lacking else 0
 
 
@@ -94,7 +91,7 @@ def _models(index: Index) -> list[Vectors]:
 def _add_missing(
     index: Index,
     vectors: Vectors,
-    reader: RecordReader,
+    read: ReadRecords,
     deadline: float | None,
     progress: Progress = None,
     model_ms: float | None = None,
@@ -107,7 +104,7 @@ def _add_missing(
             return 0
         if model_ms is not None and not _are_few(index, vectors.lacks(), _MANY):
             return None
-        _add_batches(index, vectors, reader, deadline, progress)
+        _add_batches(index, vectors, read, deadline, progress)
         return vectors.lacks()
     except IndexBusy:
         _roll_back(index, vectors)
@@ -125,9 +122,7 @@ def _are_few(index: Index, lacks: int, few: int) -> bool:
     return lacks <= few or lacks * 50 <= index.count()
 
 
-def _add_batches(
-    index: Index, vectors: Vectors, reader: RecordReader, deadline: float | None, progress: Progress
-) -> None:
+def _add_batches(index: Index, vectors: Vectors, read: ReadRecords, deadline: float | None, progress: Progress) -> None:
     """Commit after each batch and embed outside of transactions, so that other processes can write and no work is lost."""
     done, size = 0, vectors.embedder.batch
     index.rows.begin()
@@ -137,7 +132,7 @@ def _add_batches(
         left = _BATCH_SECONDS if deadline is None else min(deadline - began, _BATCH_SECONDS)
         if left <= 0:
             return
-        made = vectors.embedder.embed(_texts(index, reader, [doc for doc, _ in missing]))
+        made = vectors.embedder.embed(_texts(index, read, [doc for doc, _ in missing]))
         each = max(time.monotonic() - began, 1e-6) / len(missing)
         index.rows.begin()
         vectors.add(missing, made)
@@ -154,9 +149,9 @@ def _roll_back(index: Index, vectors: Vectors) -> None:
     vectors.forget()
 
 
-def _texts(index: Index, reader: RecordReader, docs: Sequence[int]) -> list[str]:
+def _texts(index: Index, read: ReadRecords, docs: Sequence[int]) -> list[str]:
     """The texts to embed; empty for a memory that no longer exists."""
-    records = reader.records(index, index.rows.places(docs))
+    records = read(index, index.rows.places(docs))
     texts = []
     for doc in docs:
         record = records.get(doc)

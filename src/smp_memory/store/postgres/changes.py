@@ -1,0 +1,144 @@
+"""What changed in the tables of a store in PostgreSQL since a cursor: without gaps, in one statement.
+
+Every new entry has the `xid` of its transaction, and every other change of a session sets `session.xid`. A catch-up asks for the
+rows whose transaction was not visible in the *snapshot* of the last catch-up, and returns its own snapshot. So a transaction that began early and
+commits late is not missed, and nothing is read twice.
+
+A snapshot holds for one run of one server, one table and one viewer (`_IDENTITY`). After a restart, a restored backup, a failover or for another viewer
+all live sessions are returned, to be compared. Where row-level security hides sessions, their number is told, too, because a session that is hidden
+from now on does not tell.
+"""
+
+from __future__ import annotations
+
+import json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smp_memory.store.postgres.tables import Tables
+
+    StoredEntry = tuple[int, str, str]  # start, id and line
+
+NO_CURSOR = ""
+_MOST_NEW = 20_000  # entries that come with a catch-up; if there are more, they are read session by session
+_SMALL_BYTES, _FEW = 1 << 16, 50  # if all are compared, so few sessions come along if they are so small
+
+# A replica does not tell which transactions are running, only the oldest of them.
+_SNAPSHOT = """CASE WHEN pg_is_in_recovery() THEN format('%%1$s:%%1$s:', pg_snapshot_xmin(pg_current_snapshot())) ELSE pg_current_snapshot()::text END"""
+_IDENTITY = """concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()), '{schema}.session'::regclass::oid, session_user,
+    current_setting('smp.project', true), current_setting('smp.person', true))"""
+_NEW = "xid >= (SELECT xmin FROM last) AND NOT pg_visible_in_snapshot(xid, (SELECT snapshot FROM last))"
+_STATE = """SELECT 1, number, origin, id,
+    json_build_array(state, generation, ending, changes, xid::text, extract(epoch FROM written), bytes, numbers, info)::text FROM changed"""
+_CATCH_UP = f"""
+WITH moment AS MATERIALIZED (SELECT {_SNAPSHOT} AS snapshot, {_IDENTITY} AS identity),
+last AS MATERIALIZED (
+    SELECT %(snapshot)s::pg_snapshot AS snapshot, pg_snapshot_xmin(%(snapshot)s::pg_snapshot) AS xmin FROM moment
+    WHERE identity = %(identity)s AND pg_snapshot_xmin(snapshot::pg_snapshot) >= pg_snapshot_xmin(%(snapshot)s::pg_snapshot)
+),
+new AS MATERIALIZED (SELECT session, start, id, line FROM {{schema}}.entry WHERE {_NEW} AND segment = 0 LIMIT {_MOST_NEW + 1}),
+changed AS MATERIALIZED (
+    SELECT number, id, state, generation, ending, changes, xid, written, bytes, numbers, info, -1 AS origin FROM {{schema}}.session
+    WHERE number IN (SELECT number FROM {{schema}}.session WHERE {_NEW} UNION SELECT session FROM {{schema}}.entry WHERE {_NEW})
+    UNION ALL
+    SELECT number, id, state, generation, ending, changes, xid, written, bytes, numbers, info,
+        CASE WHEN bytes <= {_SMALL_BYTES} AND count(*) OVER () <= {_FEW} THEN 0 ELSE -1 END
+    FROM {{schema}}.session WHERE state = 'live' AND NOT EXISTS (SELECT FROM last)
+)
+SELECT 0, (CASE WHEN row_security_active('{{schema}}.session') THEN (SELECT count(*) FROM {{schema}}.session WHERE state = 'live') END), 0, identity,
+    json_build_array(snapshot, NOT EXISTS (SELECT FROM last))::text
+FROM moment
+UNION ALL {_STATE}
+UNION ALL SELECT 2, session, start, id, line FROM new
+UNION ALL SELECT 2, session, start, e.id, line FROM changed JOIN {{schema}}.entry AS e ON session = number AND segment = 0 WHERE origin = 0"""
+_READ = f"""
+WITH changed AS MATERIALIZED (
+    SELECT number, id, state, s.generation, ending, changes, xid, written, bytes, numbers, info, CASE WHEN s.generation = w.generation THEN w.start ELSE 0 END AS origin
+    FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[]) AS w (number, generation, start) JOIN {{schema}}.session AS s USING (number)
+    WHERE state = 'live'
+)
+{_STATE}
+UNION ALL SELECT 2, session, start, e.id, line FROM changed JOIN {{schema}}.entry AS e ON session = number AND start >= origin AND segment = 0"""
+
+
+_LIVE = "SELECT number FROM {schema}.session WHERE state = 'live' AND (%s::text[] IS NULL OR id = ANY(%s))"
+
+
+class FedSession:
+    """A session as one statement saw it, with its hot entries from `origin` on; -1: with those that are new."""
+
+    __slots__ = (
+        "bytes",
+        "ending",
+        "entries",
+        "generation",
+        "id",
+        "info",
+        "number",
+        "numbers",
+        "origin",
+        "state",
+        "version",
+    )
+
+    def __init__(self, number: int, origin: int, id: str, facts: str) -> None:
+        self.number, self.origin, self.id = number, origin, id
+        self.state, self.generation, self.ending, *version, self.bytes, self.numbers, self.info = json.loads(facts)
+        self.version: list[Any] = (
+            version  # number of changes, transaction of the last one but for appends, time of the last one
+        )
+        self.entries: list[StoredEntry] = []
+
+    def __str__(self) -> str:
+        return self.id
+
+    @property
+    def is_whole(self) -> bool:
+        return self.origin == 0 or self.entries_from(0) is not None
+
+    def entries_from(self, start: int) -> list[StoredEntry] | None:
+        """The entries from an offset to the end; None if some are missing."""
+        rest, end = [row for row in self.entries if row[0] >= start], start
+        for row in rest:
+            if row[0] != end:
+                return None
+            end += len(row[2].encode("utf-8", "surrogatepass")) + 1
+        return rest if end == self.ending else None
+
+
+class Changes:
+    """What a catch-up returned."""
+
+    def __init__(self, rows: list[tuple[Any, ...]]) -> None:
+        _, self.visible, _, identity, moment = next(row for row in rows if row[0] == 0)
+        snapshot, self.is_complete = json.loads(moment)  # complete: all live sessions, else those that changed
+        self.cursor = json.dumps([identity, snapshot])
+        self.sessions = _sessions(rows)
+
+
+def _sessions(rows: list[tuple[Any, ...]]) -> list[FedSession]:
+    """The sessions of rows of a statement."""
+    found = {number: FedSession(number, origin, id, facts) for kind, number, origin, id, facts in rows if kind == 1}
+    for _, number, start, id, line in sorted(row for row in rows if row[0] == 2):
+        if number in found:  # row-level security may hide the session meanwhile
+            found[number].entries.append((start, id, line))
+    return list(found.values())
+
+
+def changes_since(tables: Tables, cursor: str) -> Changes:
+    """The sessions that changed since the cursor of earlier changes."""
+    identity, snapshot = json.loads(cursor) if cursor else ("", "1:1:")
+    statement, given = tables.sql(_CATCH_UP), {"identity": identity, "snapshot": snapshot}
+    return Changes(tables.run(lambda connection: connection.execute(statement, given).fetchall()))
+
+
+def read_sessions(tables: Tables, positions: list[tuple[int, int, int]]) -> list[FedSession]:
+    """Live sessions as they are now: number, and the generation and the offset from which they are wanted; whole if the generation is another one."""
+    return _sessions(tables.rows(_READ, *([each[column] for each in positions] for column in range(3))))
+
+
+def live_numbers(tables: Tables, ids: list[str] | None) -> list[int]:
+    """The numbers of live sessions (None: of all)."""
+    return [number for (number,) in tables.rows(_LIVE, ids, ids)]
