@@ -368,3 +368,25 @@ def test_lock_of_the_audit_log_that_somebody_keeps_does_not_stop_an_action(right
             memory.delete_session("a-eve")
             assert "could not be logged" in str(memory.store.audit.failure)
             assert [head.session for head in memory.deleted_sessions()] == ["a-eve", "b-gone"]
+
+
+def test_row_with_the_id_of_another_session_hides_it_from_nobody(rights: Rights) -> None:
+    run = rights.connect(rights.allow("writer", "a"))
+    with smp_memory.open(rights.owner) as memory:
+        assert "Lisbon" in str(memory.query("shop opens"))
+        for state in ("purged", "deleted"):
+            run(f"INSERT INTO {{schema}}.session (id, state, project, info, seq, numbers) VALUES ('b-bob', '{state}', 'a', '{{}}', 0, '{{}}')")  # fmt: skip
+            assert "Lisbon" in str(memory.query("shop opens"))
+        assert SECRET in str(memory.session("b-bob").records())
+    with smp_memory.open(rights.owner) as memory:
+        assert "Lisbon" in str(memory.query("shop opens"))
+        memory.delete_session("b-bob")
+        assert "Lisbon" not in str(memory.query("shop opens"))
+
+
+def test_project_in_the_index_is_the_one_of_the_row(rights: Rights) -> None:
+    run = rights.connect(rights.allow("writer", "a"))
+    run("UPDATE {schema}.session SET info = replace(info, '\"a\"', '\"b\"'), xid = pg_current_xact_id(), changes = changes + 1 WHERE id = 'a-ada'")  # fmt: skip
+    with smp_memory.open(rights.owner) as memory:
+        memory.query("tea")
+        assert memory.store.indexer.saved_metadata("a-ada")["a-ada"][1].project == "a"

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import json
 
+from smp_memory.model.ids import is_valid
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -26,12 +28,12 @@ _MOST_NEW = 20_000  # entries that come with a catch-up; if there are more, they
 _SMALL_BYTES, _FEW = 1 << 16, 50  # if all are compared, so few sessions come along if they are so small
 
 # A replica does not tell which transactions are running, only the oldest of them.
-_SNAPSHOT = """CASE WHEN pg_is_in_recovery() THEN format('%%1$s:%%1$s:', pg_snapshot_xmin(pg_current_snapshot())) ELSE pg_current_snapshot()::text END"""
-_IDENTITY = """concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()), '{schema}.session'::regclass::oid, session_user,
+_SNAPSHOT = """CASE WHEN pg_is_in_recovery() THEN pg_catalog.format('%%1$s:%%1$s:', pg_snapshot_xmin(pg_current_snapshot())) ELSE pg_current_snapshot()::text END"""
+_IDENTITY = """pg_catalog.concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()), '{schema}.session'::regclass::oid, session_user,
     current_setting('smp.project', true), current_setting('smp.person', true))"""
 _NEW = "xid >= (SELECT xmin FROM last) AND NOT pg_visible_in_snapshot(xid, (SELECT snapshot FROM last))"
 _STATE = """SELECT 1, number, origin, id,
-    json_build_array(state, generation, ending, changes, xid::text, extract(epoch FROM written), bytes, numbers, info)::text FROM changed"""
+    pg_catalog.json_build_array(state, generation, ending, changes, xid::text, extract(epoch FROM written), bytes, numbers, info, project, person)::text FROM changed"""
 _CATCH_UP = f"""
 WITH moment AS MATERIALIZED (SELECT {_SNAPSHOT} AS snapshot, {_IDENTITY} AS identity),
 last AS MATERIALIZED (
@@ -40,22 +42,22 @@ last AS MATERIALIZED (
 ),
 new AS MATERIALIZED (SELECT session, start, id, line FROM {{schema}}.entry WHERE {_NEW} AND segment = 0 LIMIT {_MOST_NEW + 1}),
 changed AS MATERIALIZED (
-    SELECT number, id, state, generation, ending, changes, xid, written, bytes, numbers, info, -1 AS origin FROM {{schema}}.session
+    SELECT number, id, state, generation, ending, changes, xid, written, bytes, numbers, info, project, person, -1 AS origin FROM {{schema}}.session
     WHERE number IN (SELECT number FROM {{schema}}.session WHERE {_NEW} UNION SELECT session FROM {{schema}}.entry WHERE {_NEW})
     UNION ALL
-    SELECT number, id, state, generation, ending, changes, xid, written, bytes, numbers, info,
+    SELECT number, id, state, generation, ending, changes, xid, written, bytes, numbers, info, project, person,
         CASE WHEN bytes <= {_SMALL_BYTES} AND count(*) OVER () <= {_FEW} THEN 0 ELSE -1 END
     FROM {{schema}}.session WHERE state = 'live' AND NOT EXISTS (SELECT FROM last)
 )
 SELECT 0, (CASE WHEN row_security_active('{{schema}}.session') THEN (SELECT count(*) FROM {{schema}}.session WHERE state = 'live') END), 0, identity,
-    json_build_array(snapshot, NOT EXISTS (SELECT FROM last))::text
+    pg_catalog.json_build_array(snapshot, NOT EXISTS (SELECT FROM last))::text
 FROM moment
 UNION ALL {_STATE}
 UNION ALL SELECT 2, session, start, id, line FROM new
 UNION ALL SELECT 2, session, start, e.id, line FROM changed JOIN {{schema}}.entry AS e ON session = number AND segment = 0 WHERE origin = 0"""
 _READ = f"""
 WITH changed AS MATERIALIZED (
-    SELECT number, id, state, s.generation, ending, changes, xid, written, bytes, numbers, info, CASE WHEN s.generation = w.generation THEN w.start ELSE 0 END AS origin
+    SELECT number, id, state, s.generation, ending, changes, xid, written, bytes, numbers, info, project, person, CASE WHEN s.generation = w.generation THEN w.start ELSE 0 END AS origin
     FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[]) AS w (number, generation, start) JOIN {{schema}}.session AS s USING (number)
     WHERE state = 'live'
 )
@@ -79,13 +81,25 @@ class FedSession:
         "number",
         "numbers",
         "origin",
+        "person",
+        "project",
         "state",
         "version",
     )
 
     def __init__(self, number: int, origin: int, id: str, facts: str) -> None:
         self.number, self.origin, self.id = number, origin, id
-        self.state, self.generation, self.ending, *version, self.bytes, self.numbers, self.info = json.loads(facts)
+        (
+            self.state,
+            self.generation,
+            self.ending,
+            *version,
+            self.bytes,
+            self.numbers,
+            self.info,
+            self.project,
+            self.person,
+        ) = json.loads(facts)
         self.version: list[Any] = (
             version  # number of changes, transaction of the last one but for appends, time of the last one
         )
@@ -120,7 +134,11 @@ class Changes:
 
 def _sessions(rows: list[tuple[Any, ...]]) -> list[FedSession]:
     """The sessions of rows of a statement."""
-    found = {number: FedSession(number, origin, id, facts) for kind, number, origin, id, facts in rows if kind == 1}
+    found = {
+        number: FedSession(number, origin, id, facts)
+        for kind, number, origin, id, facts in rows
+        if kind == 1 and is_valid(id)
+    }
     for _, number, start, id, line in sorted(row for row in rows if row[0] == 2):
         if number in found:  # row-level security may hide the session meanwhile
             found[number].entries.append((start, id, line))
