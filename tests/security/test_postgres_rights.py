@@ -347,6 +347,18 @@ def test_server_role_reads_tokens_and_reader_of_all_reads_the_audit_log(shared: 
         assert len(memory.sessions()) == 3
 
 
+def test_erasure_removes_reasons_from_the_audit_log_or_says_who_can(rights: Rights) -> None:
+    with smp_memory.open(rights.allow("writer", "a")) as memory:
+        for name in ("DEC-0001", "FIND-0001"):
+            memory.session("a-ada").delete(name, "It says tea")
+        receipt = memory.session("a-ada").erase("DEC-0001")
+        assert any("audit log" in text for text in receipt.pending)
+    with smp_memory.open(rights.owner) as memory:
+        assert not any("audit log" in text for text in memory.session("a-ada").erase("FIND-0001").pending)
+        about = [entry for entry in memory.store.audit.entries() if entry["action"] == "delete"]
+        assert [entry.get("reason") for entry in about] == ["It says tea", None]
+
+
 def test_purge_and_erasure_are_stored_although_the_audit_log_cannot_be_written(rights: Rights) -> None:
     address = rights.allow("writer", "a")
     rights.sql("REVOKE INSERT ON {schema}.audit FROM {schema}_reader")
